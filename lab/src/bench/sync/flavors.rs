@@ -1,0 +1,153 @@
+//! The systems of the sync bench: who reads, who waits, and what they count.
+
+use std::hint::black_box;
+use std::ops::Sub;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use stillpoint::rcu::{self, Rcu};
+
+use crate::harness::Skipped;
+use crate::harness::report::OURS;
+
+/// Short sections between two looks at the stop flag.
+const BATCH: u32 = 256;
+
+/// Events so far, or between two readings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Events {
+    pub(super) grace_periods: u64,
+    pub(super) heavy: u64,
+    pub(super) wakes: u64,
+}
+
+impl Sub for Events {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            grace_periods: self.grace_periods - earlier.grace_periods,
+            heavy: self.heavy - earlier.heavy,
+            wakes: self.wakes - earlier.wakes,
+        }
+    }
+}
+
+/// A library with grace periods.
+pub(super) trait Flavor: Sync {
+    /// Name in the report.
+    fn name(&self) -> &'static str;
+
+    /// Registers the calling thread, calls `ready`, and reads until `stop`: short sections, or sections that last for
+    /// `section` and look at the clock.
+    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool);
+
+    /// Registers the calling thread for as long as `wait` takes, outside any section.
+    fn idle(&self, wait: &dyn Fn());
+
+    /// Waits for a grace period.
+    fn synchronize(&self);
+
+    /// Events since the program started.
+    fn events(&self) -> Events;
+}
+
+/// All flavors of this build, and those it lacks.
+pub(super) fn all() -> (Vec<Box<dyn Flavor>>, Vec<Skipped>) {
+    let flavors: Vec<Box<dyn Flavor>> = vec![
+        Box::new(Stillpoint(Rcu::new(7))),
+        #[cfg(feature = "liburcu")]
+        Box::new(Liburcu(crate::peers::liburcu::Slot::new(7))),
+    ];
+    let skipped = vec![
+        #[cfg(not(feature = "liburcu"))]
+        crate::peers::liburcu_missing(),
+    ];
+    (flavors, skipped)
+}
+
+struct Stillpoint(Rcu<u64>);
+
+impl Stillpoint {
+    fn short_sections(&self) -> u64 {
+        let pointer = black_box(&self.0);
+        let mut sum = 0_u64;
+        for _ in 0..BATCH {
+            let guard = rcu::enter();
+            sum = sum.wrapping_add(*pointer.load(&guard));
+        }
+        sum
+    }
+
+    fn long_section(&self, length: Duration) -> u64 {
+        let guard = rcu::enter();
+        let start = Instant::now();
+        let value = *self.0.load(&guard);
+        while start.elapsed() < length {}
+        value
+    }
+}
+
+impl Flavor for Stillpoint {
+    fn name(&self) -> &'static str {
+        OURS
+    }
+
+    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) {
+        rcu::register();
+        ready();
+        while !stop.load(Ordering::Relaxed) {
+            black_box(if section.is_zero() { self.short_sections() } else { self.long_section(section) });
+        }
+    }
+
+    fn idle(&self, wait: &dyn Fn()) {
+        rcu::register();
+        wait();
+    }
+
+    fn synchronize(&self) {
+        rcu::synchronize();
+    }
+
+    fn events(&self) -> Events {
+        let stats = rcu::stats();
+        Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
+    }
+}
+
+#[cfg(feature = "liburcu")]
+struct Liburcu(crate::peers::liburcu::Slot);
+
+#[cfg(feature = "liburcu")]
+impl Flavor for Liburcu {
+    fn name(&self) -> &'static str {
+        crate::peers::LIBURCU
+    }
+
+    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) {
+        let reader = crate::peers::liburcu::Reader::register();
+        ready();
+        while !stop.load(Ordering::Relaxed) {
+            black_box(if section.is_zero() {
+                reader.read(black_box(&self.0), BATCH)
+            } else {
+                reader.long_section(&self.0, section)
+            });
+        }
+    }
+
+    fn idle(&self, wait: &dyn Fn()) {
+        let _reader = crate::peers::liburcu::Reader::register();
+        wait();
+    }
+
+    fn synchronize(&self) {
+        crate::peers::liburcu::synchronize();
+    }
+
+    fn events(&self) -> Events {
+        let counters = crate::peers::liburcu::counters();
+        Events { grace_periods: counters.grace_periods, heavy: counters.membarriers, wakes: counters.wakes }
+    }
+}

@@ -1,0 +1,121 @@
+//! One measurement of the sync bench: readers, idle threads and callers, and what the callers saw.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use hdrhistogram::Histogram;
+
+use super::Cell;
+use super::flavors::{Events, Flavor};
+use crate::harness::crew::{self, Arrivals, Gate};
+
+/// Longest latency that a histogram tells apart from longer ones, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+
+/// Callers pause between calls for a random time up to this: see the [module above](super).
+const LONGEST_PAUSE_US: u64 = 200;
+
+/// What one measurement saw.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Latency of each call, in nanoseconds.
+    pub(super) latencies: Histogram<u64>,
+    /// Events while the callers were calling.
+    pub(super) events: Events,
+}
+
+/// An empty histogram with three significant digits.
+pub(super) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are valid")
+}
+
+/// What the threads of a load wait for and look at.
+#[derive(Debug, Default)]
+struct Controls {
+    ready: Arrivals,
+    start: Gate,
+    stop_callers: AtomicBool,
+    stop_readers: AtomicBool,
+    end: Gate,
+}
+
+impl Controls {
+    /// Lets every thread finish, whatever it waits for.
+    fn end(&self) {
+        self.stop_callers.store(true, Ordering::Relaxed);
+        self.stop_readers.store(true, Ordering::Relaxed);
+        self.start.open();
+        self.end.open();
+    }
+}
+
+/// Runs the callers of `cell` beside its other threads for `slice`.
+///
+/// # Errors
+///
+/// Fails if the system does not allow as many threads.
+pub(super) fn run(flavor: &dyn Flavor, cell: &Cell, slice: Duration) -> anyhow::Result<Outcome> {
+    let controls = Controls::default();
+    thread::scope(|scope| {
+        let outcome = measure(scope, &controls, flavor, cell, slice).with_context(|| {
+            let threads = cell.readers + cell.callers + cell.idle_threads;
+            format!("the load {} of {} needs {threads} threads", cell.config(), flavor.name())
+        });
+        controls.end();
+        outcome
+    })
+}
+
+fn measure<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    controls: &'scope Controls,
+    flavor: &'scope dyn Flavor,
+    cell: &'scope Cell,
+    slice: Duration,
+) -> anyhow::Result<Outcome> {
+    for _ in 0..cell.idle_threads {
+        crew::spawn(scope, || {
+            flavor.idle(&|| {
+                controls.ready.arrive();
+                controls.end.wait();
+            });
+        })?;
+    }
+    for _ in 0..cell.readers {
+        crew::spawn(scope, || {
+            flavor.read(cell.section, &|| controls.ready.arrive(), &controls.stop_readers);
+        })?;
+    }
+    let mut callers = Vec::new();
+    for _ in 0..cell.callers {
+        callers.push(crew::spawn(scope, || call(controls, flavor))?);
+    }
+
+    controls.ready.wait_for(cell.idle_threads + cell.readers + cell.callers);
+    let before = flavor.events();
+    controls.start.open();
+    thread::sleep(slice);
+    // Readers go on until the last caller is back, so that every call meets the same load.
+    controls.stop_callers.store(true, Ordering::Relaxed);
+    let mut latencies = histogram();
+    for caller in callers {
+        latencies.add(crew::join(caller)?).context("cannot add up the latencies of the callers")?;
+    }
+    Ok(Outcome { latencies, events: flavor.events() - before })
+}
+
+/// A caller: calls and pauses until told to stop.
+fn call(controls: &Controls, flavor: &dyn Flavor) -> Histogram<u64> {
+    let mut latencies = histogram();
+    controls.ready.arrive();
+    controls.start.wait();
+    while !controls.stop_callers.load(Ordering::Relaxed) || latencies.is_empty() {
+        let start = Instant::now();
+        flavor.synchronize();
+        latencies.saturating_record(start.elapsed().as_nanos() as u64);
+        thread::sleep(Duration::from_micros(fastrand::u64(0..=LONGEST_PAUSE_US)));
+    }
+    latencies
+}

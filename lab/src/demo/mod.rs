@@ -1,0 +1,257 @@
+//! `stillpoint demo`: a routing table under live updates.
+//!
+//! Readers look up the longest prefix around an address while one thread announces and withdraws routes as fast as it
+//! can. The same table serves on a mutex, a reader-writer lock, `arc-swap`, `crossbeam-epoch` and stillpoint: in turns, in
+//! several rounds, first with one reader a CPU, then with many. In the end a reader of stillpoint is timed beside an
+//! updater on another CPU and without.
+
+mod affinity;
+mod generate;
+mod rib;
+mod routes;
+mod run;
+mod show;
+mod stores;
+mod table;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use affinity::Cpus;
+use rib::Rib;
+use routes::Routes;
+use run::{Contestant, Entry, Outcome, Plan, Updater};
+use show::Slowdown;
+use stores::{InArcSwap, InEpoch, InMutex, InRcu, InRwLock};
+use table::{Bucket, FAMILY_SLOTS, Gauge};
+
+use crate::harness::Progress;
+
+const SECONDS: f64 = 20.0;
+const PREFIXES: usize = 100_000;
+
+/// Readers a CPU in the second part.
+const OVERSUBSCRIBED: usize = 8;
+
+/// The share of the time that each of the first two parts takes.
+const TOURNAMENT: f64 = 0.375;
+
+/// Rounds of the first two parts. In each, another contestant comes first.
+const ROUNDS: usize = 5;
+
+/// How many contestants are not ours.
+const PEERS: usize = 4;
+
+/// Rounds of the third part.
+const PINNED_ROUNDS: usize = 31;
+
+/// What the generated table and the updates are drawn from.
+const SEED: u64 = 1;
+
+/// Addresses of one reader: few enough to stay in its cache with the routes behind them, and prime, so that the timed
+/// lookup, one in 64, is another one in every pass.
+const ADDRESSES: usize = 1021;
+
+/// Options of `stillpoint demo`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How long the measurements take in all
+    #[arg(long, value_name = "S", default_value_t = SECONDS, value_parser = seconds)]
+    seconds: f64,
+
+    /// Size of the generated table: prefix lengths as in the global IPv4 table
+    #[arg(long, value_name = "N", default_value_t = PREFIXES, value_parser = prefixes, conflicts_with = "routes")]
+    prefixes: usize,
+
+    /// Take the table from a file instead: lines of "CIDR next-hop", or of "start,end,tag" such as
+    /// /usr/share/tor/geoip and geoip6 (Debian's tor-geoipdb); may be repeated
+    #[arg(long, value_name = "FILE")]
+    routes: Vec<PathBuf>,
+}
+
+impl Default for Args {
+    fn default() -> Args {
+        Args { seconds: SECONDS, prefixes: PREFIXES, routes: Vec::new() }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let limits = 1.0..=3600.0;
+    text.parse()
+        .ok()
+        .filter(|seconds| limits.contains(seconds))
+        .ok_or("must be a number from 1 to 3600".into())
+}
+
+fn prefixes(text: &str) -> Result<usize, String> {
+    let limits = 1..=generate::MOST;
+    let allowed = text.parse().ok().filter(|count| limits.contains(count));
+    allowed.ok_or_else(|| format!("must be a number from 1 to {}", generate::MOST))
+}
+
+/// Runs the demo and prints its tables.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let cpus = thread::available_parallelism().context("cannot find out how many CPUs there are")?.get();
+    let pinned = affinity::choose()?;
+    let routes = match args.routes[..] {
+        [] => generate::routes(args.prefixes, SEED),
+        _ => Routes::read(&args.routes)?,
+    };
+    show::opening(&routes, !args.routes.is_empty(), cpus);
+
+    let mut demo = Demo::new(&routes, cpus, args.seconds);
+    let usual = demo.tournament(1)?;
+    let crowded = demo.tournament(OVERSUBSCRIBED)?;
+    let slowdown = pinned.map(|cpus| demo.slowdown(cpus)).transpose()?;
+    drop(demo);
+
+    show::table(&format!("1 reader a CPU ({cpus} in all), 1 updater"), &usual);
+    let crowd = OVERSUBSCRIBED * cpus;
+    show::table(
+        &format!("Oversubscribed: {OVERSUBSCRIBED} readers a CPU ({crowd} in all), 1 updater"),
+        &crowded,
+    );
+    show::slowdown(slowdown);
+    show::closing(ROUNDS);
+    Ok(())
+}
+
+struct Demo<'a> {
+    peers: [Box<dyn Contestant + 'a>; PEERS],
+    ours: Entry<'a, InRcu>,
+    /// One more of ours: what the updater works on when it is to leave the readers' table alone.
+    other: Entry<'a, InRcu>,
+    /// A list for each reader, the same for every contestant.
+    addresses: Vec<Box<[IpAddr]>>,
+    cpus: usize,
+    seconds: f64,
+    progress: Progress,
+}
+
+/// A contestant's name and what it measured in each round.
+type Outcomes = (&'static str, Vec<Outcome>);
+
+impl<'a> Demo<'a> {
+    fn new(routes: &'a Routes, cpus: usize, seconds: f64) -> Demo<'a> {
+        let steps = 2 * ROUNDS * (PEERS + 1) + 3 * PINNED_ROUNDS;
+        let progress = Progress::new("demo", steps, Duration::from_secs_f64(seconds));
+        progress.show(|| "filling the tables".into());
+        let mut random = fastrand::Rng::with_seed(SEED);
+        let mut list = || (0..ADDRESSES).map(|_| routes.address(&mut random)).collect();
+        let addresses = (0..OVERSUBSCRIBED * cpus).map(|_| list()).collect();
+        let mut rib = Rib::new(routes, SEED);
+        let gauge = Gauge::leaked();
+        let mut buckets: Vec<_> = (0..2 * FAMILY_SLOTS).map(|_| Bucket::new(gauge)).collect();
+        rib.announce_all(|slot, change| buckets[slot] = buckets[slot].successor(change));
+        let peers: [Box<dyn Contestant>; PEERS] = [
+            Box::new(Entry::<InMutex>::new(&buckets, &rib)),
+            Box::new(Entry::<InRwLock>::new(&buckets, &rib)),
+            Box::new(Entry::<InArcSwap>::new(&buckets, &rib)),
+            Box::new(Entry::<InEpoch>::new(&buckets, &rib)),
+        ];
+        let (ours, other) = (Entry::new(&buckets, &rib), Entry::new(&buckets, &rib));
+        Demo { peers, ours, other, addresses, cpus, seconds, progress }
+    }
+
+    /// Lets each contestant work once a round, with so many readers a CPU.
+    fn tournament(&mut self, readers: usize) -> Result<Vec<Outcomes>> {
+        let mut contestants: Vec<&mut dyn Contestant> =
+            self.peers.iter_mut().map(|peer| &mut **peer as _).collect();
+        contestants.push(&mut self.ours);
+        let slices = ROUNDS * contestants.len();
+        let time = Duration::from_secs_f64(TOURNAMENT * self.seconds / slices as f64);
+        let plan = Plan { readers: readers * self.cpus, pinned: None, time };
+        let mut outcomes: Vec<Outcomes> =
+            contestants.iter().map(|contestant| (contestant.name(), vec![])).collect();
+        for round in 0..ROUNDS {
+            for turn in 0..contestants.len() {
+                let number = (round + turn) % contestants.len();
+                let contestant = &mut contestants[number];
+                self.progress.show(|| format!("{} with {} readers", contestant.name(), plan.readers));
+                outcomes[number].1.push(contestant.run(&plan, &self.addresses)?);
+                self.progress.advance();
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// By which parts of its rate a reader on a CPU of its own is slower while an updater works on another CPU: on the
+    /// reader's table, and on another table. Medians of what each round found.
+    fn slowdown(&mut self, cpus: Cpus) -> Result<Slowdown> {
+        let slices = 3 * PINNED_ROUNDS;
+        let time = Duration::from_secs_f64((1.0 - 2.0 * TOURNAMENT) * self.seconds / slices as f64);
+        let plan = Plan { readers: 1, pinned: Some(cpus), time };
+        let mut slowdowns = [vec![], vec![]];
+        affinity::pin_all(cpus.updater)?;
+        for round in 0..PINNED_ROUNDS {
+            let mut rates = [0.0; 3];
+            for turn in 0..rates.len() {
+                let number = (round + turn) % rates.len();
+                let (updater, doing) = match number {
+                    0 => (Updater::Idle, "is idle"),
+                    1 => (Updater::Here, "works on its table"),
+                    _ => (Updater::Elsewhere(&mut self.other), "works on another table"),
+                };
+                self.progress.show(|| format!("1 reader while the updater {doing}"));
+                rates[number] = self.ours.run_with(updater, &plan, &self.addresses)?.lookups;
+                self.progress.advance();
+            }
+            let [idle, here, elsewhere] = rates;
+            slowdowns[0].push(1.0 - here / idle);
+            slowdowns[1].push(1.0 - elsewhere / idle);
+        }
+        let [here, elsewhere] = slowdowns.map(show::median);
+        Ok(Slowdown { cpus, here, elsewhere })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Ok(Line::try_parse_from(line.split_whitespace())?.args)
+    }
+
+    #[test]
+    fn no_options_mean_the_defaults() {
+        assert_eq!(format!("{:?}", parse("demo").unwrap()), format!("{:?}", Args::default()));
+    }
+
+    #[test]
+    fn options_are_checked() {
+        let args = parse("demo --seconds 2.5 --routes a --routes b").unwrap();
+        assert_eq!((args.seconds, args.routes.len()), (2.5, 2));
+        for wrong in
+            ["--seconds 0", "--seconds nan", "--prefixes 0", "--prefixes 2000001", "--prefixes 9 --routes a"]
+        {
+            assert!(parse(&format!("demo {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_demo_of_every_part_agrees_with_the_rib() {
+        let routes = generate::routes(100, SEED);
+        let mut demo = Demo::new(&routes, 1, 0.5);
+        for readers in [1, OVERSUBSCRIBED] {
+            let outcomes = demo.tournament(readers).unwrap();
+            assert_eq!(outcomes.len(), 5);
+            for (name, outcomes) in outcomes {
+                assert!(outcomes.iter().any(|outcome| outcome.lookups > 0.0), "{name} looked nothing up");
+                assert!(outcomes.iter().any(|outcome| outcome.updates > 0.0), "{name} updated nothing");
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The facts about the machine that a result is worthless without.
+
+use std::fs;
+
+use serde::Serialize;
+
+use super::pin;
+
+/// Where a run took place.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    /// Model name of the CPU.
+    pub(crate) cpu: String,
+    /// Architecture the program was compiled for.
+    pub(crate) arch: &'static str,
+    /// Number of CPUs this process may use.
+    pub(crate) cpus: usize,
+    /// CPUs that may ever exist, as a list like `0-3`.
+    pub(crate) possible: String,
+    /// Whether a hypervisor announces itself, if the architecture tells.
+    pub(crate) virtual_machine: bool,
+    /// Kernel release and version.
+    pub(crate) kernel: String,
+    /// The fence backend the library chose.
+    pub(crate) fence: String,
+    /// Version of the library.
+    pub(crate) stillpoint: &'static str,
+}
+
+impl Machine {
+    /// Reads the facts; what the machine does not tell is `unknown`.
+    pub(crate) fn read() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let field = |name: &str| {
+            let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let uname = rustix::system::uname();
+        let kernel = format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy());
+        Self {
+            cpu: field("model name").unwrap_or_else(|| "unknown".into()),
+            arch: std::env::consts::ARCH,
+            cpus: pin::allowed().map_or(0, |cpus| cpus.len()),
+            possible: cpu_list("possible").unwrap_or_else(|| "unknown".into()),
+            virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor")),
+            kernel,
+            fence: stillpoint::fence::backend().to_string(),
+            stillpoint: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+/// A CPU list of the kernel (`possible`, `online`, `isolated`, `nohz_full`); `None` if it is empty or not offered.
+pub(crate) fn cpu_list(name: &str) -> Option<String> {
+    let list = fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
+    let list = list.trim();
+    (!list.is_empty() && list != "(null)").then(|| list.to_owned())
+}

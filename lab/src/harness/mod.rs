@@ -1,0 +1,18 @@
+//! What every bench shares: the order of measurements, statistics over rounds, progress, and the report.
+//!
+//! A bench is a list of *cells* (configurations) and a list of *systems*. A round measures every system in every cell
+//! once. All rounds run in one process, so that peers meet the same machine in the same minute, and the order of the
+//! systems rotates, so that none of them always comes first. Ratios are formed within a round (see [`stats`]).
+
+pub(crate) mod crew;
+pub(crate) mod machine;
+pub(crate) mod pin;
+pub(crate) mod progress;
+pub(crate) mod report;
+pub(crate) mod schedule;
+pub(crate) mod stats;
+
+pub(crate) use progress::Progress;
+pub(crate) use report::{Report, Skipped};
+pub(crate) use schedule::{Budget, Schedule};
+pub(crate) use stats::{Better, Config, Metric, Recorder};

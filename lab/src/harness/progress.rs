@@ -1,0 +1,47 @@
+//! Progress of a run, on standard error.
+//!
+//! On a terminal a bar with the time that remains; elsewhere a single line, so that logs stay readable.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Shows how far a run has come. Dropping it removes the bar.
+#[derive(Debug)]
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// Announces `steps` steps that take about `total` together.
+    pub(crate) fn new(title: &str, steps: usize, total: Duration) -> Self {
+        if !std::io::stderr().is_terminal() {
+            eprintln!("{title}: {steps} measurements, about {} s", total.as_secs_f64().ceil());
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(steps as u64);
+        let style =
+            ProgressStyle::with_template("{prefix} [{bar:30}] {percent:>3}% {eta:>4} left  {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix(title.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self(bar)
+    }
+
+    /// Says what is being measured now.
+    pub(crate) fn show(&self, what: impl FnOnce() -> String) {
+        if !self.0.is_hidden() {
+            self.0.set_message(what());
+        }
+    }
+
+    /// One step is done.
+    pub(crate) fn advance(&self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

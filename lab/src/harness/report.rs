@@ -1,0 +1,217 @@
+//! The result of a run: a table for people, JSON for programs.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::machine::Machine;
+use super::stats::{Config, Ratio, Recorder, Row};
+
+/// The system that this project is about; every ratio is its.
+pub(crate) const OURS: &str = "stillpoint";
+
+/// A measurement that did not take place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Skipped {
+    /// Who was to be measured.
+    pub(crate) system: &'static str,
+    /// Why it was not, and what would change that.
+    pub(crate) why: String,
+}
+
+/// Everything a bench found out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    bench: &'static str,
+    machine: Machine,
+    rows: Vec<Row>,
+    ratios: Vec<Ratio>,
+    skipped: Vec<Skipped>,
+}
+
+impl Report {
+    /// Summarizes the samples of `bench`.
+    pub(crate) fn new(bench: &'static str, recorder: &Recorder, skipped: Vec<Skipped>) -> Self {
+        let (rows, ratios) = (recorder.rows(), recorder.ratios(OURS));
+        Self { bench, machine: Machine::read(), rows, ratios, skipped }
+    }
+
+    /// Name of the bench.
+    pub(crate) fn bench(&self) -> &'static str {
+        self.bench
+    }
+
+    /// Writes the report as JSON to `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written.
+    pub(crate) fn write_json(&self, path: &Path) -> anyhow::Result<()> {
+        let mut text = serde_json::to_string_pretty(self).context("cannot encode the report")?;
+        text.push('\n');
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The table: one line for each quantity and each peer that measured it too. Medians over the rounds; the ratio is
+    /// ours to theirs, followed by its extremes.
+    pub(crate) fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN);
+        let keys: Vec<&str> = self.rows.first().map(|row| keys_of(&row.config)).unwrap_or_default();
+        let heads = ["metric", OURS, "peer", "theirs", "ratio", "min..max"];
+        table.set_header(keys.iter().copied().chain(heads));
+
+        let mut shown: Vec<(&Config, &str)> = Vec::new();
+        let mut last_config = None;
+        for row in &self.rows {
+            if shown.contains(&(&row.config, row.metric)) {
+                continue;
+            }
+            shown.push((&row.config, row.metric));
+            for line in self.lines(&row.config, row.metric) {
+                let fresh = last_config != Some(&row.config);
+                last_config = Some(&row.config);
+                let config =
+                    row.config.0.iter().map(|(_, value)| if fresh { plain(value) } else { "".into() });
+                table.add_row(config.chain(line));
+            }
+        }
+        for (index, column) in table.column_iter_mut().enumerate() {
+            let name_or_peer = index == keys.len() || index == keys.len() + 2;
+            column.set_cell_alignment(if name_or_peer { CellAlignment::Left } else { CellAlignment::Right });
+        }
+        table
+    }
+
+    /// The lines of one quantity: ours beside each peer, or ours alone.
+    fn lines(&self, config: &Config, metric: &'static str) -> Vec<[String; 6]> {
+        let same = |row: &&Row| row.config == *config && row.metric == metric;
+        let ours = self.rows.iter().filter(same).find(|row| row.system == OURS);
+        let our_value = ours.map(value_of).unwrap_or_default();
+        let mut lines = Vec::new();
+        for theirs in self.rows.iter().filter(same).filter(|row| row.system != OURS) {
+            let is_theirs = |r: &&Ratio| r.to == theirs.system && r.metric == metric && r.config == *config;
+            let (ratio, range) = self.ratios.iter().find(is_theirs).map_or_else(Default::default, |ratio| {
+                let s = ratio.summary;
+                (format!("{}x", digits(s.median)), format!("{}..{}", digits(s.min), digits(s.max)))
+            });
+            let (peer, value) = (theirs.system.to_owned(), value_of(theirs));
+            lines.push([metric.to_owned(), our_value.clone(), peer, value, ratio, range]);
+        }
+        if lines.is_empty() {
+            let empty = String::new;
+            lines.push([metric.to_owned(), our_value, empty(), empty(), empty(), empty()]);
+        }
+        lines
+    }
+
+    /// Prints the table and what was skipped to standard output.
+    pub(crate) fn print(&self) {
+        let m = &self.machine;
+        println!("bench {}: {} ({} CPUs), Linux {}, fence {}", self.bench, m.cpu, m.cpus, m.kernel, m.fence);
+        println!("{}", self.table());
+        for skipped in &self.skipped {
+            println!("skipped {}: {}", skipped.system, skipped.why);
+        }
+    }
+}
+
+fn keys_of(config: &Config) -> Vec<&'static str> {
+    config.0.iter().map(|&(key, _)| key).collect()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn value_of(row: &Row) -> String {
+    let median = row.summary.median;
+    if row.unit == "ns" { duration(median) } else { digits(median) }
+}
+
+/// A duration with the unit that suits its size.
+pub(crate) fn duration(ns: f64) -> String {
+    match ns {
+        _ if ns < 1e3 => format!("{} ns", digits(ns)),
+        _ if ns < 1e6 => format!("{} us", digits(ns / 1e3)),
+        _ if ns < 1e9 => format!("{} ms", digits(ns / 1e6)),
+        _ => format!("{} s", digits(ns / 1e9)),
+    }
+}
+
+/// About three significant digits, without an exponent.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.0995 => format!("{value:.2}"),
+        v if v >= 0.000_995 => format!("{value:.4}"),
+        _ => format!("{value:.6}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stats::Metric;
+    use super::*;
+
+    const COST: Metric = Metric::nanoseconds("pair_ns");
+
+    fn report() -> Report {
+        let config = Config::new([("threads", 2.into()), ("nesting", 1.into())]);
+        let mut recorder = Recorder::default();
+        for (round, ours) in [1.0, 2.0, 3.0].into_iter().enumerate() {
+            recorder.record(round, OURS, &COST, &config, ours);
+            recorder.record(round, "peer", &COST, &config, 4.0);
+        }
+        Report::new("read", &recorder, vec![Skipped { system: "other", why: "not built in".into() }])
+    }
+
+    #[test]
+    fn the_json_has_the_documented_shape() {
+        let json = serde_json::to_value(report()).expect("a report is JSON");
+        let keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["bench", "machine", "ratios", "rows", "skipped"]);
+        assert_eq!(json["bench"], "read");
+        assert!(json["machine"]["cpus"].is_u64());
+        let config = serde_json::json!({"threads": 2, "nesting": 1});
+        assert_eq!(
+            json["rows"][0],
+            serde_json::json!({
+                "system": "stillpoint", "metric": "pair_ns", "unit": "ns", "better": "lower",
+                "config": config, "median": 2.0, "min": 1.0, "max": 3.0
+            })
+        );
+        assert_eq!(
+            json["ratios"],
+            serde_json::json!([{
+                "of": "stillpoint", "to": "peer", "metric": "pair_ns", "better": "lower",
+                "config": config, "median": 0.5, "min": 0.25, "max": 0.75
+            }])
+        );
+        assert_eq!(json["skipped"], serde_json::json!([{"system": "other", "why": "not built in"}]));
+    }
+
+    #[test]
+    fn the_table_shows_both_sides_and_the_ratio() {
+        let table = report().table().to_string();
+        for part in ["threads", "pair_ns", "2.00 ns", "4.00 ns", "0.50x", "0.25..0.75"] {
+            assert!(table.contains(part), "{part} is missing in\n{table}");
+        }
+        assert!(!table.contains('\u{1b}'), "colour in\n{table}");
+    }
+
+    #[test]
+    fn durations_take_the_unit_that_suits_them() {
+        assert_eq!(duration(0.64), "0.64 ns");
+        assert_eq!(duration(12_345.0), "12.3 us");
+        assert_eq!(duration(66_000_000.0), "66.0 ms");
+        assert_eq!(digits(0.0), "0");
+        assert_eq!(digits(0.0123), "0.0123");
+    }
+}

@@ -1,0 +1,180 @@
+//! `probe`: what this machine offers, what the library chose, and what that costs here.
+
+use std::fs;
+use std::hint::spin_loop;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stillpoint::fence;
+
+use crate::harness::machine::{Machine, cpu_list};
+use crate::harness::stats::Summary;
+use crate::harness::{crew, report};
+
+/// Commands of `membarrier(2)`, by bit of its query.
+const COMMANDS: [(libc::c_int, &str); 9] = [
+    (libc::MEMBARRIER_CMD_GLOBAL, "global"),
+    (libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, "global-expedited"),
+    (libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, "register-global-expedited"),
+    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, "private-expedited"),
+    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, "register-private-expedited"),
+    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, "private-expedited-sync-core"),
+    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, "register-private-expedited-sync-core"),
+    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, "private-expedited-rseq"),
+    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, "register-private-expedited-rseq"),
+];
+
+/// Asks for the registrations of this process (Linux 6.3).
+const GET_REGISTRATIONS: libc::c_int = 1 << 9;
+
+/// Size of the part of an rseq area that the kernel uses (Linux 6.3).
+const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+
+/// Prints what was found.
+///
+/// # Errors
+///
+/// Fails if a thread cannot be started.
+pub(crate) fn run() -> anyhow::Result<()> {
+    // First of all, while the process has a single thread: later it would cost milliseconds.
+    let start = Instant::now();
+    let chosen = fence::init();
+    let choosing = start.elapsed();
+    let machine = Machine::read();
+
+    let line = |name: &str, value: String| println!("{name:<12} {value}");
+    let kind = if machine.virtual_machine { ", in a virtual machine" } else { "" };
+    line("cpu", format!("{} ({}){kind}", machine.cpu, machine.arch));
+    line("cpus", cpus(&machine));
+    line("quota", quota().unwrap_or_else(|| "none".into()));
+    line("kernel", machine.kernel);
+    line(
+        "clock",
+        read("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default(),
+    );
+    line("seccomp", seccomp());
+    line("membarrier", commands(libc::MEMBARRIER_CMD_QUERY));
+    line("  registered", commands(GET_REGISTRATIONS));
+    line("rseq", rseq());
+    line("fence", chosen.to_string());
+    line("  choosing", report::duration(choosing.as_nanos() as f64));
+    line("  heavy()", heavy()?);
+    Ok(())
+}
+
+fn cpus(machine: &Machine) -> String {
+    let list = |name| cpu_list(name).unwrap_or_else(|| "none".into());
+    format!(
+        "{} allowed; possible {}, online {}, isolated {}, without tick {}",
+        machine.cpus,
+        machine.possible,
+        list("online"),
+        list("isolated"),
+        list("nohz_full")
+    )
+}
+
+fn read(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The CPU bandwidth of the control group, if it is limited: (quota, period) in microseconds.
+fn quota() -> Option<String> {
+    // The unified hierarchy as seen in a container, where the own group is the root.
+    let (quota, period) = if let Some(both) = read("/sys/fs/cgroup/cpu.max") {
+        both.split_once(' ').map(|(quota, period)| (quota.to_owned(), period.to_owned()))?
+    } else {
+        (read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")?, read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")?)
+    };
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+    (quota > 0.0).then(|| format!("{:.2} CPUs ({quota} us in each {period} us)", quota / period))
+}
+
+fn seccomp() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    match status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim) {
+        Some("0") => "off".into(),
+        Some("1") => "strict".into(),
+        Some("2") => "a filter is installed; it may deny what the kernel offers".into(),
+        _ => "not offered".into(),
+    }
+}
+
+/// The set of commands that a query of `membarrier` returns.
+fn commands(query: libc::c_int) -> String {
+    // SAFETY: both queries take no pointers and change nothing.
+    let set = unsafe { libc::syscall(libc::SYS_membarrier, query, 0, 0) };
+    if set < 0 {
+        return format!("not available: {}", io::Error::last_os_error());
+    }
+    let names: Vec<&str> =
+        COMMANDS.iter().filter(|(bit, _)| set as libc::c_int & bit != 0).map(|c| c.1).collect();
+    if names.is_empty() { "none".into() } else { names.join(" ") }
+}
+
+/// Restartable sequences: the kernel's side and the C library's.
+fn rseq() -> String {
+    // SAFETY: no area has this address and size, so the kernel registers nothing: it answers EINVAL.
+    unsafe { libc::syscall(libc::SYS_rseq, std::ptr::null::<u8>(), 0, 0, 0) };
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::EINVAL) {
+        return format!("not available: {error}");
+    }
+    // SAFETY: the name is a C string.
+    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) }.cast::<libc::c_uint>();
+    let registered = if symbol.is_null() {
+        "the C library does not know it".to_owned()
+    } else {
+        // SAFETY: the C library defines `__rseq_size` as a constant `unsigned int`.
+        match unsafe { symbol.read() } {
+            0 => "the C library did not register it".to_owned(),
+            size => format!("registered by the C library, {size} bytes"),
+        }
+    };
+    // SAFETY: `getauxval` only reads the auxiliary vector.
+    let features = match unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } {
+        0 => "first version".to_owned(),
+        size => format!("features of {size} bytes"),
+    };
+    format!("{features}; {registered}")
+}
+
+/// The cost of a heavy fence, alone and beside a running thread.
+fn heavy() -> anyhow::Result<String> {
+    let alone = median_call();
+    let (stop, ready) = (AtomicBool::new(false), crew::Arrivals::default());
+    let beside = thread::scope(|scope| -> anyhow::Result<_> {
+        crew::spawn(scope, || {
+            fence::register_thread();
+            ready.arrive();
+            while !stop.load(Ordering::Relaxed) {
+                fence::light();
+                spin_loop();
+            }
+        })?;
+        ready.wait_for(1);
+        let beside = median_call();
+        stop.store(true, Ordering::Relaxed);
+        Ok(beside)
+    })?;
+    Ok(format!("{} alone, {} beside a running thread", report::duration(alone), report::duration(beside)))
+}
+
+/// Calls timed together, as a look at the clock costs as much as a cheap fence.
+const BATCH: u32 = 16;
+
+/// The cost of a call in nanoseconds: the median of as many batches as fit in a moment.
+fn median_call() -> f64 {
+    let begin = Instant::now();
+    let mut costs = Vec::new();
+    while begin.elapsed() < Duration::from_millis(50) || costs.is_empty() {
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            fence::heavy();
+        }
+        costs.push(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
+    }
+    Summary::of(costs).map_or(0.0, |summary| summary.median)
+}

@@ -1,0 +1,82 @@
+//! The command as a user runs it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const STILLPOINT: &str = env!("CARGO_BIN_EXE_stillpoint");
+
+fn stillpoint(arguments: &[&str]) -> Output {
+    let output = Command::new(STILLPOINT).args(arguments).output().expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "stillpoint {arguments:?} failed: {errors}");
+    output
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    String::from_utf8(stillpoint(arguments).stdout).expect("the output is text")
+}
+
+/// The value that `probe` prints for `name`.
+fn probed<'a>(probe: &'a str, name: &str) -> &'a str {
+    let line = probe.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    line.trim()
+}
+
+#[test]
+fn probe_says_which_fence_was_chosen() {
+    let probe = stdout(&["probe"]);
+    let fence = probed(&probe, "fence ");
+    assert!(["membarrier", "signal", "seqcst"].iter().any(|name| fence.starts_with(name)), "{probe}");
+}
+
+#[test]
+fn a_denied_syscall_fails_with_the_errno_asked_for_and_the_library_falls_back() {
+    for (errno, message) in [("ENOSYS", "(os error 38)"), ("EPERM", "(os error 1)")] {
+        let probe = stdout(&["deny", "--errno", errno, "membarrier", "rseq", "--", STILLPOINT, "probe"]);
+        assert!(probed(&probe, "membarrier ").ends_with(message), "{probe}");
+        assert!(probed(&probe, "rseq ").ends_with(message), "{probe}");
+        assert!(probed(&probe, "fence ").starts_with("seqcst"), "{probe}");
+    }
+}
+
+#[test]
+fn deny_passes_arguments_and_the_exit_status_on() {
+    let output = Command::new(STILLPOINT)
+        .args(["deny", "membarrier", "--", "sh", "-c", "echo \"$1\"; exit 7", "sh", "--json"])
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"--json\n");
+}
+
+#[test]
+fn every_bench_writes_rows_and_says_what_it_skipped() {
+    for bench in ["read", "sync", "fence"] {
+        let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
+        let path = json.to_str().expect("the path is text");
+        stillpoint(&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path]);
+        let text = std::fs::read_to_string(&json).expect("the report is there");
+        let report: Value = serde_json::from_str(&text).expect("the report is JSON");
+        assert_eq!(report["bench"], bench);
+        let rows = report["rows"].as_array().expect("rows");
+        assert!(rows.iter().any(|row| row["system"] == "stillpoint"), "{text}");
+        for part in ["ratios", "skipped"] {
+            assert!(report[part].is_array(), "{text}");
+        }
+
+        let keys: BTreeSet<&str> = rows
+            .iter()
+            .flat_map(|row| row["config"].as_object().expect("a configuration").keys())
+            .map(String::as_str)
+            .collect();
+        let expected: &[&str] = match bench {
+            "read" => &["nesting", "threads"],
+            "sync" => &["callers", "idle_threads", "readers", "section_us"],
+            _ => &["backend", "callers", "running"],
+        };
+        assert!(keys.iter().eq(expected), "{keys:?}");
+    }
+}

@@ -1,0 +1,24 @@
+//! The `membarrier(2)` backend.
+
+use crate::sys::{self, MembarrierCommand};
+
+/// Registers the process and tries one call. *Any* failure means that the call is not there for us: the error says which.
+pub(super) fn register() -> Result<(), String> {
+    if !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
+        return Err("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)".to_owned());
+    }
+    for command in [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited] {
+        sys::membarrier(command).map_err(|error| format!("membarrier({command:?}) failed: {error}"))?;
+    }
+    Ok(())
+}
+
+/// A full fence on every running thread of the process.
+pub(super) fn fence() {
+    if let Err(error) = sys::membarrier(MembarrierCommand::PrivateExpedited) {
+        panic!(
+            "membarrier, which worked when the fence backend was chosen, fails now: {error}; \
+             let seccomp filters allow it, install them before the first use, or set STILLPOINT_FENCE=seqcst"
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! A process-wide memory barrier: the frequent side pays nothing, the rare side pays one system call.
+//!
+//! Two threads that each write one location and then read the other's need a full fence on *both* sides, or each may miss
+//! the other's write. Where one side runs a million times more often than the other, that is a bad bargain. Here the
+//! frequent side calls [`light`], which only stops the compiler, and the rare side calls [`heavy`], which makes every
+//! running thread of the process execute a full fence. The idea is Mathieu Desnoyers' `sys_membarrier` (2010), today
+//! `membarrier(2)`.
+//!
+//! # What is ordered
+//!
+//! | one side | other side | ordered, as if by two `SeqCst` fences |
+//! |---|---|---|
+//! | `heavy()` | `heavy()` | yes |
+//! | `heavy()` | `light()` | yes |
+//! | `light()` | `light()` | **no** |
+//! | `light()` | an ordinary atomic access, or nothing | **no** |
+//!
+//! # Backends
+//!
+//! | [`Backend`] | `light()` | `heavy()` | chosen |
+//! |---|---|---|---|
+//! | [`Membarrier`](Backend::Membarrier) | compiler fence | `membarrier(PRIVATE_EXPEDITED)`, one inter-processor interrupt per CPU that runs this process | by default, if it works |
+//! | [`Signal`](Backend::Signal) | compiler fence in a known thread ([`register_thread`]), else a real one | a real-time signal to each known thread, and its answer | on request only |
+//! | [`SeqCst`](Backend::SeqCst) | a real fence | a real fence | otherwise |
+//!
+//! The backend is chosen once, by the first of [`init`], [`heavy`] and the first reader of [`crate::rcu`], and never
+//! changes. Before that, `light()` is a real fence. The environment variable `STILLPOINT_FENCE` (`membarrier`, `signal`,
+//! `seqcst`) asks for one; whatever cannot be had falls back to `SeqCst`, and [`report`] says why.
+//!
+//! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one thread, and
+//! in about ten milliseconds afterwards.
+//!
+//! # Trade-offs
+//!
+//! - `heavy()` interrupts other CPUs that run this process. Kernels from 6.8 on serialize the calls of the whole system.
+//!   Concurrent callers here share one call: see [`stats`].
+//! - `membarrier` must stay allowed. If a seccomp filter installed *after* the choice denies it, `heavy()` panics, as
+//!   nothing could order the readers any more: install filters first, or choose `SeqCst`.
+//! - With the signal backend a thread must not block the signal ([`Report::signal`] says which) for long, and system calls
+//!   that `SA_RESTART` does not cover (`nanosleep`, `epoll_wait`, ...) may return `EINTR` in such threads.
+//!
+//! # Example
+//!
+//! A worker that can be asked to stop looks at a flag in every round, without a fence:
+//!
+//! ```
+//! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+//! use stillpoint::fence;
+//!
+//! static BUSY: AtomicBool = AtomicBool::new(false);
+//! static CLOSED: AtomicBool = AtomicBool::new(false);
+//!
+//! /// Frequent: enters unless closed.
+//! fn enter() -> bool {
+//!     BUSY.store(true, Relaxed);
+//!     fence::light();
+//!     !CLOSED.load(Relaxed)
+//! }
+//!
+//! /// Rare: after this, either the worker saw `CLOSED`, or we see `BUSY`.
+//! fn close() -> bool {
+//!     CLOSED.store(true, Relaxed);
+//!     fence::heavy();
+//!     BUSY.load(Relaxed)
+//! }
+//!
+//! fence::init();
+//! assert!(enter());
+//! assert!(close());
+//! ```
+
+use core::fmt;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*, compiler_fence, fence};
+use std::convert::Infallible;
+use std::sync::OnceLock;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sequence::Sequence;
+
+mod membarrier;
+mod signal;
+
+/// How the two sides of the fence are made. See the [module](self).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Backend {
+    /// `membarrier(2)`: `light()` is a compiler fence.
+    Membarrier = 3,
+    /// Signals to known threads: `light()` is a compiler fence and a look at a thread-local.
+    Signal = 2,
+    /// Both sides execute a `SeqCst` fence.
+    SeqCst = 1,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Backend::Membarrier => "membarrier",
+            Backend::Signal => "signal",
+            Backend::SeqCst => "seqcst",
+        })
+    }
+}
+
+/// The [`Backend`] chosen, as a number; 0 before the choice.
+static CHOSEN: AtomicU8 = AtomicU8::new(0);
+
+/// The choice and its reasons.
+static REPORT: OnceLock<Report> = OnceLock::new();
+
+/// What was chosen, and why.
+#[derive(Debug, Clone)]
+pub struct Report {
+    backend: Backend,
+    signal: Option<i32>,
+    why: String,
+}
+
+impl Report {
+    /// The backend in use.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// The real-time signal of the signal backend.
+    pub fn signal(&self) -> Option<i32> {
+        self.signal
+    }
+
+    /// Why this backend: what was asked for, what was tried, and how it failed.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.backend, self.why)
+    }
+}
+
+/// Chooses the backend, if that has not been done, and says what was chosen.
+///
+/// Takes half a microsecond while the process has one thread, about ten milliseconds later.
+pub fn init() -> &'static Report {
+    // Not `std::env::var`: a value that is not Unicode is a request we do not know, not an absent one.
+    init_with(|| std::env::var_os("STILLPOINT_FENCE").map(|asked| asked.to_string_lossy().into_owned()))
+}
+
+/// Chooses `backend`, or, where it cannot be had, [`Backend::SeqCst`]. The environment is not asked.
+///
+/// # Errors
+///
+/// The backend is never changed: if another one has been chosen before, the error says which and why.
+///
+/// ```
+/// use stillpoint::fence::{self, Backend};
+///
+/// let report = fence::choose(Backend::SeqCst).expect("nothing used a fence before");
+/// assert_eq!(report.backend(), Backend::SeqCst);
+/// assert!(fence::choose(Backend::Membarrier).is_err());
+/// ```
+pub fn choose(backend: Backend) -> Result<&'static Report, AlreadyChosen> {
+    let mut ours = false;
+    let report = init_with(|| {
+        ours = true;
+        Some(backend.to_string())
+    });
+    if ours || report.backend == backend { Ok(report) } else { Err(AlreadyChosen(report)) }
+}
+
+/// [`choose`] came too late: another backend is in use.
+#[derive(Debug, Clone, Copy)]
+pub struct AlreadyChosen(&'static Report);
+
+impl fmt::Display for AlreadyChosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the fence backend has been chosen already ({}); choose it before the first reader", self.0)
+    }
+}
+
+impl std::error::Error for AlreadyChosen {}
+
+fn init_with(asked: impl FnOnce() -> Option<String>) -> &'static Report {
+    REPORT.get_or_init(|| {
+        let report = select(asked().as_deref());
+        // Relaxed: `light` that sees the choice late executes a real fence, which every backend allows.
+        CHOSEN.store(report.backend as u8, Relaxed);
+        report
+    })
+}
+
+fn select(asked: Option<&str>) -> Report {
+    let prefix = asked.map_or(String::new(), |asked| format!("{asked} was asked for; "));
+    let (backend, signal, why) = match asked {
+        None | Some("membarrier") => match membarrier::register() {
+            Ok(()) => (Backend::Membarrier, None, "membarrier(PRIVATE_EXPEDITED) works".to_owned()),
+            Err(why) => (Backend::SeqCst, None, why),
+        },
+        Some("signal") => match signal::install() {
+            Ok(signal) => (Backend::Signal, Some(signal), format!("signal {signal} was free")),
+            Err(error) => (Backend::SeqCst, None, format!("no signal could be installed: {error}")),
+        },
+        Some("seqcst") => (Backend::SeqCst, None, "it needs nothing".to_owned()),
+        Some(_) => (Backend::SeqCst, None, "no backend has that name".to_owned()),
+    };
+    Report { backend, signal, why: prefix + &why }
+}
+
+/// The backend in use; chooses it if that has not been done.
+pub fn backend() -> Backend {
+    report().backend
+}
+
+/// What was chosen and why; chooses the backend if that has not been done.
+pub fn report() -> &'static Report {
+    init()
+}
+
+/// The frequent side of the fence. A compiler fence, or whatever the backend needs; never blocks.
+///
+/// Orders nothing against other `light()` calls: see the [module](self).
+#[inline(always)]
+pub fn light() {
+    if CHOSEN.load(Relaxed) == Backend::Membarrier as u8 {
+        compiler_fence(SeqCst);
+    } else {
+        light_slow();
+    }
+}
+
+#[cold]
+fn light_slow() {
+    if CHOSEN.load(Relaxed) == Backend::Signal as u8 && signal::is_known() {
+        compiler_fence(SeqCst);
+    } else {
+        fence(SeqCst);
+    }
+}
+
+/// The light fence of a thread that has called [`register_thread`] and was told that a compiler fence will do.
+#[inline(always)]
+pub(crate) fn light_registered() {
+    compiler_fence(SeqCst);
+}
+
+/// Makes the calling thread known to the backend, until it ends; chooses the backend if that has not been done. True if a
+/// compiler fence is now a light fence in this thread: always with `membarrier`, never with `SeqCst`.
+///
+/// Nobody need call it: with the signal backend a thread that is not known executes real fences in [`light`]. Readers of
+/// [`crate::rcu`] are known.
+///
+/// ```
+/// use stillpoint::fence::{self, Backend};
+///
+/// assert_eq!(fence::register_thread(), fence::backend() != Backend::SeqCst);
+/// ```
+pub fn register_thread() -> bool {
+    match backend() {
+        Backend::Membarrier => true,
+        Backend::Signal => signal::register(),
+        Backend::SeqCst => false,
+    }
+}
+
+/// Heavy fences asked for.
+static CALLS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+
+/// The heavy fences that are executed, shared by those who ask at the same time.
+static TURNS: CachePadded<Sequence> = CachePadded::new(Sequence::new());
+
+/// The rare side of the fence: orders what this thread did before against what it does afterwards, for every thread that
+/// passes a [`light`] or `heavy` fence.
+///
+/// Costs one system call and an interrupt to each CPU that runs this process; callers at the same time share one.
+///
+/// # Panics
+///
+/// If the kernel denies `membarrier` now though it was allowed when the backend was chosen.
+pub fn heavy() {
+    let backend = backend();
+    // Relaxed: a statistic.
+    CALLS.fetch_add(1, Relaxed);
+    if backend == Backend::SeqCst {
+        return fence(SeqCst);
+    }
+    let Ok(()) = TURNS.join(|| {
+        match backend {
+            Backend::Membarrier => membarrier::fence(),
+            _ => signal::fence(),
+        }
+        Ok::<(), Infallible>(())
+    });
+}
+
+/// Counters of heavy fences since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls of [`heavy`].
+    pub calls: u64,
+    /// Process-wide fences executed for them: fewer, when callers shared one.
+    pub issued: u64,
+}
+
+/// How many heavy fences were asked for, and how many were executed.
+///
+/// ```
+/// use stillpoint::fence;
+///
+/// let before = fence::stats();
+/// fence::heavy();
+/// assert!(fence::stats().calls > before.calls);
+/// ```
+pub fn stats() -> Stats {
+    let calls = CALLS.load(Relaxed);
+    let issued = if backend() == Backend::SeqCst { calls } else { TURNS.completed() };
+    Stats { calls, issued }
+}

@@ -1,0 +1,48 @@
+#![cfg_attr(loom, allow(missing_docs, dead_code))]
+
+//! Scalable synchronization for Linux user space.
+//!
+//! For programs in which many threads read and few write. Linux lets a rare writer pay for its frequent readers, through
+//! `membarrier(2)` and `futex(2)`; this crate is that bargain behind a safe API.
+//!
+//! | part | what it gives | when to use it |
+//! |---|---|---|
+//! | [`rcu`] | reads that cost about a nanosecond and never wait; writers that wait for a grace period | data that is read far more often than written: configuration, routing, connection tables |
+//! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
+//!
+//! ```
+//! use stillpoint::rcu::{self, Rcu};
+//!
+//! let limits = Rcu::new(vec![10, 20, 30]);
+//!
+//! // Any thread, as often as it likes:
+//! let guard = rcu::enter();
+//! let sum: i32 = limits.load(&guard).iter().sum();
+//! assert_eq!(sum, 60);
+//! drop(guard);
+//!
+//! // Now and then:
+//! limits.replace(vec![11, 22, 33]);
+//! ```
+//!
+//! Linux 4.14 or later; where `membarrier` is missing or denied, readers execute a fence instead: see [`fence::report`].
+
+#[cfg(not(loom))]
+pub mod fence;
+#[cfg(not(loom))]
+pub mod rcu;
+#[cfg(not(loom))]
+mod sequence;
+#[cfg(not(loom))]
+mod sync;
+#[cfg(not(loom))]
+mod sys;
+
+// What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
+#[cfg(loom)]
+#[path = "rcu/model.rs"]
+pub mod rcu;
+#[cfg(loom)]
+pub mod sequence;
+#[cfg(loom)]
+pub mod sync;

@@ -1,0 +1,284 @@
+//! Grace periods: one heavy fence, one scan, at most one sleep.
+//!
+//! A *grace period* is over when every section that was open when it began has ended. Whoever unpublishes a value and then
+//! sees a grace period begin and end may free it. This is the engine of [`crate::rcu`]; its readers are in
+//! [`super::reader`], the callers who share a grace period in [`crate::sequence`].
+//!
+//! # A grace period
+//!
+//! ```text
+//! begin         the turn is taken: who asks from now on waits for the next one   (Sequence::begin)
+//! heavy fence   A
+//! counter += 1
+//! scan          wait until each reader is quiescent or shows the new counter     (Reader::blocks)
+//! finish        and wake                                                         (Lead::finish)
+//! ```
+//!
+//! # Why one fence and one pass suffice
+//!
+//! Take a value that was unpublished before the caller asked, and a section that may have read it. Asking and beginning
+//! order the unpublishing before A (see [`crate::sequence`]). The reader's light fence lies between its store of `state`
+//! and its load of the pointer, and A orders the two in one of two ways.
+//!
+//! 1. *The light fence came first.* Then the store of `state` is visible to the scan, which sees it or a later store of
+//!    the same reader. The value stored was loaded from the counter before A, hence before the counter was raised: it is
+//!    smaller than the new one, so the scan waits until it sees a later store. That store, a leave or an entry, is a
+//!    Release, and the scan an Acquire: the section happens before the end of the grace period.
+//! 2. *A came first.* Then the load of the pointer sees the unpublishing: the section did not read the value.
+//!
+//! A section that shows the new counter loaded it after A, since the counter was raised after A: case 2, so the scan may
+//! pass it. Was the counter raised before A, a reader could show the new counter in case 1, and be passed. The counter
+//! never wraps, so no second pass is needed to tell an old section from a new one.
+//!
+//! A reader whose thread registers after [`Registry::others`] found nobody is in case 2 by that order, without a fence.
+//!
+//! # Sleeping
+//!
+//! The scan looks a bounded number of times at readers that block it. Then it sets `AWAITED` on them, issues heavy fence B,
+//! takes back the request of those that have left meanwhile, and sleeps on `awaited`. A reader that leaves and sees
+//! `AWAITED` counts down; the last wakes the sleeper. By B, either the reader sees `AWAITED` or the leader sees that it has
+//! left.
+//!
+//! 1. Each request is taken exactly once, by the reader or by the leader, so `awaited` is the number of requests out,
+//!    plus one for the leader until it sleeps: nobody wakes it before.
+//! 2. When `awaited` is 0 no request is out, and nobody touches it before the next leader does.
+//! 3. A reader takes a request outside a section, and the leader takes it back after seeing the reader outside. Whichever
+//!    it was, what the reader does later comes after A: case 2, even if it then shows the old counter, which it may have
+//!    loaded long before. So nobody is looked at again: one sleep and one wake-up a grace period, however many readers.
+//!
+//! The counting down is a chain of read-modify-writes with release, and the sleeper's look at it acquires: the sections of
+//! all who were awaited happen before the end of the grace period.
+//!
+//! # Threads that end inside a section
+//!
+//! A leaked guard may have lent a reference for ever, so its section must never end. Once its thread has gone no grace
+//! period can be completed any more: [`Orphaned`] says so instead of waiting for ever.
+
+use core::num::NonZeroU32;
+
+use crossbeam_utils::CachePadded;
+
+use super::reader::{AWAITED, ORPHANED, Reader};
+use super::registry::Registry;
+use crate::sequence::Sequence;
+use crate::sync::{
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, heavy, mutant, spin_loop, weaken,
+};
+
+/// How often a grace period looks at readers that block it before it sleeps.
+const SPINS: u32 = 200;
+
+const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Engine {
+    /// What readers show that entered now. Starts at 1, as 0 means quiescent.
+    counter: CachePadded<AtomicU64>,
+    /// The grace periods.
+    turns: CachePadded<Sequence>,
+    /// Readers the leader sleeps for.
+    awaited: CachePadded<Futex>,
+    registry: Registry,
+    tallies: CachePadded<Tallies>,
+}
+
+/// Counts of what happened; written by leaders and by readers that were awaited.
+#[derive(Debug)]
+struct Tallies {
+    callers: AtomicU64,
+    heavy_fences: AtomicU64,
+    sleeps: AtomicU64,
+    wakeups: AtomicU64,
+}
+
+/// Counters of a domain since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Grace periods completed.
+    pub grace_periods: u64,
+    /// Calls that waited for one: more than grace periods, when callers shared them.
+    pub callers: u64,
+    /// Heavy fences issued by grace periods.
+    pub heavy_fences: u64,
+    /// Grace periods that had to sleep until readers left.
+    pub sleeps: u64,
+    /// Wake-up system calls made by readers.
+    pub wakeups: u64,
+    /// Readers in the registry, in use or free: the peak number of threads that read.
+    pub readers: u64,
+}
+
+/// A thread ended inside a section: no grace period of the domain can be completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Orphaned;
+
+impl Engine {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                counter: CachePadded::new(AtomicU64::new(1)),
+                turns: CachePadded::new(Sequence::new()),
+                awaited: CachePadded::new(Futex::new(0)),
+                registry: Registry::new(),
+                tallies: CachePadded::new(Tallies {
+                    callers: AtomicU64::new(0),
+                    heavy_fences: AtomicU64::new(0),
+                    sleeps: AtomicU64::new(0),
+                    wakeups: AtomicU64::new(0),
+                }),
+            }
+        }
+    }
+
+    /// What readers store on entering.
+    #[inline(always)]
+    pub fn counter(&self) -> &AtomicU64 {
+        &self.counter
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub fn stats(&self) -> Stats {
+        // Relaxed, as everywhere in `tallies`: statistics.
+        Stats {
+            grace_periods: self.turns.completed(),
+            callers: self.tallies.callers.load(Relaxed),
+            heavy_fences: self.tallies.heavy_fences.load(Relaxed),
+            sleeps: self.tallies.sleeps.load(Relaxed),
+            wakeups: self.tallies.wakeups.load(Relaxed),
+            readers: self.registry.len() as u64,
+        }
+    }
+
+    /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
+    pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
+        self.tallies.callers.fetch_add(1, Relaxed);
+        self.turns.join(|| self.grace_period(own))
+    }
+
+    /// Leads a grace period.
+    fn grace_period(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
+        let counter = self.counter.load(Relaxed) + 1;
+        if mutant("counter-before-fence") {
+            self.counter.store(counter, Relaxed);
+        }
+        if self.registry.others(own) != 0 && !mutant("no-fence") {
+            self.heavy();
+        }
+        // Relaxed, and after the fence: see "Why one fence and one pass suffice".
+        self.counter.store(counter, Relaxed);
+
+        let end = self.registry.len();
+        let first = self.scan(end, counter);
+        if first == end { Ok(()) } else { self.sleep(first, end, counter) }
+    }
+
+    fn heavy(&self) {
+        self.tallies.heavy_fences.fetch_add(1, Relaxed);
+        heavy();
+    }
+
+    /// Looks at the readers, one after another; the first that blocks the grace period after a bounded number of looks.
+    fn scan(&self, end: usize, counter: u64) -> usize {
+        let mut spins = budget(SPINS);
+        for (index, reader) in self.registry.readers(0, end).enumerate() {
+            while reader.blocks(counter) {
+                if spins == 0 {
+                    return index;
+                }
+                spins -= 1;
+                spin_loop();
+            }
+        }
+        end
+    }
+
+    /// Sleeps until all readers from `first` on that block the grace period have left.
+    #[cold]
+    fn sleep(&self, first: usize, end: usize, counter: u64) -> Result<(), Orphaned> {
+        let readers = || self.registry.readers(first, end);
+        // Relaxed: no request is out (invariant 2).
+        self.awaited.store(1, Relaxed);
+        for reader in readers().filter(|reader| reader.blocks(counter)) {
+            self.awaited.fetch_add(1, Relaxed);
+            reader.await_exit();
+        }
+        if !mutant("no-fence-before-rescan") {
+            self.heavy();
+        }
+        for reader in readers() {
+            let gone = !reader.blocks(counter) && !mutant("no-rescan");
+            // A thread that ended inside a section before we asked will never answer.
+            if (gone || is_orphaned(reader)) && reader.take_awaited() {
+                self.awaited.fetch_sub(1, Relaxed);
+            }
+        }
+
+        // The leader's own share. Acquire, here and below: all who counted down have left, and what they did before comes
+        // before what we do next. Partner: the Release in `count_down`.
+        let acquire = weaken(Acquire, "wake-up-relaxed");
+        let mut left = self.awaited.fetch_sub(1, acquire) - 1;
+        if left != 0 {
+            self.tallies.sleeps.fetch_add(1, Relaxed);
+        }
+        while left != 0 {
+            self.awaited.wait(left, ANYBODY);
+            left = self.awaited.load(acquire);
+        }
+        let orphaned = readers().any(|reader| is_orphaned(reader) && reader.blocks(counter));
+        if orphaned { Err(Orphaned) } else { Ok(()) }
+    }
+
+    /// One reader less to wait for; the last wakes the leader.
+    fn count_down(&self) {
+        // Release: the reader's sections, and its mark if it is an orphan, come before the leader's end of the grace
+        // period. Partner: the Acquire in `sleep`.
+        let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
+        if left == 0 && !mutant("no-wake-up") {
+            self.tallies.wakeups.fetch_add(1, Relaxed);
+            self.awaited.wake(1, ANYBODY);
+        }
+    }
+
+    /// The slow way out of a section, taken when [`Reader::leave`] says so.
+    #[cold]
+    pub fn attend(&self, reader: &'static Reader) {
+        #[cfg(not(loom))]
+        if reader.attention.load(Relaxed) & super::reader::FENCED != 0 {
+            // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
+            core::sync::atomic::fence(SeqCst);
+        }
+        let attention = reader.attention.load(Relaxed);
+        if attention & AWAITED != 0 && reader.take_awaited() {
+            self.count_down();
+        }
+        if attention & ORPHANED != 0 && !reader.is_inside() {
+            // The guard was not leaked after all: a late thread-local destructor dropped it.
+            reader.attention.fetch_and(!ORPHANED, Relaxed);
+            self.registry.release(reader);
+        }
+    }
+
+    /// Takes leave of a reader whose thread ends. False if it ends inside a section, which then stays open for ever.
+    pub fn part(&self, reader: &'static Reader) -> bool {
+        if !reader.is_inside() {
+            self.registry.release(reader);
+            return true;
+        }
+        reader.attention.fetch_or(ORPHANED, Relaxed);
+        // A request made before is answered, so that the leader wakes and finds the mark; one made later is taken back by
+        // its maker, who sees the mark, as it is in the same word.
+        if reader.take_awaited() {
+            self.count_down();
+        }
+        false
+    }
+}
+
+fn is_orphaned(reader: &Reader) -> bool {
+    reader.attention.load(Relaxed) & ORPHANED != 0
+}

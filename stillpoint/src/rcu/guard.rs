@@ -1,0 +1,85 @@
+//! The read-side section as a value.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::domain::{Domain, Global};
+use super::reader::{Exit, Reader};
+
+/// An open read-side section of the domain `D`. Dropping it ends the section.
+///
+/// Guards of one thread may be nested and dropped in any order; the section lasts until the last one is dropped. A guard
+/// stays in its thread. While it lives, no grace period that begins can end.
+///
+/// A leaked guard (`mem::forget`) never ends its section, so no grace period is completed any more; once its thread has
+/// ended, [`synchronize`](super::synchronize) panics instead of waiting.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// let outer = rcu::enter();
+/// let inner = rcu::enter();
+/// drop(outer);
+/// assert!(rcu::is_inside());
+/// drop(inner);
+/// assert!(!rcu::is_inside());
+/// ```
+///
+/// ```compile_fail,E0277
+/// let guard = stillpoint::rcu::enter();
+/// std::thread::spawn(move || drop(guard));
+/// ```
+#[must_use = "the section ends when the guard is dropped"]
+pub struct Guard<D: Domain = Global> {
+    reader: &'static Reader,
+    /// Neither `Send` nor `Sync`: the reader's fast paths belong to its thread.
+    _thread: PhantomData<*mut D>,
+}
+
+impl<D: Domain> Guard<D> {
+    /// The calling thread has just entered with `reader`.
+    #[inline(always)]
+    pub(super) fn new(reader: &'static Reader) -> Self {
+        Self { reader, _thread: PhantomData }
+    }
+
+    /// Ends the section and begins a new one, if this is the thread's only guard: grace periods that began before need
+    /// not wait any longer. References loaded through the guard end here, as the compiler sees.
+    ///
+    /// Costs two loads when no grace period has begun since the section did. For long loops of reads:
+    ///
+    /// ```
+    /// use stillpoint::rcu::{self, Rcu};
+    ///
+    /// let limit = Rcu::new(10);
+    /// let mut guard = rcu::enter();
+    /// let mut sum = 0;
+    /// for i in 0..100 {
+    ///     guard.repin();
+    ///     sum += i % limit.load(&guard);
+    /// }
+    /// assert_eq!(sum, 450);
+    /// ```
+    #[inline]
+    pub fn repin(&mut self) {
+        let engine = &D::shared().engine;
+        if self.reader.repin(engine.counter()) == Exit::Attention {
+            engine.attend(self.reader);
+        }
+    }
+}
+
+impl<D: Domain> Drop for Guard<D> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.reader.leave() == Exit::Attention {
+            D::shared().engine.attend(self.reader);
+        }
+    }
+}
+
+impl<D: Domain> fmt::Debug for Guard<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,5 @@
+//! The modules of [`crate::rcu`] that the model checker sees.
+
+pub mod engine;
+pub mod reader;
+pub mod registry;

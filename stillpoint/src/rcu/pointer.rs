@@ -1,0 +1,220 @@
+//! A value that readers see through a pointer and writers replace.
+
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::{fmt, ptr};
+
+use super::domain::{Domain, Global};
+use super::guard::Guard;
+use crate::sync::{AtomicPtr, Ordering::*};
+
+/// A value that many threads read while others replace it whole.
+///
+/// [`load`](Self::load) takes about a nanosecond, guard included, and never waits. [`replace`](Self::replace) publishes a
+/// new value and returns the old one as [`Retired`]: wait for the readers and take it back, or drop it and let it be freed
+/// once they are gone.
+///
+/// ```
+/// use stillpoint::rcu::{self, Rcu};
+///
+/// let config = Rcu::new(String::from("verbose = no"));
+/// std::thread::scope(|s| {
+///     s.spawn(|| {
+///         let guard = rcu::enter();
+///         assert!(config.load(&guard).starts_with("verbose"));
+///     });
+///     config.replace(String::from("verbose = yes"));
+/// });
+/// ```
+///
+/// A reference lives as long as its guard, and no longer:
+///
+/// ```compile_fail,E0505
+/// use stillpoint::rcu::{self, Rcu};
+///
+/// let config = Rcu::new(1);
+/// let guard = rcu::enter();
+/// let value = config.load(&guard);
+/// drop(guard);
+/// assert_eq!(*value, 1);
+/// ```
+pub struct Rcu<T: Send + 'static, D: Domain = Global> {
+    value: AtomicPtr<T>,
+    _owns: PhantomData<(T, fn() -> D)>,
+}
+
+// SAFETY: a shared `Rcu` lends `&T` to several threads (`T: Sync`) and moves values to the thread that replaces or frees
+// them (`T: Send`).
+unsafe impl<T: Send + Sync + 'static, D: Domain> Sync for Rcu<T, D> {}
+// SAFETY: owns its value, as a `Box` does.
+unsafe impl<T: Send + 'static, D: Domain> Send for Rcu<T, D> {}
+
+impl<T: Send + 'static> Rcu<T> {
+    /// Publishes `value` to the readers of the [`Global`] domain.
+    pub fn new(value: T) -> Self {
+        Self::new_in(value, Global)
+    }
+}
+
+impl<T: Send + 'static, D: Domain> Rcu<T, D> {
+    /// Publishes `value` to the readers of `domain`.
+    pub fn new_in(value: T, domain: D) -> Self {
+        let _ = domain;
+        Self { value: AtomicPtr::new(Box::into_raw(Box::new(value))), _owns: PhantomData }
+    }
+
+    /// The value of now, for as long as the guard lives.
+    #[inline]
+    pub fn load<'a>(&'a self, guard: &'a Guard<D>) -> &'a T {
+        let _ = guard;
+        // Acquire: the value is initialized; partner: the Release in `swap` and `update`.
+        let value = self.value.load(Acquire);
+        // SAFETY: the pointer comes from a Box. Whoever unpublishes it frees it after a grace period only, which the guard
+        // keeps from ending; or this `Rcu` is dropped, which the borrow of `self` excludes.
+        unsafe { &*value }
+    }
+
+    /// Publishes `new` in place of the present value, which is returned for disposal.
+    ///
+    /// Readers see the old value whole or the new one whole; those that have the old one keep it until their section ends.
+    pub fn replace(&self, new: T) -> Retired<T, D> {
+        self.swap(Box::new(new))
+    }
+
+    /// [`replace`](Self::replace) for a value that is boxed already.
+    pub fn swap(&self, new: Box<T>) -> Retired<T, D> {
+        // Release: partner is the Acquire in `load`. Acquire: the old value is initialized.
+        let old = self.value.swap(Box::into_raw(new), AcqRel);
+        Retired::new(old)
+    }
+
+    /// Publishes what `f` makes of the present value, and returns that for disposal.
+    ///
+    /// `f` runs inside a read-side section, and again whenever somebody else replaced the value meanwhile.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Rcu;
+    ///
+    /// let numbers = Rcu::new(vec![1, 2]);
+    /// let old = numbers.update(|old| old.iter().copied().chain([3]).collect());
+    /// assert_eq!(old.wait(), [1, 2]);
+    /// ```
+    pub fn update(&self, mut f: impl FnMut(&T) -> T) -> Retired<T, D>
+    where
+        T: Sync,
+    {
+        let guard = D::enter();
+        let old = loop {
+            let seen = ptr::from_ref(self.load(&guard)).cast_mut();
+            // SAFETY: as in `load`; the guard also keeps the address from being used again, so that the exchange below
+            // succeeds only if the value is still the one that `f` saw.
+            let new = Box::into_raw(Box::new(f(unsafe { &*seen })));
+            // Release and Acquire as in `swap`.
+            match self.value.compare_exchange(seen, new, AcqRel, Relaxed) {
+                Ok(old) => break old,
+                // SAFETY: `new` was not published.
+                Err(_) => drop(unsafe { Box::from_raw(new) }),
+            }
+        };
+        drop(guard);
+        Retired::new(old)
+    }
+
+    /// The value, without waiting: nobody else can see it.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: the pointer comes from a Box, and the exclusive borrow excludes every `load`.
+        unsafe { &mut **self.value.get_mut() }
+    }
+
+    /// Takes the value out, without waiting.
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: the pointer comes from a Box, nobody borrows `self`, and its destructor will not run.
+        *unsafe { Box::from_raw(*this.value.get_mut()) }
+    }
+}
+
+impl<T: Send + 'static, D: Domain> Drop for Rcu<T, D> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer comes from a Box; every reference from `load` borrowed `self`.
+        drop(unsafe { Box::from_raw(*self.value.get_mut()) });
+    }
+}
+
+impl<T: Send + Default + 'static> Default for Rcu<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: Send + 'static> From<T> for Rcu<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for Rcu<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rcu").field(self.load(&D::enter())).finish()
+    }
+}
+
+/// A value that is published no more, but may still have readers.
+///
+/// [`wait`](Self::wait) for them and take it back, or drop it: it is then freed after a grace period, by a thread that the
+/// library starts for this purpose.
+pub struct Retired<T: Send + 'static, D: Domain = Global> {
+    /// Taken by `wait` and `drop` only.
+    value: ManuallyDrop<Box<T>>,
+    _domain: PhantomData<fn() -> D>,
+}
+
+impl<T: Send + 'static, D: Domain> Retired<T, D> {
+    fn new(value: *mut T) -> Self {
+        // SAFETY: the caller has just unpublished this pointer, which comes from a Box. Readers may still hold shared
+        // references: the Box is not touched but by `Deref`, which takes a shared one too, until a grace period has ended.
+        let value = unsafe { Box::from_raw(value) };
+        Self { value: ManuallyDrop::new(value), _domain: PhantomData }
+    }
+
+    /// Waits for a grace period and takes the value back: nobody else has it.
+    ///
+    /// # Panics
+    ///
+    /// As [`synchronize`](super::synchronize) does; the value is then left to the deferred free.
+    pub fn wait(self) -> T {
+        *self.wait_boxed()
+    }
+
+    /// [`wait`](Self::wait) without moving the value out of its box.
+    pub fn wait_boxed(self) -> Box<T> {
+        // A panic in here drops `self`, which retires the value.
+        D::synchronize();
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, and its destructor will not run.
+        unsafe { ManuallyDrop::take(&mut this.value) }
+    }
+}
+
+impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
+    fn drop(&mut self) {
+        // SAFETY: the value is not used again.
+        let value = unsafe { ManuallyDrop::take(&mut self.value) };
+        D::shared().deferred.retire::<D>(value);
+    }
+}
+
+impl<T: Send + 'static, D: Domain> fmt::Debug for Retired<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retired").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! One thread's word of a domain: what it does on entering and leaving a read-side section.
+//!
+//! # State
+//!
+//! | field | written by | meaning |
+//! |---|---|---|
+//! | `state` | owner | 0: quiescent; else the domain's counter as seen on entering the outermost section |
+//! | `nested` | owner | sections open inside the outermost one |
+//! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`] |
+//!
+//! # Why one word and no arithmetic
+//!
+//! Entering stores what it loaded from the counter, leaving stores a constant, and branches that are nearly always
+//! predicted right decide whether the section is nested: nothing on the fast path waits for a store to come back as a
+//! load. The count of nested sections lives in a word of its own, so `state` holds the whole counter, which never wraps.
+//!
+//! # Signals
+//!
+//! A handler that reads, and leaves every section it enters, may interrupt the owner between any two instructions here: it
+//! finds `state` 0 and leaves it 0, or finds it non-zero and restores `nested`.
+
+use core::sync::atomic::compiler_fence;
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*, const_unless_loom, light, mutant, weaken};
+
+/// A grace period sleeps until this reader has left.
+pub const AWAITED: u32 = 1;
+/// A compiler fence is not a light fence in this thread; the slow way executes real ones.
+pub const FENCED: u32 = 2;
+/// The thread ended inside a section.
+pub const ORPHANED: u32 = 4;
+
+/// See the [module](self). A cache line (and its neighbour, which x86-64 fetches along) of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Reader {
+    state: AtomicU64,
+    nested: AtomicU64,
+    pub(super) attention: AtomicU32,
+    /// Place in the registry, and the next free place: see there.
+    pub index: AtomicU32,
+    pub(super) next_free: AtomicU32,
+}
+
+/// Whether leaving needs the slow way: see [`Reader::leave`].
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Nobody waits.
+    Quiet,
+    /// Some bit of `attention` is set.
+    Attention,
+}
+
+impl Reader {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                state: AtomicU64::new(0),
+                nested: AtomicU64::new(0),
+                attention: AtomicU32::new(0),
+                index: AtomicU32::new(0),
+                next_free: AtomicU32::new(0),
+            }
+        }
+    }
+
+    /// Begins a section.
+    #[inline(always)]
+    pub fn enter(&self, counter: &AtomicU64) {
+        // Relaxed: only the owner writes `state` and `nested`.
+        if self.state.load(Relaxed) == 0 {
+            self.begin(counter);
+            light();
+        } else {
+            self.nest();
+        }
+    }
+
+    /// Stores the counter as this reader's state.
+    #[inline(always)]
+    fn begin(&self, counter: &AtomicU64) {
+        // Relaxed: whoever sees the new counter must also see what was published before it, and does: the heavy fence of
+        // `Engine::grace_period` lies between the two, our light fence between this load and the section.
+        //
+        // Release: the scan may read this store instead of the `leave` before it, and must then be ordered after that
+        // section too (a later plain store of the same thread is no part of a release sequence). Partner: the Acquire in
+        // `blocks`.
+        self.state.store(counter.load(Relaxed), weaken(Release, "entry-relaxed"));
+    }
+
+    #[cold]
+    fn nest(&self) {
+        self.nested.store(self.nested.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Ends a section; sections end in any order, the last one counts.
+    #[inline(always)]
+    pub fn leave(&self) -> Exit {
+        let nested = self.nested.load(Relaxed);
+        if nested == 0 {
+            // Release: the section happens before the end of the grace period. Partner: the Acquire in `blocks`.
+            self.state.store(0, weaken(Release, "exit-relaxed"));
+            self.look()
+        } else {
+            // Nothing that the section read may move below this; the compiler fence is for handlers on this thread.
+            compiler_fence(Release);
+            self.nested.store(nested - 1, Relaxed);
+            Exit::Quiet
+        }
+    }
+
+    /// Lets grace periods pass that began since the section did; in a nested section, nothing.
+    #[inline(always)]
+    pub fn repin(&self, counter: &AtomicU64) -> Exit {
+        // Release in `begin` as for `leave`: the store ends one section and begins the next.
+        if self.nested.load(Relaxed) == 0 && self.state.load(Relaxed) != counter.load(Relaxed) {
+            self.begin(counter);
+            if mutant("repin-does-not-look") { Exit::Quiet } else { self.look() }
+        } else {
+            Exit::Quiet
+        }
+    }
+
+    /// After a change of `state`: does anybody wait for it?
+    #[inline(always)]
+    fn look(&self) -> Exit {
+        // Either this load sees `AWAITED`, or the scan behind the waiter's heavy fence sees our store.
+        light();
+        if self.attention.load(Relaxed) == 0 { Exit::Quiet } else { Exit::Attention }
+    }
+
+    /// Whether a section is open.
+    pub fn is_inside(&self) -> bool {
+        self.state.load(Relaxed) != 0
+    }
+
+    /// Whether a grace period that raised the counter to `counter` must wait for this reader.
+    pub fn blocks(&self, counter: u64) -> bool {
+        // Acquire: all sections that began before are over, and happen before what the grace period allows. Partners: the
+        // Releases in `leave` and `begin`.
+        let state = self.state.load(weaken(Acquire, "scan-relaxed"));
+        state != 0 && state < counter
+    }
+
+    /// Asks the reader to count down when it leaves.
+    pub fn await_exit(&self) {
+        // Relaxed: the heavy fence that follows orders this before the rescan; partner: `look`.
+        self.attention.fetch_or(AWAITED, Relaxed);
+    }
+
+    /// Takes the request back, or answers it. True for exactly one taker of each request.
+    pub fn take_awaited(&self) -> bool {
+        if mutant("awaited-taken-twice") {
+            let awaited = self.attention.load(Relaxed) & AWAITED != 0;
+            self.attention.fetch_and(!AWAITED, Relaxed);
+            return awaited;
+        }
+        // Relaxed: atomicity alone makes the taker unique; the countdown has its own ordering.
+        self.attention.fetch_and(!AWAITED, Relaxed) & AWAITED != 0
+    }
+}

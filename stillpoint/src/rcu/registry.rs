@@ -1,0 +1,210 @@
+//! The readers of a domain: one [`Reader`] for each thread that has read, reused when the thread ends.
+//!
+//! Readers live in chunks of doubling size that never move and are never freed, so a scan needs no lock and a reference to
+//! a reader is good for ever. Free readers form a stack (Treiber, 1986) linked by index, whose head carries a tag that
+//! changes with every change, against ABA. The registry grows only when the stack is empty, that is, when every reader is
+//! in use: it is never larger than the peak number of threads.
+//!
+//! # Invariants
+//!
+//! 1. `chunks[c]` is null or points to `32 << c` readers, for ever.
+//! 2. Every index below `len` lies in a chunk that is not null.
+//! 3. A reader belongs to at most one thread: from a successful `claim` to its `release`.
+//! 4. `state` of a free reader is 0.
+//!
+//! # Orderings
+//!
+//! - A scan that follows a heavy fence sees every reader whose thread entered a section before that fence: registration
+//!   comes before the section in that thread, and the fence orders the whole past of the thread. Later ones see what was
+//!   published before the fence and do not matter.
+//! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `state` come after
+//!   the old owner's, and a scan that reads one is ordered after the old owner's sections as well.
+//! - `registered` is changed and read by read-modify-writes only, so that a grace period that finds nobody registered, and
+//!   does without its heavy fence, happens before the registration of all who come later.
+
+use core::ptr;
+
+use crate::sync::{AtomicPtr, AtomicU64, Ordering::*, mutant, weaken};
+
+use super::reader::Reader;
+
+/// Readers in the first chunk.
+const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
+/// Chunks; together more readers than Linux has thread ids (2^22).
+const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Registry {
+    chunks: [AtomicPtr<Reader>; CHUNKS],
+    /// Readers that exist.
+    len: AtomicU64,
+    /// The stack of free readers: tag in the high half, index + 1 of the top in the low half, 0 if empty.
+    free: AtomicU64,
+    /// Readers that belong to a thread.
+    registered: AtomicU64,
+}
+
+/// No memory for another reader.
+#[derive(Debug)]
+pub struct OutOfMemory;
+
+impl Registry {
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
+            len: AtomicU64::new(0),
+            free: AtomicU64::new(0),
+            registered: AtomicU64::new(0),
+        }
+    }
+
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self {
+            chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            len: AtomicU64::new(0),
+            free: AtomicU64::new(0),
+            registered: AtomicU64::new(0),
+        }
+    }
+
+    /// Chunk and place in it of a reader.
+    fn place(index: usize) -> (usize, usize) {
+        let chunk = (index / FIRST + 1).ilog2() as usize;
+        (chunk, index - FIRST * ((1 << chunk) - 1))
+    }
+
+    /// The reader with this index, which is below some `len`.
+    fn get(&self, index: usize) -> &'static Reader {
+        let (chunk, place) = Self::place(index);
+        // Acquire: the readers are initialized; partner: the Release in `grow`.
+        let chunk = self.chunks[chunk].load(weaken(Acquire, "chunk-load-relaxed"));
+        // SAFETY: by invariants 1 and 2 the chunk is there, for ever, and long enough.
+        unsafe { &*chunk.add(place) }
+    }
+
+    /// Readers that exist, in use or not.
+    pub fn len(&self) -> usize {
+        // Acquire: the chunks of all these are there (invariant 2); partner: the Release in `grow`.
+        self.len.load(weaken(Acquire, "len-load-relaxed")) as usize
+    }
+
+    /// All readers with an index from `first` to below `end`, which is a value of [`len`](Self::len).
+    pub fn readers(&self, first: usize, end: usize) -> impl Iterator<Item = &'static Reader> {
+        (first..end).map(|index| self.get(index))
+    }
+
+    /// Readers that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
+    pub fn others(&self, own: Option<&Reader>) -> u64 {
+        let registered = if mutant("registered-read-by-load") {
+            self.registered.load(Acquire)
+        } else {
+            // Release: what was published before happens before later registrations, so they need no heavy fence of ours.
+            // Acquire: partner is the Release in `release`; the scan then sees the last exit of a thread that has gone.
+            self.registered.fetch_add(0, weaken(AcqRel, "registered-read-relaxed"))
+        };
+        registered - u64::from(own.is_some())
+    }
+
+    /// A reader for the calling thread.
+    pub fn claim(&self) -> Result<&'static Reader, OutOfMemory> {
+        let reader = match self.pop() {
+            Some(reader) => reader,
+            None => self.grow()?,
+        };
+        // Acquire: partner is the Release in `others`, so this thread sees what was published before a grace period that
+        // did not know of it. Release: partner is the Acquire there.
+        self.registered.fetch_add(1, weaken(AcqRel, "register-relaxed"));
+        Ok(reader)
+    }
+
+    /// Gives the calling thread's reader back; it is outside any section.
+    pub fn release(&self, reader: &'static Reader) {
+        // Release: this thread's sections happen before the end of a grace period that no longer knows of it.
+        self.registered.fetch_sub(1, weaken(Release, "unregister-relaxed"));
+        self.push(reader);
+    }
+
+    /// Takes the top of the stack.
+    fn pop(&self) -> Option<&'static Reader> {
+        // Acquire, here and below: the `next_free` we read, and the old owner's stores, come before ours. Partner: the
+        // Release in `push`.
+        let order = weaken(Acquire, "claim-relaxed");
+        let mut head = self.free.load(order);
+        loop {
+            let index = (head as u32).checked_sub(1)?;
+            let reader = self.get(index as usize);
+            let next = reader.next_free.load(Relaxed);
+            // Release keeps nothing in order, but a read-modify-write keeps the release sequence of `push` going.
+            match self.free.compare_exchange(head, retag(head, next), order, order) {
+                Ok(_) => return Some(reader),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Puts a reader on top of the stack.
+    fn push(&self, reader: &'static Reader) {
+        let index = reader.index.load(Relaxed);
+        let mut head = self.free.load(Relaxed);
+        loop {
+            reader.next_free.store(head as u32, Relaxed);
+            // Release: partner is the Acquire in `pop`.
+            let order = weaken(Release, "release-relaxed");
+            match self.free.compare_exchange(head, retag(head, index + 1), order, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// A reader that did not exist before.
+    #[cold]
+    fn grow(&self) -> Result<&'static Reader, OutOfMemory> {
+        loop {
+            let len = self.len();
+            let (chunk, _) = Self::place(len);
+            let slot = self.chunks.get(chunk).ok_or(OutOfMemory)?;
+            if slot.load(Relaxed).is_null() {
+                let fresh = new_chunk(FIRST << chunk)?;
+                // Release: the readers are initialized; partner: the Acquire in `get`.
+                if slot
+                    .compare_exchange(ptr::null_mut(), fresh, weaken(Release, "chunk-store-relaxed"), Relaxed)
+                    .is_err()
+                {
+                    free_chunk(fresh, FIRST << chunk);
+                }
+            }
+            // Release: who sees the new length finds the chunk; partner: the Acquire in `len`. (The chunk may be another
+            // thread's, whose store this thread saw fail: the exchange or load above reads it, so it comes before.)
+            let order = weaken(Release, "len-store-relaxed");
+            if self.len.compare_exchange(len as u64, len as u64 + 1, order, Relaxed).is_ok() {
+                let reader = self.get(len);
+                reader.index.store(len as u32, Relaxed);
+                return Ok(reader);
+            }
+        }
+    }
+}
+
+/// The stack's head with another top and the next tag.
+fn retag(head: u64, top: u32) -> u64 {
+    let tag = (head >> 32) as u32;
+    let tag = if mutant("tag-kept") { tag } else { tag.wrapping_add(1) };
+    u64::from(tag) << 32 | u64::from(top)
+}
+
+/// Memory for `len` readers, for ever unless given to [`free_chunk`].
+fn new_chunk(len: usize) -> Result<*mut Reader, OutOfMemory> {
+    let mut readers = Vec::new();
+    readers.try_reserve_exact(len).map_err(|_| OutOfMemory)?;
+    readers.extend((0..len).map(|_| Reader::new()));
+    Ok(Box::into_raw(readers.into_boxed_slice()).cast())
+}
+
+fn free_chunk(chunk: *mut Reader, len: usize) {
+    // SAFETY: `chunk` comes from `new_chunk(len)` and lost the race to be seen by anybody.
+    drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(chunk, len)) });
+}

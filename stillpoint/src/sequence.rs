@@ -1,0 +1,199 @@
+//! Turns of work that callers share: sequence arithmetic, leader election, sleeping.
+//!
+//! Somebody who wants a piece of work *done after now* (a grace period, a process-wide fence) need not do it himself: any
+//! turn that **began** after he asked will do, whoever ran it. [`Sequence::join`] is that rule. A caller whose turn has
+//! been run by somebody returns; otherwise he runs one if nobody does, or sleeps until it concerns him. Used by
+//! [`crate::fence`] for heavy fences and by [`crate::rcu`] for grace periods. The arithmetic is that of the Linux kernel's
+//! `rcu_seq` (`kernel/rcu/rcu.h`).
+//!
+//! # State
+//!
+//! One 64-bit word, which is also the futex:
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 3.. | `n` | turns completed |
+//! | 2 | `NEXT` | somebody sleeps for turn `n + 2` |
+//! | 1 | `THIS` | somebody sleeps for turn `n + 1` |
+//! | 0 | `RUNNING` | turn `n + 1` has begun and has a leader |
+//!
+//! A sleeper's futex mask is the bit `target % 32`: as only two targets have sleepers at any time, a wake-up reaches
+//! exactly those it is meant for.
+//!
+//! # Invariants
+//!
+//! 1. The word changes by read-modify-writes only, so every release sequence on it runs on for ever.
+//! 2. At most one thread is between setting `RUNNING` and clearing it: the leader.
+//! 3. A caller who finds `n` turns completed is served by turn `n + 1` if it has not begun, else by turn `n + 2`.
+//! 4. When nobody runs a turn and `THIS` is set, at least one thread that waits for turn `n + 1` is awake: the one that
+//!    the last leader woke to lead, or one whose sleep failed because the word had changed.
+//!
+//! # Orderings
+//!
+//! - *Asking* is a read-modify-write with release; *beginning* one with acquire. If a turn that begins is to serve the
+//!   caller, its beginning comes after his asking in the word's modification order (3), so by (1) it synchronizes with it:
+//!   everything the caller did before happens before the turn.
+//! - *Finishing* releases, *looking whether it is done* acquires: the turn happens before the callers' return.
+//! - *Beginning* acquires from the last *finishing* too: turns happen one after another.
+//! - Finishing needs no acquire: what callers released while the turn ran reaches the next leader through (1).
+
+use core::num::NonZeroU32;
+
+use crate::sync::{Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
+
+const RUNNING: u64 = 1;
+const THIS: u64 = 2;
+const NEXT: u64 = 4;
+const SHIFT: u32 = 3;
+
+/// Rounds a caller spins for somebody else's turn before he sleeps.
+const SPINS: u32 = 64;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Sequence {
+    word: Futex,
+}
+
+/// The number of a turn whose completion serves its holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target(u64);
+
+impl Target {
+    /// The futex mask of those who wait for this turn.
+    fn mask(self) -> NonZeroU32 {
+        NonZeroU32::new(1 << (self.0 % 32)).expect("one bit is set")
+    }
+}
+
+impl Sequence {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self { word: Futex::new(0) }
+        }
+    }
+
+    /// Turns completed so far.
+    pub fn completed(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.word.load(Relaxed) >> SHIFT
+    }
+
+    /// The turn to wait for: the first that begins after this call.
+    pub fn ask(&self) -> Target {
+        // Release: what the caller did happens before the turn; partner: the Acquire in `begin`. A read-modify-write, not
+        // a load, so that a turn which begins later cannot miss it (invariant 1). Acquire costs nothing more and lets a
+        // caller see what the turns before did.
+        let word = if mutant("ask-by-load") {
+            self.word.load(Acquire)
+        } else {
+            self.word.fetch_add(0, weaken(AcqRel, "ask-relaxed"))
+        };
+        let running = word & RUNNING != 0 && !mutant("ask-joins-running-turn");
+        Target((word >> SHIFT) + 1 + u64::from(running))
+    }
+
+    /// Whether the turn has been completed.
+    fn is_done(word: u64, target: Target) -> bool {
+        word >> SHIFT >= target.0
+    }
+
+    /// Returns when a turn has been completed that began after the call; runs `turn` for it, and for all who wait, if
+    /// nobody else does.
+    ///
+    /// # Errors
+    ///
+    /// That of `turn`, if this thread had to run it. The turn then does not count, and each of the others who wait runs
+    /// one and finds out for himself. The same holds if `turn` panics.
+    pub fn join<E>(&self, mut turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        let target = self.ask();
+        let mut spins = budget(SPINS);
+        loop {
+            // Acquire: the turn happens before our return; partner: the Release in `finish`.
+            let word = self.word.load(weaken(Acquire, "done-relaxed"));
+            if Self::is_done(word, target) {
+                return Ok(());
+            }
+            if word & RUNNING == 0 {
+                if let Some(lead) = self.begin(word) {
+                    turn()?;
+                    lead.finish();
+                }
+            } else if spins > 0 {
+                spins -= 1;
+                spin_loop();
+            } else {
+                self.sleep(word, target);
+            }
+        }
+    }
+
+    /// Becomes the leader, if the word is still `idle`.
+    fn begin(&self, idle: u64) -> Option<Lead<'_>> {
+        // Acquire: partner is the Release in `ask` of everybody this turn serves, and in `finish` of the turn before.
+        let begun =
+            self.word.compare_exchange(idle, idle | RUNNING, weaken(Acquire, "begin-relaxed"), Relaxed);
+        // `then`, not `then_some`: a `Lead` that was never one must not be made, as dropping it ends a turn.
+        begun.is_ok().then(|| Lead { sequence: self })
+    }
+
+    /// Sleeps until turn `target` is completed, or may be led by this thread; or for no reason.
+    #[cold]
+    fn sleep(&self, word: u64, target: Target) {
+        let bit = if target.0 == (word >> SHIFT) + 1 { THIS } else { NEXT };
+        let marked = word | bit;
+        // Relaxed: the bit asks for a wake-up and carries nothing else.
+        if word == marked || self.word.compare_exchange(word, marked, Relaxed, Relaxed).is_ok() {
+            self.word.wait(marked, target.mask());
+        }
+    }
+
+    /// Replaces the word by `change` of it; the old word.
+    fn replace(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            // Release: the turn happens before what its callers do next; partners: the Acquires in `join` and `begin`.
+            let order = weaken(Release, "finish-relaxed");
+            match self.word.compare_exchange(word, change(word), order, Relaxed) {
+                Ok(old) => return old,
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+/// The right and duty of the one who runs a turn to end it. Dropped without [`finish`](Self::finish), the turn does not
+/// count.
+struct Lead<'a> {
+    sequence: &'a Sequence,
+}
+
+impl Lead<'_> {
+    /// Completes the turn, wakes those it serves and one who will lead the next.
+    fn finish(self) {
+        let word = &self.sequence.word;
+        let old = self.sequence.replace(|old| {
+            let next_becomes_this = if old & NEXT != 0 && !mutant("next-forgotten") { THIS } else { 0 };
+            ((old >> SHIFT) + 1) << SHIFT | next_becomes_this
+        });
+        core::mem::forget(self);
+        let turn = (old >> SHIFT) + 1;
+        // The next leader first: he can start while we wake the others.
+        if old & NEXT != 0 && !mutant("no-leader-woken") {
+            word.wake(1, Target(turn + 1).mask());
+        }
+        if old & THIS != 0 && !mutant("served-not-woken") {
+            word.wake(u32::MAX, Target(turn).mask());
+        }
+    }
+}
+
+impl Drop for Lead<'_> {
+    /// The turn failed: nobody is served, everybody looks again.
+    fn drop(&mut self) {
+        let old = self.sequence.replace(|old| old & !(RUNNING | THIS | NEXT));
+        if old & (THIS | NEXT) != 0 && !mutant("failure-not-told") {
+            self.sequence.word.wake(u32::MAX, NonZeroU32::MAX);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What every algorithm is built from: atomics, futex words, the two sides of the process-wide fence, spinning.
+//!
+//! Algorithms take these from here and nowhere else, so that the same source runs on the machine and, under
+//! `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the heavy fence is modelled exactly (see
+//! `sync/model.rs`): the light fence stays what it is on the machine, nothing.
+//!
+//! # Mutants
+//!
+//! Each ordering and each step of a protocol that somebody could drop has a name: [`weaken`] makes an ordering
+//! `Relaxed`, [`mutant`] switches a step off. Outside the model checker both are constants that fold away. Under it the
+//! environment variable `STILLPOINT_MUTANT` selects one, and `ci/mutants.sh` shows that a model then fails. The table in
+//! `docs/proof.md` has a row for each name.
+
+#[cfg(loom)]
+pub mod model;
+#[cfg(not(loom))]
+mod native;
+
+#[cfg(loom)]
+pub use model::{AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop};
+#[cfg(not(loom))]
+pub(crate) use native::{AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop};
+
+pub use core::sync::atomic::Ordering;
+
+/// `order`, or `Relaxed` when the mutant `name` is selected.
+#[inline(always)]
+#[cfg_attr(loom, track_caller)]
+pub fn weaken(order: Ordering, name: &str) -> Ordering {
+    if mutant(name) { Ordering::Relaxed } else { order }
+}
+
+/// Defines an associated function that is `const` on the machine; loom's atomics have no `const` constructors.
+macro_rules! const_unless_loom {
+    ($(#[$attr:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attr])* $vis const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attr])* $vis fn $($rest)*
+    };
+}
+pub(crate) use const_unless_loom;

@@ -1,0 +1,227 @@
+//! The shim under loom.
+//!
+//! # The exact model of a process-wide fence
+//!
+//! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and its
+//! return, and a context switch counts as one. loom knows nothing of this, so it is acted out as an inter-processor
+//! interrupt. [`light`] is nothing. [`heavy`] posts a request, and every atomic operation of a thread that runs under
+//! [`reader`] may take the interrupt just before it: it then executes a fence and acknowledges. loom's scheduler and the
+//! freedom of its relaxed load decide where the interrupt lands, so every program point of every reader is tried.
+//!
+//! The fences in the handshake are `AcqRel`. loom over-synchronizes `SeqCst` fences and does not treat them as scheduling
+//! points, which hides real races; it treats `SeqCst` accesses as `AcqRel`.
+//!
+//! A thread that sleeps in the model's futex, or has ended, is off the processor: it counts as fenced, and the exchange
+//! that says so orders it like the context switch does.
+
+use std::cell::Cell;
+use std::num::NonZeroU32;
+use std::ops::Deref;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32 as AtomicU32Std;
+
+use loom::sync::atomic::{self, Ordering, Ordering::*, fence};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+
+/// Reader threads a model may have (loom allows five threads in all).
+const READERS: usize = 3;
+
+/// Acknowledgement of a thread that is off the processor.
+const OFF: u64 = u64::MAX;
+
+/// The mutant selected by `STILLPOINT_MUTANT`, if any.
+pub fn mutant(name: &str) -> bool {
+    static SELECTED: OnceLock<Option<String>> = OnceLock::new();
+    SELECTED.get_or_init(|| std::env::var("STILLPOINT_MUTANT").ok()).as_deref() == Some(name)
+}
+
+/// How often algorithms spin before they sleep, set by each model.
+static BUDGET: AtomicU32Std = AtomicU32Std::new(0);
+
+/// Sets the number that [`budget`] returns.
+pub fn set_budget(rounds: u32) {
+    BUDGET.store(rounds, Relaxed);
+}
+
+/// The model's number, whatever the machine's is.
+pub fn budget(_machine: u32) -> u32 {
+    BUDGET.load(Relaxed)
+}
+
+/// Yields to the other model threads.
+pub fn spin_loop() {
+    thread::yield_now();
+}
+
+struct Interrupts {
+    /// Number of the newest request.
+    request: atomic::AtomicU64,
+    /// Newest request each reader has acknowledged; [`OFF`] while it is off the processor.
+    acknowledged: [atomic::AtomicU64; READERS],
+}
+
+loom::lazy_static! {
+    static ref INTERRUPTS: Interrupts = Interrupts {
+        request: atomic::AtomicU64::new(0),
+        acknowledged: std::array::from_fn(|_| atomic::AtomicU64::new(OFF)),
+    };
+}
+
+loom::thread_local! {
+    /// Index of this thread among the readers, and the newest request it has seen.
+    static READER: Cell<Option<(usize, u64)>> = Cell::new(None);
+}
+
+/// An interrupt may land here. Models put it between loading a pointer and reading through it; elsewhere every atomic
+/// operation does it.
+pub fn poll() {
+    READER.with(|cell| {
+        let Some((index, seen)) = cell.get() else { return };
+        let request = INTERRUPTS.request.load(Relaxed);
+        if request != seen {
+            cell.set(Some((index, request)));
+            fence(AcqRel);
+            INTERRUPTS.acknowledged[index].store(request, Relaxed);
+        }
+    });
+}
+
+fn switch_out(index: usize) {
+    INTERRUPTS.acknowledged[index].swap(OFF, AcqRel);
+}
+
+fn switch_in(index: usize) -> u64 {
+    // Acknowledges the request that it sees. Whoever found this thread off the processor did so by a read-modify-write;
+    // the one below reads from it, so what that thread did before its fence is visible from here on.
+    let request = INTERRUPTS.request.load(Relaxed);
+    fence(AcqRel);
+    INTERRUPTS.acknowledged[index].swap(request, AcqRel);
+    request
+}
+
+/// Runs `body` as reader number `index`: a thread that the heavy fences of others interrupt.
+pub fn reader<R>(index: usize, body: impl FnOnce() -> R) -> R {
+    READER.with(|cell| cell.set(Some((index, switch_in(index)))));
+    let result = body();
+    READER.with(|cell| cell.set(None));
+    switch_out(index);
+    result
+}
+
+/// Nothing, as on the machine.
+pub fn light() {}
+
+/// A process-wide fence. The algorithms have at most one in flight.
+pub fn heavy() {
+    let own = READER.with(|cell| cell.get().map(|(index, _)| index));
+    fence(AcqRel);
+    let request = INTERRUPTS.request.load(Relaxed) + 1;
+    INTERRUPTS.request.store(request, Relaxed);
+    for (index, acknowledged) in INTERRUPTS.acknowledged.iter().enumerate() {
+        while Some(index) != own {
+            match acknowledged.load(Relaxed) {
+                // A read-modify-write, so that a thread that is switched in later has this one's past: see `switch_in`.
+                OFF if acknowledged.compare_exchange(OFF, OFF, AcqRel, Relaxed).is_ok() => break,
+                OFF => {}
+                seen if seen >= request => break,
+                _ => thread::yield_now(),
+            }
+        }
+    }
+    fence(AcqRel);
+}
+
+/// A loom atomic whose every operation is a point where an interrupt may land.
+macro_rules! interruptible {
+    ($name:ident $(<$t:ident>)?, $inner:ty, $value:ty, [$($method:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*]) => {
+        #[derive(Debug)]
+        pub struct $name $(<$t>)? ($inner);
+
+        impl $(<$t>)? $name $(<$t>)? {
+            #[track_caller]
+            pub fn new(value: $value) -> Self {
+                Self(<$inner>::new(value))
+            }
+            $(
+                #[track_caller]
+                pub fn $method(&self, $($arg: $type),*) -> $ret {
+                    poll();
+                    self.0.$method($($arg),*)
+                }
+            )*
+        }
+    };
+}
+
+interruptible!(AtomicU64, atomic::AtomicU64, u64, [
+    load(order: Ordering) -> u64;
+    store(value: u64, order: Ordering) -> ();
+    fetch_add(value: u64, order: Ordering) -> u64;
+    fetch_sub(value: u64, order: Ordering) -> u64;
+    compare_exchange(old: u64, new: u64, yes: Ordering, no: Ordering) -> Result<u64, u64>;
+]);
+interruptible!(AtomicU32, atomic::AtomicU32, u32, [
+    load(order: Ordering) -> u32;
+    store(value: u32, order: Ordering) -> ();
+    swap(value: u32, order: Ordering) -> u32;
+    fetch_or(value: u32, order: Ordering) -> u32;
+    fetch_and(value: u32, order: Ordering) -> u32;
+]);
+interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
+    load(order: Ordering) -> *mut T;
+    swap(value: *mut T, order: Ordering) -> *mut T;
+    compare_exchange(old: *mut T, new: *mut T, yes: Ordering, no: Ordering) -> Result<*mut T, *mut T>;
+]);
+
+/// A futex word: the kernel's queue is a list under a mutex, like the bucket lock of `futex(2)`.
+#[derive(Debug)]
+pub struct Futex {
+    word: AtomicU64,
+    /// Ticket and mask of every sleeper, in order of arrival; the next ticket.
+    sleepers: Mutex<(Vec<(u64, u32)>, u64)>,
+    woken: Condvar,
+}
+
+impl Futex {
+    pub fn new(value: u64) -> Self {
+        Self { word: AtomicU64::new(value), sleepers: Mutex::new((Vec::new(), 0)), woken: Condvar::new() }
+    }
+
+    pub fn wait(&self, expected: u64, mask: NonZeroU32) {
+        let mut sleepers = self.sleepers.lock().unwrap();
+        if self.word.load(Relaxed) != expected {
+            return;
+        }
+        let ticket = sleepers.1;
+        sleepers.1 += 1;
+        sleepers.0.push((ticket, mask.get()));
+        let own = READER.with(|cell| cell.get().map(|(index, _)| index));
+        own.map(switch_out);
+        while sleepers.0.iter().any(|&(t, _)| t == ticket) {
+            sleepers = self.woken.wait(sleepers).unwrap();
+        }
+        if let Some(index) = own {
+            READER.with(|cell| cell.set(Some((index, switch_in(index)))));
+        }
+    }
+
+    pub fn wake(&self, count: u32, mask: NonZeroU32) {
+        let mut sleepers = self.sleepers.lock().unwrap();
+        let mut left = count;
+        sleepers.0.retain(|&(_, m)| {
+            let hit = left > 0 && m & mask.get() != 0;
+            left -= u32::from(hit);
+            !hit
+        });
+        self.woken.notify_all();
+    }
+}
+
+impl Deref for Futex {
+    type Target = AtomicU64;
+
+    fn deref(&self) -> &AtomicU64 {
+        &self.word
+    }
+}

@@ -1,0 +1,218 @@
+//! Models of the grace period: readers, the scan, the sleep, readers that come and go. See `sync/model.rs` for how the
+//! process-wide fence is modelled.
+#![cfg(loom)]
+
+mod model;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::rcu::engine::{Engine, Orphaned};
+use stillpoint::rcu::reader::{Exit, Reader};
+use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
+
+/// A value published by index: 7 in the first cell, 8 in the second; a freed cell holds 0.
+struct World {
+    engine: Engine,
+    published: AtomicU64,
+    cells: [UnsafeCell<u32>; 2],
+    done: AtomicU64,
+}
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            engine: Engine::new(),
+            published: AtomicU64::new(0),
+            cells: [UnsafeCell::new(7), UnsafeCell::new(8)],
+            done: AtomicU64::new(0),
+        })
+    }
+
+    fn register(&self) -> &'static Reader {
+        self.engine.registry().claim().unwrap()
+    }
+
+    fn attend(&self, reader: &'static Reader, exit: Exit) {
+        if exit == Exit::Attention {
+            self.engine.attend(reader);
+        }
+    }
+
+    /// Reads the published value, inside a section.
+    fn look(&self) {
+        let index = self.published.load(Acquire);
+        // Time may pass between loading the pointer and reading through it.
+        poll();
+        self.cells[index as usize].with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+    }
+
+    /// One section that reads the published value.
+    fn read(&self, reader: &'static Reader) {
+        reader.enter(self.engine.counter());
+        self.look();
+        self.attend(reader, reader.leave());
+    }
+
+    /// Publishes the second value and frees the first after a grace period.
+    fn update(&self) {
+        self.published.store(1, Release);
+        self.engine.synchronize(None).unwrap();
+        self.cells[0].with_mut(|cell| unsafe { *cell = 0 });
+    }
+}
+
+/// Runs `body` as reader number `index`.
+fn spawn(world: &Arc<World>, index: usize, body: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
+    let world = world.clone();
+    thread::spawn(move || interruptible(index, || body(&world)))
+}
+
+#[test]
+fn a_reader_never_sees_a_freed_value() {
+    check(1, 3, || {
+        let world = World::new();
+        let reader = world.register();
+        let t = spawn(&world, 0, move |world| {
+            world.read(reader);
+            world.read(reader);
+        });
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn a_nested_section_lasts_until_the_last_guard_is_dropped() {
+    check(1, 3, || {
+        let world = World::new();
+        let reader = world.register();
+        let t = spawn(&world, 0, move |world| {
+            reader.enter(world.engine.counter());
+            world.read(reader);
+            world.look();
+            world.attend(reader, reader.leave());
+        });
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
+    check(0, 2, || {
+        let world = World::new();
+        let reader = world.register();
+        let t = spawn(&world, 0, move |world| {
+            world.read(reader);
+            world.read(reader);
+        });
+        world.update();
+        t.join().unwrap();
+        let stats = world.engine.stats();
+        assert!(stats.heavy_fences <= 2, "{stats:?}");
+        assert!(stats.wakeups <= 1, "{stats:?}");
+    });
+}
+
+#[test]
+fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
+    check(0, 2, || {
+        let world = World::new();
+        let readers = [world.register(), world.register()];
+        // Both are inside when the grace period begins.
+        let threads = [0, 1].map(|i| {
+            readers[i].enter(world.engine.counter());
+            spawn(&world, i, move |world| world.attend(readers[i], readers[i].leave()))
+        });
+        world.engine.synchronize(None).unwrap();
+        for t in threads {
+            t.join().unwrap();
+        }
+        let stats = world.engine.stats();
+        assert!(stats.heavy_fences <= 2 && stats.wakeups <= 1, "{stats:?}");
+    });
+}
+
+#[test]
+fn repinning_lets_a_grace_period_end() {
+    check(0, 2, || {
+        let world = World::new();
+        let reader = world.register();
+        let t = spawn(&world, 0, move |world| {
+            reader.enter(world.engine.counter());
+            world.look();
+            while world.done.load(Relaxed) == 0 {
+                world.attend(reader, reader.repin(world.engine.counter()));
+                world.look();
+                thread::yield_now();
+            }
+            world.attend(reader, reader.leave());
+        });
+        world.update();
+        world.done.store(1, Relaxed);
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_changes_hands_is_waited_for() {
+    check(1, 2, || {
+        let world = World::new();
+        let first = world.register();
+        // Inside a section that began before the update; the reader then goes to another thread.
+        first.enter(world.engine.counter());
+        world.look();
+        let threads = [
+            spawn(&world, 0, move |world| {
+                world.look();
+                world.attend(first, first.leave());
+                assert!(world.engine.part(first));
+            }),
+            spawn(&world, 1, |world| {
+                let reader = world.register();
+                reader.enter(world.engine.counter());
+                world.look();
+                world.attend(reader, reader.leave());
+            }),
+        ];
+        world.update();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_registers_late_sees_what_was_published() {
+    check(1, 3, || {
+        let world = World::new();
+        let t = spawn(&world, 0, |world| {
+            let reader = world.register();
+            world.read(reader);
+            assert!(world.engine.part(reader));
+        });
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_that_ends_inside_a_section_ends_the_wait_with_an_error() {
+    check(0, 3, || {
+        let world = World::new();
+        let reader = world.register();
+        reader.enter(world.engine.counter());
+        let t = spawn(&world, 0, move |world| assert!(!world.engine.part(reader)));
+        let w = world.clone();
+        let waiter = thread::spawn(move || assert_eq!(w.engine.synchronize(None), Err(Orphaned)));
+        t.join().unwrap();
+        waiter.join().unwrap();
+    });
+}

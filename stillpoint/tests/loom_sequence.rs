@@ -1,0 +1,101 @@
+//! Models of shared turns: who is served by which turn, who leads, who sleeps and who wakes him.
+#![cfg(loom)]
+
+mod model;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::sequence::Sequence;
+use stillpoint::sync::{AtomicU64, Ordering::*};
+
+const CALLERS: usize = 3;
+
+/// Callers ask with a relaxed store; a turn answers all whose question it sees.
+struct World {
+    turns: Sequence,
+    asked: [AtomicU64; CALLERS],
+    answered: [AtomicU64; CALLERS],
+    /// Turns run, failed ones too: no two at a time.
+    run: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks every access of the cell.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            turns: Sequence::new(),
+            asked: std::array::from_fn(|_| AtomicU64::new(0)),
+            answered: std::array::from_fn(|_| AtomicU64::new(0)),
+            run: UnsafeCell::new(0),
+        })
+    }
+
+    fn turn(&self) {
+        self.run.with_mut(|run| unsafe { *run += 1 });
+        for (asked, answered) in self.asked.iter().zip(&self.answered) {
+            if asked.load(Relaxed) != 0 {
+                answered.store(1, Relaxed);
+            }
+        }
+    }
+
+    /// Asks and joins; the answer must be there.
+    fn call(&self, caller: usize) {
+        self.asked[caller].store(1, Relaxed);
+        let Ok(()) = self.turns.join(|| {
+            self.turn();
+            Ok::<(), std::convert::Infallible>(())
+        });
+        assert_eq!(self.answered[caller].load(Relaxed), 1, "served by a turn that began before the call");
+    }
+}
+
+fn callers(n: usize) {
+    let world = World::new();
+    let threads: Vec<_> = (1..n)
+        .map(|caller| {
+            let w = world.clone();
+            thread::spawn(move || w.call(caller))
+        })
+        .collect();
+    world.call(0);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let run = world.run.with(|run| unsafe { *run });
+    assert!(run >= 1 && run as usize <= n, "{n} callers needed {run} turns");
+}
+
+#[test]
+fn two_callers_are_served_by_a_turn_that_began_after_they_asked() {
+    check(0, 4, || callers(2));
+}
+
+#[test]
+fn three_callers_are_served_and_none_sleeps_for_ever() {
+    check(0, 2, || callers(3));
+}
+
+#[test]
+fn after_a_failed_turn_everybody_finds_out_for_himself() {
+    check(0, 3, || {
+        let world = World::new();
+        let threads: Vec<_> = (1..CALLERS)
+            .map(|_| {
+                let w = world.clone();
+                thread::spawn(move || assert_eq!(w.turns.join(|| Err(())), Err(())))
+            })
+            .collect();
+        assert_eq!(world.turns.join(|| Err(())), Err(()));
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(world.turns.completed(), 0);
+    });
+}
