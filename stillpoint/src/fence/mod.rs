@@ -38,6 +38,9 @@
 //!   nothing could order the readers any more: install filters first, or choose `SeqCst`.
 //! - With the signal backend a thread must not block the signal ([`Report::signal`] says which) for long, and system calls
 //!   that `SA_RESTART` does not cover (`nanosleep`, `epoll_wait`, ...) may return `EINTR` in such threads.
+//! - `heavy()` may wait for another caller's, so it is not for signal handlers. `light()` is.
+//! - The child of a `fork` of a process with several threads must not use this module or [`crate::rcu`]: another thread may
+//!   have been in the middle of a turn. `exec`, or fork before the first thread.
 //!
 //! # Example
 //!
@@ -240,9 +243,9 @@ fn light_slow() {
     }
 }
 
-/// The light fence of a thread that has called [`register_thread`] and was told that a compiler fence will do.
+/// The light fence of code that runs with [`Backend::Membarrier`] only, or calls [`light`] as well.
 #[inline(always)]
-pub(crate) fn light_registered() {
+pub(crate) fn light_by_compiler() {
     compiler_fence(SeqCst);
 }
 
@@ -278,7 +281,7 @@ static TURNS: CachePadded<Sequence> = CachePadded::new(Sequence::new());
 ///
 /// # Panics
 ///
-/// If the kernel denies `membarrier` now though it was allowed when the backend was chosen.
+/// If the kernel denies `membarrier`, or the signal, now though it was allowed when the backend was chosen.
 pub fn heavy() {
     let backend = backend();
     // Relaxed: a statistic.

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{Ordering::*, fence};
+use core::sync::atomic::Ordering::*;
 use std::io::Write;
 
 use super::deferred::Deferred;
@@ -56,11 +56,15 @@ pub unsafe trait Domain: Sized + 'static {
     /// Begins a read-side section: see [`rcu::enter`](super::enter).
     #[inline]
     fn enter() -> Guard<Self> {
-        let Some(reader) = Self::with_local(|local| local.fast.get()) else {
-            return enter_slow();
-        };
-        reader.enter(Self::shared().engine.counter());
-        Guard::new(reader)
+        let reader = Self::with_local(|local| local.fast.get());
+        if reader.try_enter(Self::shared().engine.counter()) {
+            Guard::new(reader)
+        } else if !ptr::eq(reader, &NOBODY) {
+            reader.nest();
+            Guard::new(reader)
+        } else {
+            enter_slow()
+        }
     }
 
     /// Waits for a grace period: see [`rcu::synchronize`](super::synchronize).
@@ -108,15 +112,18 @@ impl Shared {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Local {
-    /// This thread's reader, if a compiler fence is a light fence in this thread.
-    fast: Cell<Option<&'static Reader>>,
+    /// This thread's reader, if the backend's light fence is a compiler fence in every thread; else [`NOBODY`], which never lets
+    /// anybody enter the fast way.
+    fast: Cell<&'static Reader>,
     /// This thread's reader.
     reader: Cell<Option<&'static Reader>>,
 }
 
+static NOBODY: Reader = Reader::always_inside();
+
 impl Local {
     pub const fn new() -> Self {
-        Self { fast: Cell::new(None), reader: Cell::new(None) }
+        Self { fast: Cell::new(&NOBODY), reader: Cell::new(None) }
     }
 }
 
@@ -130,10 +137,11 @@ impl Default for Local {
 #[cold]
 fn enter_slow<D: Domain>() -> Guard<D> {
     let reader = own_reader::<D>();
-    reader.enter(D::shared().engine.counter());
-    if reader.attention.load(Relaxed) & FENCED != 0 {
-        fence(SeqCst);
+    if !reader.try_enter(D::shared().engine.counter()) {
+        reader.nest();
     }
+    // A real fence, or the backend's reason why a compiler fence will do.
+    crate::fence::light();
     Guard::new(reader)
 }
 
@@ -151,7 +159,8 @@ fn register<D: Domain>() -> &'static Reader {
     let shared = D::shared();
     let registry = shared.engine.registry();
     // Chooses the backend of the fence, before this thread can be a reader.
-    let light_is_free = crate::fence::register_thread();
+    crate::fence::register_thread();
+    let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
     let Ok(reader) = registry.claim() else {
         panic!("out of memory: cannot register a reader thread");
     };
@@ -172,7 +181,7 @@ fn register<D: Domain>() -> &'static Reader {
     }
     D::with_local(|local| {
         local.reader.set(Some(reader));
-        local.fast.set(light_is_free.then_some(reader));
+        local.fast.set(if light_is_free { reader } else { &NOBODY });
     });
     reader
 }
@@ -188,7 +197,7 @@ unsafe extern "C" fn part<D: Domain>(reader: *mut c_void) {
     // Destructors that still run and read register the thread anew.
     D::with_local(|local| {
         local.reader.set(None);
-        local.fast.set(None);
+        local.fast.set(&NOBODY);
     });
     if !D::shared().engine.part(reader) {
         let tid = crate::sys::signal::tid();

@@ -42,9 +42,10 @@
 //! 1. Each request is taken exactly once, by the reader or by the leader, so `awaited` is the number of requests out,
 //!    plus one for the leader until it sleeps: nobody wakes it before.
 //! 2. When `awaited` is 0 no request is out, and nobody touches it before the next leader does.
-//! 3. A reader takes a request outside a section, and the leader takes it back after seeing the reader outside. Whichever
-//!    it was, what the reader does later comes after A: case 2, even if it then shows the old counter, which it may have
-//!    loaded long before. So nobody is looked at again: one sleep and one wake-up a grace period, however many readers.
+//! 3. A reader takes a request after the section that it was for, and the leader takes it back after seeing the reader
+//!    outside. Whichever it was, what the reader does later comes after A, by the release and acquire of the request: case
+//!    2, even if it then shows the old counter, which it may have loaded long before. So nobody is looked at again: one
+//!    sleep and one wake-up a grace period, however many readers.
 //!
 //! The counting down is a chain of read-modify-writes with release, and the sleeper's look at it acquires: the sections of
 //! all who were awaited happen before the end of the grace period.
@@ -62,7 +63,7 @@ use super::reader::{AWAITED, ORPHANED, Reader};
 use super::registry::Registry;
 use crate::sequence::Sequence;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, heavy, mutant, spin_loop, weaken,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, heavy, mutant, spin_loop, weaken, yield_now,
 };
 
 /// How often a grace period looks at readers that block it before it sleeps.
@@ -208,12 +209,15 @@ impl Engine {
             reader.await_exit();
         }
         if !mutant("no-fence-before-rescan") {
+            let requests = Requests { engine: self, first, end };
             self.heavy();
+            core::mem::forget(requests);
         }
         for reader in readers() {
             let gone = !reader.blocks(counter) && !mutant("no-rescan");
             // A thread that ended inside a section before we asked will never answer.
-            if (gone || is_orphaned(reader)) && reader.take_awaited() {
+            let lost = reader.is_orphaned() && !mutant("orphan-not-taken-back");
+            if (gone || lost) && reader.take_awaited() {
                 self.awaited.fetch_sub(1, Relaxed);
             }
         }
@@ -229,7 +233,7 @@ impl Engine {
             self.awaited.wait(left, ANYBODY);
             left = self.awaited.load(acquire);
         }
-        let orphaned = readers().any(|reader| is_orphaned(reader) && reader.blocks(counter));
+        let orphaned = readers().any(|reader| reader.is_orphaned() && reader.blocks(counter));
         if orphaned { Err(Orphaned) } else { Ok(()) }
     }
 
@@ -242,6 +246,8 @@ impl Engine {
             self.tallies.wakeups.fetch_add(1, Relaxed);
             self.awaited.wake(1, ANYBODY);
         }
+        // Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one.
+        yield_now();
     }
 
     /// The slow way out of a section, taken when [`Reader::leave`] says so.
@@ -250,7 +256,7 @@ impl Engine {
         #[cfg(not(loom))]
         if reader.attention.load(Relaxed) & super::reader::FENCED != 0 {
             // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
-            core::sync::atomic::fence(SeqCst);
+            crate::fence::light();
         }
         let attention = reader.attention.load(Relaxed);
         if attention & AWAITED != 0 && reader.take_awaited() {
@@ -258,7 +264,7 @@ impl Engine {
         }
         if attention & ORPHANED != 0 && !reader.is_inside() {
             // The guard was not leaked after all: a late thread-local destructor dropped it.
-            reader.attention.fetch_and(!ORPHANED, Relaxed);
+            reader.adopt();
             self.registry.release(reader);
         }
     }
@@ -269,16 +275,35 @@ impl Engine {
             self.registry.release(reader);
             return true;
         }
-        reader.attention.fetch_or(ORPHANED, Relaxed);
+        reader.orphan();
         // A request made before is answered, so that the leader wakes and finds the mark; one made later is taken back by
         // its maker, who sees the mark, as it is in the same word.
-        if reader.take_awaited() {
+        if !mutant("orphan-does-not-answer") && reader.take_awaited() {
             self.count_down();
         }
         false
     }
 }
 
-fn is_orphaned(reader: &Reader) -> bool {
-    reader.attention.load(Relaxed) & ORPHANED != 0
+/// Requests that are out while fence B is issued. Dropped if that panics: all are taken back, so that invariant 2 holds for
+/// the next leader.
+struct Requests<'a> {
+    engine: &'a Engine,
+    first: usize,
+    end: usize,
+}
+
+impl Drop for Requests<'_> {
+    fn drop(&mut self) {
+        let awaited = &self.engine.awaited;
+        for reader in self.engine.registry.readers(self.first, self.end) {
+            if reader.take_awaited() {
+                awaited.fetch_sub(1, Relaxed);
+            }
+        }
+        // Readers that took theirs are about to count down.
+        while awaited.load(Acquire) != 1 {
+            yield_now();
+        }
+    }
 }

@@ -33,7 +33,7 @@
 //!
 //! A thread registers itself when it first reads, and leaves when it ends. Registering may allocate and take a lock (with
 //! the signal backend of the fence), so a thread whose signal handlers read should call [`register`] before. Reading in a
-//! handler is fine from then on; [`synchronize`] is not.
+//! handler is fine from then on, until the thread's destructors have run; [`synchronize`] is not.
 //!
 //! # Domains
 //!
@@ -64,6 +64,7 @@ mod guard;
 mod pointer;
 
 pub(crate) mod engine;
+pub(crate) mod published;
 pub(crate) mod reader;
 pub(crate) mod registry;
 

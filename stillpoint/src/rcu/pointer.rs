@@ -1,13 +1,14 @@
 //! A value that readers see through a pointer and writers replace.
 
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
-use core::{fmt, ptr};
+use core::ptr::NonNull;
 
 use super::domain::{Domain, Global};
 use super::guard::Guard;
-use crate::sync::{AtomicPtr, Ordering::*};
+use super::published::Published;
 
 /// A value that many threads read while others replace it whole.
 ///
@@ -40,7 +41,7 @@ use crate::sync::{AtomicPtr, Ordering::*};
 /// assert_eq!(*value, 1);
 /// ```
 pub struct Rcu<T: Send + 'static, D: Domain = Global> {
-    value: AtomicPtr<T>,
+    value: Published<T>,
     _owns: PhantomData<(T, fn() -> D)>,
 }
 
@@ -61,15 +62,14 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
         let _ = domain;
-        Self { value: AtomicPtr::new(Box::into_raw(Box::new(value))), _owns: PhantomData }
+        Self { value: Published::new(Box::into_raw(Box::new(value))), _owns: PhantomData }
     }
 
     /// The value of now, for as long as the guard lives.
     #[inline]
     pub fn load<'a>(&'a self, guard: &'a Guard<D>) -> &'a T {
         let _ = guard;
-        // Acquire: the value is initialized; partner: the Release in `swap` and `update`.
-        let value = self.value.load(Acquire);
+        let value = self.value.load();
         // SAFETY: the pointer comes from a Box. Whoever unpublishes it frees it after a grace period only, which the guard
         // keeps from ending; or this `Rcu` is dropped, which the borrow of `self` excludes.
         unsafe { &*value }
@@ -84,9 +84,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
 
     /// [`replace`](Self::replace) for a value that is boxed already.
     pub fn swap(&self, new: Box<T>) -> Retired<T, D> {
-        // Release: partner is the Acquire in `load`. Acquire: the old value is initialized.
-        let old = self.value.swap(Box::into_raw(new), AcqRel);
-        Retired::new(old)
+        Retired::new(self.value.swap(Box::into_raw(new)))
     }
 
     /// Publishes what `f` makes of the present value, and returns that for disposal.
@@ -106,16 +104,15 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     {
         let guard = D::enter();
         let old = loop {
-            let seen = ptr::from_ref(self.load(&guard)).cast_mut();
+            let seen = self.value.load();
             // SAFETY: as in `load`; the guard also keeps the address from being used again, so that the exchange below
             // succeeds only if the value is still the one that `f` saw.
             let new = Box::into_raw(Box::new(f(unsafe { &*seen })));
-            // Release and Acquire as in `swap`.
-            match self.value.compare_exchange(seen, new, AcqRel, Relaxed) {
-                Ok(old) => break old,
-                // SAFETY: `new` was not published.
-                Err(_) => drop(unsafe { Box::from_raw(new) }),
+            if self.value.exchange(seen, new) {
+                break seen;
             }
+            // SAFETY: `new` was not published.
+            drop(unsafe { Box::from_raw(new) });
         };
         drop(guard);
         Retired::new(old)
@@ -124,21 +121,21 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// The value, without waiting: nobody else can see it.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: the pointer comes from a Box, and the exclusive borrow excludes every `load`.
-        unsafe { &mut **self.value.get_mut() }
+        unsafe { &mut *self.value.get_mut() }
     }
 
     /// Takes the value out, without waiting.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the pointer comes from a Box, nobody borrows `self`, and its destructor will not run.
-        *unsafe { Box::from_raw(*this.value.get_mut()) }
+        *unsafe { Box::from_raw(this.value.get_mut()) }
     }
 }
 
 impl<T: Send + 'static, D: Domain> Drop for Rcu<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box; every reference from `load` borrowed `self`.
-        drop(unsafe { Box::from_raw(*self.value.get_mut()) });
+        drop(unsafe { Box::from_raw(self.value.get_mut()) });
     }
 }
 
@@ -163,19 +160,22 @@ impl<T: Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for Rcu<T, D> 
 /// A value that is published no more, but may still have readers.
 ///
 /// [`wait`](Self::wait) for them and take it back, or drop it: it is then freed after a grace period, by a thread that the
-/// library starts for this purpose.
+/// library starts for this purpose. Dropping never waits for readers, and runs no destructor.
 pub struct Retired<T: Send + 'static, D: Domain = Global> {
-    /// Taken by `wait` and `drop` only.
-    value: ManuallyDrop<Box<T>>,
-    _domain: PhantomData<fn() -> D>,
+    /// From a Box. Not one yet: readers may hold references, and a Box claims to be the only one.
+    value: NonNull<T>,
+    _owns: PhantomData<(T, fn() -> D)>,
 }
 
+// SAFETY: owns its value, as a `Box` does.
+unsafe impl<T: Send + 'static, D: Domain> Send for Retired<T, D> {}
+// SAFETY: lends `&T`, and only if `T: Sync` (see `Deref`).
+unsafe impl<T: Send + 'static, D: Domain> Sync for Retired<T, D> {}
+
 impl<T: Send + 'static, D: Domain> Retired<T, D> {
+    /// `value` comes from a Box, and the caller has just unpublished it.
     fn new(value: *mut T) -> Self {
-        // SAFETY: the caller has just unpublished this pointer, which comes from a Box. Readers may still hold shared
-        // references: the Box is not touched but by `Deref`, which takes a shared one too, until a grace period has ended.
-        let value = unsafe { Box::from_raw(value) };
-        Self { value: ManuallyDrop::new(value), _domain: PhantomData }
+        Self { value: NonNull::new(value).expect("a Box is not null"), _owns: PhantomData }
     }
 
     /// Waits for a grace period and takes the value back: nobody else has it.
@@ -191,9 +191,9 @@ impl<T: Send + 'static, D: Domain> Retired<T, D> {
     pub fn wait_boxed(self) -> Box<T> {
         // A panic in here drops `self`, which retires the value.
         D::synchronize();
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used again, and its destructor will not run.
-        unsafe { ManuallyDrop::take(&mut this.value) }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the pointer comes from a Box, its readers are gone, and the destructor of `this` will not run.
+        unsafe { Box::from_raw(this.value.as_ptr()) }
     }
 }
 
@@ -201,15 +201,15 @@ impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.value
+        // SAFETY: the value is there until `self` has gone, and everybody else has shared references only.
+        unsafe { self.value.as_ref() }
     }
 }
 
 impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
-        // SAFETY: the value is not used again.
-        let value = unsafe { ManuallyDrop::take(&mut self.value) };
-        D::shared().deferred.retire::<D>(value);
+        // SAFETY: the pointer comes from a Box, was unpublished before, and is not used again here.
+        unsafe { D::shared().deferred.retire::<T, D>(self.value) };
     }
 }
 

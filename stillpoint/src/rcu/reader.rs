@@ -5,7 +5,7 @@
 //! | field | written by | meaning |
 //! |---|---|---|
 //! | `state` | owner | 0: quiescent; else the domain's counter as seen on entering the outermost section |
-//! | `nested` | owner | sections open inside the outermost one |
+//! | `nested` | owner | sections open inside the outermost one: 0, [`NESTED_ONCE`], and [`NESTED_DEEPER`] more for each further |
 //! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`] |
 //!
 //! # Why one word and no arithmetic
@@ -25,10 +25,15 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::*, const_unless_loom, light, m
 
 /// A grace period sleeps until this reader has left.
 pub const AWAITED: u32 = 1;
-/// A compiler fence is not a light fence in this thread; the slow way executes real ones.
+/// A compiler fence is not a light fence here; the slow way calls the backend's.
 pub const FENCED: u32 = 2;
 /// The thread ended inside a section.
 pub const ORPHANED: u32 = 4;
+
+/// One section inside another, by far the most frequent nesting: stored as a constant, see "Why one word".
+const NESTED_ONCE: u64 = 3;
+/// Each section nested deeper. Unlike `NESTED_ONCE`, or a compiler would make one addition of the two.
+const NESTED_DEEPER: u64 = 2;
 
 /// See the [module](self). A cache line (and its neighbour, which x86-64 fetches along) of its own.
 #[derive(Debug)]
@@ -65,33 +70,51 @@ impl Reader {
         }
     }
 
-    /// Begins a section.
+    /// A reader that belongs to nobody and lets nobody in by [`try_enter`](Self::try_enter).
+    #[cfg(not(loom))]
+    pub const fn always_inside() -> Self {
+        Self { state: AtomicU64::new(u64::MAX), ..Self::new() }
+    }
+
+    /// Begins a section, if none is open.
     #[inline(always)]
-    pub fn enter(&self, counter: &AtomicU64) {
+    pub fn try_enter(&self, counter: &AtomicU64) -> bool {
         // Relaxed: only the owner writes `state` and `nested`.
-        if self.state.load(Relaxed) == 0 {
+        let outside = self.state.load(Relaxed) == 0;
+        if outside {
             self.begin(counter);
             light();
-        } else {
-            self.nest();
         }
+        outside
+    }
+
+    /// Begins a section inside another.
+    #[inline(always)]
+    pub fn nest(&self) {
+        let nested = self.nested.load(Relaxed);
+        if nested == 0 {
+            self.nested.store(NESTED_ONCE, Relaxed);
+        } else {
+            self.nest_deeper(nested);
+        }
+    }
+
+    #[cold]
+    fn nest_deeper(&self, nested: u64) {
+        self.nested.store(nested + NESTED_DEEPER, Relaxed);
     }
 
     /// Stores the counter as this reader's state.
     #[inline(always)]
     fn begin(&self, counter: &AtomicU64) {
         // Relaxed: whoever sees the new counter must also see what was published before it, and does: the heavy fence of
-        // `Engine::grace_period` lies between the two, our light fence between this load and the section.
+        // `Engine::grace_period` lies between the two, our light fence between this load and the section. (Without a heavy
+        // fence, because nobody was registered, the registration orders it.)
         //
         // Release: the scan may read this store instead of the `leave` before it, and must then be ordered after that
         // section too (a later plain store of the same thread is no part of a release sequence). Partner: the Acquire in
         // `blocks`.
         self.state.store(counter.load(Relaxed), weaken(Release, "entry-relaxed"));
-    }
-
-    #[cold]
-    fn nest(&self) {
-        self.nested.store(self.nested.load(Relaxed) + 1, Relaxed);
     }
 
     /// Ends a section; sections end in any order, the last one counts.
@@ -101,13 +124,21 @@ impl Reader {
         if nested == 0 {
             // Release: the section happens before the end of the grace period. Partner: the Acquire in `blocks`.
             self.state.store(0, weaken(Release, "exit-relaxed"));
-            self.look()
-        } else {
-            // Nothing that the section read may move below this; the compiler fence is for handlers on this thread.
-            compiler_fence(Release);
-            self.nested.store(nested - 1, Relaxed);
-            Exit::Quiet
+            return self.look();
         }
+        // Nothing that the section read may move below this; the compiler fence is for handlers on this thread.
+        compiler_fence(Release);
+        if nested == NESTED_ONCE {
+            self.nested.store(0, Relaxed);
+        } else {
+            self.leave_deeper(nested);
+        }
+        Exit::Quiet
+    }
+
+    #[cold]
+    fn leave_deeper(&self, nested: u64) {
+        self.nested.store(nested - NESTED_DEEPER, Relaxed);
     }
 
     /// Lets grace periods pass that began since the section did; in a nested section, nothing.
@@ -145,8 +176,9 @@ impl Reader {
 
     /// Asks the reader to count down when it leaves.
     pub fn await_exit(&self) {
-        // Relaxed: the heavy fence that follows orders this before the rescan; partner: `look`.
-        self.attention.fetch_or(AWAITED, Relaxed);
+        // Release: whoever takes the request sees the count that includes it, and what was unpublished before. Partner:
+        // the Acquire in `take_awaited`. That the rescan comes after it is the heavy fence's work; partner: `look`.
+        self.attention.fetch_or(AWAITED, Release);
     }
 
     /// Takes the request back, or answers it. True for exactly one taker of each request.
@@ -156,7 +188,26 @@ impl Reader {
             self.attention.fetch_and(!AWAITED, Relaxed);
             return awaited;
         }
-        // Relaxed: atomicity alone makes the taker unique; the countdown has its own ordering.
-        self.attention.fetch_and(!AWAITED, Relaxed) & AWAITED != 0
+        // Acquire: partner is the Release in `await_exit`. A reader that repins takes the request inside its next section,
+        // whose loads must come after it.
+        self.attention.fetch_and(!AWAITED, Acquire) & AWAITED != 0
+    }
+
+    /// Marks the section of a thread that has ended as one that never will.
+    pub fn orphan(&self) {
+        // Relaxed: the countdown, or the leader's own operation on the word, orders it.
+        self.attention.fetch_or(ORPHANED, Relaxed);
+    }
+
+    /// Takes the mark off: the section has ended after all.
+    pub fn adopt(&self) {
+        // Release: so has what the section read. Partner: the Acquire in `is_orphaned`.
+        self.attention.fetch_and(!ORPHANED, Release);
+    }
+
+    /// Whether the thread ended inside a section.
+    pub fn is_orphaned(&self) -> bool {
+        // Acquire: partner is the Release in `adopt`.
+        self.attention.load(Acquire) & ORPHANED != 0
     }
 }

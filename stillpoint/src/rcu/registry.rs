@@ -115,8 +115,8 @@ impl Registry {
             None => self.grow()?,
         };
         // Acquire: partner is the Release in `others`, so this thread sees what was published before a grace period that
-        // did not know of it. Release: partner is the Acquire there.
-        self.registered.fetch_add(1, weaken(AcqRel, "register-relaxed"));
+        // did not know of it.
+        self.registered.fetch_add(1, weaken(Acquire, "register-relaxed"));
         Ok(reader)
     }
 
@@ -129,8 +129,8 @@ impl Registry {
 
     /// Takes the top of the stack.
     fn pop(&self) -> Option<&'static Reader> {
-        // Acquire, here and below: the `next_free` we read, and the old owner's stores, come before ours. Partner: the
-        // Release in `push`.
+        // Acquire, here and below: the chunk is there, and the `next_free` we read and the old owner's stores come before
+        // ours. Partner: the Release in `push`.
         let order = weaken(Acquire, "claim-relaxed");
         let mut head = self.free.load(order);
         loop {

@@ -17,9 +17,11 @@ pub mod model;
 mod native;
 
 #[cfg(loom)]
-pub use model::{AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop};
+pub use model::{AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop, yield_now};
 #[cfg(not(loom))]
-pub(crate) use native::{AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop};
+pub(crate) use native::{
+    AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop, yield_now,
+};
 
 pub use core::sync::atomic::Ordering;
 

@@ -4,8 +4,9 @@ pub use core::hint::spin_loop;
 pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::num::NonZeroU32;
 use std::ops::Deref;
+pub use std::thread::yield_now;
 
-pub(crate) use crate::fence::{heavy, light_registered as light};
+pub(crate) use crate::fence::{heavy, light_by_compiler as light};
 use crate::sys;
 
 /// No mutants outside the model checker.

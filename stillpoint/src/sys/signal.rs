@@ -22,7 +22,7 @@ pub unsafe fn claim(handler: extern "C" fn(c_int)) -> io::Result<c_int> {
         // SAFETY: as above.
         let mut new: libc::sigaction = unsafe { mem::zeroed() };
         new.sa_sigaction = handler as *const () as libc::sighandler_t;
-        new.sa_flags = libc::SA_RESTART;
+        new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         // SAFETY: the action is initialized, and the caller vouches for the handler.
         if unsafe { libc::sigaction(signal, &new, ptr::null_mut()) } == 0 {
             return Ok(signal);
@@ -43,11 +43,11 @@ pub fn unblock(signal: c_int) {
     }
 }
 
-/// Sends `signal` to thread `tid` of this process. False if there is no such thread.
-#[must_use]
-pub fn send(tid: i32, signal: c_int) -> bool {
-    // SAFETY: plain system calls; a signal sent to a thread of this process that handles it.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }
+/// Sends `signal` to thread `tid` of this process.
+pub fn send(tid: i32, signal: c_int) -> io::Result<()> {
+    // SAFETY: plain system calls; the process handles the signal.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The calling thread's id.

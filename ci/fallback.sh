@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The library's tests, optimized, on each backend of the fence, asked for or fallen back to.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset STILLPOINT_FENCE
+
+cargo build --release --package stillpoint-lab
+stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
+suite=(cargo test --release --package stillpoint --tests --quiet)
+
+echo "-- the backend that is chosen here: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
+"${suite[@]}"
+
+for backend in seqcst signal; do
+    echo "-- STILLPOINT_FENCE=$backend"
+    STILLPOINT_FENCE=$backend "${suite[@]}"
+done
+
+for errno in ENOSYS EPERM; do
+    echo "-- membarrier fails with $errno"
+    if ! probe=$("$stillpoint" deny --errno "$errno" membarrier -- "$stillpoint" probe); then
+        echo "CANNOT CHECK: this host does not let a process deny itself a system call" >&2
+        exit 1
+    fi
+    if ! grep --quiet '^membarrier .*os error' <<<"$probe" || ! grep --quiet '^fence  *seqcst' <<<"$probe"; then
+        printf 'membarrier was not denied, or the library did not fall back:\n%s\n' "$probe" >&2
+        exit 1
+    fi
+    "$stillpoint" deny --errno "$errno" membarrier -- "${suite[@]}"
+done

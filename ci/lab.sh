@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The command works from end to end: each part for a few seconds, with all peers. Says nothing about speed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo build --release --package stillpoint-lab --features liburcu
+stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+
+echo "-- probe"
+"$stillpoint" probe
+
+for bench in read sync fence; do
+    echo "-- bench $bench"
+    json=$scratch/$bench.json
+    "$stillpoint" bench "$bench" --seconds 3 --json "$json" | cat
+    # Every peer was measured beside us, and gave a number.
+    jq --exit-status --arg bench "$bench" '
+        .bench == $bench
+        and ([.rows[].system] | index("stillpoint") != null and (unique | length > 1))
+        and (.ratios | length > 0)
+    ' "$json" >/dev/null || { echo "the report of bench $bench lacks something:" >&2; cat "$json" >&2; exit 1; }
+    if [[ $bench != fence ]]; then
+        jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
+            { echo "bench $bench did not measure liburcu" >&2; exit 1; }
+    fi
+done
+
+echo "-- demo"
+cat >"$scratch/routes" <<'ROUTES'
+10.0.0.0/8 192.0.2.1
+10.1.0.0/16 192.0.2.2
+10.1.2.0/24 192.0.2.3
+203.0.113.0/24 192.0.2.4
+2001:db8::/32 2001:db8::1
+ROUTES
+"$stillpoint" demo --seconds 3 --routes "$scratch/routes" | tee "$scratch/demo"
+grep --quiet stillpoint "$scratch/demo"

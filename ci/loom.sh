@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Explores the models of the algorithms with loom. About half a minute, after the build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+RUSTFLAGS="--cfg loom" cargo test --package stillpoint --release --target-dir target/loom --test 'loom_*' "$@"

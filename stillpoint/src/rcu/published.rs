@@ -1,0 +1,47 @@
+//! The pointer that readers load and writers replace, with its orderings. What it points to is [`super::Rcu`]'s affair.
+
+use crate::sync::{AtomicPtr, Ordering, Ordering::*, const_unless_loom, mutant, weaken};
+
+/// A pointer to something published.
+#[derive(Debug)]
+pub struct Published<T>(AtomicPtr<T>);
+
+impl<T> Published<T> {
+    const_unless_loom! {
+        pub fn new(value: *mut T) -> Self {
+            Self(AtomicPtr::new(value))
+        }
+    }
+
+    #[inline(always)]
+    pub fn load(&self) -> *mut T {
+        // Acquire: the value is initialized; partner: the Release in `swap` and `exchange`.
+        self.0.load(weaken(Acquire, "load-relaxed"))
+    }
+
+    /// Publishes `new`; the value that was published.
+    pub fn swap(&self, new: *mut T) -> *mut T {
+        self.0.swap(new, Self::swap_order())
+    }
+
+    /// Publishes `new` if `seen` is published still. False if not.
+    pub fn exchange(&self, seen: *mut T, new: *mut T) -> bool {
+        // Relaxed: after a failure the caller loads again.
+        self.0.compare_exchange(seen, new, Self::swap_order(), Relaxed).is_ok()
+    }
+
+    /// Release: partner is the Acquire in `load`. Acquire: the old value is initialized, as its new owner may change it;
+    /// partner is the Release here, of the writer who published it.
+    fn swap_order() -> Ordering {
+        match (mutant("publish-relaxed"), mutant("take-relaxed")) {
+            (true, _) => Acquire,
+            (_, true) => Release,
+            _ => AcqRel,
+        }
+    }
+
+    #[cfg(not(loom))]
+    pub fn get_mut(&mut self) -> *mut T {
+        *self.0.get_mut()
+    }
+}

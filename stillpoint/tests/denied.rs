@@ -1,0 +1,232 @@
+//! A kernel, or a sandbox, that does not let the process call `membarrier`.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use deadline::deadline;
+use panics::message;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use stillpoint::fence::{self, Backend};
+use stillpoint::rcu::{Domain, Rcu};
+use tracked::Tracked;
+
+const ERRNOS: [(&str, i32); 2] = [("ENOSYS", libc::ENOSYS), ("EPERM", libc::EPERM)];
+
+fn errno(name: &str) -> i32 {
+    let known = ERRNOS.iter().find(|(known, _)| *known == name);
+    known.expect("an errno of the list").1
+}
+
+/// Makes `membarrier` fail in all threads from now on: every call, or that with one `command`.
+fn deny_membarrier(errno: i32, command: Option<i32>) {
+    let rule = |command: i32| {
+        let equals = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command as u64)
+            .expect("a condition");
+        SeccompRule::new(vec![equals]).expect("a rule")
+    };
+    let rules = BTreeMap::from([(libc::SYS_membarrier, command.map(rule).into_iter().collect())]);
+    let arch = ARCH.try_into().expect("syscall filters exist for this architecture");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch);
+    let program: BpfProgram = filter.expect("a filter").try_into().expect("the filter compiles");
+    if let Err(error) = seccompiler::apply_filter_all_threads(&program) {
+        panic!(
+            "this host takes no syscall filter, so nothing can be said about a denied membarrier: {error}"
+        );
+    }
+    // SAFETY: the call takes no pointers.
+    let query = unsafe { libc::syscall(libc::SYS_membarrier, command.unwrap_or(0), 0, 0) };
+    assert_eq!(
+        (query, std::io::Error::last_os_error().raw_os_error()),
+        (-1, Some(errno)),
+        "the filter works"
+    );
+}
+
+/// Readers, a writer that waits, a writer that does not.
+fn workload() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let guard = Own::enter();
+                    let drops = value.load(&guard).0;
+                    let nested = Own::enter();
+                    assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
+                    drop((guard, nested));
+                }
+            });
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(500) {
+            // Each value has a counter of its own, so that a reader can tell.
+            let old = value.replace(Tracked(Box::leak(Box::default()))).wait();
+            drop(old);
+            let old = value.replace(Tracked(Box::leak(Box::default())));
+            Own::synchronize();
+            drop(old);
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(DROPS.load(Acquire), 1);
+    drop(value.replace(Tracked(&DROPS)));
+    drop(value.replace(Tracked(Box::leak(Box::default()))));
+    while DROPS.load(Acquire) < 2 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn where_membarrier_is_denied_readers_execute_fences_and_the_report_says_why() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            let test = "where_membarrier_is_denied_readers_execute_fences_and_the_report_says_why";
+            child::run(test, name, None);
+            child::run(test, name, Some("membarrier"));
+        }
+        return;
+    };
+    deny_membarrier(errno(&name), None);
+    let report = fence::init();
+    assert_eq!(report.backend(), Backend::SeqCst, "{report}");
+    assert!(report.why().contains("membarrier has no PRIVATE_EXPEDITED command"), "{report}");
+    assert!(!fence::register_thread());
+    workload();
+    fence::heavy();
+    let stats = fence::stats();
+    assert!(stats.calls > 0 && stats.issued == stats.calls, "{stats:?}");
+}
+
+#[test]
+fn where_only_some_commands_are_denied_the_report_says_which() {
+    let commands = [
+        ("RegisterPrivateExpedited", libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+        ("PrivateExpedited", libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED),
+    ];
+    let Some(variant) = child::variant() else {
+        for (command, _) in commands {
+            for (errno, _) in ERRNOS {
+                let test = "where_only_some_commands_are_denied_the_report_says_which";
+                child::run(test, &format!("{command} {errno}"), None);
+            }
+        }
+        return;
+    };
+    let (denied, name) = variant.split_once(' ').expect("a command and an errno");
+    let command = commands.iter().find(|(name, _)| *name == denied).expect("a command of the list").1;
+    deny_membarrier(errno(name), Some(command));
+    let report = fence::init();
+    assert_eq!(report.backend(), Backend::SeqCst, "{report}");
+    let all_are = report.why().contains("membarrier has no PRIVATE_EXPEDITED command");
+    assert!(all_are || report.why().contains(&format!("membarrier({denied}) failed")), "{report}");
+    workload();
+}
+
+#[test]
+fn the_signal_backend_works_where_membarrier_is_denied() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            child::run("the_signal_backend_works_where_membarrier_is_denied", name, Some("signal"));
+        }
+        return;
+    };
+    deny_membarrier(errno(&name), None);
+    assert_eq!(fence::init().backend(), Backend::Signal);
+    workload();
+}
+
+#[test]
+fn membarrier_denied_after_the_choice_makes_writers_panic_and_readers_go_on() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            let test = "membarrier_denied_after_the_choice_makes_writers_panic_and_readers_go_on";
+            child::run(test, name, None);
+        }
+        return;
+    };
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let chosen = fence::init().backend();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let (stop, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                let guard = Own::enter();
+                assert_eq!(value.load(&guard).0.load(Acquire), 0, "dropped while it was read");
+                drop(guard);
+                reads.fetch_add(1, Relaxed);
+            }
+        });
+        let reads_go_on = || {
+            let before = reads.load(Relaxed);
+            while reads.load(Relaxed) < before + 1000 {
+                thread::yield_now();
+            }
+        };
+        reads_go_on();
+        Own::synchronize();
+        deny_membarrier(errno(&name), None);
+        if chosen == Backend::SeqCst {
+            // It was denied to this process before.
+            eprintln!("not checked what happens when it is denied later: {}", fence::report());
+            Own::synchronize();
+            return stop.store(true, Relaxed);
+        }
+        let denied = "membarrier, which worked when the fence backend was chosen, fails now";
+        for waits in [fence::heavy, Own::synchronize, || Rcu::new_in((), Own).replace(()).wait()] {
+            for _ in 0..3 {
+                let panic = catch_unwind(waits).expect_err("nothing orders the readers");
+                assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
+                reads_go_on();
+            }
+        }
+        // Many at a time: each finds out for itself.
+        let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(Own::synchronize).is_err()));
+        assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
+        // Retired values stay, as nobody can tell when they may go.
+        for _ in 0..100 {
+            drop(value.replace(Tracked(&DROPS)));
+            reads_go_on();
+        }
+        assert_eq!(DROPS.load(Acquire), 0);
+        stop.store(true, Relaxed);
+        reader.join().expect("the reader is content");
+    });
+    assert_eq!(DROPS.load(Acquire), 0);
+}
+
+#[test]
+fn with_the_fallback_a_filter_may_be_installed_at_any_time() {
+    let Some(backend) = child::variant() else {
+        for backend in ["seqcst", "signal"] {
+            let test = "with_the_fallback_a_filter_may_be_installed_at_any_time";
+            child::run(test, backend, Some(backend));
+        }
+        return;
+    };
+    assert_eq!(fence::init().backend().to_string(), backend);
+    deny_membarrier(libc::EPERM, None);
+    workload();
+}

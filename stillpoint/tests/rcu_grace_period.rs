@@ -1,0 +1,242 @@
+//! Waiting for readers.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::panic::catch_unwind;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread;
+
+use deadline::deadline;
+use panics::message;
+use stillpoint::rcu::{Domain, Rcu};
+use waiting::waiting_synchronize;
+
+#[test]
+fn synchronize_inside_a_section_of_the_same_domain_panics_and_does_no_harm() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let guard = Own::enter();
+    let panic = catch_unwind(Own::synchronize).expect_err("it would wait for itself");
+    assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
+    let retired = Rcu::new_in(1, Own).replace(2);
+    let panic = catch_unwind(|| retired.wait()).expect_err("it would wait for itself");
+    assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
+    drop(guard);
+    Own::synchronize();
+}
+
+#[test]
+fn synchronize_inside_a_section_of_another_domain_works() {
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct Other; }
+    let _running = deadline();
+    let guard = Other::enter();
+    Own::synchronize();
+    drop(guard);
+}
+
+#[test]
+fn a_grace_period_without_readers_issues_no_heavy_fence() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    Own::synchronize();
+    assert_eq!((Own::stats().grace_periods, Own::stats().heavy_fences), (1, 0));
+    // The caller alone does not count as a reader.
+    drop(Own::enter());
+    Own::synchronize();
+    assert_eq!((Own::stats().grace_periods, Own::stats().heavy_fences), (2, 0));
+}
+
+#[test]
+fn a_grace_period_that_sleeps_is_woken_once() {
+    stillpoint::domain! { struct Own; }
+    const READERS: usize = 4;
+    let _running = deadline();
+    let (inside, leave) = (Barrier::new(READERS + 1), Barrier::new(READERS + 1));
+    thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let guard = Own::enter();
+                inside.wait();
+                leave.wait();
+                drop(guard);
+            });
+        }
+        inside.wait();
+        let writer = waiting_synchronize::<Own>();
+        leave.wait();
+        writer.join().expect("the grace period ends");
+    });
+    let stats = Own::stats();
+    assert_eq!((stats.grace_periods, stats.sleeps, stats.heavy_fences), (1, 1, 2));
+    assert!(stats.wakeups <= 1, "{stats:?}");
+}
+
+#[test]
+fn sections_that_begin_later_do_not_delay_a_grace_period() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let first = Own::enter();
+    let writer = waiting_synchronize::<Own>();
+    let (entered, done) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = Own::enter();
+            entered.wait();
+            done.wait();
+            drop(guard);
+        });
+        entered.wait();
+        drop(first);
+        writer.join().expect("the grace period ends before the later section");
+        done.wait();
+    });
+}
+
+#[test]
+fn grace_periods_end_though_some_section_is_always_open() {
+    stillpoint::domain! { struct Own; }
+    const READERS: u64 = 3;
+    let _running = deadline();
+    let stop = AtomicBool::new(false);
+    let entries = AtomicU64::new(0);
+    let reached = |count| {
+        while entries.load(Acquire) < count && !stop.load(Relaxed) {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        for own in 0..READERS {
+            let (stop, entries) = (&stop, &entries);
+            scope.spawn(move || {
+                // A relay: nobody leaves before the next has entered.
+                for entry in (own..).step_by(READERS as usize).take_while(|_| !stop.load(Relaxed)) {
+                    reached(entry);
+                    let guard = Own::enter();
+                    entries.fetch_max(entry + 1, Release);
+                    reached(entry + 2);
+                    drop(guard);
+                }
+            });
+        }
+        reached(1);
+        for _ in 0..200 {
+            Own::synchronize();
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(Own::stats().grace_periods, 200);
+}
+
+#[test]
+fn callers_at_the_same_time_share_grace_periods_and_all_return() {
+    stillpoint::domain! { struct Own; }
+    const CALLERS: u64 = 32;
+    const ROUNDS: u64 = 50;
+    let _running = deadline();
+    let start = Barrier::new(CALLERS as usize);
+    thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope.spawn(|| {
+                drop(Own::enter());
+                start.wait();
+                for _ in 0..ROUNDS {
+                    Own::synchronize();
+                }
+            });
+        }
+    });
+    let stats = Own::stats();
+    assert_eq!(stats.callers, CALLERS * ROUNDS);
+    assert!(stats.grace_periods <= stats.callers, "{stats:?}");
+}
+
+#[test]
+fn callers_who_come_while_a_grace_period_runs_share_the_next_one() {
+    stillpoint::domain! { struct Own; }
+    const CALLERS: u64 = 31;
+    let _running = deadline();
+    let guard = Own::enter();
+    let first = waiting_synchronize::<Own>();
+    let others: Vec<_> = (0..CALLERS).map(|_| thread::spawn(Own::synchronize)).collect();
+    // Counted just before they ask: give each the chance to do so.
+    while Own::stats().callers < 1 + CALLERS {
+        thread::yield_now();
+    }
+    assert_eq!(Own::stats().grace_periods, 0);
+    assert!(others.iter().all(|other| !other.is_finished()));
+    drop(guard);
+    first.join().expect("the grace period ends");
+    for other in others {
+        other.join().expect("the grace period ends");
+    }
+    assert!(Own::stats().grace_periods <= 1 + CALLERS, "{:?}", Own::stats());
+}
+
+#[test]
+fn what_a_caller_wrote_before_is_seen_by_sections_that_see_that_it_returned() {
+    stillpoint::domain! { struct Own; }
+    const CALLERS: usize = 32;
+    const ROUNDS: u64 = 200;
+    // Relaxed, all of them: the grace period alone orders the first before the second.
+    static WRITTEN: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
+    static RETURNED: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
+    let _running = deadline();
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        WRITTEN[caller].store(round, Relaxed);
+                        Own::synchronize();
+                        RETURNED[caller].store(round, Relaxed);
+                    }
+                })
+            })
+            .collect();
+        Own::register();
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            for (written, returned) in WRITTEN.iter().zip(&RETURNED) {
+                let returned = returned.load(Relaxed);
+                let guard = Own::enter();
+                let written = written.load(Relaxed);
+                drop(guard);
+                assert!(written >= returned, "{written} < {returned}");
+            }
+        }
+    });
+}
+
+#[test]
+fn writers_and_readers_of_several_domains_at_once_do_not_deadlock() {
+    stillpoint::domain! { struct One; }
+    stillpoint::domain! { struct Two; }
+    let _running = deadline();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            // The order of the domains is the same everywhere: One outside Two.
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let guard = One::enter();
+                    Two::synchronize();
+                    drop(guard);
+                    One::synchronize();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..50_000 {
+                    let outer = One::enter();
+                    let inner = Two::enter();
+                    drop((outer, inner));
+                }
+            });
+        }
+    });
+}

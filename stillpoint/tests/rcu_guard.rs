@@ -1,0 +1,136 @@
+//! Sections as one thread sees them: guards, nesting, repinning.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/tracked.rs"]
+mod tracked;
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+use deadline::deadline;
+use stillpoint::rcu::{self, Domain, Rcu};
+use tracked::Tracked;
+use waiting::waiting_synchronize;
+
+#[test]
+fn the_section_lasts_until_the_last_guard_is_dropped_in_any_order() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut guards = [Some(Own::enter()), Some(Own::enter()), Some(Own::enter())];
+        let writer = waiting_synchronize::<Own>();
+        for guard in &order[..2] {
+            guards[*guard] = None;
+            assert!(Own::is_inside());
+            assert!(!writer.is_finished());
+        }
+        guards[order[2]] = None;
+        assert!(!Own::is_inside());
+        writer.join().expect("the grace period ends");
+    }
+}
+
+#[test]
+fn a_section_entered_while_another_ends_is_part_of_it() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let mut guard = Own::enter();
+    let writer = waiting_synchronize::<Own>();
+    for _ in 0..1000 {
+        // The new guard exists before the old one is dropped: there is no moment between the sections.
+        guard = Own::enter();
+        assert!(!writer.is_finished());
+    }
+    drop(guard);
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn repin_lets_a_waiting_grace_period_end_while_the_guard_lives() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let mut guard = Own::enter();
+    for _ in 0..10 {
+        let writer = waiting_synchronize::<Own>();
+        guard.repin();
+        writer.join().expect("the grace period ends");
+        assert!(Own::is_inside());
+    }
+    drop(guard);
+    assert!(!Own::is_inside());
+}
+
+#[test]
+fn a_guard_that_was_repinned_still_protects() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut guard = Own::enter();
+    waiting_synchronize_then(|| guard.repin());
+
+    let seen = value.load(&guard).0;
+    drop(value.replace(Tracked(Box::leak(Box::default()))));
+    let writer = waiting_synchronize::<Own>();
+    assert_eq!(seen.load(Acquire), 0);
+    assert!(!writer.is_finished());
+    drop(guard);
+    writer.join().expect("the grace period ends");
+
+    fn waiting_synchronize_then(repin: impl FnOnce()) {
+        let writer = waiting_synchronize::<Own>();
+        repin();
+        writer.join().expect("the grace period ends");
+    }
+}
+
+#[test]
+fn repin_of_a_nested_guard_keeps_the_outer_section() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let outer = Own::enter();
+    let mut inner = Own::enter();
+    let writer = waiting_synchronize::<Own>();
+    for _ in 0..1000 {
+        inner.repin();
+        assert!(!writer.is_finished());
+    }
+    drop(outer);
+    // Now it is the only one.
+    inner.repin();
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn domains_do_not_wait_for_each_other() {
+    stillpoint::domain! { struct Read; }
+    stillpoint::domain! { struct Written; }
+    let _running = deadline();
+    let guard = Read::enter();
+    assert!(!Written::is_inside());
+    Written::synchronize();
+    assert_eq!((Read::stats().grace_periods, Written::stats().grace_periods), (0, 1));
+    drop(guard);
+}
+
+#[test]
+fn the_functions_of_the_module_are_those_of_the_global_domain() {
+    let _running = deadline();
+    let before = rcu::stats();
+    rcu::register();
+    let guard = rcu::enter();
+    assert!(rcu::is_inside() && rcu::Global::is_inside());
+    drop(guard);
+    rcu::synchronize();
+    assert!(rcu::stats().grace_periods > before.grace_periods);
+    assert!(rcu::stats().readers > 0);
+}
+
+#[test]
+fn a_guard_names_its_domain_when_printed() {
+    stillpoint::domain! { struct Printed; }
+    assert!(format!("{:?}", Printed::enter()).contains("Printed"));
+}

@@ -1,0 +1,406 @@
+//! Threads that come, go, and end where they should not.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/far.rs"]
+mod far;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/tracked.rs"]
+mod tracked;
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::mem;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Barrier, OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use deadline::deadline;
+use far::Far;
+use panics::message;
+use stillpoint::fence;
+use stillpoint::rcu::{Domain, Guard, Rcu};
+use tracked::Tracked;
+use waiting::waiting_synchronize;
+
+/// What `synchronize` of a domain says in which a thread ended inside a section.
+const ORPHANED: &str = "a thread ended inside a read-side section of this domain";
+
+fn assert_poisoned<D: Domain>() {
+    let panic = catch_unwind(D::synchronize).expect_err("no grace period can be completed");
+    assert!(message(&*panic).contains(ORPHANED), "{}", message(&*panic));
+}
+
+/// Runs other grace periods and deferred frees: what was to happen wrongly has had its chance.
+fn let_others_work() {
+    stillpoint::domain! { struct Other; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    for _ in 0..20 {
+        let dropped = DROPS.load(Acquire);
+        drop(Rcu::new_in(Tracked(&DROPS), Other).replace(Tracked(Box::leak(Box::default()))));
+        Other::synchronize();
+        while DROPS.load(Acquire) == dropped {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_leaked_guard_protects_while_its_thread_lives_and_fails_synchronize_afterwards() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let (leaked, leaks) = mpsc::channel();
+    let (end, told_to_end) = mpsc::channel::<()>();
+    let reader = thread::spawn(move || {
+        mem::forget(Own::enter());
+        leaked.send(()).expect("the test listens");
+        told_to_end.recv().expect("the test tells");
+    });
+    leaks.recv().expect("the guard is leaked");
+
+    drop(value.replace(Tracked(&DROPS)));
+    let writer = thread::spawn(Own::synchronize);
+    while Own::stats().callers < 2 || Own::stats().sleeps == 0 {
+        thread::yield_now();
+    }
+    let_others_work();
+    assert!(!writer.is_finished());
+    assert_eq!(DROPS.load(Acquire), 0);
+
+    end.send(()).expect("the reader listens");
+    reader.join().expect("the thread ends quietly");
+    let panic = writer.join().expect_err("the grace period cannot be completed");
+    assert!(message(&*panic).contains(ORPHANED), "{}", message(&*panic));
+    assert_poisoned::<Own>();
+    assert_poisoned::<Own>();
+
+    // More arrives: still nothing is freed.
+    drop(value.replace(Tracked(&DROPS)));
+    let retired = value.replace(Tracked(&DROPS));
+    let panic = thread::spawn(|| retired.wait()).join().expect_err("there is nobody to wait for");
+    assert!(message(&*panic).contains(ORPHANED), "{}", message(&*panic));
+    let_others_work();
+    assert_eq!(DROPS.load(Acquire), 0);
+
+    // Reading goes on, and the value that was never retired is dropped by its owner.
+    assert_eq!(value.load(&Own::enter()).0.load(Acquire), 0);
+    drop(value);
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn a_static_reference_from_a_leaked_guard_outlives_its_thread() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value: &'static Rcu<Tracked, Own> = Box::leak(Box::new(Rcu::new_in(Tracked(&DROPS), Own)));
+    let lent: &'static Tracked = thread::spawn(|| {
+        let guard: &'static Guard<Own> = Box::leak(Box::new(Own::enter()));
+        value.load(guard)
+    })
+    .join()
+    .expect("the thread ends quietly");
+
+    for _ in 0..100 {
+        drop(value.replace(Tracked(&DROPS)));
+    }
+    assert_poisoned::<Own>();
+    let_others_work();
+    assert_eq!(lent.0.load(Acquire), 0);
+}
+
+#[test]
+fn a_thread_that_ends_inside_a_section_fails_every_waiting_caller() {
+    stillpoint::domain! { struct Own; }
+    const CALLERS: u64 = 8;
+    let _running = deadline();
+    let (end, told_to_end) = mpsc::channel::<()>();
+    let (leaked, leaks) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        mem::forget((Own::enter(), Own::enter()));
+        leaked.send(()).expect("the test listens");
+        told_to_end.recv().expect("the test tells");
+    });
+    leaks.recv().expect("the guards are leaked");
+    let callers: Vec<_> = (0..CALLERS).map(|_| thread::spawn(Own::synchronize)).collect();
+    while Own::stats().callers < CALLERS || Own::stats().sleeps == 0 {
+        thread::yield_now();
+    }
+    end.send(()).expect("the reader listens");
+    reader.join().expect("the thread ends quietly");
+    for caller in callers {
+        let panic = caller.join().expect_err("the grace period cannot be completed");
+        assert!(message(&*panic).contains(ORPHANED), "{}", message(&*panic));
+    }
+}
+
+#[test]
+fn a_poisoned_domain_leaves_others_alone() {
+    stillpoint::domain! { struct Poisoned; }
+    stillpoint::domain! { struct Healthy; }
+    let _running = deadline();
+    let reader = thread::spawn(|| {
+        mem::forget(Poisoned::enter());
+        drop(Healthy::enter());
+    });
+    reader.join().expect("the thread ends quietly");
+    assert_poisoned::<Poisoned>();
+    Healthy::synchronize();
+    let_others_work();
+}
+
+#[test]
+fn a_guard_kept_in_a_thread_local_ends_with_its_thread() {
+    stillpoint::domain! { struct Own; }
+    thread_local! {
+        static KEPT: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) };
+    }
+    let _running = deadline();
+    for _ in 0..100 {
+        let (end, told_to_end) = mpsc::channel::<()>();
+        let (kept, keeps) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            KEPT.set(Some(Own::enter()));
+            kept.send(()).expect("the test listens");
+            told_to_end.recv().expect("the test tells");
+        });
+        keeps.recv().expect("the guard is kept");
+        let writer = waiting_synchronize::<Own>();
+        end.send(()).expect("the reader listens");
+        writer.join().expect("the grace period ends");
+        reader.join().expect("the thread ends");
+    }
+    assert_eq!(Own::stats().readers, 1);
+}
+
+#[test]
+fn reading_in_a_thread_local_destructor_works_and_leaks_no_reader() {
+    stillpoint::domain! { struct Own; }
+    static READS: AtomicUsize = AtomicUsize::new(0);
+    struct ReadsAtTheEnd(Rcu<usize, Own>);
+    impl Drop for ReadsAtTheEnd {
+        fn drop(&mut self) {
+            READS.fetch_add(*self.0.load(&Own::enter()), Relaxed);
+        }
+    }
+    thread_local! {
+        static LAST: RefCell<Option<ReadsAtTheEnd>> = const { RefCell::new(None) };
+    }
+    let _running = deadline();
+    for reads_before in [true, false] {
+        for _ in 0..50 {
+            let reader = thread::spawn(move || {
+                LAST.set(Some(ReadsAtTheEnd(Rcu::new_in(1, Own))));
+                if reads_before {
+                    drop(Own::enter());
+                }
+            });
+            reader.join().expect("the thread ends");
+        }
+    }
+    assert_eq!(READS.load(Relaxed), 100);
+    assert_eq!(Own::stats().readers, 1);
+    Own::synchronize();
+}
+
+#[test]
+fn retiring_in_a_thread_local_destructor_works() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct RetiresAtTheEnd(Rcu<Tracked, Own>);
+    impl Drop for RetiresAtTheEnd {
+        fn drop(&mut self) {
+            drop(self.0.replace(Tracked(&DROPS)));
+        }
+    }
+    thread_local! {
+        static LAST: RefCell<Option<RetiresAtTheEnd>> = const { RefCell::new(None) };
+    }
+    let _running = deadline();
+    for _ in 0..50 {
+        let writer = thread::spawn(|| LAST.set(Some(RetiresAtTheEnd(Rcu::new_in(Tracked(&DROPS), Own)))));
+        writer.join().expect("the thread ends");
+    }
+    while DROPS.load(Acquire) < 100 {
+        thread::yield_now();
+    }
+}
+
+/// A key of the C library whose destructor runs `destructor`.
+fn key(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
+    let mut key = 0;
+    // SAFETY: `key` outlives the call.
+    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(destructor)) }, 0);
+    key
+}
+
+fn set(key: libc::pthread_key_t, pointer: *mut c_void) {
+    // SAFETY: the key exists, and its destructor takes this pointer.
+    assert_eq!(unsafe { libc::pthread_setspecific(key, pointer) }, 0);
+}
+
+#[test]
+fn a_guard_dropped_after_its_thread_was_given_up_heals_the_domain() {
+    stillpoint::domain! { struct Own; }
+    unsafe extern "C" fn drop_guard(guard: *mut c_void) {
+        // SAFETY: the pointer comes from the Box below; this runs once, on the thread of the guard.
+        drop(unsafe { Box::from_raw(guard.cast::<Guard<Own>>()) });
+    }
+    let _running = deadline();
+    drop(Own::enter());
+    // Made after the key of the domain, so that glibc runs its destructor after that of the domain.
+    let late = key(drop_guard);
+    for _ in 0..3 {
+        let reader = thread::spawn(move || set(late, Box::into_raw(Box::new(Own::enter())).cast()));
+        reader.join().expect("the thread ends");
+        Own::synchronize();
+    }
+    assert!(Own::stats().readers <= 2, "{:?}", Own::stats());
+}
+
+#[test]
+fn reading_in_a_destructor_of_the_c_library_works_and_leaks_no_reader() {
+    stillpoint::domain! { struct Own; }
+    thread_local! {
+        static ROUNDS: Cell<usize> = const { Cell::new(0) };
+    }
+    static READS: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn read(again: *mut c_void) {
+        drop(Own::enter());
+        READS.fetch_add(1, Relaxed);
+        if ROUNDS.replace(ROUNDS.get() + 1) == 0 {
+            // SAFETY: the pointer is that of the key's number, which lives as long as the process.
+            set(unsafe { *again.cast() }, again);
+        }
+    }
+    let _running = deadline();
+    let early: &'static libc::pthread_key_t = Box::leak(Box::new(key(read)));
+    drop(Own::enter());
+    let late: &'static libc::pthread_key_t = Box::leak(Box::new(key(read)));
+    for _ in 0..50 {
+        let reader = thread::spawn(move || {
+            drop(Own::enter());
+            for key in [early, late] {
+                set(*key, std::ptr::from_ref(key).cast_mut().cast());
+            }
+        });
+        reader.join().expect("the thread ends");
+    }
+    assert_eq!(READS.load(Relaxed), 150);
+    assert!(Own::stats().readers <= 2, "{:?}", Own::stats());
+    Own::synchronize();
+}
+
+#[test]
+fn sections_in_a_destructor_of_the_c_library_protect_what_they_read() {
+    stillpoint::domain! { struct Own; }
+    static VALUE: OnceLock<Rcu<Tracked, Own>> = OnceLock::new();
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static WRONG: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn read(_: *mut c_void) {
+        let value = VALUE.get().expect("the test has set it");
+        let mut far = Far::default();
+        while !STOP.load(Relaxed) {
+            far.store();
+            let guard = Own::enter();
+            let drops = value.load(&guard).0;
+            WRONG.fetch_add((0..200).map(|_| drops.load(Acquire)).max().unwrap_or(0), Relaxed);
+            drop(guard);
+        }
+    }
+    if child::variant().is_none() {
+        // Keys are destroyed in the order of their making, which is up to a process.
+        for backend in ["membarrier", "signal", "seqcst"] {
+            let test = "sections_in_a_destructor_of_the_c_library_protect_what_they_read";
+            child::run(test, backend, Some(backend));
+        }
+        return;
+    }
+    let _running = deadline();
+    // Keys of the fence, of this test, of the domain.
+    fence::register_thread();
+    let between = key(read);
+    let value = VALUE.get_or_init(|| Rcu::new_in(Tracked(Box::leak(Box::default())), Own));
+    let reader = thread::spawn(move || {
+        drop(Own::enter());
+        set(between, std::ptr::without_provenance_mut(1));
+    });
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(2) && WRONG.load(Relaxed) == 0 {
+        let retired = value.replace(Tracked(Box::leak(Box::default())));
+        Own::synchronize();
+        // As if it were dropped now.
+        retired.0.fetch_add(1, Release);
+    }
+    STOP.store(true, Relaxed);
+    reader.join().expect("the thread ends");
+    assert_eq!(WRONG.load(Relaxed), 0, "dropped while it was read");
+}
+
+#[test]
+fn ten_thousand_threads_need_no_more_readers_than_lived_at_a_time() {
+    stillpoint::domain! { struct Own; }
+    const WAVE: usize = 16;
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(&DROPS), Own);
+    let mut started = 0;
+    while started < 10_000 {
+        let all = Barrier::new(WAVE);
+        thread::scope(|scope| {
+            let read = || {
+                let guard = Own::enter();
+                assert_eq!(value.load(&guard).0.load(Acquire), 0);
+                all.wait();
+            };
+            // Joined one by one: a scope does not wait for the destructors of its threads.
+            for thread in [(); WAVE].map(|()| scope.spawn(read)) {
+                thread.join().expect("the thread ends");
+            }
+        });
+        started += WAVE;
+    }
+    assert_eq!(Own::stats().readers, WAVE as u64);
+    Own::synchronize();
+}
+
+#[test]
+fn threads_that_come_and_go_do_not_disturb_a_writer() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let value = Rcu::new_in(Tracked(Box::leak(Box::default())), Own);
+    thread::scope(|scope| {
+        let births: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..250 {
+                        let read = || {
+                            for _ in 0..20 {
+                                let guard = Own::enter();
+                                let drops = value.load(&guard).0;
+                                thread::yield_now();
+                                assert_eq!(drops.load(Acquire), 0, "freed while it was read");
+                            }
+                        };
+                        thread::scope(|inner| inner.spawn(read).join().expect("the reader is content"));
+                    }
+                })
+            })
+            .collect();
+        while !births.iter().all(|birth| birth.is_finished()) {
+            drop(value.replace(Tracked(Box::leak(Box::default()))).wait());
+        }
+    });
+    // Each of the four, the test itself, and the reclaimer if there were one.
+    assert!(Own::stats().readers <= 6, "{:?}", Own::stats());
+}

@@ -1,0 +1,123 @@
+//! Nothing is freed while somebody reads it, whichever way it is disposed of.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/far.rs"]
+mod far;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use deadline::deadline;
+use far::Far;
+use stillpoint::rcu::{Domain, Guard, Rcu};
+use tracked::Tracked;
+
+const READERS: usize = 4;
+const LASTS: Duration = Duration::from_millis(1500);
+
+fn fresh() -> Tracked {
+    Tracked(Box::leak(Box::default()))
+}
+
+/// Loads the value and asks, until the end of the look, whether it has been dropped.
+fn look<D: Domain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, looks: usize) {
+    let drops = value.load(guard).0;
+    for look in 0..looks {
+        if look % 64 == 63 {
+            thread::yield_now();
+        }
+        assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
+    }
+}
+
+/// Readers of several habits, and one writer that calls `dispose` again and again.
+fn stress<D: Domain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
+    let _running = deadline();
+    let value = Rcu::new_in(fresh(), domain);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| {
+                let (value, stop) = (&value, &stop);
+                scope.spawn(move || {
+                    let mut far = Far::default();
+                    let mut round = reader;
+                    while !stop.load(Relaxed) {
+                        round += 1;
+                        if round % 16 < 4 {
+                            far.store();
+                        }
+                        let mut guard = D::enter();
+                        match round % 4 {
+                            0 => look(value, &guard, 1),
+                            1 => look(value, &guard, 300),
+                            2 => {
+                                let drops = value.load(&guard).0;
+                                look(value, &D::enter(), 10);
+                                assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
+                            }
+                            _ => {
+                                for _ in 0..10 {
+                                    guard.repin();
+                                    look(value, &guard, 20);
+                                }
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        while start.elapsed() < LASTS && !readers.iter().any(|reader| reader.is_finished()) {
+            dispose(&value);
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_value_waited_for_is_not_read_any_more() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| drop(value.replace(fresh()).wait()));
+}
+
+#[test]
+fn a_value_waited_for_in_its_box_is_not_read_any_more() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| drop(value.swap(Box::new(fresh())).wait_boxed()));
+}
+
+#[test]
+fn a_value_whose_free_was_deferred_is_not_read_any_more() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| drop(value.replace(fresh())));
+}
+
+#[test]
+fn a_value_that_was_updated_is_not_read_any_more() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let waited_for = value.update(|old| {
+            assert_eq!(old.0.load(Acquire), 0, "dropped while it was updated");
+            fresh()
+        });
+        drop(value.update(|_| fresh()));
+        drop(waited_for.wait());
+    });
+}
+
+#[test]
+fn a_value_unpublished_before_synchronize_is_not_read_any_more() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let retired = value.replace(fresh());
+        Own::synchronize();
+        // As if it were dropped now: readers that still look would see it.
+        retired.0.fetch_add(1, Release);
+    });
+}

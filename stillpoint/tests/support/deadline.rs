@@ -1,0 +1,29 @@
+//! No test hangs silently.
+
+use std::io::{self, Write as _};
+use std::process;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A test that still runs. Dropping it says that the test has ended.
+pub struct Running {
+    _ended: Sender<()>,
+}
+
+/// Ends the process, loudly, if the value returned is not dropped in time.
+#[must_use = "the test counts as ended when this is dropped"]
+pub fn deadline() -> Running {
+    let test = thread::current().name().unwrap_or("a test").to_owned();
+    let (ended, watched) = mpsc::channel();
+    thread::spawn(move || {
+        if watched.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            // Not `eprintln!`, whose output is kept for a test that ends.
+            let _ = writeln!(io::stderr(), "\n{test} has not ended after {LIMIT:?}");
+            process::exit(101);
+        }
+    });
+    Running { _ended: ended }
+}
