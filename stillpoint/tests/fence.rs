@@ -38,7 +38,10 @@ fn both_miss(fences: [fn(); 2]) -> bool {
         let mut far = Far::default();
         let round = |round| {
             meet(&arrived, round);
-            far.store();
+            if own == 0 {
+                // Where the second fence does not reach, this thread's store comes too late.
+                far.store();
+            }
             written[own][round].store(true, Relaxed);
             fences[own]();
             !written[1 - own][round].load(Relaxed)
@@ -290,8 +293,9 @@ fn the_child_of_a_process_with_one_thread_can_fence() {
     match unsafe { libc::fork() } {
         0 => {
             let ordered = panic::catch_unwind(|| {
+                // Often: what misses here misses seldom.
+                assert!((0..20).all(|_| !both_miss([fence::light, fence::heavy])));
                 assert_fences();
-                assert!(!both_miss([fence::light, fence::heavy]));
             });
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(if ordered.is_ok() { 0 } else { 1 }) };
