@@ -28,20 +28,13 @@
 //! 4. When nobody runs a turn and `THIS` is set, at least one thread that waits for turn `n + 1` is awake: the one that
 //!    the last leader woke to lead, or one whose sleep failed because the word had changed.
 //!
-//! # Who leads
-//!
-//! The first caller who finds no turn running. If others wait for the next turn when his ends, he runs that as well, up to
-//! [`EXTRA`] more: he has a CPU, while a caller woken to lead must first get one, and where threads outnumber CPUs all
-//! others would wait for that. Then he wakes one of them to lead, so that nobody works for others for ever.
-//!
 //! # Orderings
 //!
 //! - *Asking* is a read-modify-write with release; *beginning* one with acquire. If a turn that begins is to serve the
 //!   caller, its beginning comes after his asking in the word's modification order (3), so by (1) it synchronizes with it:
 //!   everything the caller did before happens before the turn.
 //! - *Finishing* releases, *looking whether it is done* acquires: the turn happens before the callers' return.
-//! - *Beginning* acquires from the last *finishing* too: turns happen one after another. A leader who goes on finishes one
-//!   turn and begins the next in one operation, which does both.
+//! - *Beginning* acquires from the last *finishing* too: turns happen one after another.
 //! - Finishing needs no acquire: what callers released while the turn ran reaches the next leader through (1).
 
 use core::num::NonZeroU32;
@@ -55,9 +48,6 @@ const SHIFT: u32 = 3;
 
 /// Rounds a caller spins for somebody else's turn before he sleeps.
 const SPINS: u32 = 64;
-
-/// Turns a leader runs for others after the one that served himself.
-const EXTRA: u32 = 3;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -127,7 +117,7 @@ impl Sequence {
             if word & RUNNING == 0 {
                 if let Some(lead) = self.begin(word) {
                     turn()?;
-                    lead.finish(budget(EXTRA), &mut turn);
+                    lead.finish();
                 }
             } else if spins > 0 {
                 spins -= 1;
@@ -163,12 +153,7 @@ impl Sequence {
         let mut word = self.word.load(Relaxed);
         loop {
             // Release: the turn happens before what its callers do next; partners: the Acquires in `join` and `begin`.
-            // Acquire, for a leader who goes on: partner is the Release in `ask` of those whom the next turn serves.
-            let order = match (mutant("finish-relaxed"), mutant("go-on-relaxed")) {
-                (true, _) => Acquire,
-                (_, true) => Release,
-                _ => AcqRel,
-            };
+            let order = weaken(Release, "finish-relaxed");
             match self.word.compare_exchange(word, change(word), order, Relaxed) {
                 Ok(old) => return old,
                 Err(now) => word = now,
@@ -184,33 +169,21 @@ struct Lead<'a> {
 }
 
 impl Lead<'_> {
-    /// Completes the turn and wakes those it serves. If others wait for the next, runs up to `extra` more turns for them,
-    /// then wakes one to lead.
-    fn finish<E>(self, extra: u32, turn: &mut impl FnMut() -> Result<(), E>) {
+    /// Completes the turn, wakes those it serves and one who will lead the next.
+    fn finish(self) {
         let word = &self.sequence.word;
-        let mut left = extra;
-        loop {
-            let goes_on = |old| left > 0 && old & NEXT != 0;
-            let old = self.sequence.replace(|old| {
-                let next_becomes_this = if old & NEXT != 0 && !mutant("next-forgotten") { THIS } else { 0 };
-                ((old >> SHIFT) + 1) << SHIFT | next_becomes_this | if goes_on(old) { RUNNING } else { 0 }
-            });
-            let completed = (old >> SHIFT) + 1;
-            // The next leader first: he can start while we wake the others.
-            if old & NEXT != 0 && !goes_on(old) && !mutant("no-leader-woken") {
-                word.wake(1, Target(completed + 1).mask());
-            }
-            if old & THIS != 0 && !mutant("served-not-woken") {
-                word.wake(u32::MAX, Target(completed).mask());
-            }
-            if !goes_on(old) {
-                return core::mem::forget(self);
-            }
-            if turn().is_err() {
-                // `self` is dropped: those it was for find out for themselves.
-                return;
-            }
-            left -= 1;
+        let old = self.sequence.replace(|old| {
+            let next_becomes_this = if old & NEXT != 0 && !mutant("next-forgotten") { THIS } else { 0 };
+            ((old >> SHIFT) + 1) << SHIFT | next_becomes_this
+        });
+        core::mem::forget(self);
+        let completed = (old >> SHIFT) + 1;
+        // The next leader first: he can start while we wake the others.
+        if old & NEXT != 0 && !mutant("no-leader-woken") {
+            word.wake(1, Target(completed + 1).mask());
+        }
+        if old & THIS != 0 && !mutant("served-not-woken") {
+            word.wake(u32::MAX, Target(completed).mask());
         }
     }
 }

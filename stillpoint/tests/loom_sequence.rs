@@ -83,11 +83,6 @@ fn three_callers_are_served_and_none_sleeps_for_ever() {
 }
 
 #[test]
-fn a_leader_goes_on_for_those_who_wait_for_the_next_turn() {
-    check(1, 2, || callers(3));
-}
-
-#[test]
 fn after_a_failed_turn_everybody_finds_out_for_himself() {
     check(0, 3, || {
         let world = World::new();

@@ -5,14 +5,14 @@
 //! | field | written by | meaning |
 //! |---|---|---|
 //! | `state` | owner | 0: quiescent; else the domain's counter as seen on entering the outermost section |
-//! | `nested` | owner | sections open inside the outermost one: 0, [`NESTED_ONCE`], and [`NESTED_DEEPER`] more for each further |
+//! | `nested` | owner | sections open inside the outermost one |
 //! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`] |
 //!
 //! # Why one word and no arithmetic
 //!
 //! Entering stores what it loaded from the counter, leaving stores a constant, and branches that are nearly always
 //! predicted right decide whether the section is nested: nothing on the fast path waits for a store to come back as a
-//! load. The count of nested sections lives in a word of its own, so `state` holds the whole counter, which never wraps.
+//! load. Only sections inside others count up and down. The count of nested sections lives in a word of its own, so `state` holds the whole counter, which never wraps.
 //!
 //! # Signals
 //!
@@ -29,11 +29,6 @@ pub const AWAITED: u32 = 1;
 pub const FENCED: u32 = 2;
 /// The thread ended inside a section.
 pub const ORPHANED: u32 = 4;
-
-/// One section inside another, by far the most frequent nesting: stored as a constant, see "Why one word".
-const NESTED_ONCE: u64 = 3;
-/// Each section nested deeper. Unlike `NESTED_ONCE`, or a compiler would make one addition of the two.
-const NESTED_DEEPER: u64 = 2;
 
 /// See the [module](self). A cache line (and its neighbour, which x86-64 fetches along) of its own.
 #[derive(Debug)]
@@ -91,17 +86,7 @@ impl Reader {
     /// Begins a section inside another.
     #[inline(always)]
     pub fn nest(&self) {
-        let nested = self.nested.load(Relaxed);
-        if nested == 0 {
-            self.nested.store(NESTED_ONCE, Relaxed);
-        } else {
-            self.nest_deeper(nested);
-        }
-    }
-
-    #[cold]
-    fn nest_deeper(&self, nested: u64) {
-        self.nested.store(nested + NESTED_DEEPER, Relaxed);
+        self.nested.store(self.nested.load(Relaxed) + 1, Relaxed);
     }
 
     /// Stores the counter as this reader's state.
@@ -128,17 +113,8 @@ impl Reader {
         }
         // Nothing that the section read may move below this; the compiler fence is for handlers on this thread.
         compiler_fence(Release);
-        if nested == NESTED_ONCE {
-            self.nested.store(0, Relaxed);
-        } else {
-            self.leave_deeper(nested);
-        }
+        self.nested.store(nested - 1, Relaxed);
         Exit::Quiet
-    }
-
-    #[cold]
-    fn leave_deeper(&self, nested: u64) {
-        self.nested.store(nested - NESTED_DEEPER, Relaxed);
     }
 
     /// Lets grace periods pass that began since the section did; in a nested section, nothing.
