@@ -75,8 +75,8 @@ impl Sequence {
 
     /// Turns completed so far.
     pub fn completed(&self) -> u64 {
-        // Relaxed: a statistic.
-        self.word.load(Relaxed) >> SHIFT
+        // Acquire: a statistic that is read afterwards is not older; partner: the Release in `replace`.
+        self.word.load(Acquire) >> SHIFT
     }
 
     /// The turn to wait for: the first that begins after this call.

@@ -318,7 +318,8 @@ pub struct Stats {
 /// assert!(fence::stats().calls > before.calls);
 /// ```
 pub fn stats() -> Stats {
+    // In this order, so that no fence is counted whose call is not.
+    let issued = TURNS.completed();
     let calls = CALLS.load(Relaxed);
-    let issued = if backend() == Backend::SeqCst { calls } else { TURNS.completed() };
-    Stats { calls, issued }
+    Stats { calls, issued: if backend() == Backend::SeqCst { calls } else { issued } }
 }

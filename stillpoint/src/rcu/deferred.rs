@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::domain::{Domain, try_synchronize};
 use super::engine::Orphaned;
+use crate::sys::signal::with_all_blocked;
 
 /// How long the queue fills before the reclaimer takes it.
 const GATHER: Duration = Duration::from_millis(1);
@@ -92,8 +93,9 @@ impl Deferred {
         queue.values.push(value);
         match queue.reclaimer {
             Reclaimer::Absent => {
-                let name = "stillpoint-rcu".to_owned();
-                if thread::Builder::new().name(name).spawn(|| self.reclaim::<D>()).is_ok() {
+                let reclaimer = thread::Builder::new().name("stillpoint-rcu".to_owned());
+                // The program's signals are not for this thread: it runs destructors.
+                if with_all_blocked(|| reclaimer.spawn(|| self.reclaim::<D>())).is_ok() {
                     queue.reclaimer = Reclaimer::Busy;
                 }
             }

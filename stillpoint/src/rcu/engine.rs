@@ -146,6 +146,7 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         // Relaxed, as everywhere in `tallies`: statistics.
         Stats {
+            // First, so that no grace period is counted whose caller is not.
             grace_periods: self.turns.completed(),
             callers: self.tallies.callers.load(Relaxed),
             heavy_fences: self.tallies.heavy_fences.load(Relaxed),

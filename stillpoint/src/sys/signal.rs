@@ -43,6 +43,23 @@ pub fn unblock(signal: c_int) {
     }
 }
 
+/// Calls `f` with all signals blocked in the calling thread, for threads that it starts.
+pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: a signal set is plain data, initialized by sigfillset before use; all calls only touch the local sets and the
+    // thread's own mask.
+    let old = unsafe {
+        let mut all: libc::sigset_t = mem::zeroed();
+        let mut old: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        old
+    };
+    let result = f();
+    // SAFETY: `old` was written by the call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, ptr::null_mut()) };
+    result
+}
+
 /// Sends `signal` to thread `tid` of this process.
 pub fn send(tid: i32, signal: c_int) -> io::Result<()> {
     // SAFETY: plain system calls; the process handles the signal.
