@@ -46,3 +46,7 @@ pub mod rcu;
 pub mod sequence;
 #[cfg(loom)]
 pub mod sync;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
