@@ -12,7 +12,8 @@
 //!
 //! Entering stores what it loaded from the counter, leaving stores a constant, and branches that are nearly always
 //! predicted right decide whether the section is nested: nothing on the fast path waits for a store to come back as a
-//! load. Only sections inside others count up and down. The count of nested sections lives in a word of its own, so `state` holds the whole counter, which never wraps.
+//! load. Only sections inside others count up and down, in a word of their own, so `state` holds the whole counter, which
+//! never wraps.
 //!
 //! # Signals
 //!
