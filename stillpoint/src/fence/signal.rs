@@ -58,6 +58,9 @@ fn threads() -> MutexGuard<'static, Vec<Known>> {
 
 /// Installs the handler; the signal.
 pub(super) fn install() -> io::Result<i32> {
+    if !signal::at_fork(in_child) {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
     // SAFETY: the handler executes a fence, atomic operations and a system call.
     let signal = unsafe { signal::claim(on_signal) }?;
     SIGNAL.store(signal, Relaxed);
@@ -101,6 +104,18 @@ pub(super) fn register() -> bool {
     threads().push(Known { tid: signal::tid(), asked });
     KNOWN.set(true);
     true
+}
+
+/// The child of a fork has only the thread that forked, under another id.
+unsafe extern "C" fn in_child() {
+    // Locked only if the parent had other threads, whose child must not fence: see `crate::fence`.
+    if let Ok(mut threads) = THREADS.try_lock() {
+        // No allocation: a known thread had its place in the list.
+        threads.clear();
+        if KNOWN.get() {
+            threads.push(Known { tid: signal::tid(), asked: ASKED.with(ptr::from_ref) });
+        }
+    }
 }
 
 /// Takes the calling thread off the list, at its end. From then on it executes real fences.

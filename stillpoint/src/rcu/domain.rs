@@ -206,7 +206,7 @@ unsafe extern "C" fn part<D: Domain>(reader: *mut c_void) {
         let _ = writeln!(
             std::io::stderr(),
             "stillpoint: thread {tid} ends inside a read-side section of {domain} (a guard was leaked): \
-             grace periods of this domain cannot be completed any more"
+             grace periods of this domain cannot be completed until that is dropped"
         );
     }
 }

@@ -33,7 +33,8 @@
 //!
 //! A thread registers itself when it first reads, and leaves when it ends. Registering may allocate and take a lock (with
 //! the signal backend of the fence), so a thread whose signal handlers read should call [`register`] before. Reading in a
-//! handler is fine from then on, until the thread's destructors have run; [`synchronize`] is not.
+//! handler is fine from then on, until the thread's destructors have run; [`synchronize`], and
+//! dropping a [`Retired`], are not.
 //!
 //! # Domains
 //!

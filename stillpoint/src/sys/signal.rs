@@ -67,6 +67,13 @@ pub fn send(tid: i32, signal: c_int) -> io::Result<()> {
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Runs `child` in the child of every later fork, before `fork` returns there. False if there is no memory for that.
+#[must_use]
+pub fn at_fork(child: unsafe extern "C" fn()) -> bool {
+    // SAFETY: a function without arguments that lives as long as the program.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
+}
+
 /// The calling thread's id.
 pub fn tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
