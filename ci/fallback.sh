@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The library's tests, optimized, on each backend of the fence, asked for or fallen back to.
+# The library's tests, optimized, on each backend of the fence, asked for or fallen back to; and with the feature `check`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset STILLPOINT_FENCE
@@ -28,3 +28,6 @@ for errno in ENOSYS EPERM; do
     fi
     "$stillpoint" deny --errno "$errno" membarrier -- "${suite[@]}"
 done
+
+echo "-- every wait is checked"
+cargo test --release --package stillpoint --features check --quiet --test 'rcu_*'

@@ -11,7 +11,7 @@ limit=300 # seconds a model may take to find its mutant; it is not refuted by ru
 # Rows of the table: | `mutant` | ... | `test_file::test` |
 rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `(loom_[a-z]+)::([a-z_]+)` \|$/\1 \2 \3/p' "$table")
 in_source=$(grep -rhoE '(weaken\([^"]*|mutant\()"[a-z-]+"' stillpoint/src | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u)
-in_table=$(cut -d' ' -f1 <<<"$rows" | sort)
+in_table=$(cut -d' ' -f1 <<<"$rows" | sort -u)
 if ! diff <(echo "$in_source") <(echo "$in_table"); then
     echo "mutants: the names in the source (<) and in $table (>) differ" >&2
     exit 1
@@ -49,7 +49,7 @@ while read -r mutant file test; do
         echo "SURVIVES  $mutant ($file::$test, ${seconds} s)"
         survivors=$((survivors + 1))
     else
-        found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a turn|assertion' "$log" | head -1 || true)
+        found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a turn|began after he asked|assertion' "$log" | head -1 || true)
         printf 'refuted   %-26s %-60s %5s s  %s\n' "$mutant" "$test" "$seconds" "${found:-ended by a signal}"
         refuted=$((refuted + 1))
     fi

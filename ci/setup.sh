@@ -2,11 +2,12 @@
 # Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo).
 set -euo pipefail
 
-# Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports.
+# Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports; spin explores models.
 missing() {
     command -v cc >/dev/null || echo gcc
     command -v objcopy >/dev/null || echo binutils
     command -v jq >/dev/null || echo jq
+    command -v spin >/dev/null || echo spin
     [[ -f $(cc -print-file-name=liburcu-memb.a 2>/dev/null) ]] || echo liburcu-dev
 }
 

@@ -25,6 +25,9 @@ long lab_urcu_syscall(long number, ...);
 
 #undef syscall
 
+/* The Rust side has its own declaration of this struct. */
+_Static_assert(sizeof(struct rcu_head) == 2 * sizeof(void *), "struct rcu_head is not a link and a function");
+
 /* What liburcu asked of the kernel, and the grace periods it drove. */
 struct lab_urcu_counters {
 	uint64_t grace_periods;
@@ -86,6 +89,36 @@ void lab_urcu_synchronize(void)
 	urcu_memb_synchronize_rcu();
 	if (my_membarriers != before)
 		__atomic_fetch_add(&counters.grace_periods, 1, __ATOMIC_RELAXED);
+}
+
+void lab_urcu_enter(void)
+{
+	urcu_memb_read_lock();
+}
+
+void lab_urcu_exit(void)
+{
+	urcu_memb_read_unlock();
+}
+
+void lab_urcu_call(struct rcu_head *head, void (*func)(struct rcu_head *head))
+{
+	urcu_memb_call_rcu(head, func);
+}
+
+void lab_urcu_barrier(void)
+{
+	urcu_memb_barrier();
+}
+
+int lab_urcu_start_polling_workers(void)
+{
+	return urcu_memb_create_all_cpu_call_rcu_data(URCU_CALL_RCU_RT);
+}
+
+void lab_urcu_stop_polling_workers(void)
+{
+	urcu_memb_free_all_cpu_call_rcu_data();
 }
 
 uint64_t lab_urcu_read(uint64_t *const *slot, uint32_t pairs)

@@ -6,6 +6,8 @@ mod deny;
 mod harness;
 mod peers;
 mod probe;
+mod seeds;
+mod torture;
 
 use clap::{Parser, Subcommand};
 
@@ -25,10 +27,25 @@ enum Command {
     Probe,
     /// Measure the library beside its peers.
     Bench(bench::Args),
+    Seeds(seeds::Args),
+    Torture(torture::Args),
     Deny(deny::Args),
-    /// Serves measurements to `bench fence`.
-    #[command(hide = true)]
-    FenceLane(bench::fence::lane::Args),
+    /// Serves measurements to another process of this program.
+    #[command(subcommand, hide = true)]
+    Lane(Lane),
+}
+
+/// What a lane measures (see [`harness::lane`]).
+#[derive(Debug, Subcommand)]
+enum Lane {
+    /// One kind of fence.
+    Fence(bench::fence::kind::Args),
+    /// A process that computes.
+    Neighbour,
+    /// Readers and grace periods.
+    Grace(seeds::e2::kind::Args),
+    /// A way to wait for grace periods.
+    Track(seeds::e3::load::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -38,6 +55,16 @@ fn main() -> anyhow::Result<()> {
         Some(Command::Probe) => probe::run(),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Deny(args)) => match deny::run(args)? {},
-        Some(Command::FenceLane(args)) => bench::fence::lane::serve(&args),
+        Some(Command::Seeds(args)) => seeds::run(&args),
+        Some(Command::Torture(args)) => {
+            torture::run(&args);
+            Ok(())
+        }
+        Some(Command::Lane(lane)) => match lane {
+            Lane::Fence(args) => bench::fence::kind::serve(&args),
+            Lane::Neighbour => seeds::e1::neighbour::serve(),
+            Lane::Grace(args) => seeds::e2::kind::serve(&args),
+            Lane::Track(args) => seeds::e3::load::serve(&args),
+        },
     }
 }

@@ -54,7 +54,7 @@ fn deny_passes_arguments_and_the_exit_status_on() {
 
 #[test]
 fn every_bench_writes_rows_and_says_what_it_skipped() {
-    for bench in ["read", "sync", "fence"] {
+    for bench in ["read", "sync", "fence", "callback"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
         stillpoint(&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path]);
@@ -66,6 +66,7 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
         for part in ["ratios", "skipped"] {
             assert!(report[part].is_array(), "{text}");
         }
+        assert_eq!(report["series"].is_array(), bench == "callback", "{text}");
 
         let keys: BTreeSet<&str> = rows
             .iter()
@@ -75,8 +76,38 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
         let expected: &[&str] = match bench {
             "read" => &["nesting", "threads"],
             "sync" => &["callers", "idle_threads", "readers", "section_us"],
+            "callback" => &["most_values", "our_limit_bytes", "payload", "readers", "stall_ms", "threads"],
             _ => &["backend", "callers", "running"],
         };
         assert!(keys.iter().eq(expected), "{keys:?}");
+    }
+}
+
+#[test]
+fn every_experiment_writes_rows_beside_what_was_posted() {
+    let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("seeds.json");
+    let path = json.to_str().expect("the path is text");
+    let shown = stdout(&["seeds", "e1", "e2", "e3", "--seconds", "0.5", "--rounds", "1", "--json", path]);
+    for experiment in ["e1", "e2", "e3"] {
+        assert!(shown.contains(&format!("seeds {experiment}: ")), "{shown}");
+        let text = std::fs::read_to_string(json.with_extension(format!("{experiment}.json")));
+        let text = text.expect("the report is there");
+        let report: Value = serde_json::from_str(&text).expect("the report is JSON");
+        assert_eq!(report["bench"], experiment);
+        let rows = report["rows"].as_array().expect("rows");
+        assert!(rows.iter().any(|row| row["system"] == "stillpoint"), "{text}");
+        assert!(report["posted"]["source"].is_string(), "{text}");
+        assert!(report["posted"]["tables"].is_array(), "{text}");
+    }
+}
+
+#[test]
+fn torture_says_once_whether_it_passed() {
+    let flood: &[&str] = &["flood", "--count", "300000", "--limit-mib", "4", "--stall-seconds", "0.2"];
+    for arguments in [&["waiters", "--seconds", "1"], flood] {
+        let shown = stdout(&[&["torture"], arguments].concat());
+        let name = arguments[0];
+        assert_eq!(shown.matches("torture ").count(), 1, "{shown}");
+        assert!(shown.contains(&format!("\ntorture {name}: passed, ")), "{shown}");
     }
 }

@@ -47,6 +47,10 @@ pub mod sequence;
 #[cfg(loom)]
 pub mod sync;
 
+#[cfg(all(test, not(loom)))]
+#[path = "../tests/support/deadline.rs"]
+mod deadline;
+
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

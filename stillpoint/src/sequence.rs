@@ -2,9 +2,10 @@
 //!
 //! Somebody who wants a piece of work *done after now* (a grace period, a process-wide fence) need not do it himself: any
 //! turn that **began** after he asked will do, whoever ran it. [`Sequence::join`] is that rule. A caller whose turn has
-//! been run by somebody returns; otherwise he runs one if nobody does, or sleeps until it concerns him. Used by
-//! [`crate::fence`] for heavy fences and by [`crate::rcu`] for grace periods. The arithmetic is that of the Linux kernel's
-//! `rcu_seq` (`kernel/rcu/rcu.h`).
+//! been run by somebody returns; otherwise he runs one if nobody does, or sleeps until it concerns him. He may also
+//! [`ask`](Sequence::ask) now, and look ([`is_done`](Sequence::is_done)) or wait ([`wait_for`](Sequence::wait_for)) later.
+//! Used by [`crate::fence`] for heavy fences and by [`crate::rcu`] for grace periods. The arithmetic is that of the Linux
+//! kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
 //!
 //! # State
 //!
@@ -56,10 +57,14 @@ pub struct Sequence {
 }
 
 /// The number of a turn whose completion serves its holder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target(u64);
 
 impl Target {
+    fn is_done(self, word: u64) -> bool {
+        word >> SHIFT >= self.0
+    }
+
     /// The futex mask of those who wait for this turn.
     fn mask(self) -> NonZeroU32 {
         NonZeroU32::new(1 << (self.0 % 32)).expect("one bit is set")
@@ -93,25 +98,36 @@ impl Sequence {
         Target((word >> SHIFT) + 1 + u64::from(running))
     }
 
-    /// Whether the turn has been completed.
-    fn is_done(word: u64, target: Target) -> bool {
-        word >> SHIFT >= target.0
+    /// The turn that is completed next, whether it runs or not.
+    pub fn next(&self) -> Target {
+        // Relaxed: an old answer is a turn that has been completed.
+        Target((self.word.load(Relaxed) >> SHIFT) + 1)
     }
 
-    /// Returns when a turn has been completed that began after the call; runs `turn` for it, and for all who wait, if
-    /// nobody else does.
+    /// Whether the turn has been completed.
+    #[inline]
+    pub fn is_done(&self, target: Target) -> bool {
+        // Acquire: the turn happens before what the caller does next; partner: the Release in `finish`.
+        target.is_done(self.word.load(weaken(Acquire, "seen-done-relaxed")))
+    }
+
+    /// Returns when a turn has been completed that began after the call: see [`wait_for`](Self::wait_for).
+    pub fn join<E>(&self, turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.wait_for(self.ask(), turn)
+    }
+
+    /// Returns when the turn has been completed; runs `turn` for it, and for all who wait, if nobody else does.
     ///
     /// # Errors
     ///
     /// That of `turn`, if this thread had to run it. The turn then does not count, and each of the others who wait runs
     /// one and finds out for himself. The same holds if `turn` panics.
-    pub fn join<E>(&self, mut turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
-        let target = self.ask();
+    pub fn wait_for<E>(&self, target: Target, mut turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         let mut spins = budget(SPINS);
         loop {
             // Acquire: the turn happens before our return; partner: the Release in `finish`.
             let word = self.word.load(weaken(Acquire, "done-relaxed"));
-            if Self::is_done(word, target) {
+            if target.is_done(word) {
                 return Ok(());
             }
             if word & RUNNING == 0 {
@@ -126,6 +142,28 @@ impl Sequence {
                 self.sleep(word, target);
             }
         }
+    }
+
+    /// Runs `turn`, unless there is a leader already, or somebody who is about to be one. If it returns false, it does not
+    /// count. Whether a turn has been completed.
+    pub fn try_lead(&self, turn: impl FnOnce() -> bool) -> bool {
+        // Relaxed: `begin` orders.
+        let word = self.word.load(Relaxed);
+        if word & (RUNNING | THIS | NEXT) != 0 {
+            return false;
+        }
+        let Some(lead) = self.begin(word) else { return false };
+        let completed = turn();
+        if completed || mutant("failed-try-counts") {
+            lead.finish();
+        }
+        completed
+    }
+
+    /// No turn runs, and nobody sleeps: for the only thread of a process, as after a fork.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self) {
+        self.word.fetch_and(!(RUNNING | THIS | NEXT), Relaxed);
     }
 
     /// Becomes the leader, if the word is still `idle`.
@@ -152,7 +190,8 @@ impl Sequence {
     fn replace(&self, change: impl Fn(u64) -> u64) -> u64 {
         let mut word = self.word.load(Relaxed);
         loop {
-            // Release: the turn happens before what its callers do next; partners: the Acquires in `join` and `begin`.
+            // Release: the turn happens before what its callers do next; partners: the Acquires in `wait_for`,
+            // `is_done` and `begin`.
             let order = weaken(Release, "finish-relaxed");
             match self.word.compare_exchange(word, change(word), order, Relaxed) {
                 Ok(old) => return old,

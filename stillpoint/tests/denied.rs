@@ -23,7 +23,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 use stillpoint::fence::{self, Backend};
-use stillpoint::rcu::{Domain, Rcu};
+use stillpoint::rcu::{Domain, GracePeriod, Rcu};
 use tracked::Tracked;
 
 const ERRNOS: [(&str, i32); 2] = [("ENOSYS", libc::ENOSYS), ("EPERM", libc::EPERM)];
@@ -195,7 +195,15 @@ fn membarrier_denied_after_the_choice_makes_writers_panic_and_readers_go_on() {
             return stop.store(true, Relaxed);
         }
         let denied = "membarrier, which worked when the fence backend was chosen, fails now";
-        for waits in [fence::heavy, Own::synchronize, || Rcu::new_in((), Own).replace(()).wait()] {
+        let ways: [fn(); 5] = [
+            fence::heavy,
+            Own::synchronize,
+            || Rcu::new_in((), Own).replace(()).wait(),
+            || GracePeriod::now_in(Own).wait(),
+            // Driven by another thread, as a future is.
+            || GracePeriod::now_in(Own).wait_timeout(Duration::MAX).expect("the time is never up"),
+        ];
+        for waits in ways {
             for _ in 0..3 {
                 let panic = catch_unwind(waits).expect_err("nothing orders the readers");
                 assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));

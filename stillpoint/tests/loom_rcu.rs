@@ -4,13 +4,15 @@
 
 mod model;
 
+use core::panic::Location;
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
 use stillpoint::rcu::engine::{Engine, Orphaned};
 use stillpoint::rcu::published::Published;
-use stillpoint::rcu::reader::{Exit, Reader};
+use stillpoint::rcu::reader::{Exit, Owner, Reader};
 use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
@@ -27,7 +29,11 @@ unsafe impl Send for World {}
 
 impl World {
     fn new() -> Arc<Self> {
-        Arc::new(Self { engine: Engine::new(), published: Published::new(boxed(7)), done: AtomicU64::new(0) })
+        Arc::new(Self {
+            engine: Engine::new(|| "World"),
+            published: Published::new(boxed(7)),
+            done: AtomicU64::new(0),
+        })
     }
 
     fn register(&self) -> &'static Reader {
@@ -36,7 +42,7 @@ impl World {
 
     fn attend(&self, reader: &'static Reader, exit: Exit) {
         if exit == Exit::Attention {
-            self.engine.attend(reader);
+            let _ = self.engine.attend(reader);
         }
     }
 
@@ -93,6 +99,19 @@ fn a_reader_never_sees_a_freed_value() {
     });
 }
 
+/// Nothing is published and nobody reads: only the second count of grace periods can notice a caller served too early.
+#[test]
+fn callers_are_served_by_a_grace_period_that_began_after_they_asked() {
+    check(0, 3, || {
+        let world = World::new();
+        let w = world.clone();
+        let t = thread::spawn(move || w.engine.synchronize(None).unwrap());
+        world.engine.synchronize(None).unwrap();
+        t.join().unwrap();
+        assert_eq!(world.engine.tally().checked, 2);
+    });
+}
+
 #[test]
 fn updaters_share_grace_periods_and_free_each_other_s_values() {
     check(1, 2, || {
@@ -131,7 +150,7 @@ fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
         });
         world.update();
         t.join().unwrap();
-        let stats = world.engine.stats();
+        let stats = world.engine.tally();
         assert!(stats.heavy_fences <= 2, "{stats:?}");
         assert!(stats.wakeups <= 1, "{stats:?}");
     });
@@ -151,7 +170,7 @@ fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
         for t in threads {
             t.join().unwrap();
         }
-        let stats = world.engine.stats();
+        let stats = world.engine.tally();
         assert!(stats.heavy_fences <= 2 && stats.wakeups <= 1, "{stats:?}");
     });
 }
@@ -230,5 +249,86 @@ fn a_thread_that_ends_inside_a_section_ends_the_wait_with_an_error() {
         let waiter = thread::spawn(move || assert_eq!(w.engine.synchronize(None), Err(Orphaned)));
         t.join().unwrap();
         waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn a_report_names_the_owner_that_the_leader_waits_for() {
+    let (first, second) =
+        (Owner { thread: 1, site: Location::caller() }, Owner { thread: 2, site: Location::caller() });
+    assert_ne!(first.site, second.site);
+    check(0, 3, move || {
+        let world = World::new();
+        let reader = world.register();
+        reader.belongs_to(first);
+        assert!(reader.try_enter(world.engine.counter()));
+        reader.await_exit();
+        let t = spawn(&world, 0, move |world| {
+            assert_eq!(reader.leave(), Exit::Attention);
+            assert!(reader.take_awaited());
+            assert!(world.engine.part(reader));
+            world.register().belongs_to(second);
+        });
+        if let Some(owner) = reader.while_awaited(|owner| owner) {
+            assert_eq!(owner, first, "a report names another owner");
+        }
+        t.join().unwrap();
+    });
+}
+
+/// Replaces the value, and frees the old one when somebody's grace period, or one of our own, is over.
+fn try_update(world: &World, own: &'static Reader) {
+    let old = world.published.swap(boxed(8));
+    let due = world.engine.ask();
+    let tried = world.engine.try_synchronize(own, true);
+    if world.engine.is_done(due) {
+        // SAFETY: the memory of values is never given back.
+        unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
+    }
+    world.done.store(tried.into(), Relaxed);
+}
+
+#[test]
+fn a_grace_period_that_was_only_tried_waits_for_readers_or_does_not_count() {
+    check(0, 3, || {
+        let world = World::new();
+        let (own, reader) = (world.register(), world.register());
+        let t = spawn(&world, 0, move |world| world.read(reader));
+        try_update(&world, own);
+        t.join().unwrap();
+        assert_eq!(world.engine.tally().grace_periods, world.done.load(Relaxed));
+    });
+}
+
+#[test]
+fn who_only_tries_keeps_nobody_from_a_grace_period() {
+    check(0, 1, || {
+        let world = World::new();
+        let (own, reader) = (world.register(), world.register());
+        let threads = [
+            spawn(&world, 0, move |world| world.read(reader)),
+            spawn(&world, 1, move |world| try_update(world, own)),
+        ];
+        world.update();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_scan_finds_the_readers_of_a_chunk_that_is_just_made() {
+    check(1, 2, || {
+        let world = World::new();
+        // The first chunk is full.
+        world.register();
+        world.register();
+        let t = spawn(&world, 0, |world| {
+            let reader = world.register();
+            world.read(reader);
+            assert!(world.engine.part(reader));
+        });
+        world.update();
+        t.join().unwrap();
     });
 }

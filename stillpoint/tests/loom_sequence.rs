@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::sequence::Sequence;
+use stillpoint::sequence::{Sequence, Target};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 const CALLERS: usize = 3;
@@ -47,11 +47,24 @@ impl World {
 
     /// Asks and joins; the answer must be there.
     fn call(&self, caller: usize) {
+        let target = self.ask(caller);
+        self.wait_for(caller, target);
+    }
+
+    fn ask(&self, caller: usize) -> Target {
         self.asked[caller].store(1, Relaxed);
-        let Ok(()) = self.turns.join(|| {
+        self.turns.ask()
+    }
+
+    fn wait_for(&self, caller: usize, target: Target) {
+        let Ok(()) = self.turns.wait_for(target, || {
             self.turn();
             Ok::<(), std::convert::Infallible>(())
         });
+        self.is_answered(caller);
+    }
+
+    fn is_answered(&self, caller: usize) {
         assert_eq!(self.answered[caller].load(Relaxed), 1, "served by a turn that began before the call");
     }
 }
@@ -80,6 +93,25 @@ fn two_callers_are_served_by_a_turn_that_began_after_they_asked() {
 #[test]
 fn three_callers_are_served_and_none_sleeps_for_ever() {
     check(0, 2, || callers(3));
+}
+
+#[test]
+fn a_turn_that_is_seen_to_be_done_serves_who_asked_for_it_and_did_not_wait() {
+    check(0, 3, || {
+        let world = World::new();
+        let w = world.clone();
+        let other = thread::spawn(move || w.call(1));
+        let target = world.ask(0);
+        if world.turns.is_done(target) {
+            world.is_answered(0);
+        } else {
+            // Perhaps later than somebody's turn that was under way.
+            thread::yield_now();
+            world.wait_for(0, target);
+        }
+        assert!(world.turns.is_done(target));
+        other.join().unwrap();
+    });
 }
 
 #[test]

@@ -145,6 +145,19 @@ fn a_thread_that_ends_inside_a_section_fails_every_waiting_caller() {
 }
 
 #[test]
+fn once_a_thread_has_ended_inside_a_section_waiting_fails_after_one_fence_and_without_sleep() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let reader = thread::spawn(|| mem::forget(Own::enter()));
+    reader.join().expect("the thread ends quietly");
+    for calls in 1..=10 {
+        assert_poisoned::<Own>();
+        let stats = Own::stats();
+        assert_eq!((stats.heavy_fences, stats.sleeps, stats.wakeups), (calls, 0, 0));
+    }
+}
+
+#[test]
 fn a_poisoned_domain_leaves_others_alone() {
     stillpoint::domain! { struct Poisoned; }
     stillpoint::domain! { struct Healthy; }

@@ -4,14 +4,20 @@
 //! once. All rounds run in one process, so that peers meet the same machine in the same minute, and the order of the
 //! systems rotates, so that none of them always comes first. Ratios are formed within a round (see [`stats`]).
 
+pub(crate) mod clock;
 pub(crate) mod crew;
+pub(crate) mod lane;
 pub(crate) mod machine;
+pub(crate) mod options;
 pub(crate) mod pin;
+pub(crate) mod posted;
 pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod schedule;
 pub(crate) mod stats;
 
+pub(crate) use options::Options;
+pub(crate) use posted::Posted;
 pub(crate) use progress::Progress;
 pub(crate) use report::{Report, Skipped};
 pub(crate) use schedule::{Budget, Schedule};

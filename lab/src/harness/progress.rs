@@ -15,7 +15,7 @@ impl Progress {
     /// Announces `steps` steps that take about `total` together.
     pub(crate) fn new(title: &str, steps: usize, total: Duration) -> Self {
         if !std::io::stderr().is_terminal() {
-            eprintln!("{title}: {steps} measurements, about {} s", total.as_secs_f64().ceil());
+            eprintln!("{title}: {steps} steps, about {} s", total.as_secs_f64().ceil());
             return Self(ProgressBar::hidden());
         }
         let bar = ProgressBar::new(steps as u64);

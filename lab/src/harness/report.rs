@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::machine::Machine;
-use super::stats::{Config, Ratio, Recorder, Row};
+use super::posted::Posted;
+use super::stats::{Config, Metric, Ratio, Recorder, Row};
 
 /// The system that this project is about; every ratio is its.
 pub(crate) const OURS: &str = "stillpoint";
@@ -30,19 +31,52 @@ pub(crate) struct Report {
     machine: Machine,
     rows: Vec<Row>,
     ratios: Vec<Ratio>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    series: Vec<Series>,
     skipped: Vec<Skipped>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    posted: Option<&'static Posted>,
+}
+
+/// What a single number cannot say: a course over time, or a histogram.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Series {
+    pub(crate) system: &'static str,
+    /// Name of the values.
+    pub(crate) metric: &'static str,
+    /// Unit of the values.
+    pub(crate) unit: &'static str,
+    /// What the values are a function of, with its unit as suffix.
+    pub(crate) over: &'static str,
+    pub(crate) config: Config,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 impl Report {
     /// Summarizes the samples of `bench`.
     pub(crate) fn new(bench: &'static str, recorder: &Recorder, skipped: Vec<Skipped>) -> Self {
         let (rows, ratios) = (recorder.rows(), recorder.ratios(OURS));
-        Self { bench, machine: Machine::read(), rows, ratios, skipped }
+        Self { bench, machine: Machine::read(), rows, ratios, series: Vec::new(), skipped, posted: None }
+    }
+
+    /// Adds series, for the JSON only.
+    pub(crate) fn with_series(self, series: Vec<Series>) -> Self {
+        Self { series, ..self }
+    }
+
+    /// Adds the figures of the original post.
+    pub(crate) fn with_posted(self, posted: &'static Posted) -> Self {
+        Self { posted: Some(posted), ..self }
     }
 
     /// Name of the bench.
     pub(crate) fn bench(&self) -> &'static str {
         self.bench
+    }
+
+    /// The figures of the original post.
+    pub(crate) fn posted(&self) -> Option<&'static Posted> {
+        self.posted
     }
 
     /// Writes the report as JSON to `path`.
@@ -56,19 +90,30 @@ impl Report {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The table: one line for each quantity and each peer that measured it too. Medians over the rounds; the ratio is
-    /// ours to theirs, followed by its extremes.
-    pub(crate) fn table(&self) -> Table {
+    /// A table for each set of parameters: one line for each quantity and each peer that measured it too. Medians over
+    /// the rounds; the ratio is ours to theirs, followed by its extremes.
+    pub(crate) fn tables(&self) -> Vec<Table> {
+        let mut sets: Vec<Vec<&str>> = Vec::new();
+        for row in &self.rows {
+            let keys = keys_of(&row.config);
+            if !sets.contains(&keys) {
+                sets.push(keys);
+            }
+        }
+        sets.iter().map(|keys| self.table(keys)).collect()
+    }
+
+    /// The table of the rows whose parameters are `keys`.
+    fn table(&self, keys: &[&str]) -> Table {
         let mut table = Table::new();
         table.load_preset(presets::ASCII_MARKDOWN);
-        let keys: Vec<&str> = self.rows.first().map(|row| keys_of(&row.config)).unwrap_or_default();
         let heads = ["metric", OURS, "peer", "theirs", "ratio", "min..max"];
         table.set_header(keys.iter().copied().chain(heads));
 
         let mut shown: Vec<(&Config, &str)> = Vec::new();
         let mut last_config = None;
         for row in &self.rows {
-            if shown.contains(&(&row.config, row.metric)) {
+            if keys_of(&row.config) != keys || shown.contains(&(&row.config, row.metric)) {
                 continue;
             }
             shown.push((&row.config, row.metric));
@@ -97,7 +142,7 @@ impl Report {
             let is_theirs = |r: &&Ratio| r.to == theirs.system && r.metric == metric && r.config == *config;
             let (ratio, range) = self.ratios.iter().find(is_theirs).map_or_else(Default::default, |ratio| {
                 let s = ratio.summary;
-                (format!("{}x", digits(s.median)), format!("{}..{}", digits(s.min), digits(s.max)))
+                (times(s.median), format!("{}..{}", digits(s.min), digits(s.max)))
             });
             let (peer, value) = (theirs.system.to_owned(), value_of(theirs));
             lines.push([metric.to_owned(), our_value.clone(), peer, value, ratio, range]);
@@ -111,13 +156,49 @@ impl Report {
 
     /// Prints the table and what was skipped to standard output.
     pub(crate) fn print(&self) {
+        println!("bench {}", self.headline());
+        for table in self.tables() {
+            println!("{table}");
+        }
+        self.print_skipped();
+    }
+
+    /// What was measured, and where.
+    pub(crate) fn headline(&self) -> String {
         let m = &self.machine;
-        println!("bench {}: {} ({} CPUs), Linux {}, fence {}", self.bench, m.cpu, m.cpus, m.kernel, m.fence);
-        println!("{}", self.table());
+        format!("{}: {} ({} CPUs), Linux {}, fence {}", self.bench, m.cpu, m.cpus, m.kernel, m.fence)
+    }
+
+    /// Prints what was not measured, and why.
+    pub(crate) fn print_skipped(&self) {
         for skipped in &self.skipped {
             println!("skipped {}: {}", skipped.system, skipped.why);
         }
     }
+
+    /// The median of a quantity, with its unit; empty if it was not measured.
+    pub(crate) fn value(&self, system: &str, metric: &Metric, config: &Config) -> String {
+        let is_it = |row: &&Row| row.system == system && row.metric == metric.name && row.config == *config;
+        self.rows.iter().find(is_it).map(value_of).unwrap_or_default()
+    }
+
+    /// How we compare to `theirs`; empty if one of the two was not measured.
+    pub(crate) fn ratio(&self, theirs: &str, metric: &Metric, config: &Config) -> String {
+        let is_it = |r: &&Ratio| r.to == theirs && r.metric == metric.name && r.config == *config;
+        self.ratios.iter().find(is_it).map(|ratio| times(ratio.summary.median)).unwrap_or_default()
+    }
+
+    /// The extremes of a quantity, as `least..greatest`; empty if it was not measured.
+    pub(crate) fn range(&self, system: &str, metric: &Metric, config: &Config) -> String {
+        let is_it = |row: &&Row| row.system == system && row.metric == metric.name && row.config == *config;
+        let range = |row: &Row| format!("{}..{}", digits(row.summary.min), digits(row.summary.max));
+        self.rows.iter().find(is_it).map(range).unwrap_or_default()
+    }
+}
+
+/// A ratio as people write it.
+pub(crate) fn times(ratio: f64) -> String {
+    format!("{}x", digits(ratio))
 }
 
 fn keys_of(config: &Config) -> Vec<&'static str> {
@@ -130,7 +211,12 @@ fn plain(value: &Value) -> String {
 
 fn value_of(row: &Row) -> String {
     let median = row.summary.median;
-    if row.unit == "ns" { duration(median) } else { digits(median) }
+    match row.unit {
+        "ns" => duration(median),
+        "ratio" => times(median),
+        "bytes" => bytes(median),
+        _ => digits(median),
+    }
 }
 
 /// A duration with the unit that suits its size.
@@ -143,8 +229,17 @@ pub(crate) fn duration(ns: f64) -> String {
     }
 }
 
+/// An amount of memory with the unit that suits its size.
+fn bytes(bytes: f64) -> String {
+    match bytes {
+        _ if bytes < 1024.0 => format!("{} B", digits(bytes)),
+        _ if bytes < 1_048_576.0 => format!("{} KiB", digits(bytes / 1024.0)),
+        _ => format!("{} MiB", digits(bytes / 1_048_576.0)),
+    }
+}
+
 /// About three significant digits, without an exponent.
-fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         v if v >= 99.95 => format!("{value:.0}"),
@@ -199,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_table_shows_both_sides_and_the_ratio() {
-        let table = report().table().to_string();
+        let table = report().tables()[0].to_string();
         for part in ["threads", "pair_ns", "2.00 ns", "4.00 ns", "0.50x", "0.25..0.75"] {
             assert!(table.contains(part), "{part} is missing in\n{table}");
         }

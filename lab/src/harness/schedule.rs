@@ -59,6 +59,11 @@ impl Budget {
         let rounds = self.rounds.unwrap_or((fitting.round() as usize).clamp(3, 51)).max(1);
         (rounds, Duration::from_secs_f64(self.seconds / (slices * rounds as f64)))
     }
+
+    /// A part of the time, with as many rounds.
+    pub(crate) fn share(self, part: f64) -> Self {
+        Self { seconds: self.seconds * part, ..self }
+    }
 }
 
 #[cfg(test)]

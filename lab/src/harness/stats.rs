@@ -34,6 +34,16 @@ impl Metric {
         Self { name, unit: "ns", better: Better::Lower }
     }
 
+    /// An amount of memory.
+    pub(crate) const fn bytes(name: &'static str) -> Self {
+        Self { name, unit: "bytes", better: Better::Lower }
+    }
+
+    /// A quotient of two measurements of one round, of which a smaller one is better.
+    pub(crate) const fn ratio(name: &'static str) -> Self {
+        Self { name, unit: "ratio", better: Better::Lower }
+    }
+
     /// A number of events for each unit of work.
     pub(crate) const fn count(name: &'static str, better: Better) -> Self {
         Self { name, unit: "count", better }

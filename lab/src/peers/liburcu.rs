@@ -1,12 +1,19 @@
 //! liburcu's memb flavor. The measured loops are C (`peers/liburcu.c`), because its readers are inline C functions.
 
 use std::marker::PhantomData;
+use std::ptr;
 use std::time::Duration;
 
 mod ffi {
-    use super::Counters;
+    use super::{Counters, Head};
 
     unsafe extern "C" {
+        pub(super) safe fn lab_urcu_barrier();
+        pub(super) safe fn lab_urcu_start_polling_workers() -> i32;
+        pub(super) safe fn lab_urcu_stop_polling_workers();
+        pub(super) fn lab_urcu_enter();
+        pub(super) fn lab_urcu_exit();
+        pub(super) fn lab_urcu_call(head: *mut Head, func: unsafe extern "C" fn(*mut Head));
         pub(super) safe fn lab_urcu_register();
         pub(super) safe fn lab_urcu_unregister();
         pub(super) safe fn lab_urcu_synchronize();
@@ -37,6 +44,65 @@ pub(crate) fn counters() -> Counters {
 /// `synchronize_rcu()`. The calling thread must not hold a section.
 pub(crate) fn synchronize() {
     ffi::lab_urcu_synchronize();
+}
+
+/// `rcu_barrier()`: waits until everything handed to [`Reader::retire`] and [`Reader::call`] before has run. The calling
+/// thread must not hold a section.
+pub(crate) fn barrier() {
+    ffi::lab_urcu_barrier();
+}
+
+/// A worker thread for each CPU that looks at its queue every 10 ms (`URCU_CALL_RCU_RT`), in place of the single default
+/// one that sleeps until it is woken; until dropped.
+#[derive(Debug)]
+pub(crate) struct PollingWorkers(());
+
+impl PollingWorkers {
+    /// Starts the workers. There must be none yet.
+    ///
+    /// # Errors
+    ///
+    /// Fails if liburcu cannot start them.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        match ffi::lab_urcu_start_polling_workers() {
+            0 => Ok(Self(())),
+            error => anyhow::bail!("liburcu cannot start its workers: error {error}"),
+        }
+    }
+}
+
+impl Drop for PollingWorkers {
+    fn drop(&mut self) {
+        ffi::lab_urcu_stop_polling_workers();
+    }
+}
+
+/// `struct rcu_head`: what liburcu needs in each object that it is to free.
+#[repr(C)]
+#[derive(Debug)]
+struct Head {
+    next: *mut Head,
+    func: Option<unsafe extern "C" fn(*mut Head)>,
+}
+
+/// An object that liburcu can free.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Node<T> {
+    /// First, so that a pointer to it is a pointer to the node.
+    head: Head,
+    pub(crate) value: T,
+}
+
+// SAFETY: the head belongs to liburcu from `retire` on, and is used by nobody before.
+unsafe impl<T: Send> Send for Node<T> {}
+// SAFETY: as for `Send`; shared, only the value can be reached.
+unsafe impl<T: Sync> Sync for Node<T> {}
+
+impl<T> Node<T> {
+    pub(crate) fn new(value: T) -> Box<Self> {
+        Box::new(Self { head: Head { next: ptr::null_mut(), func: None }, value })
+    }
 }
 
 /// A pointer that readers follow inside a section.
@@ -85,6 +151,48 @@ impl Reader {
         unsafe { ffi::lab_urcu_read_nested(&raw const *slot.0, pairs) }
     }
 
+    /// Runs `body` inside a section.
+    pub(crate) fn section<T>(&self, body: impl FnOnce() -> T) -> T {
+        /// Ends the section also if `body` panics.
+        struct Section;
+        impl Drop for Section {
+            fn drop(&mut self) {
+                // SAFETY: the thread is inside a section that it entered below.
+                unsafe { ffi::lab_urcu_exit() };
+            }
+        }
+        // SAFETY: the thread is registered, as `self` is not `Send`.
+        unsafe { ffi::lab_urcu_enter() };
+        let _section = Section;
+        body()
+    }
+
+    /// `call_rcu()`: drops `node` after a grace period, in a worker.
+    ///
+    /// # Safety
+    ///
+    /// `node` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now.
+    pub(crate) unsafe fn retire<T: Send + 'static>(&self, node: *mut Node<T>) {
+        unsafe extern "C" fn free<T>(head: *mut Head) {
+            // SAFETY: `retire` handed over a node of this type, whose head comes first.
+            drop(unsafe { Box::from_raw(head.cast::<Node<T>>()) });
+        }
+        // SAFETY: the thread is registered; nobody else has retired the node, and `free` is the function for its type.
+        unsafe { ffi::lab_urcu_call(node.cast(), free::<T>) };
+    }
+
+    /// `call_rcu()`: calls `function` after a grace period, in a worker.
+    pub(crate) fn call<F: FnOnce() + Send + 'static>(&self, function: F) {
+        unsafe extern "C" fn run<F: FnOnce()>(head: *mut Head) {
+            // SAFETY: `call` handed over a node of this type, whose head comes first.
+            let node = unsafe { Box::from_raw(head.cast::<Node<F>>()) };
+            (node.value)();
+        }
+        let node = Box::into_raw(Node::new(function));
+        // SAFETY: the thread is registered; the node is nobody else's, and `run` is the function for its type.
+        unsafe { ffi::lab_urcu_call(node.cast(), run::<F>) };
+    }
+
     /// One section that lasts for `length`, spent looking at the clock.
     pub(crate) fn long_section(&self, slot: &Slot, length: Duration) -> u64 {
         // SAFETY: as in `read`.
@@ -100,9 +208,46 @@ impl Drop for Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
+    /// Everything is in one test, as what is registered with liburcu concerns the whole process.
     #[test]
+    fn liburcu_counts_its_grace_periods_and_runs_what_is_deferred() {
+        a_call_counts_as_a_grace_period_only_if_it_issued_barriers();
+        a_barrier_waits_for_what_was_deferred_before();
+    }
+
+    fn a_barrier_waits_for_what_was_deferred_before() {
+        struct Counted(&'static AtomicUsize);
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        static FREED: AtomicUsize = AtomicUsize::new(0);
+        static CALLED: AtomicUsize = AtomicUsize::new(0);
+        let reader = Reader::register();
+        let defer = || {
+            assert_eq!(reader.section(|| FREED.load(Ordering::Relaxed)), CALLED.load(Ordering::Relaxed));
+            for _ in 0..100 {
+                // SAFETY: the node was never published.
+                unsafe { reader.retire(Box::into_raw(Node::new(Counted(&FREED)))) };
+                reader.call(|| {
+                    CALLED.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            barrier();
+        };
+        defer();
+        assert_eq!((FREED.load(Ordering::Relaxed), CALLED.load(Ordering::Relaxed)), (100, 100));
+        let workers = PollingWorkers::start().expect("workers");
+        defer();
+        drop(workers);
+        assert_eq!((FREED.load(Ordering::Relaxed), CALLED.load(Ordering::Relaxed)), (200, 200));
+    }
+
     fn a_call_counts_as_a_grace_period_only_if_it_issued_barriers() {
         // Nothing is registered: there is nothing to wait for.
         let before = counters();

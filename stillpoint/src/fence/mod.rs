@@ -39,8 +39,8 @@
 //! - With the signal backend a thread must not block the signal ([`Report::signal`] says which) for long, and system calls
 //!   that `SA_RESTART` does not cover (`nanosleep`, `epoll_wait`, ...) may return `EINTR` in such threads.
 //! - `heavy()` may wait for another caller's, so it is not for signal handlers. `light()` is.
-//! - The child of a `fork` of a process with several threads must not use this module or [`crate::rcu`]: another thread may
-//!   have been in the middle of a turn. `exec`, or fork before the first thread.
+//! - The child of a `fork` may use this module, whatever other threads were doing. Like all of the library it learns of the
+//!   fork from `pthread_atfork(3)`: a system call that does not go through `fork` leaves it in the dark. The backend stays.
 //!
 //! # Example
 //!
@@ -73,13 +73,15 @@
 //! ```
 
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*, compiler_fence, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, compiler_fence, fence};
 use std::convert::Infallible;
 use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
 use crate::sequence::Sequence;
+use crate::sync::ForkSafe;
+use crate::sys::signal::{at_fork, before_main};
 
 mod membarrier;
 mod signal;
@@ -111,7 +113,7 @@ impl fmt::Display for Backend {
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
 /// The choice and its reasons.
-static REPORT: OnceLock<Report> = OnceLock::new();
+static REPORT: ForkSafe<OnceLock<Report>> = ForkSafe::new(OnceLock::new());
 
 /// What was chosen, and why.
 #[derive(Debug, Clone)]
@@ -187,8 +189,20 @@ impl fmt::Display for AlreadyChosen {
 impl std::error::Error for AlreadyChosen {}
 
 fn init_with(asked: impl FnOnce() -> Option<String>) -> &'static Report {
-    REPORT.get_or_init(|| {
-        let report = select(asked().as_deref());
+    if let Some(report) = REPORT.get().get() {
+        return report;
+    }
+    // If it has not been called: see `before_main!`.
+    arm();
+    REPORT.get().get_or_init(|| {
+        let asked = asked();
+        let report = if IS_ARMED.load(Relaxed) {
+            select(asked.as_deref())
+        } else {
+            // Which has no state that a fork could break.
+            let why = "no memory to prepare for a fork".to_owned();
+            Report { backend: Backend::SeqCst, signal: None, why }
+        };
         // Relaxed: `light` that sees the choice late executes a real fence, which every backend allows.
         CHOSEN.store(report.backend as u8, Relaxed);
         report
@@ -210,6 +224,30 @@ fn select(asked: Option<&str>) -> Report {
         Some(_) => (Backend::SeqCst, None, "no backend has that name".to_owned()),
     };
     Report { backend, signal, why: prefix + &why }
+}
+
+/// Forks are known.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+before_main!(arm);
+
+extern "C" fn arm() {
+    if !IS_ARMED.load(Relaxed) && at_fork(in_child) {
+        IS_ARMED.store(true, Relaxed);
+    }
+}
+
+/// The child of a fork, which has one thread: others may have been at work on what is here.
+unsafe extern "C" fn in_child() {
+    if REPORT.get().get().is_none() {
+        // Perhaps somebody was about to choose, and got as far as this.
+        CHOSEN.store(0, Relaxed);
+        // SAFETY: the only thread, which did not fork while it chose; and nobody has a reference to a report.
+        unsafe { REPORT.overwrite(OnceLock::new()) };
+    }
+    TURNS.reset_in_child();
+    // SAFETY: the only thread, which did not fork in the middle of a fence.
+    unsafe { signal::reset_in_child() };
 }
 
 /// The backend in use; chooses it if that has not been done.
@@ -296,6 +334,16 @@ pub fn heavy() {
         }
         Ok::<(), Infallible>(())
     });
+}
+
+/// [`heavy`], but without interrupting other CPUs where that can be done; takes tens of milliseconds.
+pub(crate) fn heavy_without_interrupts() {
+    if backend() == Backend::Membarrier && membarrier::fence_globally() {
+        // Relaxed: a statistic.
+        CALLS.fetch_add(1, Relaxed);
+    } else {
+        heavy();
+    }
 }
 
 /// Counters of heavy fences since the start of the process.

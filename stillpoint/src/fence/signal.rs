@@ -20,14 +20,14 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::sync::Futex;
+use crate::sync::{ForkSafe, Futex};
 use crate::sys::{at_exit::AtThreadExit, signal};
 
 /// What the sender and the handler of a known thread share.
 type Asked = AtomicBool;
 
 /// The known threads: id, and flag in the thread's own storage, which outlives its place in the list (1).
-static THREADS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static THREADS: ForkSafe<Mutex<Vec<Known>>> = ForkSafe::new(Mutex::new(Vec::new()));
 
 #[derive(Debug)]
 struct Known {
@@ -53,14 +53,11 @@ thread_local! {
 
 fn threads() -> MutexGuard<'static, Vec<Known>> {
     // Nothing that runs under the lock leaves the list half-changed.
-    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+    THREADS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Installs the handler; the signal.
 pub(super) fn install() -> io::Result<i32> {
-    if !signal::at_fork(in_child) {
-        return Err(io::ErrorKind::OutOfMemory.into());
-    }
     // SAFETY: the handler executes a fence, atomic operations and a system call.
     let signal = unsafe { signal::claim(on_signal) }?;
     SIGNAL.store(signal, Relaxed);
@@ -107,11 +104,19 @@ pub(super) fn register() -> bool {
 }
 
 /// The child of a fork has only the thread that forked, under another id.
-unsafe extern "C" fn in_child() {
-    // Locked only if the parent had other threads, whose child must not fence: see `crate::fence`.
-    if let Ok(mut threads) = THREADS.try_lock() {
-        // No allocation: a known thread had its place in the list.
-        threads.clear();
+///
+/// # Safety
+///
+/// The calling thread is the only one in the process, and was not in the middle of another function here when it forked.
+pub(super) unsafe fn reset_in_child() {
+    // SAFETY: the caller's contract; references to the list live no longer than a call of a function.
+    unsafe { THREADS.overwrite(Mutex::new(Vec::new())) };
+    // The parent's thread answers (3).
+    ASKED.with(|asked| asked.store(false, Relaxed));
+    if KNOWN.get() {
+        let mut threads = threads();
+        // Without memory it executes real fences.
+        KNOWN.set(threads.try_reserve(1).is_ok());
         if KNOWN.get() {
             threads.push(Known { tid: signal::tid(), asked: ASKED.with(ptr::from_ref) });
         }
@@ -141,8 +146,8 @@ pub(super) fn fence() {
         // Release: partner is the Acquire in `answer`.
         asked.store(true, Release);
         if let Err(error) = send(known.tid, signal) {
-            // A thread that is no more needs no fence: a child has only the thread that forked. Any other failure we
-            // report once all who were asked have answered.
+            // A thread that is no more needs no fence: it ended without its destructors. Any other failure we report once
+            // all who were asked have answered.
             failure = failure.or((error.raw_os_error() != Some(libc::ESRCH)).then_some(error));
             answer(asked);
         }

@@ -1,178 +1,254 @@
-//! Freeing what was retired, after a grace period, in a thread of its own.
-//!
-//! Values queue under a mutex. The reclaimer, a thread started on first use, sleeps while the queue is empty; then it lets
-//! it fill for a moment, so that a busy writer costs the readers one heavy fence in [`GATHER`] and not one a value, takes
-//! the whole queue, waits for one grace period and drops it. Destructors run in the reclaimer only. Above [`MANY`] values or
-//! [`MUCH`] bytes a thread that retires is slowed down, so that the reclaimer can keep up: it waits until the queue is
-//! taken, but no longer than [`GATHER`] a value, as the reclaimer may itself wait for what this thread holds.
+//! Deferred work as a domain's users ask for it: the thread that asks, the worker that runs it, and what is done when there
+//! is no memory or no thread. The algorithm is in [`super::callbacks`].
 
 use core::cell::Cell;
+use core::marker::PhantomData;
 use core::mem;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
-use super::domain::{Domain, try_synchronize};
-use super::engine::Orphaned;
-use crate::sys::signal::with_all_blocked;
+use super::callbacks::Host;
+use super::domain::{Domain, registered_reader, try_own_reader, try_synchronize};
+use super::engine::{Due, Orphaned};
+use super::entry::{Data, Entry};
+use super::pool::Job;
+use super::reader::Reader;
+use super::{Pace, fork, stall};
 
-/// How long the queue fills before the reclaimer takes it.
-const GATHER: Duration = Duration::from_millis(1);
-/// Values in the queue that end the gathering.
-const SOME: usize = 4096;
-/// Values in the queue from which on callers are slowed down.
-const MANY: usize = 65_536;
-/// Bytes in the queue (of the values themselves, not of what they own) from which on callers are slowed down.
-const MUCH: usize = 64 << 20;
-
-/// A retired value: the pointer of a Box, and how to free it.
-#[derive(Debug)]
-struct Value {
-    pointer: NonNull<()>,
+/// What a caller says of deferred work, beyond what it is.
+///
+/// ```
+/// use stillpoint::rcu::{self, Hints, Rcu};
+///
+/// let pages = Rcu::new(vec![0_u8; 1 << 20]);
+/// let old = pages.replace(vec![1; 1 << 20]);
+/// // The megabyte counts towards the limits, and may wait for company.
+/// let hints = Hints::new().owning(old.len()).lazy();
+/// old.retire_with(hints);
+/// rcu::barrier();
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Hints {
+    lazy: bool,
+    local: bool,
     bytes: usize,
-    free: unsafe fn(NonNull<()>),
 }
 
-// SAFETY: made of a `Box<T>` with `T: Send` only.
-unsafe impl Send for Value {}
+impl Hints {
+    /// None: to be done soon, and nothing owned but the value itself.
+    pub const fn new() -> Self {
+        Self { lazy: false, local: false, bytes: 0 }
+    }
 
-/// The values retired in a domain.
-#[derive(Debug)]
-pub(super) struct Deferred {
-    queue: Mutex<Queue>,
-    /// The reclaimer sleeps here.
-    arrived: Condvar,
-    /// Those who were slowed down sleep here.
-    taken: Condvar,
-}
+    /// It may wait until there is more to do: for other entries, for a few thousand of its kind or a quarter of the
+    /// [`Limits`](super::Limits), for [`barrier`](super::barrier), or for ten seconds. Saves grace periods, and wake-ups of
+    /// an idle process.
+    pub const fn lazy(self) -> Self {
+        Self { lazy: true, ..self }
+    }
 
-#[derive(Debug)]
-struct Queue {
-    values: Vec<Value>,
-    bytes: usize,
-    reclaimer: Reclaimer,
-}
+    /// The destructor of this value takes no locks and does nothing else that could harm the thread which retires it: so that
+    /// thread may run it, in a later call of [`retire`](super::retire) or the like, when the grace period is over.
+    ///
+    /// As memory is then given back by the thread that took it, several times faster with most allocators. Values without
+    /// destructors are treated so anyway. Callbacks are not affected.
+    pub const fn local(self) -> Self {
+        Self { local: true, ..self }
+    }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reclaimer {
-    /// Not started, or it could not be: the next caller tries again.
-    Absent,
-    /// Sleeps until something arrives.
-    Idle,
-    /// At work, or waiting for more.
-    Busy,
+    /// It holds `bytes` of memory besides the value itself, which count towards the [`Limits`](super::Limits).
+    pub const fn owning(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
 }
 
 thread_local! {
-    /// This thread is a reclaimer: destructors that retire more must not wait for it.
-    static RECLAIMS: Cell<bool> = const { Cell::new(false) };
+    /// This thread runs a callback, or a destructor of a retired value.
+    static RUNS: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Deferred {
-    pub(super) const fn new() -> Self {
-        let queue = Queue { values: Vec::new(), bytes: 0, reclaimer: Reclaimer::Absent };
-        Self { queue: Mutex::new(queue), arrived: Condvar::new(), taken: Condvar::new() }
-    }
+/// Callbacks and destructors that panicked, and entries that were lost, in all domains.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // No foreign code runs under the lock.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Whether the calling thread runs a callback.
+pub(super) fn is_running() -> bool {
+    RUNS.get()
+}
 
-    /// Frees `value` after a grace period of `D`, whose queue this is.
-    ///
-    /// # Safety
-    ///
-    /// `value` comes from a `Box`, has been unpublished, and is not used by the caller again.
-    pub(super) unsafe fn retire<T: Send + 'static, D: Domain>(&'static self, value: NonNull<T>) {
-        let value = Value { pointer: value.cast(), bytes: size_of::<T>(), free: free::<T> };
-        let mut queue = self.lock();
-        queue.bytes += value.bytes;
-        queue.values.push(value);
-        match queue.reclaimer {
-            Reclaimer::Absent => {
-                let reclaimer = thread::Builder::new().name("stillpoint-rcu".to_owned());
-                // The program's signals are not for this thread: it runs destructors.
-                if with_all_blocked(|| reclaimer.spawn(|| self.reclaim::<D>())).is_ok() {
-                    queue.reclaimer = Reclaimer::Busy;
-                }
-            }
-            Reclaimer::Idle => {
-                queue.reclaimer = Reclaimer::Busy;
-                self.arrived.notify_one();
-            }
-            Reclaimer::Busy if queue.values.len() == SOME => self.arrived.notify_one(),
-            Reclaimer::Busy => {}
+pub(super) fn panics() -> u64 {
+    PANICS.load(Relaxed)
+}
+
+pub(super) fn lost() -> u64 {
+    LOST.load(Relaxed)
+}
+
+/// The world of the callbacks of `D`.
+struct World<D>(PhantomData<D>);
+
+impl<D: Domain> Host for World<D> {
+    fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
+        let own = registered_reader::<D>();
+        if own.is_some_and(Reader::is_inside) {
+            // A callback has leaked a guard: this thread would wait for itself.
+            return Err(Orphaned);
         }
-        // Inside a section waiting would be in vain.
-        if queue.is_too_long() && !D::is_inside() && !RECLAIMS.get() {
-            let _ = self.taken.wait_timeout_while(queue, GATHER, |queue| queue.is_too_long());
-        }
+        let engine = &D::shared().engine;
+        // A panic here is that of a heavy fence which the kernel denies.
+        let wait = || match D::shared().pace() {
+            Pace::Prompt => engine.wait_for(own, due),
+            Pace::NoInterrupts => engine.wait_quietly(own, due),
+        };
+        catch_unwind(AssertUnwindSafe(wait)).unwrap_or(Err(Orphaned))
     }
 
-    /// The reclaimer's life.
-    fn reclaim<D: Domain>(&self) -> ! {
-        RECLAIMS.set(true);
-        let mut queue = self.lock();
-        loop {
-            if queue.values.is_empty() {
-                queue = self.idle(queue);
-            }
-            let few = |queue: &mut Queue| queue.values.len() < SOME;
-            let waited = self.arrived.wait_timeout_while(queue, GATHER, few);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-            queue.bytes = 0;
-            let mut values = mem::take(&mut queue.values);
-            self.taken.notify_all();
-            drop(queue);
-
-            // A panic here is that of a heavy fence which the kernel denies.
-            let waited = catch_unwind(try_synchronize::<D>).unwrap_or(Err(Orphaned));
-            if waited.is_ok() {
-                values.drain(..).for_each(Value::free);
-            }
-            queue = self.lock();
-            if !values.is_empty() {
-                // There can be no grace period, as a thread ended inside a section. Keep them; try again when more arrives.
-                queue.bytes += values.iter().map(|value| value.bytes).sum::<usize>();
-                values.append(&mut queue.values);
-                queue.values = values;
-                queue = self.idle(queue);
-            }
+    fn run(&self, entry: Entry) -> bool {
+        let plain = entry.is_plain();
+        // SAFETY: the callbacks give us entries whose grace period is over.
+        let run = || unsafe { entry.run() };
+        if plain {
+            run();
+            return true;
         }
+        guarded(run)
     }
 
-    /// Sleeps until something arrives.
-    fn idle<'a>(&self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        queue.reclaimer = Reclaimer::Idle;
-        let idle = |queue: &mut Queue| queue.reclaimer == Reclaimer::Idle;
-        self.arrived.wait_while(queue, idle).unwrap_or_else(PoisonError::into_inner)
+    fn fence(&self) {
+        // If the kernel denies it, an entry that was appended this moment may wait for the next one.
+        let _ = catch_unwind(|| match D::shared().pace() {
+            Pace::Prompt => crate::fence::heavy(),
+            Pace::NoInterrupts => crate::fence::heavy_without_interrupts(),
+        });
+    }
+
+    fn start_worker(&self) -> bool {
+        Job::new(work::<D>).submit()
+    }
+
+    fn try_synchronize(&self, own: &Reader, alone: bool) -> bool {
+        let shared = D::shared();
+        let fence = shared.pace() == Pace::Prompt;
+        // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
+        (alone || fence)
+            && catch_unwind(AssertUnwindSafe(|| shared.engine.try_synchronize(own, fence))).unwrap_or(false)
     }
 }
 
-impl Queue {
-    fn is_too_long(&self) -> bool {
-        self.values.len() > MANY || self.bytes > MUCH
+/// Runs code of the program, whatever it does. False if it has forked, and this is the child.
+fn guarded(f: impl FnOnce()) -> bool {
+    let forks = fork::count();
+    let outer = RUNS.replace(true);
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        // The panic has been reported. The payload's destructor could panic too.
+        mem::forget(payload);
+        PANICS.fetch_add(1, Relaxed);
     }
+    RUNS.set(outer);
+    fork::count() == forks
 }
 
-impl Value {
-    /// Frees the value: a grace period has ended since it was retired.
-    fn free(self) {
-        // A destructor that panics has reported itself; the others still run.
-        // SAFETY: the pointer comes from a Box of the type that `free` was made for, and nobody else has it any more.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| unsafe { (self.free)(self.pointer) })) {
-            mem::forget(payload);
-        }
-    }
+/// The worker's job.
+fn work<D: Domain>() {
+    D::shared().callbacks.work(&D::shared().engine, &World::<D>(PhantomData), || false);
 }
 
+/// Frees the box after a grace period.
+///
 /// # Safety
 ///
-/// `pointer` comes from a `Box<T>` that nobody else has.
-unsafe fn free<T>(pointer: NonNull<()>) {
-    // SAFETY: the caller's contract.
-    drop(unsafe { Box::from_raw(pointer.cast::<T>().as_ptr()) });
+/// `value` comes from a `Box`, has been unpublished, and is not used by the caller again.
+#[inline]
+#[track_caller]
+pub(super) unsafe fn retire<T: Send + 'static, D: Domain>(value: NonNull<T>, hints: Hints) {
+    // SAFETY: the caller's contract; entries run after a grace period.
+    let entry = unsafe { Entry::free(value, size_of::<T>().saturating_add(hints.bytes), hints.local) };
+    defer::<D>(entry, hints.lazy);
+}
+
+/// Calls `f` after a grace period.
+#[track_caller]
+pub(super) fn call<D: Domain>(f: impl FnOnce() + Send + 'static, hints: Hints) {
+    match Entry::call(f, hints.bytes) {
+        Ok(entry) => defer::<D>(entry, hints.lazy),
+        Err(f) => wait_and_run::<D>(f),
+    }
+}
+
+#[inline]
+#[track_caller]
+fn defer<D: Domain>(entry: Entry, lazy: bool) {
+    let reader = match registered_reader::<D>() {
+        None => try_own_reader::<D>(),
+        reader => reader,
+    };
+    // SAFETY: the reader is this thread's.
+    let Some(reader) = reader.filter(|reader| unsafe { reader.queue.reserve() }) else {
+        let (run, data, weight) = entry.into_parts();
+        return without_queue::<D>(run, data, weight);
+    };
+    // SAFETY: as above.
+    let settle = unsafe { reader.queue.push(entry, lazy) };
+    let host = World::<D>(PhantomData);
+    let callbacks = &D::shared().callbacks;
+    callbacks.notify(lazy, &host);
+    if settle {
+        let may_wait = !reader.is_inside() && !is_running() && !stall::is_reporting();
+        callbacks.settle(&D::shared().engine, reader, &host, may_wait);
+    }
+}
+
+/// Has the worker look at the queues.
+pub(super) fn notify<D: Domain>() {
+    D::shared().callbacks.notify(false, &World::<D>(PhantomData));
+}
+
+/// For an entry, in parts, that cannot be queued.
+#[cold]
+fn without_queue<D: Domain>(run: unsafe fn(Data), data: Data, weight: usize) {
+    // SAFETY: the parts are those of one entry; it runs after a grace period.
+    wait_and_run::<D>(move || unsafe { Entry::from_parts(run, data, weight).run() });
+}
+
+/// For who has no memory to queue `f`: waits for a grace period here, or, inside a section, gives up what `f` holds.
+#[cold]
+fn wait_and_run<D: Domain>(f: impl FnOnce()) {
+    if !D::is_inside()
+        && !stall::is_reporting()
+        && catch_unwind(try_synchronize::<D>).is_ok_and(|waited| waited.is_ok())
+    {
+        guarded(f);
+        return;
+    }
+    mem::forget(f);
+    if LOST.fetch_add(1, Relaxed) == 0 {
+        // Not `eprintln!`, which panics if it cannot write.
+        let _ = writeln!(
+            std::io::stderr(),
+            "stillpoint: no memory to queue deferred work, and no grace period to be had here: it is lost, see rcu::stats()"
+        );
+    }
+}
+
+/// Waits until all that was deferred before has been done.
+pub(super) fn barrier<D: Domain>() {
+    assert!(
+        !D::is_inside(),
+        "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first"
+    );
+    assert!(
+        !stall::is_reporting(),
+        "barrier() in a stall hook: the grace period that stalls waits for the hook"
+    );
+    assert!(!is_running(), "barrier() inside a callback could wait for itself");
+    let shared = D::shared();
+    if shared.callbacks.barrier(&shared.engine, &World::<D>(PhantomData)).is_err() {
+        panic!(
+            "barrier() would wait for ever: a thread ended inside a read-side section of this domain (its guard was leaked), \
+             or the heavy fence, which worked before, is denied"
+        );
+    }
 }

@@ -2,14 +2,21 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::ptr;
-use core::sync::atomic::Ordering::*;
+use core::panic::Location;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering::*};
 use std::io::Write;
 
-use super::deferred::Deferred;
-use super::engine::{Engine, Orphaned, Stats};
+use super::callbacks::{Callbacks, Limits};
+use super::deferred::{self, Hints};
+use super::driver::Driver;
+use super::engine::{Engine, Healed, Orphaned};
+use super::fork::Fork;
 use super::guard::Guard;
-use super::reader::{FENCED, Reader};
+use super::queue::Queue;
+use super::reader::{FENCED, Owner, Reader};
+use super::stall;
+use super::stats::Stats;
 use crate::sys::at_exit::AtThreadExit;
 
 /// A domain: readers, and the grace periods that wait for them and for nobody else.
@@ -55,6 +62,7 @@ pub unsafe trait Domain: Sized + 'static {
 
     /// Begins a read-side section: see [`rcu::enter`](super::enter).
     #[inline]
+    #[track_caller]
     fn enter() -> Guard<Self> {
         let reader = Self::with_local(|local| local.fast.get());
         if reader.try_enter(Self::shared().engine.counter()) {
@@ -70,14 +78,73 @@ pub unsafe trait Domain: Sized + 'static {
     /// Waits for a grace period: see [`rcu::synchronize`](super::synchronize).
     fn synchronize() {
         if let Err(Orphaned) = try_synchronize::<Self>() {
-            panic!(
-                "synchronize() would wait for ever: a thread ended inside a read-side section of this domain \
-                 (its guard was leaked)"
-            );
+            panic!("{ORPHANED}");
         }
     }
 
+    /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](super::call).
+    #[track_caller]
+    fn call(f: impl FnOnce() + Send + 'static) {
+        Self::call_with(f, Hints::new());
+    }
+
+    /// [`call`](Self::call), with [`Hints`].
+    #[track_caller]
+    fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
+        deferred::call::<Self>(f, hints);
+    }
+
+    /// Drops `value` after a grace period: see [`rcu::retire`](super::retire).
+    #[inline]
+    #[track_caller]
+    fn retire<T: Send + 'static>(value: Box<T>) {
+        Self::retire_with(value, Hints::new());
+    }
+
+    /// [`retire`](Self::retire), with [`Hints`].
+    #[inline]
+    #[track_caller]
+    fn retire_with<T: Send + 'static>(value: Box<T>, hints: Hints) {
+        // SAFETY: the pointer comes from the box, which the caller has given up.
+        unsafe { Self::retire_raw(NonNull::from(Box::leak(value)), hints) };
+    }
+
+    /// [`retire`](Self::retire) for many values.
+    #[track_caller]
+    fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
+        values.into_iter().for_each(Self::retire);
+    }
+
+    /// [`retire`](Self::retire) for a value that readers still hold references to, so that it must not be a `Box`, which
+    /// claims to be the only one.
+    ///
+    /// # Safety
+    ///
+    /// `value` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now.
+    #[inline]
+    #[track_caller]
+    unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
+        // SAFETY: the caller's contract.
+        unsafe { deferred::retire::<T, Self>(value, hints) };
+    }
+
+    /// Waits until all that was deferred before has been done: see [`rcu::barrier`](super::barrier).
+    fn barrier() {
+        deferred::barrier::<Self>();
+    }
+
+    /// How much may wait: see [`rcu::set_limits`](super::set_limits).
+    fn set_limits(limits: Limits) {
+        Self::shared().callbacks.set_limits(limits);
+    }
+
+    /// How the worker waits: see [`rcu::set_pace`](super::set_pace).
+    fn set_pace(pace: Pace) {
+        Self::shared().pace.store(pace == Pace::NoInterrupts, Relaxed);
+    }
+
     /// Registers the calling thread now: see [`rcu::register`](super::register).
+    #[track_caller]
     fn register() {
         own_reader::<Self>();
     }
@@ -89,8 +156,21 @@ pub unsafe trait Domain: Sized + 'static {
 
     /// Counters since the start of the process.
     fn stats() -> Stats {
-        Self::shared().engine.stats()
+        Stats::of(Self::shared())
     }
+}
+
+/// How the worker of a domain waits for grace periods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Like everybody else, with [`fence::heavy`](crate::fence::heavy).
+    #[default]
+    Prompt,
+    /// Without interrupting other CPUs, which takes tens of milliseconds (`MEMBARRIER_CMD_GLOBAL`): for programs whose
+    /// readers run on isolated CPUs. A caller of [`synchronize`](super::synchronize) who comes while the worker leads a grace
+    /// period waits as long. Where the kernel cannot do it (`nohz_full`), or another backend of the fence is in use, as
+    /// `Prompt`.
+    NoInterrupts,
 }
 
 /// What all threads share of a domain.
@@ -98,13 +178,27 @@ pub unsafe trait Domain: Sized + 'static {
 #[derive(Debug)]
 pub struct Shared {
     pub(super) engine: Engine,
-    pub(super) deferred: Deferred,
+    pub(super) callbacks: Callbacks,
+    pub(super) driver: Driver,
+    pub(super) fork: Fork,
+    pace: AtomicBool,
     at_exit: AtThreadExit,
 }
 
 impl Shared {
     pub const fn new<D: Domain>() -> Self {
-        Self { engine: Engine::new(), deferred: Deferred::new(), at_exit: AtThreadExit::new(part::<D>) }
+        Self {
+            engine: Engine::new(core::any::type_name::<D>),
+            callbacks: Callbacks::new(),
+            driver: Driver::new::<D>(),
+            fork: Fork::new(reset_in_child::<D>),
+            pace: AtomicBool::new(false),
+            at_exit: AtThreadExit::new(part::<D>),
+        }
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        if self.pace.load(Relaxed) { Pace::NoInterrupts } else { Pace::Prompt }
     }
 }
 
@@ -119,7 +213,8 @@ pub struct Local {
     reader: Cell<Option<&'static Reader>>,
 }
 
-static NOBODY: Reader = Reader::always_inside();
+static NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
+static NO_QUEUE: Queue = Queue::new();
 
 impl Local {
     pub const fn new() -> Self {
@@ -135,6 +230,7 @@ impl Default for Local {
 
 /// Begins a section in a thread that is not registered, or in which a light fence is a real one.
 #[cold]
+#[track_caller]
 fn enter_slow<D: Domain>() -> Guard<D> {
     let reader = own_reader::<D>();
     if !reader.try_enter(D::shared().engine.counter()) {
@@ -145,35 +241,53 @@ fn enter_slow<D: Domain>() -> Guard<D> {
     Guard::new(reader)
 }
 
-fn registered_reader<D: Domain>() -> Option<&'static Reader> {
+#[inline]
+pub(super) fn registered_reader<D: Domain>() -> Option<&'static Reader> {
     D::with_local(|local| local.reader.get())
 }
 
 /// The calling thread's reader; registers the thread if need be.
+#[track_caller]
 fn own_reader<D: Domain>() -> &'static Reader {
-    registered_reader::<D>().unwrap_or_else(register::<D>)
+    match registered_reader::<D>() {
+        Some(reader) => reader,
+        None => match register::<D>(Location::caller()) {
+            Ok(reader) => reader,
+            Err(why) => panic!("cannot register a reader thread: {why}"),
+        },
+    }
+}
+
+/// The calling thread's reader; registers the thread if need be, and possible.
+#[cold]
+#[track_caller]
+pub(super) fn try_own_reader<D: Domain>() -> Option<&'static Reader> {
+    match registered_reader::<D>() {
+        None => register::<D>(Location::caller()).ok(),
+        reader => reader,
+    }
 }
 
 #[cold]
-fn register<D: Domain>() -> &'static Reader {
+fn register<D: Domain>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
     let shared = D::shared();
+    shared.fork.enlist();
     let registry = shared.engine.registry();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
     let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
-    let Ok(reader) = registry.claim() else {
-        panic!("out of memory: cannot register a reader thread");
-    };
+    let Ok(reader) = registry.claim() else { return Err("out of memory") };
     if let Some(reader_of_handler) = registered_reader::<D>() {
         // A signal handler on this thread was faster.
         registry.release(reader);
-        return reader_of_handler;
+        return Ok(reader_of_handler);
     }
-    // SAFETY: `part` wants a reader that belongs to this thread, from now until it is called.
+    // SAFETY: `part` wants a reader.
     if !unsafe { shared.at_exit.arm(ptr::from_ref(reader).cast_mut().cast()) } {
         registry.release(reader);
-        panic!("cannot register a reader thread: no thread-specific data key or memory left");
+        return Err("no thread-specific data key or memory left");
     }
+    reader.belongs_to(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
     if light_is_free {
         reader.attention.fetch_and(!FENCED, Relaxed);
     } else {
@@ -183,17 +297,31 @@ fn register<D: Domain>() -> &'static Reader {
         local.reader.set(Some(reader));
         local.fast.set(if light_is_free { reader } else { &NOBODY });
     });
-    reader
+    Ok(reader)
+}
+
+/// The slow way out of a section.
+#[cold]
+pub(super) fn attend<D: Domain>(reader: &'static Reader) {
+    if D::shared().engine.attend(reader) == Healed::Yes {
+        // What is deferred can be done again.
+        deferred::notify::<D>();
+    }
 }
 
 /// The end of a registered thread.
 ///
 /// # Safety
 ///
-/// `reader` is the calling thread's.
+/// `reader` comes from [`register`].
 unsafe extern "C" fn part<D: Domain>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
+    if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
+        // In the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear the
+        // pointers of one that was about to call its destructors.
+        return;
+    }
     // Destructors that still run and read register the thread anew.
     D::with_local(|local| {
         local.reader.set(None);
@@ -211,18 +339,51 @@ unsafe extern "C" fn part<D: Domain>(reader: *mut c_void) {
     }
 }
 
+/// What those are told who wait for a grace period that [`Orphaned`] has stopped.
+pub(super) const ORPHANED: &str = "synchronize() would wait for ever: a thread ended inside a read-side section of this \
+     domain (its guard was leaked)";
+
 /// Waits for a grace period.
 ///
 /// # Panics
 ///
-/// Inside a section of the domain.
+/// Inside a section of the domain, or in a stall hook.
 pub(super) fn try_synchronize<D: Domain>() -> Result<(), Orphaned> {
+    D::shared().engine.synchronize(reader_outside::<D>())
+}
+
+/// The calling thread's reader, if it has one, for a wait.
+///
+/// # Panics
+///
+/// Inside a section of the domain.
+pub(super) fn reader_outside<D: Domain>() -> Option<&'static Reader> {
     let own = registered_reader::<D>();
     assert!(
         !own.is_some_and(Reader::is_inside),
         "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first"
     );
-    D::shared().engine.synchronize(own)
+    assert!(
+        !stall::is_reporting(),
+        "synchronize() in a stall hook: the grace period that stalls waits for the hook; wait in another thread"
+    );
+    D::shared().fork.enlist();
+    own
+}
+
+/// Makes the domain that of a process with one thread, whose reader stays as it is.
+fn reset_in_child<D: Domain>() {
+    let shared = D::shared();
+    let own = registered_reader::<D>();
+    // SAFETY: called in the child of a fork; the calling thread is in no function of the queues, but for those that run code
+    // of the program, which could fork: they look whether it has.
+    unsafe { shared.engine.reset_in_child(own) };
+    if let Some(own) = own {
+        own.is_thread(crate::sys::signal::tid().unsigned_abs());
+    }
+    shared.callbacks.reset_in_child();
+    // SAFETY: as above; the driver's methods run no code that could fork under their lock.
+    unsafe { shared.driver.reset_in_child() };
 }
 
 /// Defines an isolated [`Domain`](crate::rcu::Domain): a type without data, with readers and grace periods of its own.

@@ -40,7 +40,8 @@
 //! left.
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, so `awaited` is the number of requests out,
-//!    plus one for the leader until it sleeps: nobody wakes it before.
+//!    plus one for the leader until it sleeps. A reader that was late with the wake-up of the grace period before may end
+//!    the sleep: the leader goes by the number.
 //! 2. When `awaited` is 0 no request is out, and nobody touches it before the next leader does.
 //! 3. A reader takes a request after the section that it was for, and the leader takes it back after seeing the reader
 //!    outside. Whichever it was, what the reader does later comes after A, by the release and acquire of the request: case
@@ -50,18 +51,27 @@
 //! The counting down is a chain of read-modify-writes with release, and the sleeper's look at it acquires: the sections of
 //! all who were awaited happen before the end of the grace period.
 //!
+//! A sleep that lasts too long is reported, with the names of those it waits for: see [`super::stall`].
+//!
 //! # Threads that end inside a section
 //!
 //! A leaked guard may have lent a reference for ever, so its section must never end. Once its thread has gone no grace
-//! period can be completed any more: [`Orphaned`] says so instead of waiting for ever.
+//! period can be completed any more: [`Orphaned`] says so instead of waiting for ever; at once, if the thread ended before
+//! the leader sets out to sleep.
 
+use core::cmp;
+use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::num::NonZeroU32;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use super::check::{Check, Ticket};
 use super::reader::{AWAITED, ORPHANED, Reader};
 use super::registry::Registry;
-use crate::sequence::Sequence;
+use super::stall::Watch;
+use crate::sequence::{Sequence, Target};
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, budget, const_unless_loom, heavy, mutant, spin_loop, weaken, yield_now,
 };
@@ -81,6 +91,10 @@ pub struct Engine {
     /// Readers the leader sleeps for.
     awaited: CachePadded<Futex>,
     registry: Registry,
+    /// Shows that nobody is served too early.
+    check: Check,
+    /// The name of the domain, for reports.
+    domain: fn() -> &'static str,
     tallies: CachePadded<Tallies>,
 }
 
@@ -91,23 +105,22 @@ struct Tallies {
     heavy_fences: AtomicU64,
     sleeps: AtomicU64,
     wakeups: AtomicU64,
+    stalls: AtomicU64,
+    /// Nanoseconds; written by the leader.
+    longest_wait: AtomicU64,
 }
 
-/// Counters of a domain since the start of the process.
+/// Counters of grace periods, part of [`Stats`](super::Stats), which explains them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Grace periods completed.
+pub struct Tally {
     pub grace_periods: u64,
-    /// Calls that waited for one: more than grace periods, when callers shared them.
     pub callers: u64,
-    /// Heavy fences issued by grace periods.
     pub heavy_fences: u64,
-    /// Grace periods that had to sleep until readers left.
     pub sleeps: u64,
-    /// Wake-up system calls made by readers.
     pub wakeups: u64,
-    /// Readers in the registry, in use or free: the peak number of threads that read.
+    pub longest_wait: Duration,
+    pub stalls: u64,
+    pub checked: u64,
     pub readers: u64,
 }
 
@@ -115,19 +128,79 @@ pub struct Stats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Orphaned;
 
+/// What [`Engine::attend`] has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Healed {
+    /// Nothing of the kind.
+    No,
+    /// A thread that ended inside a section, whose guard has been dropped at last.
+    Yes,
+}
+
+/// A grace period to wait for, or to ask after. Of two, the smaller one ends no later.
+#[derive(Clone, Copy)]
+pub struct Due {
+    target: Target,
+    ticket: Ticket,
+}
+
+impl fmt::Debug for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.target.fmt(f)
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.target == other.target
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.target.cmp(&other.target)
+    }
+}
+
+impl Hash for Due {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.target.hash(state);
+    }
+}
+
+/// A grace period, with counter `counter`, that the reader `first` blocks, and perhaps others below `end`.
+struct Blocked {
+    first: usize,
+    end: usize,
+    counter: u64,
+}
+
 impl Engine {
     const_unless_loom! {
-        pub fn new() -> Self {
+        pub fn new(domain: fn() -> &'static str) -> Self {
             Self {
                 counter: CachePadded::new(AtomicU64::new(1)),
                 turns: CachePadded::new(Sequence::new()),
                 awaited: CachePadded::new(Futex::new(0)),
                 registry: Registry::new(),
+                check: Check::new(),
+                domain,
                 tallies: CachePadded::new(Tallies {
                     callers: AtomicU64::new(0),
                     heavy_fences: AtomicU64::new(0),
                     sleeps: AtomicU64::new(0),
                     wakeups: AtomicU64::new(0),
+                    stalls: AtomicU64::new(0),
+                    longest_wait: AtomicU64::new(0),
                 }),
             }
         }
@@ -143,43 +216,113 @@ impl Engine {
         &self.registry
     }
 
-    pub fn stats(&self) -> Stats {
+    pub fn tally(&self) -> Tally {
         // Relaxed, as everywhere in `tallies`: statistics.
-        Stats {
+        Tally {
             // First, so that no grace period is counted whose caller is not.
             grace_periods: self.turns.completed(),
             callers: self.tallies.callers.load(Relaxed),
             heavy_fences: self.tallies.heavy_fences.load(Relaxed),
             sleeps: self.tallies.sleeps.load(Relaxed),
             wakeups: self.tallies.wakeups.load(Relaxed),
+            longest_wait: Duration::from_nanos(self.tallies.longest_wait.load(Relaxed)),
+            stalls: self.tallies.stalls.load(Relaxed),
+            checked: self.check.passed(),
             readers: self.registry.len() as u64,
         }
     }
 
     /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
     pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
-        self.tallies.callers.fetch_add(1, Relaxed);
-        self.turns.join(|| self.grace_period(own))
+        self.wait_for(own, self.ask())
     }
 
-    /// Leads a grace period.
-    fn grace_period(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
+    /// The grace period that every section which is open now ends before.
+    pub fn ask(&self) -> Due {
+        // In this order: see `Check`.
+        let ticket = self.check.ticket();
+        Due { target: self.turns.ask(), ticket }
+    }
+
+    /// Whether the grace period has ended.
+    #[inline]
+    pub fn is_done(&self, due: Due) -> bool {
+        let done = self.turns.is_done(due.target);
+        if done {
+            self.check.served(due.ticket);
+        }
+        done
+    }
+
+    /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
+    pub fn wait_for(&self, own: Option<&Reader>, due: Due) -> Result<(), Orphaned> {
+        self.wait_with(own, due, heavy)
+    }
+
+    /// [`wait_for`](Self::wait_for), without interrupting other CPUs.
+    #[cfg(not(loom))]
+    pub fn wait_quietly(&self, own: Option<&Reader>, due: Due) -> Result<(), Orphaned> {
+        self.wait_with(own, due, crate::fence::heavy_without_interrupts)
+    }
+
+    fn wait_with(&self, own: Option<&Reader>, due: Due, heavy: fn()) -> Result<(), Orphaned> {
+        self.tallies.callers.fetch_add(1, Relaxed);
+        self.turns.wait_for(due.target, || self.grace_period(own, heavy))?;
+        self.check.served(due.ticket);
+        Ok(())
+    }
+
+    /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
+    #[cfg(not(loom))]
+    pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
+        self.tallies.callers.fetch_add(1, Relaxed);
+        self.turns.wait_for(self.turns.next(), || self.grace_period(own, heavy))
+    }
+
+    /// Completes a grace period, if nobody else is at it, no reader blocks it for long, and, unless it may `fence`, no other
+    /// thread is registered. The calling thread, whose reader is `own`, is outside.
+    pub fn try_synchronize(&self, own: &Reader, fence: bool) -> bool {
+        self.turns.try_lead(|| {
+            let number = self.check.begin();
+            let ended = self.begin(Some(own), fence.then_some(heavy)).is_ok();
+            if ended {
+                self.check.end(number);
+            }
+            ended
+        })
+    }
+
+    /// Leads a grace period, whose heavy fences are `heavy`.
+    fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Result<(), Orphaned> {
+        let number = self.check.begin();
+        self.begin(own, Some(heavy)).or_else(|blocked| self.sleep(blocked, heavy))?;
+        self.check.end(number);
+        Ok(())
+    }
+
+    /// The part of a grace period that does not sleep; what blocks the rest: a reader, or a heavy fence that is not to be.
+    fn begin(&self, own: Option<&Reader>, heavy: Option<fn()>) -> Result<(), Blocked> {
+        if self.registry.others(own) == 0 {
+            // No section of another thread is open that began before: see the registry's orderings.
+            return Ok(());
+        }
         let counter = self.counter.load(Relaxed) + 1;
+        let Some(heavy) = heavy else { return Err(Blocked { first: 0, end: 0, counter }) };
         if mutant("counter-before-fence") {
             self.counter.store(counter, Relaxed);
         }
-        if self.registry.others(own) != 0 && !mutant("no-fence") {
-            self.heavy();
+        if !mutant("no-fence") {
+            self.fence(heavy);
         }
         // Relaxed, and after the fence: see "Why one fence and one pass suffice".
         self.counter.store(counter, Relaxed);
 
         let end = self.registry.len();
         let first = self.scan(end, counter);
-        if first == end { Ok(()) } else { self.sleep(first, end, counter) }
+        if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
     }
 
-    fn heavy(&self) {
+    fn fence(&self, heavy: fn()) {
         self.tallies.heavy_fences.fetch_add(1, Relaxed);
         heavy();
     }
@@ -201,8 +344,14 @@ impl Engine {
 
     /// Sleeps until all readers from `first` on that block the grace period have left.
     #[cold]
-    fn sleep(&self, first: usize, end: usize, counter: u64) -> Result<(), Orphaned> {
+    fn sleep(&self, blocked: Blocked, heavy: fn()) -> Result<(), Orphaned> {
+        let Blocked { first, end, counter } = blocked;
+        let mut watch = Watch::begin();
         let readers = || self.registry.readers(first, end);
+        let orphaned = || readers().any(|reader| reader.is_orphaned() && reader.blocks(counter));
+        if orphaned() {
+            return Err(Orphaned);
+        }
         // Relaxed: no request is out (invariant 2).
         self.awaited.store(1, Relaxed);
         for reader in readers().filter(|reader| reader.blocks(counter)) {
@@ -211,7 +360,7 @@ impl Engine {
         }
         if !mutant("no-fence-before-rescan") {
             let requests = Requests { engine: self, first, end };
-            self.heavy();
+            self.fence(heavy);
             core::mem::forget(requests);
         }
         for reader in readers() {
@@ -231,11 +380,25 @@ impl Engine {
             self.tallies.sleeps.fetch_add(1, Relaxed);
         }
         while left != 0 {
-            self.awaited.wait(left, ANYBODY);
+            self.awaited.wait_timeout(left, ANYBODY, watch.patience());
             left = self.awaited.load(acquire);
+            self.note_wait(&mut watch, readers());
         }
-        let orphaned = readers().any(|reader| reader.is_orphaned() && reader.blocks(counter));
-        if orphaned { Err(Orphaned) } else { Ok(()) }
+        if orphaned() { Err(Orphaned) } else { Ok(()) }
+    }
+
+    /// Keeps the longest wait, and reports those of `readers` that are awaited still, when it is time; called by the leader.
+    fn note_wait(&self, watch: &mut Watch, readers: impl Iterator<Item = &'static Reader>) {
+        let waited = watch.waited();
+        let nanoseconds = waited.as_nanos() as u64;
+        if nanoseconds > self.tallies.longest_wait.load(Relaxed) {
+            self.tallies.longest_wait.store(nanoseconds, Relaxed);
+        }
+        let grace_period = self.turns.completed() + 1;
+        if let Some(stall) = watch.stall(waited, (self.domain)(), grace_period, readers) {
+            self.tallies.stalls.fetch_add(1, Relaxed);
+            stall.report();
+        }
     }
 
     /// One reader less to wait for; the last wakes the leader.
@@ -251,9 +414,9 @@ impl Engine {
         yield_now();
     }
 
-    /// The slow way out of a section, taken when [`Reader::leave`] says so.
+    /// The slow way out of a section; whether it was the one that kept grace periods from being completed. Taken when [`Reader::leave`] says so.
     #[cold]
-    pub fn attend(&self, reader: &'static Reader) {
+    pub fn attend(&self, reader: &'static Reader) -> Healed {
         #[cfg(not(loom))]
         if reader.attention.load(Relaxed) & super::reader::FENCED != 0 {
             // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
@@ -267,7 +430,9 @@ impl Engine {
             // The guard was not leaked after all: a late thread-local destructor dropped it.
             reader.adopt();
             self.registry.release(reader);
+            return Healed::Yes;
         }
+        Healed::No
     }
 
     /// Takes leave of a reader whose thread ends. False if it ends inside a section, which then stays open for ever.
@@ -283,6 +448,18 @@ impl Engine {
             self.count_down();
         }
         false
+    }
+
+    /// Makes the engine that of a process with one thread, whose reader is `own`; its sections stay open.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and in no function of a reader's queue.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
+        self.turns.reset_in_child();
+        // SAFETY: the caller's contract.
+        unsafe { self.registry.reset_in_child(own) };
     }
 }
 

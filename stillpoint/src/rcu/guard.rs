@@ -3,7 +3,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::domain::{Domain, Global};
+use super::domain::{Domain, Global, attend};
 use super::reader::{Exit, Reader};
 
 /// An open read-side section of the domain `D`. Dropping it ends the section.
@@ -64,7 +64,7 @@ impl<D: Domain> Guard<D> {
     pub fn repin(&mut self) {
         let engine = &D::shared().engine;
         if self.reader.repin(engine.counter()) == Exit::Attention {
-            engine.attend(self.reader);
+            attend::<D>(self.reader);
         }
     }
 }
@@ -73,7 +73,7 @@ impl<D: Domain> Drop for Guard<D> {
     #[inline]
     fn drop(&mut self) {
         if self.reader.leave() == Exit::Attention {
-            D::shared().engine.attend(self.reader);
+            attend::<D>(self.reader);
         }
     }
 }

@@ -41,6 +41,66 @@
 //! These functions are those of [`Domain`] for [`Global`]. [`domain!`](crate::domain) makes others, whose grace periods
 //! wait for their own readers only.
 //!
+//! # Cookies
+//!
+//! A [`GracePeriod`] is a moment to ask after: take one when something was unpublished, and look later whether all who
+//! might have seen it are gone, wait with a timeout, or `.await` it on any executor.
+//!
+//! # Deferred work
+//!
+//! [`call`] and [`retire`] leave something to be done after a grace period; dropping a [`Retired`] does the same. Each thread
+//! appends to a queue of its own, with a few plain stores. A worker, which is started when there is first something to do and
+//! sleeps while there is nothing, gives all that it finds one grace period and does it. It begins at once if the domain was
+//! idle; while work keeps coming, its grace periods begin a millisecond apart, so that a busy writer costs the readers a
+//! thousand interrupts a second at most. [`Hints::lazy`] lets work wait for company, [`barrier`] waits until all is done.
+//!
+//! | where | what runs there |
+//! |---|---|
+//! | the worker of the domain | callbacks; destructors of retired values; memory of values whose thread has nothing more to do |
+//! | the thread that retires | memory of its values without destructors; destructors with [`Hints::local`] |
+//!
+//! What waits is bounded ([`set_limits`]): a caller that is outside sections and callbacks is made to wait. A callback that
+//! blocks delays the work of its own domain only: each domain with work to do has a worker for itself, and one idle worker
+//! remains for all.
+//!
+//! # Waiting
+//!
+//! There is one kind of waiting, not an expedited and a relaxed one. A grace period that no reader holds up takes some
+//! microseconds, most of them the `membarrier` call, so there is nothing to be gained for a caller by another kind; and it
+//! interrupts only CPUs that run this process. Only the worker, for whom nobody waits, can be told to take its time
+//! ([`Pace::NoInterrupts`]).
+//!
+//! # Stalls
+//!
+//! A grace period that has waited for 10 seconds says on the standard error for which threads, and where they registered;
+//! again after 20, and so on. [`set_stall_timeout`] and [`set_stall_hook`] change that; [`Stats::longest_wait`] and
+//! [`Stats::stalls`] keep count.
+//!
+//! # Checks
+//!
+//! In debug builds, and with the feature `check`, every wait for a grace period asserts on return that a full one has passed,
+//! by a count that is kept apart from the algorithm ([`Stats::checked`]). It costs a few atomic operations a grace period and
+//! caller, and readers nothing.
+//!
+//! # Fork
+//!
+//! The child of a `fork` works at once, whatever the other threads of its parent were doing. It starts as a process with one
+//! thread, the one that forked, which is still inside the sections that it was in.
+//!
+//! - *What was deferred before the fork is done by the parent, and there only.* The child's copies are neither run nor
+//!   dropped, and its [`barrier`] does not wait for them. What the child defers it does itself, in workers that it starts
+//!   when they are needed.
+//! - Sections of other threads are over in the child. References that these lent to the thread that forked must not be used
+//!   there.
+//! - Futures that were polled before are polled again in the child, or they are not woken there.
+//! - A callback that forks ends in both processes; the child runs none of those that were to come after it.
+//!
+//! Rust's standard library makes no such promise: a child cannot use `std::thread::spawn` if such a thread was starting or
+//! ending at the fork. The workers here are not such threads.
+//!
+//! Not supported: forking in a signal handler that interrupted a function of this library; using it in a handler of
+//! `pthread_atfork(3)`; and processes made past the C library's `fork` (`_Fork`, `clone`), unless they `exec`.
+//!
 //! # Trade-offs
 //!
 //! - A section that is long delays every grace period of its domain, and with them the memory that waits to be freed. It
@@ -59,22 +119,38 @@
 //! implementations of read-copy update* (2012). The grace period with one fence and one pass, and the countdown of awaited
 //! readers, are argued in the source of the engine.
 
+mod cookie;
 mod deferred;
 mod domain;
+mod driver;
+mod fork;
 mod guard;
 mod pointer;
+mod stall;
+mod stats;
 
+pub(crate) mod alarm;
+pub(crate) mod callbacks;
+pub(crate) mod check;
 pub(crate) mod engine;
+pub(crate) mod entry;
+pub(crate) mod pool;
+pub(crate) mod progress;
 pub(crate) mod published;
+pub(crate) mod queue;
 pub(crate) mod reader;
 pub(crate) mod registry;
 
-pub use domain::{Domain, Global};
+pub use callbacks::Limits;
+pub use cookie::{Elapse, GracePeriod, WaitTimeoutError};
+pub use deferred::Hints;
+pub use domain::{Domain, Global, Pace};
 #[doc(hidden)]
 pub use domain::{Local, Shared};
-pub use engine::Stats;
 pub use guard::Guard;
 pub use pointer::{Rcu, Retired};
+pub use stall::{Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook};
+pub use stats::Stats;
 
 /// Begins a read-side section, which lasts until the guard is dropped.
 ///
@@ -84,6 +160,7 @@ pub use pointer::{Rcu, Retired};
 ///
 /// If the thread cannot be registered: no memory, or no thread-specific data key.
 #[inline]
+#[track_caller]
 pub fn enter() -> Guard {
     Global::enter()
 }
@@ -96,6 +173,7 @@ pub fn enter() -> Guard {
 ///
 /// - Inside a section: it would wait for itself.
 /// - If a thread ended inside a section (its guard was leaked): it would wait for ever.
+/// - In a stall hook ([`set_stall_hook`]): a grace period waits for the hook.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -109,11 +187,127 @@ pub fn synchronize() {
     Global::synchronize();
 }
 
+/// Calls `f` after a grace period, in a worker thread that the library starts: when every section that is open now has
+/// ended.
+///
+/// May be called inside a section, in a callback, in a destructor; not in a signal handler. It does not wait, unless more is
+/// queued than [`set_limits`] allows and it is called outside sections and callbacks. Callbacks of one thread run one after
+/// the other, in order; those of several threads in any order. One that panics is caught and counted ([`Stats::panics`]).
+///
+/// Small closures (one word) need no memory of their own. Where there is no memory to queue it, the caller waits for a grace
+/// period and calls `f` itself; inside a section, `f` is lost ([`Stats::lost`]). Where no worker can be started, `f` waits until
+/// somebody defers something else, or for [`barrier`], which then runs it.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use stillpoint::rcu;
+///
+/// let (sender, receiver) = channel();
+/// rcu::call(move || sender.send("nobody reads it any more").unwrap());
+/// assert_eq!(receiver.recv(), Ok("nobody reads it any more"));
+/// ```
+#[track_caller]
+pub fn call(f: impl FnOnce() + Send + 'static) {
+    Global::call(f);
+}
+
+/// [`call`], with [`Hints`].
+#[track_caller]
+pub fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
+    Global::call_with(f, hints);
+}
+
+/// Drops `value` after a grace period. As [`call`], but without memory beyond the box; destructors run in the worker.
+///
+/// A value without a destructor (no drop glue) is freed by the thread that retired it while it goes on retiring, or else by
+/// the worker.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// rcu::retire(Box::new([0_u8; 100]));
+/// ```
+#[inline]
+#[track_caller]
+pub fn retire<T: Send + 'static>(value: Box<T>) {
+    Global::retire(value);
+}
+
+/// [`retire`], with [`Hints`].
+#[inline]
+#[track_caller]
+pub fn retire_with<T: Send + 'static>(value: Box<T>, hints: Hints) {
+    Global::retire_with(value, hints);
+}
+
+/// [`retire`] for many values.
+#[track_caller]
+pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
+    Global::retire_all(values);
+}
+
+/// [`retire`] for a value that readers still hold references to, so that it must not be a `Box`, which claims to be the only
+/// one: for data structures that unlink their own nodes.
+///
+/// # Safety
+///
+/// `value` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now.
+#[inline]
+#[track_caller]
+pub unsafe fn retire_raw<T: Send + 'static>(value: core::ptr::NonNull<T>, hints: Hints) {
+    // SAFETY: the caller's contract.
+    unsafe { Global::retire_raw(value, hints) };
+}
+
+/// Waits until all callbacks have run, and all values have been dropped, that were deferred before, by any thread.
+///
+/// Before code or data goes away that callbacks use, or at the end of a test.
+///
+/// # Panics
+///
+/// - Inside a section or a callback: it would wait for itself.
+/// - If a thread ended inside a section (its guard was leaked): it would wait for ever.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use stillpoint::rcu;
+///
+/// static CALLED: AtomicBool = AtomicBool::new(false);
+/// rcu::call(|| CALLED.store(true, Relaxed));
+/// rcu::barrier();
+/// assert!(CALLED.load(Relaxed));
+/// ```
+pub fn barrier() {
+    Global::barrier();
+}
+
+/// How much may wait to be done, from now on. See [`Limits`].
+///
+/// Above, a caller of [`call`] or [`retire`] waits, unless it is inside a section or a callback; so does dropping a
+/// [`Retired`], which async code should know. It does not wait for ever, as what keeps the readers, or a callback, may be a
+/// lock that the caller holds: after ten seconds in vain it goes on, and so do others, after a millisecond each, until
+/// anything at all has been done ([`Stats::limit_overruns`]).
+///
+/// ```
+/// use stillpoint::rcu::{self, Limits};
+///
+/// rcu::set_limits(Limits { bytes: 16 << 20, ..Limits::default() });
+/// ```
+pub fn set_limits(limits: Limits) {
+    Global::set_limits(limits);
+}
+
+/// How the worker waits for grace periods, from now on. See [`Pace`].
+pub fn set_pace(pace: Pace) {
+    Global::set_pace(pace);
+}
+
 /// Registers the calling thread now, not when it first reads. Nothing if it is registered.
 ///
 /// # Panics
 ///
 /// As [`enter`].
+#[track_caller]
 pub fn register() {
     Global::register();
 }

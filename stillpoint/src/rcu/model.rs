@@ -1,6 +1,56 @@
 //! The modules of [`crate::rcu`] that the model checker sees.
 
+pub mod alarm;
+pub mod callbacks;
+pub mod check;
 pub mod engine;
+pub mod entry;
+pub mod progress;
 pub mod published;
+pub mod queue;
 pub mod reader;
 pub mod registry;
+
+/// In the model no time passes: nothing stalls.
+pub mod stall {
+    use std::time::Duration;
+
+    use super::reader::Reader;
+
+    /// There is none.
+    #[derive(Debug)]
+    pub enum Stall {}
+
+    impl Stall {
+        pub fn report(&self) {
+            match *self {}
+        }
+    }
+
+    #[derive(Debug)]
+    pub struct Watch;
+
+    impl Watch {
+        pub fn begin() -> Self {
+            Self
+        }
+
+        pub fn waited(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        pub fn patience(&self) -> Duration {
+            Duration::MAX
+        }
+
+        pub fn stall(
+            &mut self,
+            _waited: Duration,
+            _domain: &'static str,
+            _grace_period: u64,
+            _readers: impl Iterator<Item = &'static Reader>,
+        ) -> Option<Stall> {
+            None
+        }
+    }
+}

@@ -6,6 +6,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
+use super::deferred::Hints;
 use super::domain::{Domain, Global};
 use super::guard::Guard;
 use super::published::Published;
@@ -98,6 +99,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// let old = numbers.update(|old| old.iter().copied().chain([3]).collect());
     /// assert_eq!(old.wait(), [1, 2]);
     /// ```
+    #[track_caller]
     pub fn update(&self, mut f: impl FnMut(&T) -> T) -> Retired<T, D>
     where
         T: Sync,
@@ -159,8 +161,8 @@ impl<T: Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for Rcu<T, D> 
 
 /// A value that is published no more, but may still have readers.
 ///
-/// [`wait`](Self::wait) for them and take it back, or drop it: it is then freed after a grace period, by a thread that the
-/// library starts for this purpose. Dropping never waits for readers, and runs no destructor.
+/// [`wait`](Self::wait) for them and take it back, or drop it: it is then dropped after a grace period, as by
+/// [`retire`](super::retire), which also says when that waits.
 pub struct Retired<T: Send + 'static, D: Domain = Global> {
     /// From a Box. Not one yet: readers may hold references, and a Box claims to be the only one.
     value: NonNull<T>,
@@ -187,6 +189,13 @@ impl<T: Send + 'static, D: Domain> Retired<T, D> {
         *self.wait_boxed()
     }
 
+    /// Drops the value after a grace period, as dropping `self` does, with [`Hints`].
+    pub fn retire_with(self, hints: Hints) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: as in `drop`, which will not run.
+        unsafe { D::retire_raw(this.value, hints) };
+    }
+
     /// [`wait`](Self::wait) without moving the value out of its box.
     pub fn wait_boxed(self) -> Box<T> {
         // A panic in here drops `self`, which retires the value.
@@ -209,7 +218,7 @@ impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box, was unpublished before, and is not used again here.
-        unsafe { D::shared().deferred.retire::<T, D>(self.value) };
+        unsafe { D::retire_raw(self.value, Hints::new()) };
     }
 }
 

@@ -1,6 +1,6 @@
 //! The pointer that readers load and writers replace, with its orderings. What it points to is [`super::Rcu`]'s affair.
 
-use crate::sync::{AtomicPtr, Ordering, Ordering::*, const_unless_loom, mutant, weaken};
+use crate::sync::{AtomicPtr, Ordering, Ordering::*, acq_rel, const_unless_loom, mutant, weaken};
 
 /// A pointer to something published.
 #[derive(Debug)]
@@ -33,11 +33,7 @@ impl<T> Published<T> {
     /// Release: partner is the Acquire in `load`. Acquire: the old value is initialized, as its new owner may change it;
     /// partner is the Release here, of the writer who published it.
     fn swap_order() -> Ordering {
-        match (mutant("publish-relaxed"), mutant("take-relaxed")) {
-            (true, _) => Acquire,
-            (_, true) => Release,
-            _ => AcqRel,
-        }
+        acq_rel(mutant("publish-relaxed"), mutant("take-relaxed"))
     }
 
     #[cfg(not(loom))]

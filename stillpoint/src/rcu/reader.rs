@@ -7,6 +7,7 @@
 //! | `state` | owner | 0: quiescent; else the domain's counter as seen on entering the outermost section |
 //! | `nested` | owner | sections open inside the outermost one |
 //! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`] |
+//! | `thread`, `site` | owner, when it registers | who it is, for reports of stalls: see [`Reader::while_awaited`] |
 //!
 //! # Why one word and no arithmetic
 //!
@@ -20,9 +21,12 @@
 //! A handler that reads, and leaves every section it enters, may interrupt the owner between any two instructions here: it
 //! finds `state` 0 and leaves it 0, or finds it non-zero and restores `nested`.
 
+use core::panic::Location;
+use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering::*, const_unless_loom, light, mutant, weaken};
+use super::queue::Queue;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, light, mutant, weaken};
 
 /// A grace period sleeps until this reader has left.
 pub const AWAITED: u32 = 1;
@@ -31,9 +35,10 @@ pub const FENCED: u32 = 2;
 /// The thread ended inside a section.
 pub const ORPHANED: u32 = 4;
 
-/// See the [module](self). A cache line (and its neighbour, which x86-64 fetches along) of its own.
+/// See the [module](self). The words that a scan looks at have a cache line (and its neighbour, which x86-64 fetches along)
+/// of their own.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub struct Reader {
     state: AtomicU64,
     nested: AtomicU64,
@@ -41,6 +46,19 @@ pub struct Reader {
     /// Place in the registry, and the next free place: see there.
     pub index: AtomicU32,
     pub(super) next_free: AtomicU32,
+    thread: AtomicU32,
+    site: AtomicPtr<Location<'static>>,
+    /// What the owner has deferred. Elsewhere, so that a scan of many readers touches nothing but them.
+    pub queue: &'static Queue,
+}
+
+/// The thread that a reader belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// As of `gettid(2)`.
+    pub thread: u32,
+    /// Where in the program it registered.
+    pub site: &'static Location<'static>,
 }
 
 /// Whether leaving needs the slow way: see [`Reader::leave`].
@@ -55,21 +73,24 @@ pub enum Exit {
 
 impl Reader {
     const_unless_loom! {
-        pub fn new() -> Self {
+        pub fn new(queue: &'static Queue) -> Self {
             Self {
                 state: AtomicU64::new(0),
                 nested: AtomicU64::new(0),
                 attention: AtomicU32::new(0),
                 index: AtomicU32::new(0),
                 next_free: AtomicU32::new(0),
+                thread: AtomicU32::new(0),
+                site: AtomicPtr::new(ptr::null_mut()),
+                queue,
             }
         }
     }
 
     /// A reader that belongs to nobody and lets nobody in by [`try_enter`](Self::try_enter).
     #[cfg(not(loom))]
-    pub const fn always_inside() -> Self {
-        Self { state: AtomicU64::new(u64::MAX), ..Self::new() }
+    pub const fn always_inside(queue: &'static Queue) -> Self {
+        Self { state: AtomicU64::new(u64::MAX), ..Self::new(queue) }
     }
 
     /// Begins a section, if none is open.
@@ -168,6 +189,50 @@ impl Reader {
         // Acquire: partner is the Release in `await_exit`. A reader that repins takes the request inside its next section,
         // whose loads must come after it.
         self.attention.fetch_and(!AWAITED, Acquire) & AWAITED != 0
+    }
+
+    /// As if no thread had ever used it.
+    #[cfg(not(loom))]
+    pub fn reset(&self) {
+        self.state.store(0, Relaxed);
+        self.nested.store(0, Relaxed);
+        self.attention.store(0, Relaxed);
+    }
+
+    /// Says who owns this reader; called by the owner, before it first enters.
+    pub fn belongs_to(&self, owner: Owner) {
+        // Release: who reads this sees that the request of the owner before, if there was one, has been taken. Partner: the
+        // Acquires in `while_awaited`.
+        let release = weaken(Release, "owner-written-relaxed");
+        self.thread.store(owner.thread, release);
+        self.site.store(ptr::from_ref(owner.site).cast_mut(), release);
+    }
+
+    /// The owner has another thread id, as in the child of a fork.
+    #[cfg(not(loom))]
+    pub fn is_thread(&self, thread: u32) {
+        self.thread.store(thread, Relaxed);
+    }
+
+    /// What `look` makes of the owner, if the calling leader has waited for this owner from before until after; it must have
+    /// made its request and taken back those of readers that had left.
+    ///
+    /// The reader may change hands at any moment, but not before the request has been taken, and only the leader makes one.
+    /// So if the request is out after `look`, it was out all the time, and the owner is the one that keeps the leader waiting.
+    pub fn while_awaited<R>(&self, look: impl FnOnce(Owner) -> R) -> Option<R> {
+        // Relaxed: whoever owned the reader at the leader's last look at `state`, an Acquire, had written who it is before.
+        // If a later owner's is read below, the Acquire makes the second of these loads see that the request was taken.
+        let awaited = || self.attention.load(Relaxed) & AWAITED != 0;
+        if !awaited() {
+            return None;
+        }
+        // Acquire: see above; partner: the Releases in `belongs_to`.
+        let acquire = weaken(Acquire, "owner-read-relaxed");
+        let thread = self.thread.load(acquire);
+        // SAFETY: null, or made of a reference that is good for ever.
+        let site = unsafe { self.site.load(acquire).as_ref() }?;
+        let seen = look(Owner { thread, site });
+        (awaited() || mutant("owner-not-looked-at-again")).then_some(seen)
     }
 
     /// Marks the section of a thread that has ended as one that never will.

@@ -26,6 +26,7 @@ use core::ptr;
 
 use crate::sync::{AtomicPtr, AtomicU64, Ordering::*, mutant, weaken};
 
+use super::queue::Queue;
 use super::reader::Reader;
 
 /// Readers in the first chunk.
@@ -77,7 +78,7 @@ impl Registry {
     }
 
     /// The reader with this index, which is below some `len`.
-    fn get(&self, index: usize) -> &'static Reader {
+    pub fn reader(&self, index: usize) -> &'static Reader {
         let (chunk, place) = Self::place(index);
         // Acquire: the readers are initialized; partner: the Release in `grow`.
         let chunk = self.chunks[chunk].load(weaken(Acquire, "chunk-load-relaxed"));
@@ -93,7 +94,7 @@ impl Registry {
 
     /// All readers with an index from `first` to below `end`, which is a value of [`len`](Self::len).
     pub fn readers(&self, first: usize, end: usize) -> impl Iterator<Item = &'static Reader> {
-        (first..end).map(|index| self.get(index))
+        (first..end).map(|index| self.reader(index))
     }
 
     /// Readers that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
@@ -127,6 +128,30 @@ impl Registry {
         self.push(reader);
     }
 
+    /// All readers but `own` become free, and every queue empty.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and in no function of a reader's queue.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
+        self.free.store(0, Relaxed);
+        self.registered.store(own.is_some().into(), Relaxed);
+        for index in 0..self.len() {
+            let reader = self.reader(index);
+            // A thread may have been about to say which one it is.
+            reader.index.store(index as u32, Relaxed);
+            // SAFETY: the caller's contract.
+            unsafe { reader.queue.reset_in_child() };
+            if own.is_some_and(|own| ptr::eq(own, reader)) {
+                reader.take_awaited();
+            } else {
+                reader.reset();
+                self.push(reader);
+            }
+        }
+    }
+
     /// Takes the top of the stack.
     fn pop(&self) -> Option<&'static Reader> {
         // Acquire, here and below: the chunk is there, and the `next_free` we read and the old owner's stores come before
@@ -135,7 +160,7 @@ impl Registry {
         let mut head = self.free.load(order);
         loop {
             let index = (head as u32).checked_sub(1)?;
-            let reader = self.get(index as usize);
+            let reader = self.reader(index as usize);
             let next = reader.next_free.load(Relaxed);
             // Release keeps nothing in order, but a read-modify-write keeps the release sequence of `push` going.
             match self.free.compare_exchange(head, retag(head, next), order, order) {
@@ -168,20 +193,25 @@ impl Registry {
             let (chunk, _) = Self::place(len);
             let slot = self.chunks.get(chunk).ok_or(OutOfMemory)?;
             if slot.load(Relaxed).is_null() {
-                let fresh = new_chunk(FIRST << chunk)?;
-                // Release: the readers are initialized; partner: the Acquire in `get`.
+                let fresh = Chunk::new(FIRST << chunk)?;
+                // Release: the readers are initialized; partner: the Acquire in `reader`.
                 if slot
-                    .compare_exchange(ptr::null_mut(), fresh, weaken(Release, "chunk-store-relaxed"), Relaxed)
+                    .compare_exchange(
+                        ptr::null_mut(),
+                        fresh.readers.cast(),
+                        weaken(Release, "chunk-store-relaxed"),
+                        Relaxed,
+                    )
                     .is_err()
                 {
-                    free_chunk(fresh, FIRST << chunk);
+                    fresh.free();
                 }
             }
             // Release: who sees the new length finds the chunk; partner: the Acquire in `len`. (The chunk may be another
             // thread's, whose store this thread saw fail: the exchange or load above reads it, so it comes before.)
             let order = weaken(Release, "len-store-relaxed");
             if self.len.compare_exchange(len as u64, len as u64 + 1, order, Relaxed).is_ok() {
-                let reader = self.get(len);
+                let reader = self.reader(len);
                 reader.index.store(len as u32, Relaxed);
                 return Ok(reader);
             }
@@ -196,15 +226,30 @@ fn retag(head: u64, top: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(top)
 }
 
-/// Memory for `len` readers, for ever unless given to [`free_chunk`].
-fn new_chunk(len: usize) -> Result<*mut Reader, OutOfMemory> {
-    let mut readers = Vec::new();
-    readers.try_reserve_exact(len).map_err(|_| OutOfMemory)?;
-    readers.extend((0..len).map(|_| Reader::new()));
-    Ok(Box::into_raw(readers.into_boxed_slice()).cast())
+/// Readers, and their queues, that nobody has seen yet.
+struct Chunk {
+    readers: *mut [Reader],
+    queues: *mut [Queue],
 }
 
-fn free_chunk(chunk: *mut Reader, len: usize) {
-    // SAFETY: `chunk` comes from `new_chunk(len)` and lost the race to be seen by anybody.
-    drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(chunk, len)) });
+impl Chunk {
+    fn new(len: usize) -> Result<Self, OutOfMemory> {
+        let mut queues = Vec::new();
+        queues.try_reserve_exact(len).map_err(|_| OutOfMemory)?;
+        let mut readers = Vec::new();
+        readers.try_reserve_exact(len).map_err(|_| OutOfMemory)?;
+        queues.extend((0..len).map(|_| Queue::new()));
+        let queues = Box::into_raw(queues.into_boxed_slice());
+        // SAFETY: the queues are there for ever, or until `free`, when the readers go as well.
+        readers.extend(unsafe { &*queues }.iter().map(Reader::new));
+        Ok(Self { readers: Box::into_raw(readers.into_boxed_slice()), queues })
+    }
+
+    fn free(self) {
+        // SAFETY: both come from `new`, and lost the race to be seen by anybody.
+        unsafe {
+            drop(Box::from_raw(self.readers));
+            drop(Box::from_raw(self.queues));
+        }
+    }
 }

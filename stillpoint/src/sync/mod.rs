@@ -11,16 +11,22 @@
 //! environment variable `STILLPOINT_MUTANT` selects one, and `ci/mutants.sh` shows that a model then fails. The table in
 //! `docs/proof.md` has a row for each name.
 
+mod fork_safe;
 #[cfg(loom)]
 pub mod model;
 #[cfg(not(loom))]
 mod native;
 
+pub(crate) use fork_safe::ForkSafe;
 #[cfg(loom)]
-pub use model::{AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop, yield_now};
+pub use model::{
+    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, budget, heavy, light,
+    light_by_backend, mutant, now, spin_loop, yield_now,
+};
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, Futex, budget, heavy, light, mutant, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, budget, heavy, light,
+    light_by_backend, mutant, now, spin_loop, yield_now,
 };
 
 pub use core::sync::atomic::Ordering;
@@ -30,6 +36,16 @@ pub use core::sync::atomic::Ordering;
 #[cfg_attr(loom, track_caller)]
 pub fn weaken(order: Ordering, name: &str) -> Ordering {
     if mutant(name) { Ordering::Relaxed } else { order }
+}
+
+/// `AcqRel`, less the half that a mutant takes away.
+#[inline(always)]
+pub fn acq_rel(without_release: bool, without_acquire: bool) -> Ordering {
+    match (without_release, without_acquire) {
+        (true, _) => Ordering::Acquire,
+        (_, true) => Ordering::Release,
+        _ => Ordering::AcqRel,
+    }
 }
 
 /// Defines an associated function that is `const` on the machine; loom's atomics have no `const` constructors.

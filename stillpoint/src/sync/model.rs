@@ -19,9 +19,12 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32 as AtomicU32Std;
+use std::time::Duration;
 
+pub use loom::cell::UnsafeCell;
+use loom::sync::Condvar;
 use loom::sync::atomic::{self, Ordering, Ordering::*, fence};
-use loom::sync::{Condvar, Mutex};
+pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
 /// Reader threads a model may have (loom allows five threads in all).
@@ -115,12 +118,20 @@ pub fn reader<R>(index: usize, body: impl FnOnce() -> R) -> R {
 /// Nothing, as on the machine.
 pub fn light() {}
 
-/// A process-wide fence. The algorithms have at most one in flight.
+/// Nothing, as on the machine with `membarrier`.
+pub fn light_by_backend() {}
+
+/// Always the same time.
+pub fn now() -> u64 {
+    0
+}
+
+/// A process-wide fence. Several may be in flight: who acknowledges a request acknowledges the earlier ones, as the requests
+/// are a chain of read-modify-writes.
 pub fn heavy() {
     let own = READER.with(|cell| cell.get().map(|(index, _)| index));
     fence(AcqRel);
-    let request = INTERRUPTS.request.load(Relaxed) + 1;
-    INTERRUPTS.request.store(request, Relaxed);
+    let request = INTERRUPTS.request.fetch_add(1, Relaxed) + 1;
     for (index, acknowledged) in INTERRUPTS.acknowledged.iter().enumerate() {
         while Some(index) != own {
             match acknowledged.load(Relaxed) {
@@ -128,7 +139,11 @@ pub fn heavy() {
                 OFF if acknowledged.compare_exchange(OFF, OFF, AcqRel, Relaxed).is_ok() => break,
                 OFF => {}
                 seen if seen >= request => break,
-                _ => thread::yield_now(),
+                _ => {
+                    // Somebody may wait for this thread.
+                    poll();
+                    thread::yield_now();
+                }
             }
         }
     }
@@ -162,6 +177,8 @@ interruptible!(AtomicU64, atomic::AtomicU64, u64, [
     store(value: u64, order: Ordering) -> ();
     fetch_add(value: u64, order: Ordering) -> u64;
     fetch_sub(value: u64, order: Ordering) -> u64;
+    fetch_or(value: u64, order: Ordering) -> u64;
+    swap(value: u64, order: Ordering) -> u64;
     compare_exchange(old: u64, new: u64, yes: Ordering, no: Ordering) -> Result<u64, u64>;
 ]);
 interruptible!(AtomicU32, atomic::AtomicU32, u32, [
@@ -173,6 +190,7 @@ interruptible!(AtomicU32, atomic::AtomicU32, u32, [
 ]);
 interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     load(order: Ordering) -> *mut T;
+    store(value: *mut T, order: Ordering) -> ();
     swap(value: *mut T, order: Ordering) -> *mut T;
     compare_exchange(old: *mut T, new: *mut T, yes: Ordering, no: Ordering) -> Result<*mut T, *mut T>;
 ]);
@@ -207,6 +225,11 @@ impl Futex {
         if let Some(index) = own {
             READER.with(|cell| cell.set(Some((index, switch_in(index)))));
         }
+    }
+
+    /// [`wait`](Self::wait): the time never comes, so that a model which needs it to come is found to hang.
+    pub fn wait_timeout(&self, expected: u64, mask: NonZeroU32, _timeout: Duration) {
+        self.wait(expected, mask);
     }
 
     pub fn wake(&self, count: u32, mask: NonZeroU32) {

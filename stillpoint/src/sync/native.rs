@@ -2,11 +2,14 @@
 
 pub use core::hint::spin_loop;
 pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
+pub use std::sync::{Mutex, MutexGuard};
 pub use std::thread::yield_now;
+use std::time::Duration;
 
-pub(crate) use crate::fence::{heavy, light_by_compiler as light};
+pub(crate) use crate::fence::{heavy, light as light_by_backend, light_by_compiler as light};
 use crate::sys;
 
 /// No mutants outside the model checker.
@@ -21,6 +24,31 @@ pub const fn budget(rounds: u32) -> u32 {
     rounds
 }
 
+/// The monotonic clock, in nanoseconds. In a model it stands still.
+pub fn now() -> u64 {
+    sys::now()
+}
+
+/// `core`'s cell, with loom's way to use it.
+#[derive(Debug)]
+pub struct UnsafeCell<T>(cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub const fn new(value: T) -> Self {
+        Self(cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    #[inline(always)]
+    pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
+
 /// A 64-bit atomic word that threads can sleep on. The kernel compares its low half.
 #[derive(Debug)]
 pub struct Futex(AtomicU64);
@@ -33,7 +61,12 @@ impl Futex {
     /// Sleeps until a [`wake`](Self::wake) whose mask shares a bit with `mask`, unless the low half of the word differs
     /// from that of `expected`. May return for no reason.
     pub fn wait(&self, expected: u64, mask: NonZeroU32) {
-        sys::futex_wait(&self.0, expected, mask);
+        sys::futex_wait(&self.0, expected, mask, None);
+    }
+
+    /// [`wait`](Self::wait), but no longer than `timeout`.
+    pub fn wait_timeout(&self, expected: u64, mask: NonZeroU32, timeout: Duration) {
+        sys::futex_wait(&self.0, expected, mask, Some(timeout));
     }
 
     /// Wakes at most `count` threads whose mask shares a bit with `mask`.

@@ -5,19 +5,20 @@
 //! key again; the C library then makes another round.
 
 use core::ffi::c_void;
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
 /// A function to run at the end of each thread that asks for it.
 #[derive(Debug)]
 pub struct AtThreadExit {
     run: unsafe extern "C" fn(*mut c_void),
-    key: OnceLock<Option<libc::pthread_key_t>>,
+    /// The key plus 1; 0 while there is none. No lock, so that the child of a fork need not care who was making it.
+    key: AtomicU64,
 }
 
 impl AtThreadExit {
     /// `run` gets the pointer given to [`arm`](Self::arm). It must not unwind.
     pub const fn new(run: unsafe extern "C" fn(*mut c_void)) -> Self {
-        Self { run, key: OnceLock::new() }
+        Self { run, key: AtomicU64::new(0) }
     }
 
     /// Runs the function with `pointer` when the calling thread ends, in place of an earlier pointer of this thread.
@@ -28,13 +29,28 @@ impl AtThreadExit {
     /// The function must be sound to call with `pointer` on this thread, whenever it ends.
     #[must_use]
     pub unsafe fn arm(&self, pointer: *mut c_void) -> bool {
-        let key = self.key.get_or_init(|| {
-            let mut key = 0;
-            // SAFETY: `key` outlives the call; the caller of `arm` vouches for the function.
-            let error = unsafe { libc::pthread_key_create(&mut key, Some(self.run)) };
-            (error == 0).then_some(key)
-        });
         // SAFETY: the key was created and is never deleted.
-        key.is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
+        self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
+    }
+
+    fn key(&self) -> Option<libc::pthread_key_t> {
+        // Acquire, here and below: the key has been created. Partner: the Release below.
+        let stored = self.key.load(Acquire);
+        if stored != 0 {
+            return Some((stored - 1) as _);
+        }
+        let mut fresh = 0;
+        // SAFETY: `fresh` outlives the call; who calls `arm` vouches for the function.
+        if unsafe { libc::pthread_key_create(&mut fresh, Some(self.run)) } != 0 {
+            return None;
+        }
+        match self.key.compare_exchange(0, u64::from(fresh) + 1, Release, Acquire) {
+            Ok(_) => Some(fresh),
+            Err(stored) => {
+                // Another thread was faster. SAFETY: nobody else knows this key.
+                unsafe { libc::pthread_key_delete(fresh) };
+                Some((stored - 1) as _)
+            }
+        }
     }
 }

@@ -2,13 +2,16 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::futex;
 pub use rustix::thread::{MembarrierCommand, MembarrierQuery};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 pub mod at_exit;
 pub mod signal;
+pub mod thread;
 
 /// The half of the word that the kernel's futex compares: the low one.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
@@ -18,11 +21,16 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
     unsafe { &*halves.add(usize::from(cfg!(target_endian = "big"))) }
 }
 
-/// `futex(FUTEX_WAIT_BITSET)`: sleeps until woken, unless the low half of `word` differs from that of `expected`.
-/// Returns early on signals.
-pub fn futex_wait(word: &AtomicU64, expected: u64, mask: NonZeroU32) {
-    // Every failure (the word changed, a signal) means the same to the caller: look again.
-    let _ = futex::wait_bitset(low_half(word), futex::Flags::PRIVATE, expected as u32, None, mask);
+/// `futex(FUTEX_WAIT_BITSET)`: sleeps until woken, but no longer than `timeout`, unless the low half of `word` differs from
+/// that of `expected`. Returns early on signals.
+pub fn futex_wait(word: &AtomicU64, expected: u64, mask: NonZeroU32, timeout: Option<Duration>) {
+    // The call wants a moment, not a length. One that no clock reaches is for ever.
+    let until = timeout.and_then(|timeout| {
+        let length = Timespec::try_from(timeout).ok()?;
+        clock_gettime(ClockId::Monotonic).checked_add(length)
+    });
+    // Every failure (the word changed, a signal, the time is over) means the same to the caller: look again.
+    let _ = futex::wait_bitset(low_half(word), futex::Flags::PRIVATE, expected as u32, until.as_ref(), mask);
 }
 
 /// `futex(FUTEX_WAKE_BITSET)`: wakes at most `count` sleepers whose mask shares a bit with `mask`.
@@ -30,6 +38,18 @@ pub fn futex_wake(word: &AtomicU64, count: u32, mask: NonZeroU32) {
     // The kernel reads the count as an int.
     let count = count.min(i32::MAX as u32);
     let _ = futex::wake_bitset(low_half(word), futex::Flags::PRIVATE, count, mask);
+}
+
+/// `clock_gettime(CLOCK_MONOTONIC)`, in nanoseconds.
+pub fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The name of a thread of this process, as the kernel keeps it; nothing if it cannot be read.
+pub fn thread_name(tid: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
 }
 
 /// `membarrier(2)` commands of this kernel; empty where the call is missing or denied.

@@ -67,6 +67,21 @@ pub fn send(tid: i32, signal: c_int) -> io::Result<()> {
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has a function called before `main`, or when a shared library with this crate is loaded.
+///
+/// For fork handlers: one that is registered while another thread is about to fork comes too late for that child.
+macro_rules! before_main {
+    ($function:path) => {
+        const _: () = {
+            #[used]
+            // SAFETY: the section is an array of such functions, which the C library calls.
+            #[unsafe(link_section = ".init_array")]
+            static CALLED: extern "C" fn() = $function;
+        };
+    };
+}
+pub(crate) use before_main;
+
 /// Runs `child` in the child of every later fork, before `fork` returns there. False if there is no memory for that.
 #[must_use]
 pub fn at_fork(child: unsafe extern "C" fn()) -> bool {

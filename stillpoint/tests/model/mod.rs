@@ -11,7 +11,7 @@ pub fn check(budget: u32, preemptions: usize, model: impl Fn() + Send + Sync + '
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     set_budget(budget);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
+    builder.preemption_bound = Some(std::env::var("BOUND").map_or(preemptions, |b| b.parse().unwrap()));
     builder.max_branches = 20_000;
     builder.check(model);
 }

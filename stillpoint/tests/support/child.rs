@@ -12,8 +12,13 @@ pub fn variant() -> Option<String> {
 
 /// Runs `test` in a child of which [`variant`] is `variant`, with `STILLPOINT_FENCE` set to `fence` or not set.
 pub fn run(test: &str, variant: &str, fence: Option<&str>) {
+    stderr(test, variant, fence);
+}
+
+/// [`run`]; what the child wrote to its standard error.
+pub fn stderr(test: &str, variant: &str, fence: Option<&str>) -> String {
     let mut child = Command::new(env::current_exe().expect("the test knows its file"));
-    child.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    child.args(["--exact", test, "--include-ignored", "--nocapture", "--test-threads=1"]);
     child.env(VARIANT, variant).env_remove("STILLPOINT_FENCE");
     if let Some(fence) = fence {
         child.env("STILLPOINT_FENCE", fence);
@@ -22,4 +27,5 @@ pub fn run(test: &str, variant: &str, fence: Option<&str>) {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let passed = output.status.success() && out.contains("1 passed");
     assert!(passed, "{test}, child for {variant:?}: {}\n{out}\n{err}", output.status);
+    err.into_owned()
 }

@@ -15,10 +15,10 @@ const BATCH: u32 = 256;
 
 /// Events so far, or between two readings.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Events {
-    pub(super) grace_periods: u64,
-    pub(super) heavy: u64,
-    pub(super) wakes: u64,
+pub(crate) struct Events {
+    pub(crate) grace_periods: u64,
+    pub(crate) heavy: u64,
+    pub(crate) wakes: u64,
 }
 
 impl Sub for Events {
@@ -34,13 +34,13 @@ impl Sub for Events {
 }
 
 /// A library with grace periods.
-pub(super) trait Flavor: Sync {
+pub(crate) trait Flavor: Sync {
     /// Name in the report.
     fn name(&self) -> &'static str;
 
     /// Registers the calling thread, calls `ready`, and reads until `stop`: short sections, or sections that last for
-    /// `section` and look at the clock.
-    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool);
+    /// `section` and look at the clock. Returns the number of sections.
+    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) -> u64;
 
     /// Registers the calling thread for as long as `wait` takes, outside any section.
     fn idle(&self, wait: &dyn Fn());
@@ -53,7 +53,7 @@ pub(super) trait Flavor: Sync {
 }
 
 /// All flavors of this build, and those it lacks.
-pub(super) fn all() -> (Vec<Box<dyn Flavor>>, Vec<Skipped>) {
+pub(crate) fn all() -> (Vec<Box<dyn Flavor>>, Vec<Skipped>) {
     let flavors: Vec<Box<dyn Flavor>> = vec![
         Box::new(Stillpoint(Rcu::new(7))),
         #[cfg(feature = "liburcu")]
@@ -64,6 +64,17 @@ pub(super) fn all() -> (Vec<Box<dyn Flavor>>, Vec<Skipped>) {
         crate::peers::liburcu_missing(),
     ];
     (flavors, skipped)
+}
+
+/// Calls `read`, for [`BATCH`] short sections or for a long one, until `stop`; the number of sections.
+fn until(stop: &AtomicBool, section: Duration, read: impl Fn(Duration)) -> u64 {
+    let sections = if section.is_zero() { u64::from(BATCH) } else { 1 };
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) || count == 0 {
+        read(section);
+        count += sections;
+    }
+    count
 }
 
 struct Stillpoint(Rcu<u64>);
@@ -93,12 +104,12 @@ impl Flavor for Stillpoint {
         OURS
     }
 
-    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) {
+    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) -> u64 {
         rcu::register();
         ready();
-        while !stop.load(Ordering::Relaxed) {
+        until(stop, section, |section| {
             black_box(if section.is_zero() { self.short_sections() } else { self.long_section(section) });
-        }
+        })
     }
 
     fn idle(&self, wait: &dyn Fn()) {
@@ -125,16 +136,16 @@ impl Flavor for Liburcu {
         crate::peers::LIBURCU
     }
 
-    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) {
+    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) -> u64 {
         let reader = crate::peers::liburcu::Reader::register();
         ready();
-        while !stop.load(Ordering::Relaxed) {
+        until(stop, section, |section| {
             black_box(if section.is_zero() {
                 reader.read(black_box(&self.0), BATCH)
             } else {
                 reader.long_section(&self.0, section)
             });
-        }
+        })
     }
 
     fn idle(&self, wait: &dyn Fn()) {

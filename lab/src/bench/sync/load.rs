@@ -1,4 +1,4 @@
-//! One measurement of the sync bench: readers, idle threads and callers, and what the callers saw.
+//! One measurement of the sync bench: readers, idle threads and callers, and what they saw.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::Cell;
 use super::flavors::{Events, Flavor};
+use crate::harness::clock::thread_cpu_time;
 use crate::harness::crew::{self, Arrivals, Gate};
 
 /// Longest latency that a histogram tells apart from longer ones, in nanoseconds.
@@ -19,15 +20,17 @@ const LONGEST_PAUSE_US: u64 = 200;
 
 /// What one measurement saw.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// Latency of each call, in nanoseconds.
-    pub(super) latencies: Histogram<u64>,
+    pub(crate) latencies: Histogram<u64>,
     /// Events while the callers were calling.
-    pub(super) events: Events,
+    pub(crate) events: Events,
+    /// CPU time of the readers for each of their sections, in nanoseconds; not a number without readers.
+    pub(crate) section_ns: f64,
 }
 
 /// An empty histogram with three significant digits.
-pub(super) fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are valid")
 }
 
@@ -56,7 +59,7 @@ impl Controls {
 /// # Errors
 ///
 /// Fails if the system does not allow as many threads.
-pub(super) fn run(flavor: &dyn Flavor, cell: &Cell, slice: Duration) -> anyhow::Result<Outcome> {
+pub(crate) fn run(flavor: &dyn Flavor, cell: &Cell, slice: Duration) -> anyhow::Result<Outcome> {
     let controls = Controls::default();
     thread::scope(|scope| {
         let outcome = measure(scope, &controls, flavor, cell, slice).with_context(|| {
@@ -83,10 +86,13 @@ fn measure<'scope>(
             });
         })?;
     }
+    let mut readers = Vec::new();
     for _ in 0..cell.readers {
-        crew::spawn(scope, || {
-            flavor.read(cell.section, &|| controls.ready.arrive(), &controls.stop_readers);
-        })?;
+        readers.push(crew::spawn(scope, || {
+            let sections = flavor.read(cell.section, &|| controls.ready.arrive(), &controls.stop_readers);
+            // Nearly all that the thread has done; preemption does not count.
+            (sections, thread_cpu_time())
+        })?);
     }
     let mut callers = Vec::new();
     for _ in 0..cell.callers {
@@ -103,7 +109,15 @@ fn measure<'scope>(
     for caller in callers {
         latencies.add(crew::join(caller)?).context("cannot add up the latencies of the callers")?;
     }
-    Ok(Outcome { latencies, events: flavor.events() - before })
+    let events = flavor.events() - before;
+    controls.stop_readers.store(true, Ordering::Relaxed);
+    let (mut sections, mut time) = (0, Duration::ZERO);
+    for reader in readers {
+        let (its_sections, its_time) = crew::join(reader)?;
+        sections += its_sections;
+        time += its_time;
+    }
+    Ok(Outcome { latencies, events, section_ns: time.as_nanos() as f64 / sections as f64 })
 }
 
 /// A caller: calls and pauses until told to stop.

@@ -13,8 +13,8 @@
 //! counters of stillpoint are the library's own; those of liburcu are counted at its syscalls, and its grace periods
 //! are the calls that issued a barrier, as only the leader of a grace period does (`peers/liburcu.c`).
 
-mod flavors;
-mod load;
+pub(crate) mod flavors;
+pub(crate) mod load;
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ const CALLERS: Metric = Metric::count("callers_per_gp", Better::Higher);
 
 /// A load, and the share of the time that it needs to say something about its tail.
 #[derive(Clone, Copy, Debug)]
-struct Cell {
+pub(crate) struct Cell {
     readers: usize,
     section: Duration,
     callers: usize,
@@ -44,7 +44,14 @@ struct Cell {
 }
 
 impl Cell {
-    const fn new(readers: usize, section_us: u64, callers: usize, idle_threads: usize, weight: u32) -> Self {
+    /// Threads that read in sections of `section_us` (0: as short as can be), threads that call, and idle ones.
+    pub(crate) const fn new(
+        readers: usize,
+        section_us: u64,
+        callers: usize,
+        idle_threads: usize,
+        weight: u32,
+    ) -> Self {
         Self { readers, section: Duration::from_micros(section_us), callers, idle_threads, weight }
     }
 
@@ -142,7 +149,7 @@ mod tests {
         for latency in [100, 200, 300, 400] {
             latencies.record(latency).expect("within the bounds");
         }
-        Outcome { latencies, events }
+        Outcome { latencies, events, section_ns: f64::NAN }
     }
 
     fn value(metrics: &[(&'static Metric, f64)], metric: &Metric) -> f64 {

@@ -1,0 +1,166 @@
+//! How much waits to be freed while a reader stays in its section.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+
+use super::PEAK;
+use super::systems::{Payload, Reclaimer};
+use crate::harness::Config;
+use crate::harness::crew::{self, Arrivals, Gate};
+use crate::harness::report::Series;
+
+/// The writer stops after this many values, so that a library without a limit does not take all memory.
+const LIMIT: u64 = 200_000;
+
+/// What may wait in a library that can be told.
+const BYTES: u64 = 8 << 20;
+
+/// Time between two looks at what waits.
+const BEAT: Duration = Duration::from_millis(1);
+
+/// Bytes of all values that exist. There is one flood at a time.
+static LIVE: AtomicU64 = AtomicU64::new(0);
+
+/// A value of 1 KiB that is counted while it exists.
+#[derive(Debug)]
+struct Counted([u64; 128]);
+
+const SIZE: u64 = size_of::<Counted>() as u64;
+
+impl Payload for Counted {
+    fn new(number: u64) -> Self {
+        Self([number; 128])
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(SIZE, Ordering::Relaxed);
+    }
+}
+
+/// What a flood was like.
+#[derive(Debug)]
+pub(super) struct Flood {
+    /// The most bytes that existed.
+    pub(super) peak: u64,
+    /// Nanoseconds that a value cost the writer.
+    pub(super) value_ns: f64,
+    /// Milliseconds and the bytes that existed then.
+    course: Vec<(f64, f64)>,
+}
+
+impl Flood {
+    pub(super) fn series(self, system: &'static str, config: &Config) -> Series {
+        let (metric, unit) = ("live_bytes", PEAK.unit);
+        Series { system, metric, unit, over: "time_ms", config: config.clone(), points: self.course }
+    }
+}
+
+/// The parameters of a flood that takes `slice`.
+pub(super) fn config(slice: Duration) -> Config {
+    Config::new([
+        ("threads", 1.into()),
+        ("readers", 1.into()),
+        ("payload", "1 KiB".into()),
+        ("stall_ms", (stall(slice).as_millis() as u64).into()),
+        ("most_values", LIMIT.into()),
+        ("our_limit_bytes", BYTES.into()),
+    ])
+}
+
+/// How long the reader stays in its section.
+fn stall(slice: Duration) -> Duration {
+    slice / 2
+}
+
+/// What the threads of a flood wait for and look at.
+#[derive(Debug, Default)]
+struct Controls {
+    ready: Arrivals,
+    start: Gate,
+    stop_writer: AtomicBool,
+    stop_reader: AtomicBool,
+}
+
+impl Controls {
+    /// Lets every thread finish, whatever it waits for.
+    fn end(&self) {
+        self.stop_writer.store(true, Ordering::Relaxed);
+        self.stop_reader.store(true, Ordering::Relaxed);
+        self.start.open();
+    }
+}
+
+/// A flood of `slice`; the reader stays in its first section for half of it.
+pub(super) fn run<R: Reclaimer>(slice: Duration) -> anyhow::Result<Flood> {
+    R::limit(Some(BYTES));
+    let system = R::new()?;
+    LIVE.store(SIZE, Ordering::Relaxed);
+    let slot = R::slot(Counted::new(0));
+    let controls = Controls::default();
+    let flood = thread::scope(|scope| {
+        let flood = pour(scope, &controls, &system, &slot, slice);
+        controls.end();
+        flood
+    });
+    drop(slot);
+    drop(system.finish());
+    R::limit(None);
+    let left = LIVE.load(Ordering::Relaxed);
+    ensure!(left == 0, "{} has not freed {left} bytes when all should be done", R::NAME);
+    flood
+}
+
+fn pour<'scope, R: Reclaimer>(
+    scope: &'scope Scope<'scope, '_>,
+    controls: &'scope Controls,
+    system: &'scope R,
+    slot: &'scope R::Slot<Counted>,
+    slice: Duration,
+) -> anyhow::Result<Flood> {
+    crew::spawn(scope, move || {
+        let thread = system.thread();
+        R::read(&thread, slot, |value| {
+            controls.ready.arrive();
+            controls.start.wait();
+            thread::sleep(stall(slice));
+            black_box(value.sum());
+        });
+        while !controls.stop_reader.load(Ordering::Relaxed) {
+            black_box(R::read(&thread, slot, Counted::sum));
+        }
+    })?;
+    let writer = crew::spawn(scope, || {
+        let thread = system.thread();
+        controls.ready.arrive();
+        controls.start.wait();
+        let start = Instant::now();
+        let (mut values, mut peak) = (0, 0);
+        while values < LIMIT && !controls.stop_writer.load(Ordering::Relaxed) || values == 0 {
+            values += 1;
+            peak = peak.max(LIVE.fetch_add(SIZE, Ordering::Relaxed) + SIZE);
+            R::replace(&thread, slot, Counted::new(values));
+        }
+        (peak, start.elapsed().as_nanos() as f64 / values as f64)
+    })?;
+    controls.ready.wait_for(2);
+    let start = Instant::now();
+    controls.start.open();
+    let mut course = Vec::new();
+    while start.elapsed() < slice {
+        course.push((start.elapsed().as_secs_f64() * 1e3, LIVE.load(Ordering::Relaxed) as f64));
+        thread::sleep(BEAT);
+    }
+    controls.stop_writer.store(true, Ordering::Relaxed);
+    let (peak, value_ns) = crew::join(writer)?;
+    Ok(Flood { peak, value_ns, course })
+}

@@ -1,0 +1,162 @@
+//! A process of this program that measures on request.
+//!
+//! Some choices are made once a process (the backend of the fence) and some states never go away (a registry keeps the
+//! size it once had), so what differs in them is measured in processes of its own: *lanes*. The parent starts its own
+//! program again with the hidden subcommand `lane`. Parent and child speak JSON, one line a message: the child says
+//! hello, answers each request, and ends with its standard input. A lane sleeps while another one measures.
+
+use std::env;
+use std::io::{BufRead as _, BufReader, Write as _, stdin, stdout};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::report::Skipped;
+
+/// What the lanes of a measurement differ in.
+pub(crate) trait Role: Copy {
+    /// Name of the system in the report.
+    fn system(self) -> &'static str;
+
+    /// The subcommand of `lane` and its argument.
+    fn command(self) -> [&'static str; 2];
+
+    /// The backend of the fence that the lane runs on, if not that of this process.
+    fn fence(self) -> Option<&'static str>;
+}
+
+/// Lanes, each with its role.
+pub(crate) type Lanes<R> = Vec<(R, Lane)>;
+
+/// A lane for each role that can be had here, and the reasons for the others.
+///
+/// # Errors
+///
+/// Fails if a lane cannot be started.
+pub(crate) fn start<R: Role>(roles: &[R]) -> anyhow::Result<(Lanes<R>, Vec<Skipped>)> {
+    let mut lanes = Vec::new();
+    let mut skipped = Vec::new();
+    for &role in roles {
+        let lane = Lane::start(&role.command(), role.fence())?;
+        match &lane.missing {
+            None => lanes.push((role, lane)),
+            Some(why) => skipped.push(Skipped { system: role.system(), why: why.clone() }),
+        }
+    }
+    Ok((lanes, skipped))
+}
+
+/// First message of the child.
+#[derive(Debug, Serialize, Deserialize)]
+struct Hello {
+    missing: Option<String>,
+}
+
+/// The parent's end of a lane.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    name: String,
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    missing: Option<String>,
+}
+
+impl Lane {
+    /// Starts this program with the subcommand `lane` and `arguments`; if `backend` is given, on that backend of the fence.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the process cannot be started or does not say hello.
+    pub(crate) fn start(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
+        let program = env::current_exe().context("cannot find this program to start it again")?;
+        let mut command = Command::new(program);
+        command.arg("lane").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(backend) = backend {
+            command.env("STILLPOINT_FENCE", backend);
+        }
+        let name = arguments.join(" ");
+        let mut child = command.spawn().with_context(|| format!("cannot start the lane {name}"))?;
+        let requests = child.stdin.take();
+        let Some(answers) = child.stdout.take() else {
+            bail!("the lane {name} has no output");
+        };
+        let mut lane = Self { name, child, requests, answers: BufReader::new(answers), missing: None };
+        let hello: Hello = lane.answer()?;
+        lane.missing = hello.missing;
+        Ok(lane)
+    }
+
+    /// Asks for a measurement and returns at once. [`Lane::answer`] must follow.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the child has ended.
+    pub(crate) fn ask(&mut self, request: &impl Serialize) -> anyhow::Result<()> {
+        let Some(requests) = &mut self.requests else { return Ok(()) };
+        let line = serde_json::to_string(request).context("cannot encode a request")?;
+        writeln!(requests, "{line}").with_context(|| format!("the lane {} ended early", self.name))
+    }
+
+    /// Waits for the answer to the last request.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the child does.
+    pub(crate) fn answer<A: DeserializeOwned>(&mut self) -> anyhow::Result<A> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).with_context(|| format!("cannot hear the lane {}", self.name))?;
+        serde_json::from_str(&line)
+            .with_context(|| format!("the lane {} failed; its message is above", self.name))
+    }
+
+    /// Makes one measurement.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the child does.
+    pub(crate) fn measure<A: DeserializeOwned>(&mut self, request: &impl Serialize) -> anyhow::Result<A> {
+        self.ask(request)?;
+        self.answer()
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // The end of its input ends the child.
+        drop(self.requests.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The child: says hello, with the reason if it cannot measure here, and answers until its input ends.
+///
+/// # Errors
+///
+/// Fails if a measurement does, or the parent is gone.
+pub(crate) fn serve<R: DeserializeOwned, A: Serialize>(
+    missing: Option<String>,
+    mut measure: impl FnMut(R) -> anyhow::Result<A>,
+) -> anyhow::Result<()> {
+    say(&Hello { missing })?;
+    for line in stdin().lines() {
+        let line = line.context("cannot read a request")?;
+        let request = serde_json::from_str(&line).context("not a request")?;
+        say(&measure(request)?)?;
+    }
+    Ok(())
+}
+
+fn say(message: &impl Serialize) -> anyhow::Result<()> {
+    let line = serde_json::to_string(message).context("cannot encode an answer")?;
+    writeln!(stdout(), "{line}").context("nobody listens to this process")
+}
+
+/// Why the backend that this process was asked for cannot be had, if it cannot.
+pub(crate) fn lacks_backend(asked: &str) -> Option<String> {
+    let report = stillpoint::fence::report();
+    (report.backend().to_string() != asked)
+        .then(|| format!("backend {asked} is not available here: {report}"))
+}

@@ -1,0 +1,67 @@
+//! The options that every measuring command has.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use super::report::Report;
+use super::schedule::Budget;
+
+/// How long to measure, and where to leave the result.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Write the result as JSON; of several results, each to a file of its own, its name before the extension.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Time for each result [default: 30 to 40 s].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Number of rounds [default: as many as fit].
+    #[arg(long, value_name = "N")]
+    rounds: Option<NonZeroUsize>,
+}
+
+impl Options {
+    /// The time of one result, `default` seconds if the user did not say.
+    pub(crate) fn budget(&self, default: f64) -> Budget {
+        let rounds = self.rounds.map(NonZeroUsize::get);
+        Budget { seconds: self.seconds.unwrap_or(default), rounds }
+    }
+
+    /// Writes `report`, one of `reports`, where the user wants it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written.
+    pub(crate) fn write(&self, report: &Report, reports: usize) -> anyhow::Result<()> {
+        match &self.json {
+            Some(path) if reports > 1 => report.write_json(&with_name(path, report.bench())),
+            Some(path) => report.write_json(path),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A time that a run can take.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number")?;
+    if seconds > 0.0 && seconds < 1e6 { Ok(seconds) } else { Err("must be more than 0".to_owned()) }
+}
+
+/// `out.json` becomes `out.read.json`.
+fn with_name(path: &Path, name: &str) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{name}.{}", extension.display())),
+        None => path.with_extension(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_results_go_to_files_of_their_own() {
+        assert_eq!(with_name(Path::new("a/out.json"), "read"), Path::new("a/out.read.json"));
+        assert_eq!(with_name(Path::new("out"), "sync"), Path::new("out.sync"));
+    }
+}

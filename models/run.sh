@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Explores the models completely, unbroken; then breaks one step at a time, and expects that to be found, as the table in
+# README.md says. Fails if an error is not found, or found as something else, if a search is cut short, or if the names in
+# the table and in the models differ.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+for tool in spin cc; do
+    command -v "$tool" >/dev/null || { echo "CANNOT CHECK: there is no $tool" >&2; exit 1; }
+done
+
+# Rows of the table: | `ERROR` | `model PARAMETER=VALUE...` | ... | found as |
+rows=$(sed -nE 's/^\| `([A-Z_]+)` \| `([a-z_]+)([A-Z0-9_= ]*)` \|.*\| (stuck|invariant [0-9]+) \|$/\1;\2;\3;\4/p' README.md)
+
+# Names that a model asks for and does not define itself.
+in_models=$(for model in *.pml; do
+    comm -23 \
+        <(grep -oE '^#(ifdef|ifndef|if|elif) .*' "$model" | grep -oE '\b[A-Z][A-Z_]+\b' | sort -u) \
+        <(grep -oE '^#define [A-Z_]+' "$model" | cut -d' ' -f2 | sort -u) | sed "s/^/${model%.pml} /"
+done | sort -u)
+in_table=$(awk -F';' '{ print $2, $1 }' <<<"$rows" | sort -u)
+if ! diff <(echo "$in_models") <(echo "$in_table"); then
+    echo "the errors in the models (<) and in README.md (>) differ" >&2
+    exit 1
+fi
+
+models=$PWD
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+cd "$scratch"
+
+# search OPTIMIZATION MODEL DEFINITIONS...: leaves what spin says in `log`, prints states and seconds.
+search() {
+    local optimization=$1 model=$2 begin=$EPOCHREALTIME definitions=()
+    shift 2
+    for definition; do definitions+=("-D$definition"); done
+    rm -f pan* ./*.trail
+    # Into a file: spin writes its complaints to standard output.
+    spin -a "${definitions[@]}" "$models/$model.pml" >log || { cat log >&2; return 1; }
+    cc -w "$optimization" -DSAFETY -DCOLLAPSE -DVECTORSZ=1024 -DMEMLIM=4096 -o pan pan.c
+    ./pan -m100000 -w24 >log 2>&1 || true
+    local states
+    states=$(sed -nE 's/^ *([0-9.e+]+) states, stored.*/\1/p' log)
+    awk -v states="$states" -v b="$begin" -v e="$EPOCHREALTIME" 'BEGIN { printf "%10d states %6.1f s", states, e - b }'
+}
+
+failed=0
+report() {
+    printf '%-10s %-52s %s  %s\n' "$1" "$2" "$3" "$4"
+    [[ $1 != WRONG ]] || failed=1
+}
+
+while IFS=';' read -r model parameters; do
+    # shellcheck disable=SC2086
+    cost=$(search -O2 "$model" $parameters)
+    if grep -q 'errors: 0$' log && ! grep -qE 'max search depth too small|Search not completed|out of memory|aborting' log; then
+        report holds "$model$parameters" "$cost" ''
+    else
+        grep -E '^(error|pan|Warning)' log || true
+        report WRONG "$model$parameters" "$cost" 'an error without one, or the search was cut short'
+    fi
+done < <(cut -d';' -f2,3 <<<"$rows" | sort -u)
+
+while IFS=';' read -r error model parameters found; do
+    # shellcheck disable=SC2086
+    # Not optimized: an error is found sooner than a compiler is done.
+    cost=$(search -O0 "$model" $parameters "$error")
+    case $found in
+        stuck) expected='invalid end state' ;;
+        *) expected="assertion violated .*\|\|\(${found#invariant }==0\)" ;;
+    esac
+    if grep -qE "^pan:1: $expected" log; then
+        report found "$model$parameters $error" "$cost" "$found"
+    else
+        grep -E '^(error|pan)' log || true
+        report WRONG "$model$parameters $error" "$cost" "not found as: $found"
+    fi
+done <<<"$rows"
+
+exit "$failed"

@@ -1,0 +1,60 @@
+/* Weakly ordered stores, included by the models.
+ *
+ * Each thread has a store buffer with a slot for each variable, and the slots drain in any order, as on SPARC's PSO: weaker
+ * than x86, whose buffers are first in, first out. A thread sees its own stores at once, the others when they have drained.
+ *
+ *   load(t, v)              an atomic load; loads take effect in program order
+ *   store(t, v, x)          Relaxed. Takes over the slot of a store that has not drained; a counter may still drain by way
+ *                           of the values between
+ *   store_release(t, v, x)  drains after all that the thread stored before
+ *   fenced(t)               guard of what comes after all stores of the thread: read-modify-writes, system calls
+ *   answer(asked, t)        a heavy fence reaches thread t: its buffer is empty at some moment between the begin of the
+ *                           fence and its end, a moment of its own for each thread. The fence asks all (`asked`, a bit for
+ *                           each), and is over when all have answered
+ *   light fence             nothing at all: it stops the compiler, not the machine. The models have a comment there
+ *
+ * The model defines THREADS, VARIABLES (at most 8) and COUNTER(v), whether v only goes up by one; it has a process that
+ * offers drain(t, v) for each store there is. Abstracted: a read-modify-write is a full fence, unless the model says that
+ * it is not. */
+
+byte mem[VARIABLES];
+byte buffered[THREADS * VARIABLES];
+byte pending[THREADS];              /* a bit for each variable: its store has not drained */
+byte before[THREADS * VARIABLES];   /* a bit for each variable: its store drains before this one */
+
+#define at(t, v)   ((t) * VARIABLES + (v))
+#define bit_of(v)  (1 << (v))
+#define load(t, v) ((pending[t] & bit_of(v)) -> buffered[at(t, v)] : mem[v])
+#define fenced(t)  (pending[t] == 0)
+
+inline store(t, v, x) {
+    d_step { buffered[at(t, v)] = x; pending[t] = pending[t] | bit_of(v) }
+}
+
+inline store_release(t, v, x) {
+    atomic {
+        !(pending[t] & bit_of(v)) ->
+        before[at(t, v)] = pending[t];
+        buffered[at(t, v)] = x;
+        pending[t] = pending[t] | bit_of(v)
+    }
+}
+
+inline drain(t, v) {
+    atomic {
+        (pending[t] & bit_of(v)) && !(before[at(t, v)] & pending[t]) ->
+        if
+        :: COUNTER(v) && buffered[at(t, v)] > mem[v] + 1 -> mem[v]++
+        :: d_step {
+               mem[v] = buffered[at(t, v)];
+               buffered[at(t, v)] = 0;
+               before[at(t, v)] = 0;
+               pending[t] = pending[t] & ~bit_of(v)
+           }
+        fi
+    }
+}
+
+inline answer(asked, t) {
+    atomic { (asked & bit_of(t)) && fenced(t) -> asked = asked & ~bit_of(t) }
+}

@@ -1,0 +1,582 @@
+//! Deferred entries of a domain: from the queues of its threads, through a grace period, to a worker that runs them.
+//!
+//! Appending is the owner's affair ([`super::queue`]), waking the worker [`super::alarm`]'s, waiting for it
+//! [`super::progress`]'s. Here is what the worker does, and what keeps the backlog small.
+//!
+//! # A round
+//!
+//! ```text
+//! pace        not sooner than PACE after the last round began, unless somebody is urgent or the backlog long
+//! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
+//! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
+//! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::take)
+//! advance     tell those who wait                                                           (Progress::advance)
+//! ```
+//!
+//! What a slice leaves is run by the next one, after another collection but without waiting: a callback behind a thousand
+//! others of *another* thread does not wait for all of them.
+//!
+//! *Local* entries are run by the thread that deferred them, a block at a time while it defers others, once their grace period
+//! is over: that keeps memory in the allocator's cache of that thread, and several threads from waiting for one. They are
+//! the values without destructors, as nothing of the program runs then, and those of which the program says that it does no
+//! harm. All other callbacks and destructors run in the worker only, as a caller may hold a lock that they take.
+//!
+//! # Bounds
+//!
+//! Owners tell the backlog of each block, the consumers of what has run. Above the limits a caller that is neither inside a
+//! section nor a callback runs what it may of its own, sets the worker to work, and waits; not for ever, as what the worker
+//! waits for may be waiting for the caller: when [`PATIENCE`] is over it goes on, and so do others, after a moment each, until
+//! anything at all has been done.
+
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use super::alarm::{Alarm, DROWSY, PACED, Slept};
+use super::engine::{Due, Engine, Orphaned};
+use super::entry::Entry;
+use super::progress::Progress;
+use super::queue::{Amount, BLOCK, Holds, Queue};
+use super::reader::Reader;
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
+
+/// The worker's rounds begin this far apart, in nanoseconds, so that a writer costs the readers a thousand interrupts a second
+/// and not fifty thousand. (Owners add their own, if they defer so much that it pays: [`Queue::tried`].)
+const PACE: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
+/// The same after a round that failed, as long as a thread that ended inside a section allows no grace period.
+const PACE_STUCK: u64 = 1_000_000_000;
+/// Entries in the backlog that end the pause between rounds, and let lazy entries run.
+const MANY: u64 = 16_384;
+/// How long lazy entries may wait, in nanoseconds.
+const LAZY: u64 = 10_000_000_000;
+/// How long the worker runs entries before it looks at the queues again, in nanoseconds.
+const SLICE: u64 = 1_000_000;
+/// How long a caller above the limits waits.
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+/// The same, when that was in vain once.
+const IMPATIENCE: Duration = Duration::from_millis(1);
+
+/// High-water marks of the entries that wait in a domain, callbacks and retired values.
+///
+/// Callers begin to wait somewhat below. The bound is not exact: each thread may add up to 64 entries, or 64 KiB, or one
+/// value, before it notices; and it is not enforced inside read-side sections and callbacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries.
+    pub count: u64,
+    /// Bytes: of the values themselves, and what callers say that these own ([`Hints::owning`](super::Hints::owning)).
+    pub bytes: u64,
+}
+
+impl Limits {
+    const DEFAULT: Self = Self { count: 1 << 17, bytes: 64 << 20 };
+}
+
+impl Default for Limits {
+    /// 131,072 entries, 64 MiB.
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What the algorithm needs of the world around it.
+pub trait Host {
+    /// Waits until the grace period has ended.
+    fn wait_for(&self, due: Due) -> Result<(), Orphaned>;
+
+    /// Runs an entry, whose grace period is over. False if the caller has become the child of a fork, which has no business
+    /// with the other entries.
+    fn run(&self, entry: Entry) -> bool;
+
+    /// A heavy fence.
+    fn fence(&self);
+
+    /// Provides a worker: somebody who calls [`Callbacks::work`]. False if that cannot be done.
+    fn start_worker(&self) -> bool;
+
+    /// Completes a grace period if that takes no time to speak of; never waits. The calling thread, whose reader is `own`, is
+    /// outside. `alone`: no other thread is registered.
+    fn try_synchronize(&self, own: &Reader, alone: bool) -> bool;
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Callbacks {
+    alarm: CachePadded<Alarm>,
+    progress: CachePadded<Progress>,
+    /// What waits, as far as the owners have reported. Two's complement: what has run may be told of first.
+    backlog: CachePadded<Backlog>,
+    limits: Backlog,
+    /// Callers that want all to run now.
+    urgent: AtomicU64,
+    /// What had been done when a caller above the limits last waited in vain.
+    in_vain: AtomicU64,
+    /// When the last round began, and the first queue of the next slice: the worker's.
+    last_round: AtomicU64,
+    first: AtomicU64,
+    /// Rounds that have begun; the number of the last that failed; 1 while the last one did.
+    rounds: AtomicU64,
+    failed: AtomicU64,
+    stuck: AtomicU64,
+    /// Forks that made this process out of its parent.
+    forks: AtomicU64,
+    tallies: CachePadded<Tallies>,
+}
+
+#[derive(Debug)]
+struct Backlog {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Tallies {
+    run: AtomicU64,
+    freed: AtomicU64,
+    waits: AtomicU64,
+    overruns: AtomicU64,
+}
+
+/// Counters of callbacks and retired values, part of [`Stats`](super::Stats).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub queued: u64,
+    pub bytes: u64,
+    pub oldest: Duration,
+    pub run: u64,
+    pub waits: u64,
+    pub overruns: u64,
+}
+
+impl Backlog {
+    const_unless_loom! {
+        fn new(count: u64, bytes: u64) -> Self {
+            Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
+        }
+    }
+}
+
+impl Callbacks {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                alarm: CachePadded::new(Alarm::new()),
+                progress: CachePadded::new(Progress::new()),
+                backlog: CachePadded::new(Backlog::new(0, 0)),
+                limits: Backlog::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
+                urgent: AtomicU64::new(0),
+                in_vain: AtomicU64::new(u64::MAX),
+                last_round: AtomicU64::new(0),
+                first: AtomicU64::new(0),
+                rounds: AtomicU64::new(0),
+                failed: AtomicU64::new(0),
+                stuck: AtomicU64::new(0),
+                forks: AtomicU64::new(0),
+                tallies: CachePadded::new(Tallies {
+                    run: AtomicU64::new(0),
+                    freed: AtomicU64::new(0),
+                    waits: AtomicU64::new(0),
+                    overruns: AtomicU64::new(0),
+                }),
+            }
+        }
+    }
+
+    /// After an entry was appended: sees to it that a worker will look.
+    #[inline(always)]
+    pub fn notify(&self, lazy: bool, host: &impl Host) {
+        if self.alarm.must_ring(lazy) {
+            self.provide(lazy, host);
+        }
+    }
+
+    #[cold]
+    fn provide(&self, lazy: bool, host: &impl Host) {
+        let alone = if lazy { self.alarm.stir() } else { self.alarm.ring() };
+        if alone && !host.start_worker() {
+            // The entries stay; the next one tries again. Whoever rang meanwhile and waits must look to it himself.
+            self.alarm.give_up();
+            if !mutant("given-up-silently") {
+                self.progress.advance();
+            }
+        }
+    }
+
+    /// Makes the worker hurry. False if there is none, and none can be had.
+    fn hurry(&self, host: &impl Host) -> bool {
+        if !self.alarm.ring() || host.start_worker() {
+            return true;
+        }
+        self.alarm.give_up();
+        self.progress.advance();
+        false
+    }
+
+    /// The owner's bookkeeping, a block at a time. `may_wait` says whether the caller is outside sections and callbacks.
+    #[cold]
+    pub fn settle(&self, engine: &Engine, own: &Reader, host: &impl Host, may_wait: bool) {
+        let queue = own.queue;
+        let added = queue.report();
+        // Relaxed, as everywhere here: bounds need no order.
+        self.backlog.count.fetch_add(added.count, Relaxed);
+        self.backlog.bytes.fetch_add(added.bytes, Relaxed);
+        self.run_own(engine, queue, host, 2 * BLOCK);
+        if !own.is_inside() {
+            let alone = engine.registry().others(Some(own)) == 0;
+            if alone {
+                host.try_synchronize(own, alone);
+            } else if queue.is_due() {
+                let begin = now();
+                host.try_synchronize(own, alone);
+                queue.tried(now() - begin);
+            }
+        }
+        if self.is_above() && may_wait {
+            self.press(engine, queue, host);
+        } else if self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
+            self.provide(false, host);
+        }
+    }
+
+    fn run_own(&self, engine: &Engine, queue: &Queue, host: &impl Host, limit: u64) {
+        let run = |entry| host.run(entry);
+        let freed = queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), run);
+        if freed.count != 0 {
+            self.tallies.freed.fetch_add(freed.count, Relaxed);
+            self.take_off(freed);
+            // Somebody may have been waiting for just these.
+            if !mutant("freed-silently") {
+                self.progress.advance();
+            }
+        }
+    }
+
+    fn take_off(&self, amount: Amount) {
+        self.backlog.count.fetch_sub(amount.count, Relaxed);
+        self.backlog.bytes.fetch_sub(amount.bytes, Relaxed);
+    }
+
+    /// What waits, as far as it has been reported.
+    fn backlog(&self) -> Amount {
+        let read = |word: &AtomicU64| u64::try_from(word.load(Relaxed).cast_signed()).unwrap_or(0);
+        Amount { count: read(&self.backlog.count), bytes: read(&self.backlog.bytes) }
+    }
+
+    pub fn set_limits(&self, limits: Limits) {
+        self.limits.count.store(limits.count, Relaxed);
+        self.limits.bytes.store(limits.bytes, Relaxed);
+        // For those who wait above the old ones.
+        self.progress.advance();
+    }
+
+    /// Whether as much waits as should: seven eighths of a limit, as threads notice late.
+    fn is_above(&self) -> bool {
+        let backlog = self.backlog();
+        let mark = |limit: &AtomicU64| {
+            let limit = limit.load(Relaxed);
+            limit - limit / 8
+        };
+        backlog.count > mark(&self.limits.count) || backlog.bytes > mark(&self.limits.bytes)
+    }
+
+    /// Whether enough waits for another round.
+    fn is_crowded(&self) -> bool {
+        let backlog = self.backlog();
+        let quarter = |limit: &AtomicU64| limit.load(Relaxed) / 4;
+        backlog.count >= quarter(&self.limits.count).min(MANY) || backlog.bytes >= quarter(&self.limits.bytes)
+    }
+
+    /// Waits until less waits.
+    #[cold]
+    fn press(&self, engine: &Engine, queue: &Queue, host: &impl Host) {
+        if self.stuck.load(Relaxed) != 0 {
+            // There can be no grace period: see `Orphaned`.
+            self.tallies.overruns.fetch_add(1, Relaxed);
+            return self.notify(false, host);
+        }
+        self.tallies.waits.fetch_add(1, Relaxed);
+        let rounds = self.rounds();
+        let patience = if self.in_vain.load(Relaxed) == self.done() { IMPATIENCE } else { PATIENCE };
+        let _urgent = self.urgent();
+        self.hurry(host);
+        let enough = self.progress.wait_until(Some(patience), || {
+            self.run_own(engine, queue, host, u64::MAX);
+            let failed = self.failed.load(Relaxed) > rounds;
+            // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
+            !self.is_above() || failed || self.alarm.is_idle() && !self.hurry(host)
+        });
+        if !enough {
+            self.in_vain.store(self.done(), Relaxed);
+        }
+        if !enough || self.is_above() {
+            self.tallies.overruns.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Entries that have run.
+    fn done(&self) -> u64 {
+        self.tallies.run.load(Relaxed) + self.tallies.freed.load(Relaxed)
+    }
+
+    /// Says that all is to run now, until dropped. [`Alarm::ring`] after this makes the worker notice.
+    fn urgent(&self) -> Urgent<'_> {
+        self.urgent.fetch_add(1, Relaxed);
+        Urgent { callbacks: self, forks: self.forks.load(Relaxed) }
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.urgent.load(Relaxed) != 0 && !mutant("urgency-not-heeded")
+    }
+
+    /// Returns when everything has run that was appended before.
+    pub fn barrier(&self, engine: &Engine, host: &impl Host) -> Result<(), Orphaned> {
+        let registry = engine.registry();
+        let len = registry.len();
+        let mut marks: Vec<u64> = Vec::new();
+        // Without memory, each queue's mark is looked up when its turn comes, which is later than need be.
+        if marks.try_reserve_exact(len).is_ok() {
+            marks.extend(registry.readers(0, len).map(|reader| reader.queue.pushed()));
+        }
+        let rounds = self.rounds();
+        let urgent = self.urgent();
+        for (index, reader) in registry.readers(0, len).enumerate() {
+            let queue = reader.queue;
+            let mark = marks.get(index).copied().unwrap_or_else(|| queue.pushed());
+            if queue.done() >= mark {
+                continue;
+            }
+            let reached =
+                || queue.done() >= mark || urgent.is_parents() || self.failed.load(Relaxed) > rounds;
+            if !mutant("barrier-does-not-ring") && self.alarm.ring() {
+                self.provide_or_work(engine, host, reached);
+            }
+            self.progress.wait_until(None, || {
+                if !reached() && self.alarm.is_idle() && !mutant("nobody-keeps-going") && self.alarm.ring() {
+                    self.provide_or_work(engine, host, reached);
+                }
+                reached() || mutant("barrier-does-not-wait")
+            });
+            if urgent.is_parents() {
+                // And so is what was appended before.
+                return Ok(());
+            }
+            if queue.done() < mark && !mutant("barrier-does-not-wait") {
+                return Err(Orphaned);
+            }
+        }
+        Ok(())
+    }
+
+    /// For who has rung and found no worker: provides one, or, if none can be had, is the worker until `enough`.
+    fn provide_or_work(&self, engine: &Engine, host: &impl Host, enough: impl Fn() -> bool) {
+        if !host.start_worker() {
+            self.work(engine, host, enough);
+        }
+    }
+
+    /// Rounds that have begun: one that fails and has a greater number began after this call.
+    fn rounds(&self) -> u64 {
+        // A read-modify-write, which reads the newest number.
+        self.rounds.fetch_add(0, Relaxed)
+    }
+
+    /// The most pressing thing in any queue.
+    fn holds(&self, engine: &Engine) -> Holds {
+        let registry = engine.registry();
+        let queues = registry.readers(0, registry.len()).map(|reader| reader.queue.holds());
+        queues.max().unwrap_or(Holds::Nothing)
+    }
+
+    /// A worker's life, from the alarm until nothing is left to do, or `enough`.
+    pub fn work(&self, engine: &Engine, host: &impl Host, enough: impl Fn() -> bool) {
+        let fence = || host.fence();
+        let mut ripe_left = false;
+        loop {
+            if enough() {
+                self.alarm.give_up();
+                self.progress.advance();
+                return;
+            }
+            let due = self.collect(engine);
+            match self.holds(engine) {
+                Holds::Nothing => {
+                    if self.alarm.stop(fence, || self.holds(engine) != Holds::Nothing) == Slept::Gone {
+                        return;
+                    }
+                    continue;
+                }
+                Holds::Lazy if let Some(rest) = self.lazy_rest(engine) => {
+                    let early =
+                        || self.holds(engine) == Holds::Eager || self.is_urgent() || self.is_crowded();
+                    self.alarm.nap(DROWSY, rest, fence, early);
+                    continue;
+                }
+                _ => {}
+            }
+            if !ripe_left {
+                if let Some(rest) = self.pause() {
+                    // No fence: see the alarm's invariant 3.
+                    self.alarm.nap(PACED, rest, || (), || self.pause().is_none());
+                    continue;
+                }
+                self.last_round.store(now(), Relaxed);
+                if let Some(due) = due
+                    && self.wait(host, due).is_err()
+                {
+                    // The entries stay. The next one that is appended tries again, at a slow pace, and whoever is urgent now.
+                    match self.alarm.stop(|| (), || self.is_urgent()) {
+                        Slept::Gone => return,
+                        Slept::No => continue,
+                    }
+                }
+            }
+            match self.run_slice(engine, host) {
+                Some(left) => ripe_left = left,
+                None => return,
+            }
+            if !mutant("run-silently") {
+                self.progress.advance();
+            }
+        }
+    }
+
+    fn wait(&self, host: &impl Host, due: Due) -> Result<(), Orphaned> {
+        let round = self.rounds.fetch_add(1, Relaxed) + 1;
+        let waited = host.wait_for(due);
+        self.stuck.store(u64::from(waited.is_err()), Relaxed);
+        if waited.is_err() && !mutant("round-fails-silently") {
+            self.failed.store(round, Relaxed);
+            self.progress.advance();
+        }
+        waited
+    }
+
+    /// Gives every entry a grace period to wait for; the last of those.
+    fn collect(&self, engine: &Engine) -> Option<Due> {
+        let registry = engine.registry();
+        let targets = registry
+            .readers(0, registry.len())
+            .filter(|reader| reader.queue.holds() != Holds::Nothing)
+            .map(|reader| reader.queue.collect(|due| engine.is_done(due), || engine.ask()));
+        targets.max().flatten()
+    }
+
+    /// How long lazy entries may wait still, if nothing else makes them run.
+    fn lazy_rest(&self, engine: &Engine) -> Option<Duration> {
+        let registry = engine.registry();
+        let oldest = registry.readers(0, registry.len()).filter_map(|reader| reader.queue.oldest()).min();
+        let rest = oldest.map_or(0, |oldest| (oldest + LAZY).saturating_sub(now()));
+        (rest != 0 && !self.is_urgent() && !self.is_crowded()).then(|| Duration::from_nanos(rest))
+    }
+
+    /// How long until the next round may begin.
+    fn pause(&self) -> Option<Duration> {
+        let stuck = self.stuck.load(Relaxed) != 0;
+        let pace = if stuck { PACE_STUCK } else { PACE };
+        let rest = (self.last_round.load(Relaxed) + pace).saturating_sub(now());
+        let hurry = self.is_urgent() || !stuck && self.is_crowded();
+        (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
+    }
+
+    /// Runs ripe entries, for a time. Whether some may be left; nothing in the child of a fork.
+    fn run_slice(&self, engine: &Engine, host: &impl Host) -> Option<bool> {
+        let registry = engine.registry();
+        let len = registry.len();
+        // A slice begins where the last one ended.
+        let first = self.first.load(Relaxed) as usize;
+        let begin = now();
+        let all = self.is_urgent() || self.is_above();
+        loop {
+            let mut idle = true;
+            for index in (first..len).chain(0..first.min(len)) {
+                let queue = registry.reader(index).queue;
+                if queue.holds() == Holds::Nothing {
+                    continue;
+                }
+                let batch = queue.take(|due| engine.is_done(due), all);
+                if batch[0].is_none() {
+                    continue;
+                }
+                let mut amount = Amount::default();
+                for entry in batch.into_iter().flatten() {
+                    amount.add(&entry);
+                    if !host.run(entry) {
+                        return None;
+                    }
+                }
+                queue.finish();
+                self.tallies.run.fetch_add(amount.count, Relaxed);
+                self.take_off(amount);
+                idle = false;
+                if now() - begin > SLICE {
+                    self.first.store(index as u64 + 1, Relaxed);
+                    return Some(true);
+                }
+            }
+            if idle {
+                return Some(false);
+            }
+        }
+    }
+
+    /// Counters of now.
+    pub fn tally(&self, engine: &Engine) -> Tally {
+        let registry = engine.registry();
+        let now = now();
+        let mut tally = Tally {
+            run: self.done(),
+            waits: self.tallies.waits.load(Relaxed),
+            overruns: self.tallies.overruns.load(Relaxed),
+            ..Tally::default()
+        };
+        let mut bytes = self.backlog.bytes.load(Relaxed);
+        for queue in registry.readers(0, registry.len()).map(|reader| reader.queue) {
+            // In this order, so that no entry has run that was not appended.
+            let done = queue.done();
+            tally.queued += queue.pushed() - done;
+            bytes = bytes.wrapping_add(queue.unreported().bytes);
+            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
+            tally.oldest = tally.oldest.max(Duration::from_nanos(age));
+        }
+        tally.bytes = u64::try_from(bytes.cast_signed()).unwrap_or(0);
+        tally
+    }
+
+    /// Forgets the worker and those who wait for it. The queues are the caller's affair.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self) {
+        self.forks.fetch_add(1, Relaxed);
+        self.alarm.give_up();
+        for word in [&self.backlog.count, &self.backlog.bytes, &self.urgent, &self.stuck] {
+            word.store(0, Relaxed);
+        }
+    }
+}
+
+/// Somebody is urgent.
+struct Urgent<'a> {
+    callbacks: &'a Callbacks,
+    forks: u64,
+}
+
+impl Urgent<'_> {
+    /// Whether this is the child of a fork, made by a callback that the caller ran in the worker's place.
+    fn is_parents(&self) -> bool {
+        self.callbacks.forks.load(Relaxed) != self.forks
+    }
+}
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        if !self.is_parents() {
+            self.callbacks.urgent.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

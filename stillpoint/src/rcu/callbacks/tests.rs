@@ -1,0 +1,104 @@
+//! What cannot be tested from outside in a short time: here callers above the limits lose their patience early.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+use crate::deadline::deadline;
+use crate::fence;
+
+/// A domain without the threads of the library.
+struct World {
+    callbacks: &'static Callbacks,
+    engine: &'static Engine,
+}
+
+impl World {
+    fn new() -> &'static Self {
+        let callbacks = Box::leak(Box::new(Callbacks::new()));
+        Box::leak(Box::new(Self { callbacks, engine: Box::leak(Box::new(Engine::new(|| "World"))) }))
+    }
+
+    fn defer(&'static self, own: &Reader, f: impl FnOnce() + Send + 'static) {
+        let entry = Entry::call(f, 0).ok().expect("there is memory");
+        // SAFETY: the calling thread has claimed the reader.
+        let settle = unsafe {
+            assert!(own.queue.reserve());
+            own.queue.push(entry, false)
+        };
+        self.callbacks.notify(false, &self);
+        if settle {
+            self.callbacks.settle(self.engine, own, &self, true);
+        }
+    }
+}
+
+impl Host for &'static World {
+    fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
+        self.engine.wait_for(None, due)
+    }
+
+    fn run(&self, entry: Entry) -> bool {
+        // SAFETY: the callbacks give us entries whose grace period is over.
+        unsafe { entry.run() };
+        true
+    }
+
+    fn fence(&self) {
+        fence::heavy();
+    }
+
+    fn try_synchronize(&self, _own: &Reader, _alone: bool) -> bool {
+        false
+    }
+
+    fn start_worker(&self) -> bool {
+        let world = *self;
+        thread::Builder::new().spawn(move || world.callbacks.work(world.engine, &world, || false)).is_ok()
+    }
+}
+
+#[test]
+fn a_caller_above_the_limits_goes_on_when_callbacks_want_the_lock_that_it_holds() {
+    static LOCK: Mutex<u64> = Mutex::new(0);
+    const LIMIT: u64 = 2 * BLOCK;
+    let _running = deadline();
+    let world = World::new();
+    let own = world.engine.registry().claim().expect("there is memory");
+    world.callbacks.set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let count = || *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    let tally = || world.callbacks.tally(world.engine);
+    let mut deferred = 0;
+    let mut defer = || {
+        deferred += 1;
+        world.defer(own, count);
+    };
+    for _ in 0..3 {
+        let before = tally().overruns;
+        let held = LOCK.lock().expect("no panic");
+        let start = Instant::now();
+        while tally().overruns == before {
+            defer();
+        }
+        assert!(start.elapsed() >= PATIENCE);
+        // From now on it waits for a moment only.
+        for _ in 0..LIMIT {
+            defer();
+        }
+        assert!(tally().overruns >= before + LIMIT / BLOCK);
+        drop(held);
+        // The backlog gets small again, and with it the patience long.
+        world.callbacks.barrier(world.engine, &world).expect("nobody ended inside a section");
+        loop {
+            let before = tally();
+            defer();
+            let after = tally();
+            if after.waits != before.waits && after.overruns == before.overruns {
+                break;
+            }
+        }
+        world.callbacks.barrier(world.engine, &world).expect("nobody ended inside a section");
+    }
+    assert_eq!(*LOCK.lock().expect("no panic"), deferred);
+}

@@ -1,0 +1,279 @@
+//! A grace period that one can ask after.
+
+use core::cmp::Ordering;
+use core::error::Error;
+use core::fmt;
+use core::future::{Future, IntoFuture};
+use core::hash::{Hash, Hasher};
+use core::marker::PhantomData;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::Wake;
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use super::domain::{Domain, Global, ORPHANED, reader_outside};
+use super::driver::{Answer, Ticket};
+use super::engine::Due;
+
+/// A grace period: the one after which every section that was open when this value was made has ended.
+///
+/// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) says so. It is a
+/// number, to be copied, stored beside what it protects, and compared: a smaller one elapses no later. Every grace period
+/// of the domain counts, whoever waited for it; [`start`](Self::start) makes sure that there is one.
+///
+/// ```
+/// use stillpoint::rcu::{self, GracePeriod, Rcu};
+///
+/// /// Numbers that readers may still use, until then.
+/// let mut leaving: Vec<(GracePeriod, u32)> = Vec::new();
+/// let current = Rcu::new(1);
+///
+/// let old = current.replace(2);
+/// leaving.push((GracePeriod::start(), *old));
+///
+/// // Later, and without waiting:
+/// leaving.retain(|(readers, _)| !readers.is_elapsed());
+/// // Or with:
+/// leaving.drain(..).for_each(|(readers, _)| readers.wait());
+/// ```
+///
+/// # Async
+///
+/// It is awaited on any executor, and needs none in particular. Grace periods are then driven by a thread of the library,
+/// which is started if need be; where none can be started, the task waits as [`wait`](Self::wait) does.
+///
+/// ```
+/// # use std::{pin::pin, task::{Context, Poll, Waker}};
+/// use stillpoint::rcu::{GracePeriod, Rcu};
+///
+/// async fn change(limit: &Rcu<u32>) {
+///     limit.replace(20);
+///     GracePeriod::now().await;
+///     // From here on nobody goes by the old limit.
+/// }
+/// # let limit = Rcu::new(10);
+/// # let mut change = pin!(change(&limit));
+/// # while change.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+/// ```
+///
+/// # Panics
+///
+/// Waiting in any form, polling too, panics as [`synchronize`](super::synchronize) does: inside a section of the same
+/// domain, elapsed or not, and if a thread ended inside a section (its guard was leaked). A task that holds a guard over
+/// an `.await` makes the tasks panic that wait for a grace period on the same thread.
+pub struct GracePeriod<D: Domain = Global> {
+    due: Due,
+    _domain: PhantomData<fn() -> D>,
+}
+
+impl GracePeriod {
+    /// The grace period of the [`Global`] domain that ends all sections which are open now.
+    ///
+    /// Nothing is started: if nobody waits for a grace period, it does not elapse. Takes one atomic operation.
+    pub fn now() -> Self {
+        Self::now_in(Global)
+    }
+
+    /// [`now`](Self::now), and has it elapse without anybody waiting.
+    ///
+    /// Does not wait, but may start a thread. If none can be started, or grace periods fail (a thread ended inside a section), it
+    /// is the same as `now`: who waits finds out.
+    ///
+    /// ```
+    /// use stillpoint::rcu::GracePeriod;
+    ///
+    /// let readers = GracePeriod::start();
+    /// while !readers.is_elapsed() {
+    ///     std::thread::yield_now();
+    /// }
+    /// ```
+    pub fn start() -> Self {
+        Self::start_in(Global)
+    }
+}
+
+impl<D: Domain> GracePeriod<D> {
+    /// [`now`](Self::now) of `domain`.
+    pub fn now_in(domain: D) -> Self {
+        let _ = domain;
+        Self { due: D::shared().engine.ask(), _domain: PhantomData }
+    }
+
+    /// [`start`](Self::start) of `domain`.
+    pub fn start_in(domain: D) -> Self {
+        let this = Self::now_in(domain);
+        D::shared().fork.enlist();
+        D::shared().driver.start(this.due);
+        this
+    }
+
+    /// Whether it is over. Once true, it stays so. Takes one load, and may be called anywhere.
+    #[inline]
+    pub fn is_elapsed(self) -> bool {
+        D::shared().engine.is_done(self.due)
+    }
+
+    /// Waits until it is over, sharing grace periods with everybody who waits.
+    ///
+    /// # Panics
+    ///
+    /// See the [type](Self#panics).
+    pub fn wait(self) {
+        let own = reader_outside::<D>();
+        if !self.is_elapsed() && D::shared().engine.wait_for(own, self.due).is_err() {
+            panic!("{ORPHANED}");
+        }
+    }
+
+    /// Waits until it is over, but no longer than `timeout`.
+    ///
+    /// Grace periods are driven as for a future, by a thread of the library; where none can be started, this takes as long
+    /// as [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// When the time is up. The grace period goes on.
+    ///
+    /// # Panics
+    ///
+    /// See the [type](Self#panics).
+    ///
+    /// ```
+    /// use std::{thread, time::Duration};
+    /// use stillpoint::rcu::{self, GracePeriod};
+    ///
+    /// let guard = rcu::enter();
+    /// let readers = GracePeriod::now();
+    /// thread::scope(|s| {
+    ///     s.spawn(|| assert!(readers.wait_timeout(Duration::from_millis(10)).is_err()));
+    /// });
+    /// drop(guard);
+    /// assert!(readers.wait_timeout(Duration::from_secs(10)).is_ok());
+    /// ```
+    pub fn wait_timeout(self, timeout: Duration) -> Result<(), WaitTimeoutError> {
+        // A moment that no clock reaches is never.
+        let until = Instant::now().checked_add(timeout);
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut future = self.into_future();
+        while Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending() {
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => thread::park(),
+                Some(Duration::ZERO) => return Err(WaitTimeoutError(())),
+                Some(left) => thread::park_timeout(left),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Wakes a thread that parks.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The time was up before the grace period: see [`GracePeriod::wait_timeout`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitTimeoutError(());
+
+impl fmt::Display for WaitTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("timed out waiting for a grace period")
+    }
+}
+
+impl Error for WaitTimeoutError {}
+
+impl<D: Domain> IntoFuture for GracePeriod<D> {
+    type Output = ();
+    type IntoFuture = Elapse<D>;
+
+    fn into_future(self) -> Elapse<D> {
+        Elapse { period: self, ticket: 0 }
+    }
+}
+
+/// The future of a [`GracePeriod`]. It starts to do something when it is polled.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Elapse<D: Domain = Global> {
+    period: GracePeriod<D>,
+    ticket: Ticket,
+}
+
+impl<D: Domain> Future for Elapse<D> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let _ = reader_outside::<D>();
+        let (shared, period) = (D::shared(), self.period);
+        if period.is_elapsed() {
+            return Poll::Ready(());
+        }
+        match shared.driver.poll(&shared.engine, period.due, &mut self.ticket, context.waker()) {
+            Answer::Elapsed => Poll::Ready(()),
+            Answer::Waits => Poll::Pending,
+            Answer::Failed(why) => panic!("{why}"),
+            Answer::Alone => {
+                period.wait();
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl<D: Domain> Drop for Elapse<D> {
+    fn drop(&mut self) {
+        // Of one that has elapsed the driver lets go by itself.
+        if self.ticket != 0 && !self.period.is_elapsed() {
+            D::shared().driver.cancel(self.period.due, self.ticket);
+        }
+    }
+}
+
+// By hand, as derived ones would ask the same of the domain.
+
+impl<D: Domain> Clone for GracePeriod<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for GracePeriod<D> {}
+
+impl<D: Domain> PartialEq for GracePeriod<D> {
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+
+impl<D: Domain> Eq for GracePeriod<D> {}
+
+impl<D: Domain> PartialOrd for GracePeriod<D> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<D: Domain> Ord for GracePeriod<D> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.due.cmp(&other.due)
+    }
+}
+
+impl<D: Domain> Hash for GracePeriod<D> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.due.hash(state);
+    }
+}
+
+impl<D: Domain> fmt::Debug for GracePeriod<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GracePeriod").field(&self.due).finish()
+    }
+}

@@ -1,0 +1,189 @@
+//! Something to do after a grace period: a call or a free, without its type, in three words.
+
+use core::mem::{self, MaybeUninit};
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc};
+
+/// A deferred call. Dropped without [`run`](Self::run), it leaks what it holds.
+#[derive(Debug)]
+pub struct Entry {
+    run: unsafe fn(Data),
+    data: Data,
+    /// Bytes it stands for; below them, whether it is [plain](Self::is_plain), and whether it is
+    /// [local](Self::is_local).
+    weight: usize,
+}
+
+/// A pointer, or a closure of at most that size.
+pub type Data = MaybeUninit<*mut ()>;
+
+// SAFETY: made of values that are `Send` only.
+unsafe impl Send for Entry {}
+
+impl Entry {
+    /// Drops the box that `value` comes from; counted as `bytes`. `local` says that its owner may do it.
+    ///
+    /// # Safety
+    ///
+    /// `value` comes from a `Box`, and nobody else frees it. When the entry runs, nobody uses it any more.
+    #[inline]
+    pub unsafe fn free<T: Send + 'static>(value: NonNull<T>, bytes: usize, local: bool) -> Self {
+        /// # Safety
+        ///
+        /// `data` is a pointer from a `Box<T>` that nobody else has.
+        unsafe fn free<T>(data: Data) {
+            // SAFETY: the caller's contract.
+            drop(unsafe { Box::from_raw(data.assume_init().cast::<T>()) });
+        }
+        let data = MaybeUninit::new(value.as_ptr().cast());
+        let plain = !mem::needs_drop::<T>();
+        let flags = if plain { PLAIN | LOCAL } else { usize::from(local) * LOCAL };
+        Self { run: free::<T>, data, weight: weight(bytes) | flags }
+    }
+
+    /// Calls `f`; counted as `bytes` and what the closure itself takes.
+    ///
+    /// # Errors
+    ///
+    /// Gives `f` back if it needs a box and there is no memory for one.
+    pub fn call<F: FnOnce() + Send + 'static>(f: F, bytes: usize) -> Result<Self, F> {
+        /// # Safety
+        ///
+        /// `data` holds an `F`, which is not used again.
+        unsafe fn call_inline<F: FnOnce()>(data: Data) {
+            // SAFETY: the caller's contract.
+            let f = unsafe { data.as_ptr().cast::<F>().read() };
+            f();
+        }
+        /// # Safety
+        ///
+        /// `data` is a pointer from a `Box<F>` that nobody else has.
+        unsafe fn call_boxed<F: FnOnce()>(data: Data) {
+            // SAFETY: the caller's contract.
+            let f = unsafe { Box::from_raw(data.assume_init().cast::<F>()) };
+            f();
+        }
+        let weight = weight(bytes.saturating_add(size_of::<F>()));
+        let mut data = Data::uninit();
+        if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
+            // SAFETY: it fits, and the place is aligned.
+            unsafe { data.as_mut_ptr().cast::<F>().write(f) };
+            return Ok(Self { run: call_inline::<F>, data, weight });
+        }
+        data.write(try_box(f)?.as_ptr().cast());
+        Ok(Self { run: call_boxed::<F>, data, weight })
+    }
+
+    /// In words: as arguments of a call they stay in registers, and an entry that is appended never lies on the stack.
+    #[inline(always)]
+    pub fn into_parts(self) -> (unsafe fn(Data), Data, usize) {
+        (self.run, self.data, self.weight)
+    }
+
+    /// What [`into_parts`](Self::into_parts) took apart.
+    ///
+    /// # Safety
+    ///
+    /// The parts come from one entry, and are not used again.
+    pub unsafe fn from_parts(run: unsafe fn(Data), data: Data, weight: usize) -> Self {
+        Self { run, data, weight }
+    }
+
+    /// Bytes it stands for.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.weight >> FLAGS
+    }
+
+    /// Whether it only gives memory back: no code of the program runs.
+    pub fn is_plain(&self) -> bool {
+        self.weight & PLAIN != 0
+    }
+
+    /// Whether the thread that deferred it may do it, at any point where it defers others: it is plain, or the program says so.
+    pub fn is_local(&self) -> bool {
+        self.weight & LOCAL != 0
+    }
+
+    /// Does it.
+    ///
+    /// # Safety
+    ///
+    /// A grace period has ended since the entry was made.
+    pub unsafe fn run(self) {
+        // SAFETY: `data` is what the function was stored with; `self` is consumed, so it is used once. For `free`, the
+        // grace period: nobody uses the value any more.
+        unsafe { (self.run)(self.data) }
+    }
+}
+
+const PLAIN: usize = 1;
+const LOCAL: usize = 2;
+const FLAGS: u32 = 2;
+
+/// The most that an entry can stand for: the sum over all entries that memory has room for does not overflow.
+const MOST: usize = 1 << 40;
+
+/// The bytes, in the place of the weight where they belong.
+#[inline(always)]
+fn weight(bytes: usize) -> usize {
+    bytes.min(MOST) << FLAGS
+}
+
+/// Puts `value` into a box, or gives it back when there is no memory.
+pub fn try_box<T>(value: T) -> Result<NonNull<T>, T> {
+    let layout = Layout::new::<T>();
+    let place = if layout.size() == 0 {
+        // What a box of nothing points to.
+        Some(NonNull::dangling())
+    } else {
+        // SAFETY: the layout's size is not zero.
+        NonNull::new(unsafe { alloc(layout) }.cast::<T>())
+    };
+    match place {
+        Some(place) => {
+            // SAFETY: fresh memory of the right layout, or no memory for a value of no size.
+            unsafe { place.write(value) };
+            Ok(place)
+        }
+        None => Err(value),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[test]
+    fn closures_of_every_size_run_once_and_are_dropped_once() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let entries = || {
+            let (small, large) = (Arc::clone(&calls), (Arc::clone(&calls), [7_u8; 100]));
+            [
+                Entry::call(move || _ = small.fetch_add(1, Relaxed), 0).ok().expect("fits"),
+                Entry::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), 0)
+                    .ok()
+                    .expect("boxed"),
+            ]
+        };
+        // SAFETY: nobody reads anything.
+        entries().into_iter().for_each(|entry| unsafe { entry.run() });
+        assert_eq!(calls.load(Relaxed), 8);
+        assert_eq!(Arc::strong_count(&calls), 1);
+    }
+
+    #[test]
+    fn only_frees_without_destructors_are_plain() {
+        fn free<T: Send + 'static>(value: T) -> Entry {
+            // SAFETY: the value was never shared.
+            unsafe { Entry::free(NonNull::from(Box::leak(Box::new(value))), 12, false) }
+        }
+        let entries = [free([1_u8; 3]), free(()), free(vec![1]), Entry::call(|| (), 12).ok().expect("fits")];
+        assert_eq!(entries.each_ref().map(Entry::is_plain), [true, true, false, false]);
+        assert_eq!(entries.each_ref().map(Entry::bytes), [12; 4]);
+        // SAFETY: nobody reads anything.
+        entries.into_iter().for_each(|entry| unsafe { entry.run() });
+    }
+}

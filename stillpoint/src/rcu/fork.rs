@@ -1,0 +1,105 @@
+//! What becomes of the domains in the child of a `fork`.
+//!
+//! The child has a copy of the parent's memory and one thread, the one that forked. Its domains become those of a process
+//! with that thread alone: other readers are gone, with the sections they were in; no grace period is under way; nothing is
+//! deferred, as the parent will do it; there are no workers until there is work.
+//!
+//! `pthread_atfork(3)` calls us in the child before `fork` returns. Locks that other threads held are not taken but written
+//! over ([`ForkSafe`]). The fence has a handler of its own ([`crate::fence`]); the order of the two does not matter.
+//!
+//! The thread that forks is in none of our functions, except where these run code of the program: callbacks, destructors,
+//! wakers. Each of those looks afterwards whether it is in a child ([`count`]), or can go on in either process. Forks in a
+//! signal handler that interrupted one of our functions are excluded by the documentation of [`crate::rcu`].
+
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+
+use super::{pool, stall};
+use crate::sync::ForkSafe;
+use crate::sys::signal::{at_fork, before_main};
+
+/// How often this process, or one that it was forked from, was the child of a fork.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// The domains in use. The list changes under the lock, and is right at every moment, for a fork by another thread.
+static DOMAINS: AtomicPtr<Fork> = AtomicPtr::new(ptr::null_mut());
+static LISTING: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
+
+/// A domain's place in the list.
+#[derive(Debug)]
+pub struct Fork {
+    reset: fn(),
+    next: AtomicPtr<Fork>,
+    is_listed: AtomicBool,
+}
+
+/// See [`COUNT`].
+pub(super) fn count() -> u64 {
+    COUNT.load(Relaxed)
+}
+
+impl Fork {
+    /// `reset` is called in the child.
+    pub(super) const fn new(reset: fn()) -> Self {
+        Self { reset, next: AtomicPtr::new(ptr::null_mut()), is_listed: AtomicBool::new(false) }
+    }
+
+    /// Makes forks known to the domain. Before a thread may be found, by a fork, at something that is to be reset.
+    #[inline]
+    pub(super) fn enlist(&'static self) {
+        // Acquire: the domain is in the list, should this thread fork; partner: the Release in `enlist_slow`.
+        if !self.is_listed.load(Acquire) {
+            self.enlist_slow();
+        }
+    }
+
+    #[cold]
+    fn enlist_slow(&'static self) {
+        // If it has not been called: see `before_main!`. Without memory, the next caller tries again.
+        arm();
+        if !IS_ARMED.load(Relaxed) {
+            return;
+        }
+        let _alone = LISTING.get().lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed, as below: under the lock.
+        if self.is_listed.load(Relaxed) {
+            return;
+        }
+        self.next.store(DOMAINS.load(Relaxed), Relaxed);
+        // Release: partner is the Acquire in `in_child`, for a fork by another thread.
+        DOMAINS.store(ptr::from_ref(self).cast_mut(), Release);
+        // Release: partner is the Acquire in `enlist`.
+        self.is_listed.store(true, Release);
+    }
+}
+
+/// Forks are known.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+before_main!(arm);
+
+extern "C" fn arm() {
+    if !IS_ARMED.load(Relaxed) && at_fork(in_child) {
+        IS_ARMED.store(true, Relaxed);
+    }
+}
+
+/// The child of a fork, which has one thread.
+unsafe extern "C" fn in_child() {
+    COUNT.fetch_add(1, Relaxed);
+    // SAFETY: the only thread; nothing under the lock forks.
+    unsafe { LISTING.overwrite(Mutex::new(())) };
+    // SAFETY: the only thread; `submit` runs no code that forks.
+    unsafe { pool::reset_in_child() };
+    // SAFETY: the only thread; a hook runs outside the lock.
+    unsafe { stall::reset_in_child() };
+    let mut next = DOMAINS.load(Acquire);
+    // SAFETY: only domains, which are static, are ever listed.
+    while let Some(domain) = unsafe { next.as_ref() } {
+        // Another thread may have been about to say so.
+        domain.is_listed.store(true, Relaxed);
+        (domain.reset)();
+        next = domain.next.load(Relaxed);
+    }
+}

@@ -1,0 +1,401 @@
+//! Models of deferred work: owners that append and free, the worker, those who wait for it. All of it is the code itself; the
+//! world around it starts threads of the model. In the model no time passes, so whoever sleeps must be woken.
+#![cfg(loom)]
+
+mod model;
+
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use model::check;
+use stillpoint::rcu::callbacks::{Callbacks, Host, Limits};
+use stillpoint::rcu::engine::{Due, Engine, Orphaned};
+use stillpoint::rcu::entry::{Data, Entry};
+use stillpoint::rcu::progress::Progress;
+use stillpoint::rcu::published::Published;
+use stillpoint::rcu::reader::{Exit, Reader};
+use stillpoint::sync::model::{heavy, poll, reader as interruptible};
+use stillpoint::sync::{AtomicU64, Ordering::*};
+
+/// Two owners at most; each counts in a cell how many of its entries have run.
+struct World {
+    engine: Engine,
+    callbacks: Callbacks,
+    run: [UnsafeCell<u64>; 2],
+    published: Published<UnsafeCell<u32>>,
+    workers: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// How many workers cannot be started.
+    refused: AtomicU64,
+}
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+#[derive(Clone)]
+struct Here(Arc<World>);
+
+impl Host for Here {
+    fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
+        let waited = self.0.engine.wait_for(None, due);
+        if waited.is_err() {
+            // The worker tries again as long as somebody is urgent, who must hear of it some time.
+            thread::yield_now();
+        }
+        waited
+    }
+
+    fn run(&self, entry: Entry) -> bool {
+        // SAFETY: a grace period has ended, or the model fails.
+        unsafe { entry.run() };
+        true
+    }
+
+    fn fence(&self) {
+        heavy();
+    }
+
+    fn try_synchronize(&self, own: &Reader, _alone: bool) -> bool {
+        self.0.engine.try_synchronize(own, true)
+    }
+
+    fn start_worker(&self) -> bool {
+        if self.0.refused.load(Relaxed) != 0 {
+            self.0.refused.fetch_sub(1, Relaxed);
+            // It takes its time, too.
+            thread::yield_now();
+            return false;
+        }
+        let here = self.clone();
+        let worker = thread::spawn(move || here.0.callbacks.work(&here.0.engine, &here, || false));
+        self.0.workers.lock().unwrap().push(worker);
+        // The first execution that loom tries is one in which the worker goes ahead, and sleeps.
+        thread::yield_now();
+        true
+    }
+}
+
+/// What an entry does: counts, and frees a value.
+struct Item {
+    run: *const UnsafeCell<u64>,
+    number: u64,
+    value: *const UnsafeCell<u32>,
+}
+
+/// # Safety
+///
+/// `data` points to an `Item`.
+unsafe fn run(data: Data) {
+    // SAFETY: the caller's contract; items and values are never given back, the count lives as long as the world.
+    let item = unsafe { &*data.assume_init().cast::<Item>() };
+    unsafe { &*item.run }.with_mut(|run| unsafe {
+        assert_eq!(*run, item.number, "entries run in order, each once");
+        *run += 1;
+    });
+    // SAFETY: as above.
+    if let Some(value) = unsafe { item.value.as_ref() } {
+        value.with_mut(|value| unsafe { *value = 0 });
+    }
+}
+
+/// A kind of entry.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Call,
+    Lazy,
+    Plain,
+}
+use Kind::*;
+
+impl Here {
+    fn new() -> Self {
+        Self(Arc::new(World {
+            engine: Engine::new(|| "model"),
+            callbacks: Callbacks::new(),
+            run: std::array::from_fn(|_| UnsafeCell::new(0)),
+            published: Published::new(boxed(7)),
+            workers: Mutex::new(Vec::new()),
+            refused: AtomicU64::new(0),
+        }))
+    }
+
+    fn with_limit(count: u64) -> Self {
+        let here = Self::new();
+        here.0.callbacks.set_limits(Limits { count, ..Limits::default() });
+        here
+    }
+
+    fn register(&self) -> &'static Reader {
+        self.0.engine.registry().claim().unwrap()
+    }
+
+    /// Appends an entry to the owner's queue, as `rcu::call` and `rcu::retire` do.
+    fn append(&self, own: &'static Reader, kind: Kind) {
+        self.append_with(own, kind, std::ptr::null());
+    }
+
+    fn append_with(&self, own: &'static Reader, kind: Kind, value: *const UnsafeCell<u32>) {
+        let settle = self.push(own, kind, value);
+        self.0.callbacks.notify(kind == Lazy, self);
+        if settle {
+            self.settle(own);
+        }
+    }
+
+    fn push(&self, own: &'static Reader, kind: Kind, value: *const UnsafeCell<u32>) -> bool {
+        let run_count = &raw const self.0.run[own.index.load(Relaxed) as usize];
+        let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
+        let data = MaybeUninit::new((&raw mut *item).cast());
+        // SAFETY: `run` is given what it wants; the reader is this thread's.
+        unsafe {
+            let entry = Entry::from_parts(run, data, 2 * usize::from(kind == Plain));
+            assert!(own.queue.reserve());
+            own.queue.push(entry, kind == Lazy)
+        }
+    }
+
+    /// The owner's bookkeeping.
+    fn settle(&self, own: &'static Reader) {
+        self.0.callbacks.settle(&self.0.engine, own, self, true);
+    }
+
+    /// Replaces the published value and frees the old one after a grace period.
+    fn replace(&self, own: &'static Reader) {
+        let old = self.0.published.swap(boxed(8));
+        self.append_with(own, Call, old);
+    }
+
+    /// One section that reads the published value.
+    fn read(&self, reader: &'static Reader) {
+        assert!(reader.try_enter(self.0.engine.counter()));
+        let value = self.0.published.load();
+        poll();
+        // SAFETY: the memory of values is never given back.
+        unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+        self.leave(reader);
+    }
+
+    fn leave(&self, reader: &'static Reader) {
+        if reader.leave() == Exit::Attention {
+            let _ = self.0.engine.attend(reader);
+        }
+    }
+
+    fn barrier(&self) -> Result<(), Orphaned> {
+        self.0.callbacks.barrier(&self.0.engine, self)
+    }
+
+    /// How many entries of the queue have run; whoever asks must have waited for them.
+    fn count(&self, queue: usize) -> u64 {
+        self.0.run[queue].with(|run| unsafe { *run })
+    }
+
+    /// Returns when all workers have gone.
+    fn join(&self) {
+        loop {
+            let Some(worker) = self.0.workers.lock().unwrap().pop() else { break };
+            worker.join().unwrap();
+        }
+    }
+
+    fn spawn(&self, index: usize, body: impl FnOnce(&Self) + 'static) -> thread::JoinHandle<()> {
+        let here = self.clone();
+        thread::spawn(move || interruptible(index, || body(&here)))
+    }
+}
+
+fn boxed(value: u32) -> *mut UnsafeCell<u32> {
+    let cell = Box::new(UnsafeCell::new(0));
+    cell.with_mut(|cell| unsafe { *cell = value });
+    Box::into_raw(cell)
+}
+
+#[test]
+fn a_reader_never_sees_a_value_that_the_worker_has_freed() {
+    check(0, 1, || {
+        let here = Here::new();
+        let (own, reader) = (here.register(), here.register());
+        let t = here.spawn(1, move |here| here.read(reader));
+        interruptible(0, || here.replace(own));
+        t.join().unwrap();
+        here.join();
+        assert_eq!(here.count(0), 1);
+    });
+}
+
+#[test]
+fn entries_of_two_owners_run_and_the_last_worker_leaves_none() {
+    check(0, 1, || {
+        let here = Here::new();
+        let own = [here.register(), here.register()];
+        let t = here.spawn(1, move |here| here.append(own[1], Call));
+        interruptible(0, || here.append(own[0], Call));
+        t.join().unwrap();
+        here.join();
+        assert_eq!([here.count(0), here.count(1)], [1, 1]);
+    });
+}
+
+/// A reader's queue with two plain entries, which nobody has been told of.
+fn two_plain(here: &Here) -> &'static Reader {
+    let own = here.register();
+    for _ in 0..2 {
+        here.push(own, Plain, std::ptr::null());
+    }
+    own
+}
+
+#[test]
+fn an_owner_that_frees_and_the_worker_take_turns() {
+    check(0, 1, || {
+        let here = Here::new();
+        let own = two_plain(&here);
+        // Gives the entries a grace period, which ends at once.
+        here.settle(own);
+        interruptible(0, || {
+            here.append(own, Call);
+            here.settle(own);
+        });
+        here.join();
+        assert_eq!(here.count(0), 3);
+    });
+}
+
+#[test]
+fn a_barrier_ends_the_sleep_over_lazy_entries() {
+    check(0, 1, || {
+        let here = Here::new();
+        let own = here.register();
+        interruptible(0, || {
+            here.append(own, Lazy);
+            here.barrier().unwrap();
+            assert_eq!(here.count(0), 1);
+        });
+        here.join();
+    });
+}
+
+#[test]
+fn a_barrier_waits_for_what_it_has_seen() {
+    check(0, 1, || {
+        let here = Here::new();
+        let own = here.register();
+        let t = here.spawn(0, move |here| here.append(own, Lazy));
+        thread::yield_now();
+        let seen = own.queue.pushed();
+        here.barrier().unwrap();
+        if seen == 1 {
+            assert_eq!(here.count(0), 1);
+        }
+        t.join().unwrap();
+        // The worker may sleep over an entry that came later.
+        here.barrier().unwrap();
+        here.join();
+    });
+}
+
+#[test]
+fn a_barrier_hears_of_entries_that_their_owner_frees() {
+    check(0, 1, || {
+        let here = Here::new();
+        let own = two_plain(&here);
+        // Gives the entries a grace period, which ends at once.
+        here.settle(own);
+        let t = here.spawn(0, move |here| here.settle(own));
+        here.barrier().unwrap();
+        assert_eq!(here.count(0), 2);
+        t.join().unwrap();
+        here.join();
+    });
+}
+
+#[test]
+fn a_barrier_goes_on_when_somebody_else_could_not_get_a_worker() {
+    check(0, 2, || {
+        let here = Here::new();
+        here.0.refused.store(1, Relaxed);
+        let own = here.register();
+        let t = here.spawn(0, move |here| here.append(own, Call));
+        thread::yield_now();
+        here.barrier().unwrap();
+        t.join().unwrap();
+        here.barrier().unwrap();
+        here.join();
+        assert_eq!(here.count(0), 1);
+    });
+}
+
+#[test]
+fn a_barrier_fails_when_there_can_be_no_grace_period_and_works_again_after_that() {
+    check(0, 1, || {
+        let here = Here::new();
+        let (own, orphan) = (here.register(), here.register());
+        assert!(orphan.try_enter(here.0.engine.counter()));
+        assert!(!here.0.engine.part(orphan));
+        here.append(own, Call);
+        assert_eq!(here.barrier(), Err(Orphaned));
+        // The guard was not leaked after all.
+        here.leave(orphan);
+        here.append(own, Lazy);
+        here.barrier().unwrap();
+        assert_eq!(here.count(0), 2);
+        here.join();
+    });
+}
+
+#[test]
+fn a_caller_above_the_limit_waits_until_less_waits() {
+    check(0, 1, || {
+        let here = Here::with_limit(1);
+        let own = here.register();
+        interruptible(0, || {
+            here.append(own, Call);
+            here.append(own, Plain);
+        });
+        here.join();
+        assert_eq!(here.count(0), 2);
+    });
+}
+
+#[test]
+fn lazy_entries_run_when_there_are_many() {
+    check(0, 1, || {
+        let here = Here::with_limit(4);
+        let own = here.register();
+        interruptible(0, || {
+            here.append(own, Lazy);
+            here.append(own, Lazy);
+        });
+        here.join();
+        assert_eq!(here.count(0), 2);
+    });
+}
+
+#[test]
+fn two_who_wait_for_different_things_are_woken() {
+    check(0, 2, || {
+        struct World {
+            progress: Progress,
+            reached: AtomicU64,
+        }
+        let world = Arc::new(World { progress: Progress::new(), reached: AtomicU64::new(0) });
+        let threads = [None, Some(Duration::from_secs(1))].map(|patience| {
+            let w = world.clone();
+            let mark = if patience.is_none() { 1 } else { 2 };
+            thread::spawn(move || {
+                assert!(w.progress.wait_until(patience, || w.reached.load(Relaxed) >= mark));
+            })
+        });
+        for reached in [1, 2] {
+            world.reached.store(reached, Relaxed);
+            world.progress.advance();
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}

@@ -1,0 +1,272 @@
+//! Models of one queue: the owner appends and frees, somebody else takes, a third sees that it is done.
+#![cfg(loom)]
+
+mod model;
+
+use std::mem::MaybeUninit;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::rcu::engine::Engine;
+use stillpoint::rcu::entry::{Data, Entry};
+use stillpoint::rcu::published::Published;
+use stillpoint::rcu::reader::{Exit, Reader};
+use stillpoint::sync::model::{poll, reader as interruptible};
+
+struct World {
+    engine: Engine,
+    published: Published<UnsafeCell<u32>>,
+}
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+/// What an entry does: counts those of its queue, and frees a value.
+struct Item {
+    run: &'static Count,
+    number: u64,
+    value: *const UnsafeCell<u32>,
+}
+
+/// How many entries have run.
+struct Count(UnsafeCell<u64>);
+
+// SAFETY: loom checks every access of the cell.
+unsafe impl Sync for Count {}
+
+impl Count {
+    fn new() -> &'static Self {
+        Box::leak(Box::new(Self(UnsafeCell::new(0))))
+    }
+
+    fn get(&self) -> u64 {
+        self.0.with(|count| unsafe { *count })
+    }
+}
+
+/// # Safety
+///
+/// `data` points to an `Item`.
+unsafe fn run(data: Data) {
+    // SAFETY: the caller's contract; items and values are never given back.
+    let item = unsafe { &*data.assume_init().cast::<Item>() };
+    item.run.0.with_mut(|run| unsafe {
+        assert_eq!(*run, item.number, "entries run in order, each once");
+        *run += 1;
+    });
+    // SAFETY: as above.
+    if let Some(value) = unsafe { item.value.as_ref() } {
+        value.with_mut(|value| unsafe { *value = 0 });
+    }
+}
+
+fn boxed(value: u32) -> *mut UnsafeCell<u32> {
+    let cell = Box::new(UnsafeCell::new(0));
+    cell.with_mut(|cell| unsafe { *cell = value });
+    Box::into_raw(cell)
+}
+
+/// A weight that says that the owner may run the entry.
+const LOCAL: usize = 2;
+
+/// The owner appends an entry.
+fn push(own: &Reader, run_count: &'static Count, plain: bool, value: *const UnsafeCell<u32>) {
+    let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
+    let data = MaybeUninit::new((&raw mut *item).cast());
+    // SAFETY: `run` is given what it wants; the reader is this thread's.
+    unsafe {
+        assert!(own.queue.reserve());
+        own.queue.push(Entry::from_parts(run, data, LOCAL * usize::from(plain)), false);
+    }
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { engine: Engine::new(|| "model"), published: Published::new(boxed(7)) })
+    }
+
+    fn register(&self) -> &'static Reader {
+        self.engine.registry().claim().unwrap()
+    }
+
+    /// Runs what may run now.
+    fn take(&self, own: &Reader) {
+        let batch = own.queue.take(|due| self.engine.is_done(due), true);
+        if batch[0].is_some() {
+            // SAFETY: a grace period has ended, or the model fails.
+            batch.into_iter().flatten().for_each(|entry| unsafe { entry.run() });
+            own.queue.finish();
+        }
+    }
+
+    /// Runs what has been appended, after a grace period.
+    fn collect_and_take(&self, own: &Reader) {
+        let ask = || {
+            let due = self.engine.ask();
+            thread::yield_now();
+            due
+        };
+        let due = own.queue.collect(|due| self.engine.is_done(due), ask);
+        // Nothing yet, unless somebody else has completed a grace period.
+        self.take(own);
+        if let Some(due) = due {
+            self.engine.wait_for(None, due).unwrap();
+            self.take(own);
+        }
+    }
+
+    fn free_plain(&self, own: &Reader) {
+        let run = |entry: Entry| {
+            // SAFETY: a grace period has ended, or the model fails.
+            unsafe { entry.run() };
+            true
+        };
+        own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.ask(), run);
+    }
+
+    fn leave(&self, reader: &'static Reader) {
+        if reader.leave() == Exit::Attention {
+            let _ = self.engine.attend(reader);
+        }
+    }
+}
+
+/// Reads a value, which no entry may have freed.
+fn look(value: *const UnsafeCell<u32>) {
+    // Time may pass between loading the pointer and reading through it.
+    poll();
+    // SAFETY: the memory of values is never given back.
+    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+}
+
+fn spawn(world: &Arc<World>, index: usize, body: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
+    let world = world.clone();
+    thread::spawn(move || interruptible(index, || body(&world)))
+}
+
+#[test]
+fn a_reader_never_sees_a_value_that_an_entry_has_freed() {
+    check(0, 2, || {
+        let world = World::new();
+        let (own, reader) = (world.register(), world.register());
+        let threads = [
+            spawn(&world, 0, move |world| {
+                let old = world.published.swap(boxed(8));
+                push(own, Count::new(), false, old);
+            }),
+            spawn(&world, 1, move |world| {
+                assert!(reader.try_enter(world.engine.counter()));
+                look(world.published.load());
+                world.leave(reader);
+            }),
+        ];
+        thread::yield_now();
+        world.collect_and_take(own);
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_entry_waits_for_the_section_in_which_it_was_appended() {
+    check(0, 2, || {
+        let world = World::new();
+        let own = world.register();
+        let w = world.clone();
+        let worker = thread::spawn(move || w.collect_and_take(own));
+        interruptible(0, || {
+            // A grace period that the worker must not take for that of the entry.
+            world.engine.synchronize(Some(own)).unwrap();
+            assert!(own.try_enter(world.engine.counter()));
+            let old = world.published.swap(boxed(8));
+            push(own, Count::new(), false, old);
+            look(old);
+            world.leave(own);
+        });
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn who_sees_that_an_entry_is_done_sees_what_it_did() {
+    check(0, 3, || {
+        let world = World::new();
+        let own = world.register();
+        let run = Count::new();
+        push(own, run, false, std::ptr::null());
+        let w = world.clone();
+        let worker = thread::spawn(move || w.collect_and_take(own));
+        thread::yield_now();
+        if own.queue.done() == 1 {
+            assert_eq!(run.get(), 1);
+        }
+        worker.join().unwrap();
+        assert_eq!(own.queue.done(), 1);
+    });
+}
+
+#[test]
+fn the_owner_frees_nothing_that_the_worker_has_taken() {
+    check(0, 3, || {
+        let world = World::new();
+        let own = world.register();
+        let run = Count::new();
+        // More than a worker takes at a time, in two blocks.
+        for _ in 0..3 {
+            push(own, run, true, std::ptr::null());
+        }
+        world.free_plain(own);
+        world.engine.synchronize(Some(own)).unwrap();
+        let w = world.clone();
+        let worker = thread::spawn(move || w.take(own));
+        thread::yield_now();
+        world.free_plain(own);
+        push(own, run, true, std::ptr::null());
+        worker.join().unwrap();
+        world.collect_and_take(own);
+        world.collect_and_take(own);
+        assert_eq!(run.get(), 4);
+    });
+}
+
+#[test]
+fn a_queue_goes_on_with_its_next_owner() {
+    check(0, 1, || {
+        let world = World::new();
+        let counts = [Count::new(), Count::new()];
+        let own = world.register();
+        let append = move |world: &World, own: &'static Reader| {
+            push(
+                own,
+                counts[own.index.load(std::sync::atomic::Ordering::Relaxed) as usize],
+                true,
+                std::ptr::null(),
+            );
+            world.free_plain(own);
+        };
+        let t = spawn(&world, 0, move |world| {
+            append(world, own);
+            append(world, own);
+            assert!(world.engine.part(own));
+        });
+        let w = world.clone();
+        let worker = thread::spawn(move || w.collect_and_take(own));
+        thread::yield_now();
+        // The same queue, or another.
+        let next = world.register();
+        append(&world, next);
+        assert!(world.engine.part(next));
+        t.join().unwrap();
+        worker.join().unwrap();
+        for reader in world.engine.registry().readers(0, world.engine.registry().len()) {
+            world.collect_and_take(reader);
+            world.collect_and_take(reader);
+        }
+        assert_eq!(counts[0].get() + counts[1].get(), 3);
+    });
+}

@@ -1,0 +1,515 @@
+//! Callbacks: in order, after the sections that were open, once, whatever they do; bounded; quiet when there is nothing to
+//! do.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/threads.rs"]
+mod threads;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::cell::RefCell;
+use std::panic::catch_unwind;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Duration, Instant};
+use std::{fs, mem, thread};
+
+use deadline::deadline;
+use panics::message;
+use stillpoint::rcu::{Domain, Hints, Limits, Pace};
+use threads::deny_threads;
+use tracked::Tracked;
+
+const LAZY: Hints = Hints::new().lazy();
+
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+/// A counter, and something that counts.
+fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {
+    let count: &'static AtomicUsize = Box::leak(Box::default());
+    (count, move || _ = count.fetch_add(1, AcqRel))
+}
+
+#[test]
+fn callbacks_of_a_thread_run_in_its_order_and_those_of_all_threads_before_barrier_returns() {
+    stillpoint::domain! { struct Own; }
+    const THREADS: usize = 4;
+    const EACH: usize = 5000;
+    let _running = deadline();
+    let seen: [&'static AtomicUsize; THREADS] = [(); THREADS].map(|()| &*Box::leak(Box::default()));
+    let wrong: &'static AtomicUsize = Box::leak(Box::default());
+    thread::scope(|scope| {
+        for seen in seen {
+            scope.spawn(move || {
+                for index in 0..EACH {
+                    let hints = if index % 7 == 0 { LAZY } else { Hints::new() };
+                    let padding = [index; 5];
+                    let check = move || {
+                        if seen.fetch_add(1, AcqRel) != padding[index % 5] {
+                            wrong.fetch_add(1, Relaxed);
+                        }
+                    };
+                    Own::call_with(check, hints);
+                    if index % 1000 == 0 {
+                        Own::barrier();
+                        assert_eq!(seen.load(Acquire), index + 1);
+                    }
+                }
+            });
+        }
+    });
+    Own::barrier();
+    assert_eq!(seen.map(|seen| seen.load(Acquire)), [EACH; THREADS]);
+    assert_eq!(wrong.load(Relaxed), 0);
+}
+
+#[test]
+fn everything_deferred_waits_for_the_sections_that_are_open_its_own_threads_too() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let ((calls, call), drops) = (counter(), &*Box::leak(Box::<AtomicUsize>::default()));
+    let value = || Box::new(Tracked(drops));
+    let guard = Own::enter();
+    let defer = || {
+        Own::call(call);
+        Own::call_with(call, LAZY);
+        Own::call_with(call, Hints::new().owning(1 << 20));
+        Own::retire(value());
+        Own::retire_with(value(), LAZY);
+        Own::retire_all((0..5).map(|_| value()));
+        // SAFETY: from a box, and used by nobody.
+        unsafe { Own::retire_raw(NonNull::from(Box::leak(value())), Hints::new()) };
+    };
+    defer();
+    thread::scope(|scope| _ = scope.spawn(defer));
+    let stats = Own::stats();
+    assert_eq!((stats.queued, stats.done), (22, 0));
+    assert!(stats.queued_bytes >= 2 << 20, "{stats:?}");
+    until(|| Own::stats().sleeps != 0);
+    until(|| Own::stats().oldest > Duration::ZERO);
+    assert_eq!((calls.load(Acquire), drops.load(Acquire)), (0, 0));
+    drop(guard);
+    Own::barrier();
+    assert_eq!((calls.load(Acquire), drops.load(Acquire)), (6, 16));
+    // Which are counted when the barrier may have returned already.
+    until(|| Own::stats().done == 22);
+    let stats = Own::stats();
+    assert_eq!((stats.queued, stats.queued_bytes, stats.oldest), (0, 0, Duration::ZERO));
+    assert!(stats.to_string().contains("0 queued"), "{stats}");
+}
+
+#[test]
+fn a_callback_may_append_read_and_wait() {
+    stillpoint::domain! { struct Own; }
+    fn chain(left: usize, end: impl FnOnce() + Send + 'static) {
+        drop(Own::enter());
+        Own::synchronize();
+        match left {
+            0 => end(),
+            _ => Own::call(move || chain(left - 1, end)),
+        }
+    }
+    let _running = deadline();
+    let (ends, end) = counter();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| Own::call(move || chain(20, end)));
+        }
+    });
+    until(|| ends.load(Acquire) == 4);
+}
+
+#[test]
+fn thread_local_destructors_may_append_and_what_they_append_runs() {
+    stillpoint::domain! { struct Own; }
+    struct Appends(RefCell<Option<Box<dyn Fn()>>>);
+    impl Drop for Appends {
+        fn drop(&mut self) {
+            self.0.take().expect("set")();
+        }
+    }
+    thread_local! {
+        static APPENDS: Appends = const { Appends(RefCell::new(None)) };
+    }
+    let _running = deadline();
+    let (calls, call) = counter();
+    for round in 1..=50 {
+        thread::spawn(move || {
+            let append = move || {
+                Own::call(call);
+                Own::retire(Box::new(7));
+                let guard = Own::enter();
+                Own::call(call);
+                drop(guard);
+            };
+            APPENDS.with(|appends| appends.0.replace(Some(Box::new(append))));
+            Own::call(call);
+        })
+        .join()
+        .expect("no panic");
+        Own::barrier();
+        assert_eq!(calls.load(Acquire), 3 * round);
+    }
+}
+
+#[test]
+fn a_callback_that_panics_is_counted_and_keeps_no_other_from_running() {
+    stillpoint::domain! { struct Own; }
+    struct PanicsToo;
+    impl Drop for PanicsToo {
+        fn drop(&mut self) {
+            panic!("the payload of a panic");
+        }
+    }
+    let _running = deadline();
+    let (calls, call) = counter();
+    let before = Own::stats().panics;
+    for _ in 0..10 {
+        Own::call(call);
+        Own::call(|| panic!("on purpose"));
+        Own::call(|| std::panic::panic_any(PanicsToo));
+        Own::call(call);
+    }
+    Own::barrier();
+    assert_eq!(calls.load(Acquire), 20);
+    assert!(Own::stats().panics >= before + 20);
+}
+
+#[test]
+fn barrier_panics_where_it_would_wait_for_itself() {
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct Other; }
+    let _running = deadline();
+    Own::call(|| ());
+    let guard = Own::enter();
+    let panic = catch_unwind(Own::barrier).expect_err("inside a section");
+    assert!(message(&*panic).starts_with("barrier() inside a read-side section"), "{}", message(&*panic));
+    Other::barrier();
+    drop(guard);
+    let said = Arc::new(Mutex::new(String::new()));
+    let says = Arc::clone(&said);
+    Own::call(move || {
+        let panic = catch_unwind(Own::barrier).expect_err("inside a callback");
+        *says.lock().expect("no panic") = message(&*panic).to_owned();
+    });
+    Own::barrier();
+    assert!(said.lock().expect("no panic").starts_with("barrier() inside a callback"));
+}
+
+#[test]
+fn barrier_panics_once_a_thread_has_ended_inside_a_section_with_work_left() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let (calls, call) = counter();
+    Own::call(call);
+    Own::barrier();
+    thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
+    // Nothing is left to wait for.
+    Own::barrier();
+    for _ in 0..3 {
+        Own::call(call);
+        let panic = catch_unwind(Own::barrier).expect_err("no grace period can end");
+        assert!(
+            message(&*panic).contains("a thread ended inside a read-side section"),
+            "{}",
+            message(&*panic)
+        );
+    }
+    assert_eq!(calls.load(Acquire), 1);
+    // Nor does anybody wait above the limits.
+    Own::set_limits(Limits { count: 10, bytes: 10 });
+    (0..1000).for_each(|_| Own::call(call));
+    assert_eq!(calls.load(Acquire), 1);
+}
+
+#[test]
+fn lazy_callbacks_wait_for_company_and_run_with_it() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let (calls, call) = counter();
+    let mut expected = 0;
+    let mut company: [(usize, Box<dyn FnMut()>); 4] = [
+        (0, Box::new(Own::barrier)),
+        (1, Box::new(move || Own::call(call))),
+        // As many as make a crowd, or as large.
+        (20_000, Box::new(move || (0..20_000).for_each(|_| Own::call_with(call, LAZY)))),
+        (1, Box::new(move || Own::call_with(call, LAZY.owning(20 << 20)))),
+    ];
+    for _ in 0..3 {
+        for (more, bring) in &mut company {
+            Own::call_with(call, LAZY);
+            // Whether or not a worker looks at it: nothing is done.
+            let (rounds, start) = (Own::stats().grace_periods, Instant::now());
+            until(|| start.elapsed() > Duration::from_millis(20));
+            assert_eq!((calls.load(Acquire), Own::stats().grace_periods), (expected, rounds));
+            bring();
+            // The others are still waiting when the crowd is there: the last of them may be left.
+            until(|| calls.load(Acquire) > expected);
+            Own::barrier();
+            expected += 1 + *more;
+            assert_eq!(calls.load(Acquire), expected);
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes ten seconds"]
+fn lazy_callbacks_run_after_ten_seconds() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let (calls, call) = counter();
+    let start = Instant::now();
+    Own::call_with(call, LAZY);
+    until(|| calls.load(Acquire) == 1);
+    assert!(start.elapsed() >= Duration::from_secs(9));
+}
+
+#[test]
+fn above_the_limits_callers_outside_sections_wait_and_those_inside_do_not() {
+    stillpoint::domain! { struct Own; }
+    const LIMIT: u64 = 1000;
+    let _running = deadline();
+    let (calls, call) = counter();
+    Own::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let (inside, stop) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = Own::enter();
+            inside.wait();
+            until(|| stop.load(Acquire));
+            drop(guard);
+        });
+        inside.wait();
+        let writer = scope.spawn(|| (0..5 * LIMIT).for_each(|_| Own::call(call)));
+        until(|| Own::stats().limit_waits != 0);
+        assert!(Own::stats().queued <= LIMIT, "{}", Own::stats());
+        // Inside a section: counted only.
+        let guard = Own::enter();
+        (0..5 * LIMIT).for_each(|_| Own::call(call));
+        assert!(Own::stats().queued >= 5 * LIMIT);
+        drop(guard);
+        assert_eq!(calls.load(Acquire), 0);
+        stop.store(true, Release);
+        writer.join().expect("no panic");
+    });
+    Own::barrier();
+    assert_eq!(calls.load(Acquire) as u64, 10 * LIMIT);
+}
+
+#[test]
+fn a_reader_that_stalls_keeps_the_bytes_of_a_busy_writer_under_the_limit() {
+    stillpoint::domain! { struct Own; }
+    const SIZE: usize = 10_000;
+    const LIMIT: u64 = 4 << 20;
+    static WAITING: AtomicUsize = AtomicUsize::new(0);
+    static PEAK: AtomicUsize = AtomicUsize::new(0);
+    struct Block(#[expect(dead_code, reason = "takes room")] [u8; SIZE]);
+    impl Block {
+        fn new() -> Box<Self> {
+            PEAK.fetch_max(WAITING.fetch_add(SIZE, Relaxed) + SIZE, Relaxed);
+            Box::new(Self([1; SIZE]))
+        }
+    }
+    impl Drop for Block {
+        fn drop(&mut self) {
+            WAITING.fetch_sub(SIZE, Relaxed);
+        }
+    }
+    let _running = deadline();
+    Own::set_limits(Limits { bytes: LIMIT, ..Limits::default() });
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Stalls until the writers have to wait for it, some times.
+            for _ in 0..20 {
+                let guard = Own::enter();
+                until(|| Own::stats().queued_bytes > LIMIT / 8 * 7);
+                drop(guard);
+            }
+            until(|| Own::stats().limit_waits != 0);
+            stop.store(true, Release);
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Acquire) {
+                    Own::retire(Block::new());
+                }
+            });
+        }
+    });
+    Own::barrier();
+    assert_eq!(WAITING.load(Relaxed), 0);
+    // Each of the two may add a report's worth and one value before it notices.
+    let bound = LIMIT as usize + 2 * ((64 << 10) + 2 * SIZE);
+    assert!(PEAK.load(Relaxed) <= bound, "{} bytes waited, more than {bound}", PEAK.load(Relaxed));
+    assert_eq!(Own::stats().limit_overruns, 0);
+}
+
+#[test]
+fn a_reader_of_one_domain_does_not_delay_the_callbacks_of_another() {
+    stillpoint::domain! { struct Stalled; }
+    stillpoint::domain! { struct Other; }
+    let _running = deadline();
+    let ((stalled, of_stalled), (others, of_other)) = (counter(), counter());
+    let guard = Stalled::enter();
+    Stalled::call(of_stalled);
+    until(|| Stalled::stats().sleeps != 0);
+    for round in 1..=100 {
+        Other::call(of_other);
+        until(|| others.load(Acquire) == round);
+    }
+    Other::barrier();
+    assert_eq!(stalled.load(Acquire), 0);
+    drop(guard);
+    Stalled::barrier();
+    assert_eq!(stalled.load(Acquire), 1);
+}
+
+#[test]
+fn callbacks_run_at_the_pace_without_interrupts() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    // SAFETY: the call takes no pointers.
+    let commands = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
+    if commands < 0 || commands & i64::from(libc::MEMBARRIER_CMD_GLOBAL) == 0 {
+        eprintln!("NOT CHECKED beside ordinary fences: there is no MEMBARRIER_CMD_GLOBAL here");
+    }
+    let (calls, call) = counter();
+    Own::set_pace(Pace::NoInterrupts);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                drop(Own::enter());
+            }
+        });
+        for round in 1..=5 {
+            let guard = Own::enter();
+            Own::call(call);
+            assert_eq!(calls.load(Acquire), round - 1);
+            drop(guard);
+            until(|| calls.load(Acquire) == round);
+        }
+        Own::set_pace(Pace::Prompt);
+        Own::call(call);
+        Own::barrier();
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(calls.load(Acquire), 6);
+}
+
+#[test]
+fn where_no_thread_can_be_started_barrier_runs_the_callbacks_and_callers_above_the_limits_go_on() {
+    if child::variant().is_none() {
+        let test =
+            "where_no_thread_can_be_started_barrier_runs_the_callbacks_and_callers_above_the_limits_go_on";
+        return child::run(test, "no threads", None);
+    }
+    stillpoint::domain! { struct Own; }
+    const LIMIT: u64 = 1000;
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (denied, done) = (Barrier::new(3), Barrier::new(3));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                denied.wait();
+                for _ in 0..100 {
+                    (0..100).for_each(|_| Own::call(call));
+                    drop(Own::enter());
+                    Own::barrier();
+                }
+                done.wait();
+            });
+        }
+        deny_threads();
+        denied.wait();
+        done.wait();
+    });
+    assert_eq!(calls.load(Acquire), 20_000);
+    Own::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    // It may hold a lock that the callbacks take.
+    for _ in 0..20 * LIMIT {
+        Own::call(call);
+    }
+    assert_eq!(calls.load(Acquire), 20_000);
+    assert!(Own::stats().limit_overruns >= 10);
+    Own::barrier();
+    assert_eq!(calls.load(Acquire), 20_000 + 20 * LIMIT as usize);
+    // A callback that waits, and one that appends, in the caller's own thread.
+    Own::call(move || {
+        Own::synchronize();
+        Own::call(call);
+    });
+    Own::barrier();
+    Own::barrier();
+    assert_eq!(calls.load(Acquire), 20_001 + 20 * LIMIT as usize);
+}
+
+/// What the library's workers do, and how often they have gone to sleep, or been put off a processor: those that exist.
+fn switches() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
+    let status = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
+    let workers = status.filter(|status| status.contains("stillpoint-rcu"));
+    let counts = |status: String| {
+        status.lines().filter(|line| line.contains("ctxt") || line.starts_with("State")).collect::<String>()
+    };
+    workers.map(counts).collect()
+}
+
+/// Whether the workers do nothing for `time`.
+fn are_idle_for(time: Duration) -> bool {
+    let (before, start) = (switches(), Instant::now());
+    assert_eq!(before.len(), 1, "one worker is left");
+    while start.elapsed() < time {
+        thread::park_timeout(time);
+    }
+    // One that is about to run would do something later.
+    switches() == before && before[0].contains("(sleeping)")
+}
+
+/// Lets workers work, of both kinds, and waits until one has nothing more to do.
+fn work<D: Domain>() {
+    let (calls, call) = counter();
+    D::call(call);
+    until(|| calls.load(Acquire) == 1);
+    D::call_with(call, LAZY);
+    D::barrier();
+    until(|| switches().len() == 1);
+    until(|| are_idle_for(Duration::from_millis(100)));
+}
+
+#[test]
+fn the_worker_of_an_idle_process_is_not_woken() {
+    if child::variant().is_none() {
+        return child::run("the_worker_of_an_idle_process_is_not_woken", "", None);
+    }
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    work::<Own>();
+    assert!(are_idle_for(Duration::from_secs(2)));
+}
+
+#[test]
+#[ignore = "takes ten seconds"]
+fn the_worker_of_an_idle_process_is_not_woken_for_ten_seconds() {
+    if child::variant().is_none() {
+        let test = "the_worker_of_an_idle_process_is_not_woken_for_ten_seconds";
+        return child::run(test, "", None);
+    }
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    work::<Own>();
+    assert!(are_idle_for(Duration::from_secs(10)));
+}

@@ -1,0 +1,552 @@
+//! The child of a fork, made at any moment of the other threads.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/threads.rs"]
+mod threads;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, Mutex, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use std::{fs, io, mem, process, ptr, thread};
+
+use stillpoint::fence;
+use stillpoint::rcu::{Domain, GracePeriod, Hints, Rcu};
+use threads::deny_threads;
+use tracked::Tracked;
+
+/// Whether this is a process for `test` alone, of which there is one for each backend. A process that hangs is killed. No
+/// thread of the standard library may start or end in it at the moment of a fork: its child could start no more of them.
+fn is_alone(test: &str) -> bool {
+    if child::variant().is_none() {
+        for backend in ["membarrier", "signal", "seqcst"] {
+            child::run(test, backend, Some(backend));
+        }
+        return false;
+    }
+    set_deadline();
+    true
+}
+
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+/// How often things happened, in a process and in those that were forked from it.
+struct Tally(&'static [AtomicU8]);
+
+impl Tally {
+    fn new(len: usize) -> Self {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: fresh memory, wherever the kernel likes.
+        let memory = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+        assert_ne!(memory, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+        // SAFETY: `len` bytes, which are zero, aligned and never unmapped.
+        Self(unsafe { std::slice::from_raw_parts(memory.cast(), len) })
+    }
+
+    /// Something that is to happen once.
+    fn once(&self, index: usize) -> impl FnOnce() + Send + use<> {
+        let place = &self.0[index];
+        move || _ = place.fetch_add(1, AcqRel)
+    }
+
+    fn sum(&self) -> usize {
+        self.0.iter().map(|times| usize::from(times.load(Acquire))).sum()
+    }
+
+    fn assert_once(&self, count: usize) {
+        for (index, times) in self.0[..count].iter().enumerate() {
+            assert_eq!(times.load(Acquire), 1, "number {index} of {count}");
+        }
+    }
+}
+
+/// The child's end, if it is not to come back from `child`.
+fn exit(right: bool) -> ! {
+    // SAFETY: ends the child without the destructors of the parent's test.
+    unsafe { libc::_exit(i32::from(!right)) }
+}
+
+/// This process is killed if it hangs.
+fn set_deadline() {
+    // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own mask.
+    unsafe {
+        let mut all: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &all, ptr::null_mut());
+        libc::alarm(50);
+    }
+}
+
+/// A fork: 0 in the child.
+fn fork() -> libc::pid_t {
+    // SAFETY: glibc lets the child of a process with threads allocate and start threads; the rest is what is tested.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
+    if pid == 0 {
+        set_deadline();
+    }
+    pid
+}
+
+/// Waits for a child to end with 0.
+fn await_child(pid: libc::pid_t) {
+    let mut status = -1;
+    // SAFETY: waits for our own child; `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child ends with 0, its wait status is {status:#x}");
+}
+
+/// Runs `child` in the child of a fork, which must not panic there, and waits for its end.
+fn in_child(child: impl FnOnce()) {
+    match fork() {
+        0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),
+        pid => await_child(pid),
+    }
+}
+
+/// The smallest executor.
+fn block_on(mut future: impl Future<Output = ()> + Unpin) {
+    struct Unpark(thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Arc::new(Unpark(thread::current())).into();
+    while poll(&mut future, &waker).is_pending() {
+        thread::park();
+    }
+}
+
+fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<()> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// Everything that is there to be used, outside sections.
+fn exercise<D: Domain + Copy>(domain: D) {
+    assert!(!D::is_inside());
+    fence::light();
+    fence::heavy();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let drops: &'static AtomicUsize = Box::leak(Box::default());
+    let run = || {
+        let runs = Arc::clone(&runs);
+        move || _ = runs.fetch_add(1, Release)
+    };
+    let value = Rcu::new_in(Tracked(drops), domain);
+    let guard = D::enter();
+    let old = value.replace(Tracked(drops));
+    D::call(run());
+    D::call_with(run(), Hints::new().lazy());
+    D::retire(Box::new([7_u8; 100]));
+    let readers = GracePeriod::start_in(domain);
+    drop(old);
+    assert!(!readers.is_elapsed());
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (0, 0));
+    drop(guard);
+    until(|| readers.is_elapsed());
+    D::barrier();
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (2, 1));
+    // The worker sleeps by now, or will.
+    D::call(run());
+    until(|| runs.load(Acquire) == 3);
+    drop(value.replace(Tracked(drops)).wait());
+    D::synchronize();
+    GracePeriod::now_in(domain).wait();
+    GracePeriod::now_in(domain).wait_timeout(Duration::MAX).expect("the time is never up");
+    block_on(GracePeriod::now_in(domain).into_future());
+}
+
+/// The same beside other threads: a grace period waits for their sections.
+fn exercise_with_threads<D: Domain + Copy + Send + Sync>(domain: D) {
+    exercise(domain);
+    let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let guard = D::enter();
+            let before = D::stats().sleeps;
+            inside.wait();
+            until(|| D::stats().sleeps != before);
+            left.store(true, Release);
+            drop(guard);
+            exercise(domain);
+        });
+        inside.wait();
+        D::synchronize();
+        assert!(left.load(Acquire));
+        exercise(domain);
+        reader.join().expect("no panic");
+    });
+}
+
+/// Runs `body` in a thread, and waits for it. Not one of the standard library: if one of these starts or ends at the fork,
+/// the child can start none.
+fn native_thread(body: fn()) {
+    extern "C" fn start(body: *mut c_void) -> *mut c_void {
+        // SAFETY: the pointer of such a function, see below.
+        let body = unsafe { mem::transmute::<*mut c_void, fn()>(body) };
+        body();
+        ptr::null_mut()
+    }
+    // SAFETY: the thread takes no references with it, and is joined once.
+    unsafe {
+        let mut thread = mem::zeroed();
+        assert_eq!(libc::pthread_create(&mut thread, ptr::null(), start, body as *mut c_void), 0);
+        assert_eq!(libc::pthread_join(thread, ptr::null_mut()), 0);
+    }
+}
+
+/// What the other nine threads of a parent do, until told to stop; they pause while the gate is closed.
+fn commotion<'scope, D: Domain + Copy + Send + Sync>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    domain: D,
+    (stop, gate, started): (&'scope AtomicBool, &'scope RwLock<()>, &'scope Barrier),
+    (tally, next): (&'scope Tally, &'scope AtomicUsize),
+) {
+    let spawn = |body: fn(D)| {
+        scope.spawn(move || {
+            started.wait();
+            while !stop.load(Relaxed) {
+                drop(gate.read());
+                body(domain);
+            }
+        });
+    };
+    spawn(|_| {
+        let outer = D::enter();
+        thread::yield_now();
+        drop(D::enter());
+        drop(outer);
+    });
+    spawn(|_| D::synchronize());
+    spawn(|_| D::synchronize());
+    spawn(|_| D::barrier());
+    spawn(|_| fence::heavy());
+    spawn(|domain| {
+        GracePeriod::start_in(domain);
+        let readers = GracePeriod::now_in(domain);
+        while readers.wait_timeout(Duration::from_micros(50)).is_err() {}
+        block_on(readers.into_future());
+        block_on(GracePeriod::now_in(domain).into_future());
+    });
+    // Threads that come and go.
+    spawn(|_| native_thread(|| drop(D::enter())));
+    for _ in 0..2 {
+        scope.spawn(|| {
+            started.wait();
+            while !stop.load(Relaxed) {
+                drop(gate.read());
+                for _ in 0..50 {
+                    let index = next.fetch_add(1, Relaxed);
+                    let hints = if index % 3 == 0 { Hints::new().lazy() } else { Hints::new() };
+                    D::call_with(tally.once(index), hints);
+                    D::retire(Box::new(index));
+                }
+                thread::yield_now();
+                if next.load(Relaxed) % 8 == 0 {
+                    D::barrier();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn the_child_of_a_fork_works_whatever_the_other_threads_were_doing() {
+    if !is_alone("the_child_of_a_fork_works_whatever_the_other_threads_were_doing") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct InTheChild; }
+    const ROUNDS: usize = 100;
+    fence::report();
+    let (stop, gate, started) = (AtomicBool::new(false), RwLock::new(()), Barrier::new(10));
+    let (tally, next) = (Tally::new(1 << 30), AtomicUsize::new(0));
+    let value = Rcu::new_in(String::from("value"), Own);
+    thread::scope(|scope| {
+        commotion(scope, Own, (&stop, &gate, &started), (&tally, &next));
+        started.wait();
+        for round in 0..ROUNDS {
+            let before = Own::stats().sleeps;
+            let mut sections: Vec<_> = (0..round % 3).map(|_| Own::enter()).collect();
+            // Pending at the fork, if there is a section.
+            Own::call(tally.once(next.fetch_add(1, Relaxed)));
+            drop(value.replace(format!("value {round}")));
+            if !sections.is_empty() {
+                // Somebody sleeps until this thread leaves.
+                until(|| Own::stats().sleeps != before);
+            }
+            let in_child_alone = |child: &mut dyn FnMut()| match fork() {
+                0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),
+                pid => {
+                    // Leaves the processors to the child.
+                    let _closed = gate.write();
+                    await_child(pid);
+                }
+            };
+            in_child_alone(&mut || {
+                let is_inside = !sections.is_empty();
+                assert_eq!(Own::is_inside(), is_inside);
+                if let Some(guard) = sections.first() {
+                    assert_eq!(*value.load(guard), format!("value {round}"));
+                    let before = Own::stats().sleeps;
+                    let writer = thread::spawn(Own::synchronize);
+                    until(|| Own::stats().sleeps != before || writer.is_finished());
+                    assert!(!writer.is_finished());
+                    sections.clear();
+                    writer.join().expect("the section was left");
+                }
+                exercise_with_threads(Own);
+                exercise(InTheChild);
+                // And its child.
+                in_child(|| exercise_with_threads(InTheChild));
+                exercise(Own);
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+    Own::barrier();
+    exercise_with_threads(Own);
+    tally.assert_once(next.into_inner());
+}
+
+#[test]
+fn what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_either() {
+    if !is_alone("what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_either") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    const EACH: usize = 200;
+    let tally = &Tally::new(3 * EACH);
+    for index in 0..EACH / 2 {
+        Own::call_with(tally.once(index), Hints::new().lazy());
+    }
+    let mut guard = Some(Own::enter());
+    thread::scope(|scope| {
+        let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own::call(tally.once(index))));
+        other.join().expect("no panic");
+    });
+    in_child(|| {
+        (EACH..2 * EACH).for_each(|index| Own::call(tally.once(index)));
+        guard = None;
+        Own::barrier();
+        assert_eq!((tally.sum(), Own::stats().queued), (EACH, 0));
+    });
+    assert_eq!(tally.sum(), EACH);
+    (2 * EACH..3 * EACH).for_each(|index| Own::call(tally.once(index)));
+    drop(guard);
+    Own::barrier();
+    tally.assert_once(3 * EACH);
+}
+
+#[test]
+fn the_child_has_no_part_in_guards_that_other_threads_hold_or_leaked() {
+    if !is_alone("the_child_has_no_part_in_guards_that_other_threads_hold_or_leaked") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    let inside = Barrier::new(2);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let _guard = Own::enter();
+            inside.wait();
+            inside.wait();
+        });
+        inside.wait();
+        for _ in 0..10 {
+            in_child(|| exercise_with_threads(Own));
+        }
+        inside.wait();
+        other.join().expect("no panic");
+    });
+    thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
+    assert!(catch_unwind(Own::synchronize).is_err());
+    for _ in 0..10 {
+        in_child(|| exercise_with_threads(Own));
+    }
+    assert!(catch_unwind(Own::synchronize).is_err());
+}
+
+#[test]
+fn others_may_be_using_the_library_for_the_first_time_at_the_fork() {
+    if !is_alone("others_may_be_using_the_library_for_the_first_time_at_the_fork") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    // A process in which nobody has used anything, again and again.
+    for round in 0..100_u32 {
+        in_child(|| {
+            let start = Barrier::new(4);
+            thread::scope(|scope| {
+                let first: [fn(); 3] = [|| drop(Own::enter()), || Own::call(|| ()), || Own::synchronize()];
+                for first in first {
+                    let start = &start;
+                    scope.spawn(move || {
+                        start.wait();
+                        first();
+                        // Neither begins nor ends at the fork: see `native_thread`.
+                        start.wait();
+                    });
+                }
+                start.wait();
+                for _ in 0..round * 20 {
+                    std::hint::spin_loop();
+                }
+                in_child(|| exercise_with_threads(Own));
+                start.wait();
+            });
+            exercise_with_threads(Own);
+        });
+    }
+}
+
+#[test]
+fn a_future_that_was_polled_before_a_fork_is_polled_again_in_the_child() {
+    if !is_alone("a_future_that_was_polled_before_a_fork_is_polled_again_in_the_child") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    let inside = Barrier::new(2);
+    let mut future = GracePeriod::now_in(Own).into_future();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = Own::enter();
+            inside.wait();
+            inside.wait();
+        });
+        inside.wait();
+        assert!(poll(&mut future, Waker::noop()).is_pending());
+        in_child(|| {
+            let mut other = GracePeriod::now_in(Own).into_future();
+            assert!(poll(&mut other, Waker::noop()).is_pending());
+            block_on(&mut future);
+            drop(other);
+            exercise(Own);
+        });
+        assert!(poll(&mut future, Waker::noop()).is_pending());
+        inside.wait();
+    });
+    block_on(&mut future);
+}
+
+#[test]
+fn a_callback_that_forks_is_the_last_one_in_the_child() {
+    if !is_alone("a_callback_that_forks_is_the_last_one_in_the_child") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    const CALLBACKS: usize = 100;
+    static PID: AtomicI32 = AtomicI32::new(0);
+    static RAN_IN: Mutex<Option<thread::ThreadId>> = Mutex::new(None);
+    /// Whether the thread is no more.
+    fn has_ended(tid: i32) -> bool {
+        fs::read_to_string(format!("/proc/self/task/{tid}/stat")).is_ok_and(|stat| stat.contains(") Z"))
+    }
+    for _ in 0..20 {
+        let tally: &'static Tally = Box::leak(Box::new(Tally::new(CALLBACKS)));
+        let guard = Own::enter();
+        for index in 0..CALLBACKS / 2 {
+            Own::call(tally.once(index));
+        }
+        Own::call(move || {
+            tally.once(CALLBACKS / 2)();
+            let pid = fork();
+            PID.store(pid, Release);
+            if pid != 0 {
+                return;
+            }
+            // Meanwhile this thread goes on, and must not touch the callbacks that follow.
+            let (forked, tid) = (thread::current().id(), process::id() as i32);
+            thread::spawn(move || {
+                let works = catch_unwind(|| {
+                    exercise_with_threads(Own);
+                    // It becomes a worker, or ends.
+                    until(|| {
+                        Own::call(|| *RAN_IN.lock().expect("no panic") = Some(thread::current().id()));
+                        Own::barrier();
+                        has_ended(tid) || *RAN_IN.lock().expect("no panic") == Some(forked)
+                    });
+                    exercise_with_threads(Own);
+                });
+                exit(works.is_ok());
+            });
+        });
+        for index in CALLBACKS / 2 + 1..CALLBACKS {
+            Own::call(tally.once(index));
+        }
+        drop(guard);
+        Own::barrier();
+        await_child(PID.load(Acquire));
+        tally.assert_once(CALLBACKS);
+    }
+}
+
+#[test]
+fn a_waker_may_fork() {
+    if !is_alone("a_waker_may_fork") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    struct Forks;
+    impl Wake for Forks {
+        fn wake(self: Arc<Self>) {
+            in_child(|| exercise_with_threads(Own));
+        }
+    }
+    for _ in 0..10 {
+        let guard = Own::enter();
+        let readers = GracePeriod::now_in(Own);
+        drop(guard);
+        let mut future = readers.into_future();
+        let _ = poll(&mut future, &Arc::new(Forks).into());
+        block_on(future);
+    }
+    exercise_with_threads(Own);
+}
+
+#[test]
+fn a_callback_may_fork_that_barrier_runs_for_want_of_threads() {
+    if !is_alone("a_callback_may_fork_that_barrier_runs_for_want_of_threads") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    const CALLBACKS: usize = 10;
+    static PID: AtomicI32 = AtomicI32::new(0);
+    deny_threads();
+    let tally = Tally::new(2 * CALLBACKS);
+    for index in 0..CALLBACKS {
+        Own::call(tally.once(index));
+        if index == CALLBACKS / 2 {
+            Own::call(|| PID.store(fork(), Release));
+        }
+    }
+    Own::barrier();
+    match PID.load(Acquire) {
+        0 => {
+            // In the child nothing is left of it.
+            let before = tally.sum();
+            for index in CALLBACKS..2 * CALLBACKS {
+                Own::call_with(tally.once(index), Hints::new().lazy());
+            }
+            let right = tally.0[CALLBACKS..].iter().all(|times| times.load(Acquire) == 0);
+            Own::barrier();
+            exit(right && tally.sum() >= before + CALLBACKS);
+        }
+        pid => await_child(pid),
+    }
+    tally.assert_once(2 * CALLBACKS);
+}

@@ -1,0 +1,299 @@
+//! Grace periods that wait too long say for whom.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::any::type_name;
+use std::panic::{catch_unwind, panic_any};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, Once};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use deadline::deadline;
+use panics::message;
+use stillpoint::rcu::{self, Domain, Global, Guard, Rcu, Stall};
+use waiting::waiting_synchronize;
+
+/// How long grace periods wait here before they report.
+const LIMIT: Duration = Duration::from_millis(10);
+
+/// What the hook does after it has noted the stall of a domain of this name.
+type Extra = (&'static str, fn());
+
+static EXTRAS: Mutex<Vec<Extra>> = Mutex::new(Vec::new());
+static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+
+/// Sets limit and hook, which belong to the process: the tests tell their stalls apart by the domain.
+fn note_stalls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        rcu::set_stall_timeout(Some(LIMIT));
+        rcu::set_stall_hook(Box::new(|stall| {
+            STALLS.lock().expect("no panic under the lock").push(stall.clone());
+            let extras = EXTRAS.lock().expect("no panic under the lock").clone();
+            extras.iter().filter(|(domain, _)| *domain == stall.domain()).for_each(|(_, extra)| extra());
+        }));
+    });
+}
+
+/// Lets the hook call `extra` when `D` stalls.
+fn in_the_hook<D: Domain>(extra: fn()) {
+    EXTRAS.lock().expect("no panic under the lock").push((type_name::<D>(), extra));
+}
+
+/// Stalls of `D`, once there are `count` of them.
+fn stalls<D: Domain>(count: usize) -> Vec<Stall> {
+    loop {
+        let mut stalls = STALLS.lock().expect("no panic under the lock").clone();
+        stalls.retain(|stall| stall.domain() == type_name::<D>());
+        if stalls.len() >= count {
+            return stalls;
+        }
+        thread::yield_now();
+    }
+}
+
+/// A thread that is inside a section from before [`linger`] returns until it is told to leave.
+struct Lingerer {
+    id: u32,
+    leave: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+fn gettid() -> u32 {
+    // SAFETY: takes no arguments and cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
+fn linger<D: Domain>(name: &str, enter: fn() -> Guard<D>) -> Lingerer {
+    let (entered, enters) = mpsc::channel();
+    let (leave, told_to_leave) = mpsc::channel();
+    let body = move || {
+        let guard = enter();
+        entered.send(gettid()).expect("the test listens");
+        told_to_leave.recv().expect("the test tells");
+        drop(guard);
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread");
+    Lingerer { id: enters.recv().expect("the thread enters"), leave, thread }
+}
+
+impl Lingerer {
+    fn leave(self) {
+        self.leave.send(()).expect("the reader listens");
+        self.thread.join().expect("the reader is content");
+    }
+}
+
+#[test]
+fn a_reader_that_stays_inside_is_reported_by_name_id_and_place_of_registration() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    note_stalls();
+    let first_line = line!() + 1;
+    let entering = linger("entering", || Own::enter());
+    let registering = linger("registering", || {
+        Own::register();
+        Own::enter()
+    });
+    let writer = waiting_synchronize::<Own>();
+    let stall = stalls::<Own>(1).remove(0);
+    let expected = [("entering", entering.id, first_line), ("registering", registering.id, first_line + 2)];
+    assert_eq!(stall.readers().len(), 2, "{stall:?}");
+    for (reader, (name, id, line)) in stall.readers().iter().zip(expected) {
+        assert_eq!((reader.thread_name(), reader.thread_id()), (Some(name), id));
+        let site = reader.registered_at();
+        assert_eq!((site.file(), site.line()), (file!(), line));
+        assert!(reader.inside_for() >= LIMIT, "{stall:?}");
+        let text = format!("thread {id} ({name}), which registered at {}:{line}:", file!());
+        assert!(reader.to_string().starts_with(&text), "{reader}");
+        assert!(stall.to_string().contains(&reader.to_string()), "{stall}");
+    }
+    assert_eq!(stall.grace_period(), 1);
+    entering.leave();
+    registering.leave();
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn a_reader_of_the_global_domain_is_reported_where_it_called_the_function() {
+    let _running = deadline();
+    note_stalls();
+    let (line, reader) = (line!(), linger("global", || rcu::enter()));
+    let writer = waiting_synchronize::<Global>();
+    let stall = stalls::<Global>(1).remove(0);
+    let site = stall.readers()[0].registered_at();
+    assert_eq!((site.file(), site.line()), (file!(), line));
+    reader.leave();
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn a_stall_is_reported_again_each_time_it_has_lasted_twice_as_long() {
+    stillpoint::domain! { struct Own; }
+    const REPORTS: usize = 5;
+    let _running = deadline();
+    note_stalls();
+    Own::synchronize();
+    let reader = linger("again", Own::enter);
+    let writer = waiting_synchronize::<Own>();
+    let stalls = stalls::<Own>(REPORTS);
+    assert!(stalls[0].waited() >= LIMIT);
+    for pair in stalls.windows(2) {
+        assert!(pair[1].waited() >= 2 * pair[0].waited(), "{pair:?}");
+    }
+    for stall in &stalls {
+        assert_eq!((stall.grace_period(), stall.readers().len()), (2, 1), "{stall:?}");
+    }
+    // While it stalls, too.
+    let stats = Own::stats();
+    assert!(stats.longest_wait >= stalls[REPORTS - 1].waited(), "{stats:?}");
+    assert!(stats.stalls >= REPORTS as u64, "{stats:?}");
+    reader.leave();
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn a_reader_that_has_left_is_reported_no_more() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    note_stalls();
+    let (short, long) = (linger("short", Own::enter), linger("long", Own::enter));
+    let writer = waiting_synchronize::<Own>();
+    assert_eq!(stalls::<Own>(1)[0].readers().len(), 2);
+    short.leave();
+    let before = stalls::<Own>(1).len();
+    // The first of these may have begun before the reader left.
+    let stall = stalls::<Own>(before + 2).remove(before + 1);
+    assert_eq!(stall.readers().len(), 1, "{stall:?}");
+    assert_eq!(stall.readers()[0].thread_id(), long.id);
+    long.leave();
+    writer.join().expect("the grace period ends");
+    let ended = stalls::<Own>(1).len();
+    Own::synchronize();
+    assert_eq!(stalls::<Own>(1).len(), ended);
+}
+
+#[test]
+fn a_panic_in_the_hook_is_caught() {
+    stillpoint::domain! { struct Own; }
+    struct PanicsAgain;
+    impl Drop for PanicsAgain {
+        fn drop(&mut self) {
+            panic!("while it is dropped");
+        }
+    }
+    let _running = deadline();
+    note_stalls();
+    in_the_hook::<Own>(|| panic_any(PanicsAgain));
+    let reader = linger("panic", Own::enter);
+    let writer = waiting_synchronize::<Own>();
+    stalls::<Own>(2);
+    reader.leave();
+    writer.join().expect("the grace period ends");
+    Own::synchronize();
+}
+
+#[test]
+fn in_the_hook_reading_works_and_waiting_panics() {
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct Other; }
+    static PANICS: AtomicU64 = AtomicU64::new(0);
+    let _running = deadline();
+    note_stalls();
+    in_the_hook::<Own>(|| {
+        let value = Rcu::new_in(7, Own);
+        assert_eq!(*value.load(&Own::enter()), 7);
+        for waits in [Own::synchronize, Other::synchronize, || Rcu::new_in((), Other).replace(()).wait()] {
+            let panic = catch_unwind(waits).expect_err("it would wait for itself");
+            assert!(message(&*panic).starts_with("synchronize() in a stall hook"));
+            PANICS.fetch_add(1, Release);
+        }
+    });
+    let reader = linger("hook", Own::enter);
+    let writer = thread::spawn(|| {
+        Own::synchronize();
+        // Out of the hook, the same thread may wait.
+        Other::synchronize();
+        Own::synchronize();
+    });
+    while PANICS.load(Acquire) < 3 {
+        thread::yield_now();
+    }
+    reader.leave();
+    writer.join().expect("the grace periods end");
+}
+
+#[test]
+fn without_a_hook_stalls_are_reported_on_stderr_a_line_for_each_of_eight_readers() {
+    stillpoint::domain! { struct Own; }
+    const READERS: usize = 10;
+    let test = "without_a_hook_stalls_are_reported_on_stderr_a_line_for_each_of_eight_readers";
+    if child::variant().is_none() {
+        let output = child::stderr(test, "default", None);
+        let lines: Vec<_> =
+            output.lines().filter(|line| line.starts_with("stillpoint: grace period 1 of ")).collect();
+        assert!(lines.len() >= 9, "{output}");
+        for (index, line) in lines[..8].iter().enumerate() {
+            assert!(
+                line.contains(type_name::<Own>()) && line.contains(&format!("(reader {index})")),
+                "{line}"
+            );
+            assert!(line.contains(&format!(", which registered at {}:", file!())), "{line}");
+        }
+        assert!(lines[8].ends_with("waits for 2 more threads"), "{output}");
+        return;
+    }
+    let _running = deadline();
+    note_stalls();
+    let ours = rcu::take_stall_hook();
+    let readers: Vec<_> =
+        (0..READERS).map(|index| linger(&format!("reader {index}"), || Own::enter())).collect();
+    let writer = waiting_synchronize::<Own>();
+    // The hook is told after the report has been made that is counted here.
+    while Own::stats().stalls < 2 {
+        thread::yield_now();
+    }
+    // The default can be had as a hook, and ours again.
+    let default = rcu::take_stall_hook();
+    rcu::set_stall_hook(Box::new(move |stall| {
+        default(stall);
+        ours(stall);
+    }));
+    stalls::<Own>(1);
+    readers.into_iter().for_each(Lingerer::leave);
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn a_grace_period_that_ends_before_the_limit_is_not_reported() {
+    stillpoint::domain! { struct Own; }
+    let test = "a_grace_period_that_ends_before_the_limit_is_not_reported";
+    let limit = match child::variant().as_deref() {
+        None => return ["hour", "never"].into_iter().for_each(|limit| child::run(test, limit, None)),
+        Some("hour") => Some(Duration::from_secs(3600)),
+        Some(_) => None,
+    };
+    let _running = deadline();
+    note_stalls();
+    rcu::set_stall_timeout(limit);
+    for _ in 0..100 {
+        let reader = linger("brief", Own::enter);
+        let writer = waiting_synchronize::<Own>();
+        reader.leave();
+        writer.join().expect("the grace period ends");
+    }
+    let stats = Own::stats();
+    assert_eq!((stats.sleeps, stats.stalls), (100, 0));
+    assert!(stats.longest_wait > Duration::ZERO, "{stats:?}");
+    assert!(stalls::<Own>(0).is_empty());
+}
