@@ -1,7 +1,7 @@
-/* A grace period, between readers that enter, repin and leave: stillpoint/src/rcu/engine.rs and reader.rs.
+/* A grace period, between readers that enter, repin and leave: stillpoint/src/rcu/threads.rs and reader.rs.
  *
- *   grace_period()  Engine::begin, scan and sleep
- *   reader          Reader::try_enter, repin and leave, Engine::attend
+ *   grace_period()  Threads::begin, scan and sleep
+ *   reader          Reader::try_enter, repin and leave, Threads::attend
  *   take_awaited(), count_down()
  *
  * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
@@ -139,7 +139,7 @@ inline light(r) {
     atomic { if :: r == 0 && guessed == COMPILER -> forget() :: else fi }
 }
 
-/* Reader::look, Engine::attend */
+/* Reader::look, Threads::attend */
 inline attend(r) {
     light(r);
     if :: r == 0 -> if :: guess_value(COMPILER) :: true fi :: else fi;

@@ -20,6 +20,13 @@ fn repin_and_load(number: &Rcu<u64>, guard: &mut Guard) -> u64 {
     *number.load(guard)
 }
 
+/// Leaving a value to be freed.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn retire_one(value: Box<u64>) {
+    rcu::retire(value);
+}
+
 /// The frequent side of the process-wide fence, between a store and a load.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -34,5 +41,6 @@ fn main() {
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
     assert_eq!(repin_and_load(black_box(&number), &mut rcu::enter()), 7);
+    retire_one(black_box(Box::new(7)));
     assert_eq!(light_fence(&Default::default(), &Default::default()), 0);
 }

@@ -11,18 +11,19 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
-use stillpoint::rcu::callbacks::{Callbacks, Host, Limits};
+use stillpoint::rcu::callbacks::{Callbacks, Caller, Host, Limits};
 use stillpoint::rcu::engine::{Due, Engine, Orphaned};
 use stillpoint::rcu::entry::{Data, Entry};
 use stillpoint::rcu::progress::Progress;
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::reader::{Exit, Reader};
+use stillpoint::rcu::threads::Threads;
 use stillpoint::sync::model::{heavy, poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 /// Two owners at most; each counts in a cell how many of its entries have run.
 struct World {
-    engine: Engine,
+    engine: Engine<Threads>,
     callbacks: Callbacks,
     run: [UnsafeCell<u64>; 2],
     published: Published<UnsafeCell<u32>>,
@@ -40,6 +41,12 @@ unsafe impl Send for World {}
 struct Here(Arc<World>);
 
 impl Host for Here {
+    type Readers = Threads;
+
+    fn engine(&self) -> &Engine<Threads> {
+        &self.0.engine
+    }
+
     fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
         let waited = self.0.engine.wait_for(None, due);
         if waited.is_err() {
@@ -59,7 +66,7 @@ impl Host for Here {
         heavy();
     }
 
-    fn try_synchronize(&self, own: &Reader, _alone: bool) -> bool {
+    fn try_synchronize(&self, own: Option<&Reader>, _alone: bool) -> bool {
         self.0.engine.try_synchronize(own, true)
     }
 
@@ -71,7 +78,7 @@ impl Host for Here {
             return false;
         }
         let here = self.clone();
-        let worker = thread::spawn(move || here.0.callbacks.work(&here.0.engine, &here, || false));
+        let worker = thread::spawn(move || here.0.callbacks.work(&here, || false));
         self.0.workers.lock().unwrap().push(worker);
         // The first execution that loom tries is one in which the worker goes ahead, and sleeps.
         thread::yield_now();
@@ -114,7 +121,7 @@ use Kind::*;
 impl Here {
     fn new() -> Self {
         Self(Arc::new(World {
-            engine: Engine::new(|| "model"),
+            engine: Engine::new(Threads::new(), || "model"),
             callbacks: Callbacks::new(),
             run: std::array::from_fn(|_| UnsafeCell::new(0)),
             published: Published::new(boxed(7)),
@@ -130,7 +137,7 @@ impl Here {
     }
 
     fn register(&self) -> &'static Reader {
-        self.0.engine.registry().claim().unwrap()
+        self.0.engine.readers().registry().claim().unwrap()
     }
 
     /// Appends an entry to the owner's queue, as `rcu::call` and `rcu::retire` do.
@@ -160,7 +167,8 @@ impl Here {
 
     /// The owner's bookkeeping.
     fn settle(&self, own: &'static Reader) {
-        self.0.callbacks.settle(&self.0.engine, own, self, true);
+        let caller = Caller { own: Some(own), is_inside: own.is_inside(), may_wait: true };
+        self.0.callbacks.settle(own.queue, caller, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
@@ -171,7 +179,7 @@ impl Here {
 
     /// One section that reads the published value.
     fn read(&self, reader: &'static Reader) {
-        assert!(reader.try_enter(self.0.engine.counter()));
+        assert!(reader.try_enter(self.0.engine.readers().counter()));
         let value = self.0.published.load();
         poll();
         // SAFETY: the memory of values is never given back.
@@ -181,12 +189,12 @@ impl Here {
 
     fn leave(&self, reader: &'static Reader) {
         if reader.leave() == Exit::Attention {
-            let _ = self.0.engine.attend(reader);
+            let _ = self.0.engine.readers().attend(reader);
         }
     }
 
     fn barrier(&self) -> Result<(), Orphaned> {
-        self.0.callbacks.barrier(&self.0.engine, self)
+        self.0.callbacks.barrier(self)
     }
 
     /// How many entries of the queue have run; whoever asks must have waited for them.
@@ -334,8 +342,8 @@ fn a_barrier_fails_when_there_can_be_no_grace_period_and_works_again_after_that(
     check(0, 1, || {
         let here = Here::new();
         let (own, orphan) = (here.register(), here.register());
-        assert!(orphan.try_enter(here.0.engine.counter()));
-        assert!(!here.0.engine.part(orphan));
+        assert!(orphan.try_enter(here.0.engine.readers().counter()));
+        assert!(!here.0.engine.readers().part(orphan));
         here.append(own, Call);
         assert_eq!(here.barrier(), Err(Orphaned));
         // The guard was not leaked after all.

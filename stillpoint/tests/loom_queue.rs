@@ -13,10 +13,11 @@ use stillpoint::rcu::engine::Engine;
 use stillpoint::rcu::entry::{Data, Entry};
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::reader::{Exit, Reader};
+use stillpoint::rcu::threads::Threads;
 use stillpoint::sync::model::{poll, reader as interruptible};
 
 struct World {
-    engine: Engine,
+    engine: Engine<Threads>,
     published: Published<UnsafeCell<u32>>,
 }
 
@@ -86,11 +87,14 @@ fn push(own: &Reader, run_count: &'static Count, plain: bool, value: *const Unsa
 
 impl World {
     fn new() -> Arc<Self> {
-        Arc::new(Self { engine: Engine::new(|| "model"), published: Published::new(boxed(7)) })
+        Arc::new(Self {
+            engine: Engine::new(Threads::new(), || "model"),
+            published: Published::new(boxed(7)),
+        })
     }
 
     fn register(&self) -> &'static Reader {
-        self.engine.registry().claim().unwrap()
+        self.engine.readers().registry().claim().unwrap()
     }
 
     /// Runs what may run now.
@@ -130,7 +134,7 @@ impl World {
 
     fn leave(&self, reader: &'static Reader) {
         if reader.leave() == Exit::Attention {
-            let _ = self.engine.attend(reader);
+            let _ = self.engine.readers().attend(reader);
         }
     }
 }
@@ -159,7 +163,7 @@ fn a_reader_never_sees_a_value_that_an_entry_has_freed() {
                 push(own, Count::new(), false, old);
             }),
             spawn(&world, 1, move |world| {
-                assert!(reader.try_enter(world.engine.counter()));
+                assert!(reader.try_enter(world.engine.readers().counter()));
                 look(world.published.load());
                 world.leave(reader);
             }),
@@ -182,7 +186,7 @@ fn an_entry_waits_for_the_section_in_which_it_was_appended() {
         interruptible(0, || {
             // A grace period that the worker must not take for that of the entry.
             world.engine.synchronize(Some(own)).unwrap();
-            assert!(own.try_enter(world.engine.counter()));
+            assert!(own.try_enter(world.engine.readers().counter()));
             let old = world.published.swap(boxed(8));
             push(own, Count::new(), false, old);
             look(old);
@@ -252,7 +256,7 @@ fn a_queue_goes_on_with_its_next_owner() {
         let t = spawn(&world, 0, move |world| {
             append(world, own);
             append(world, own);
-            assert!(world.engine.part(own));
+            assert!(world.engine.readers().part(own));
         });
         let w = world.clone();
         let worker = thread::spawn(move || w.collect_and_take(own));
@@ -260,10 +264,10 @@ fn a_queue_goes_on_with_its_next_owner() {
         // The same queue, or another.
         let next = world.register();
         append(&world, next);
-        assert!(world.engine.part(next));
+        assert!(world.engine.readers().part(next));
         t.join().unwrap();
         worker.join().unwrap();
-        for reader in world.engine.registry().readers(0, world.engine.registry().len()) {
+        for reader in world.engine.readers().registry().readers(0, world.engine.readers().registry().len()) {
             world.collect_and_take(reader);
             world.collect_and_take(reader);
         }

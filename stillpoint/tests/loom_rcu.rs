@@ -13,11 +13,12 @@ use model::check;
 use stillpoint::rcu::engine::{Engine, Orphaned};
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::reader::{Exit, Owner, Reader};
+use stillpoint::rcu::threads::Threads;
 use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
 struct World {
-    engine: Engine,
+    engine: Engine<Threads>,
     published: Published<UnsafeCell<u32>>,
     done: AtomicU64,
 }
@@ -30,19 +31,19 @@ unsafe impl Send for World {}
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(|| "World"),
+            engine: Engine::new(Threads::new(), || "World"),
             published: Published::new(boxed(7)),
             done: AtomicU64::new(0),
         })
     }
 
     fn register(&self) -> &'static Reader {
-        self.engine.registry().claim().unwrap()
+        self.engine.readers().registry().claim().unwrap()
     }
 
     fn attend(&self, reader: &'static Reader, exit: Exit) {
         if exit == Exit::Attention {
-            let _ = self.engine.attend(reader);
+            let _ = self.engine.readers().attend(reader);
         }
     }
 
@@ -57,7 +58,7 @@ impl World {
 
     /// One section that reads the published value.
     fn read(&self, reader: &'static Reader) {
-        if !reader.try_enter(self.engine.counter()) {
+        if !reader.try_enter(self.engine.readers().counter()) {
             reader.nest();
         }
         self.look();
@@ -129,7 +130,7 @@ fn a_nested_section_lasts_until_the_last_guard_is_dropped() {
         let world = World::new();
         let reader = world.register();
         let t = spawn(&world, 0, move |world| {
-            assert!(reader.try_enter(world.engine.counter()));
+            assert!(reader.try_enter(world.engine.readers().counter()));
             world.read(reader);
             world.look();
             world.attend(reader, reader.leave());
@@ -163,7 +164,7 @@ fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
         let readers = [world.register(), world.register()];
         // Both are inside when the grace period begins.
         let threads = [0, 1].map(|i| {
-            assert!(readers[i].try_enter(world.engine.counter()));
+            assert!(readers[i].try_enter(world.engine.readers().counter()));
             spawn(&world, i, move |world| world.attend(readers[i], readers[i].leave()))
         });
         world.engine.synchronize(None).unwrap();
@@ -181,10 +182,10 @@ fn repinning_lets_a_grace_period_end() {
         let world = World::new();
         let reader = world.register();
         let t = spawn(&world, 0, move |world| {
-            assert!(reader.try_enter(world.engine.counter()));
+            assert!(reader.try_enter(world.engine.readers().counter()));
             world.look();
             while world.done.load(Relaxed) == 0 {
-                world.attend(reader, reader.repin(world.engine.counter()));
+                world.attend(reader, reader.repin(world.engine.readers().counter()));
                 world.look();
                 thread::yield_now();
             }
@@ -202,17 +203,17 @@ fn a_reader_that_changes_hands_is_waited_for() {
         let world = World::new();
         let first = world.register();
         // Inside a section that began before the update; the reader then goes to another thread.
-        assert!(first.try_enter(world.engine.counter()));
+        assert!(first.try_enter(world.engine.readers().counter()));
         world.look();
         let threads = [
             spawn(&world, 0, move |world| {
                 world.look();
                 world.attend(first, first.leave());
-                assert!(world.engine.part(first));
+                assert!(world.engine.readers().part(first));
             }),
             spawn(&world, 1, |world| {
                 let reader = world.register();
-                assert!(reader.try_enter(world.engine.counter()));
+                assert!(reader.try_enter(world.engine.readers().counter()));
                 world.look();
                 world.attend(reader, reader.leave());
             }),
@@ -231,7 +232,7 @@ fn a_thread_that_registers_late_sees_what_was_published() {
         let t = spawn(&world, 0, |world| {
             let reader = world.register();
             world.read(reader);
-            assert!(world.engine.part(reader));
+            assert!(world.engine.readers().part(reader));
         });
         world.update();
         t.join().unwrap();
@@ -243,8 +244,8 @@ fn a_thread_that_ends_inside_a_section_ends_the_wait_with_an_error() {
     check(0, 3, || {
         let world = World::new();
         let reader = world.register();
-        assert!(reader.try_enter(world.engine.counter()));
-        let t = spawn(&world, 0, move |world| assert!(!world.engine.part(reader)));
+        assert!(reader.try_enter(world.engine.readers().counter()));
+        let t = spawn(&world, 0, move |world| assert!(!world.engine.readers().part(reader)));
         let w = world.clone();
         let waiter = thread::spawn(move || assert_eq!(w.engine.synchronize(None), Err(Orphaned)));
         t.join().unwrap();
@@ -261,12 +262,12 @@ fn a_report_names_the_owner_that_the_leader_waits_for() {
         let world = World::new();
         let reader = world.register();
         reader.belongs_to(first);
-        assert!(reader.try_enter(world.engine.counter()));
+        assert!(reader.try_enter(world.engine.readers().counter()));
         reader.await_exit();
         let t = spawn(&world, 0, move |world| {
             assert_eq!(reader.leave(), Exit::Attention);
             assert!(reader.take_awaited());
-            assert!(world.engine.part(reader));
+            assert!(world.engine.readers().part(reader));
             world.register().belongs_to(second);
         });
         if let Some(owner) = reader.while_awaited(|owner| owner) {
@@ -280,7 +281,7 @@ fn a_report_names_the_owner_that_the_leader_waits_for() {
 fn try_update(world: &World, own: &'static Reader) {
     let old = world.published.swap(boxed(8));
     let due = world.engine.ask();
-    let tried = world.engine.try_synchronize(own, true);
+    let tried = world.engine.try_synchronize(Some(own), true);
     if world.engine.is_done(due) {
         // SAFETY: the memory of values is never given back.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
@@ -326,7 +327,7 @@ fn a_scan_finds_the_readers_of_a_chunk_that_is_just_made() {
         let t = spawn(&world, 0, |world| {
             let reader = world.register();
             world.read(reader);
-            assert!(world.engine.part(reader));
+            assert!(world.engine.readers().part(reader));
         });
         world.update();
         t.join().unwrap();

@@ -1,4 +1,4 @@
-//! Deferred entries of a domain: from the queues of its threads, through a grace period, to a worker that runs them.
+//! Deferred entries of a domain: from its queues (for most kinds of readers one for each thread), through a grace period, to a worker that runs them.
 //!
 //! Appending is the owner's affair ([`super::queue`]), waking the worker [`super::alarm`]'s, waiting for it
 //! [`super::progress`]'s. Here is what the worker does, and what keeps the backlog small.
@@ -33,7 +33,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::alarm::{Alarm, DROWSY, PACED, Slept};
-use super::engine::{Due, Engine, Orphaned};
+use super::engine::{Due, Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
 use super::queue::{Amount, BLOCK, Holds, Queue};
@@ -81,6 +81,11 @@ impl Default for Limits {
 
 /// What the algorithm needs of the world around it.
 pub trait Host {
+    type Readers: Readers;
+
+    /// Grace periods, and the queues.
+    fn engine(&self) -> &Engine<Self::Readers>;
+
     /// Waits until the grace period has ended.
     fn wait_for(&self, due: Due) -> Result<(), Orphaned>;
 
@@ -95,8 +100,19 @@ pub trait Host {
     fn start_worker(&self) -> bool;
 
     /// Completes a grace period if that takes no time to speak of; never waits. The calling thread, whose reader is `own`, is
-    /// outside. `alone`: no other thread is registered.
-    fn try_synchronize(&self, own: &Reader, alone: bool) -> bool;
+    /// outside. `alone`: see [`Readers::is_alone`].
+    fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool;
+}
+
+/// Who does the bookkeeping of a queue, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller<'a> {
+    /// The reader of the calling thread, if readers belong to threads.
+    pub own: Option<&'a Reader>,
+    /// Inside a section: no grace period can end.
+    pub is_inside: bool,
+    /// Outside sections and callbacks, so that it may be made to wait.
+    pub may_wait: bool,
 }
 
 /// See the [module](self).
@@ -212,33 +228,33 @@ impl Callbacks {
         false
     }
 
-    /// The owner's bookkeeping, a block at a time. `may_wait` says whether the caller is outside sections and callbacks.
+    /// The owner's bookkeeping, a block at a time.
     #[cold]
-    pub fn settle(&self, engine: &Engine, own: &Reader, host: &impl Host, may_wait: bool) {
-        let queue = own.queue;
+    pub fn settle(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
         let added = queue.report();
         // Relaxed, as everywhere here: bounds need no order.
         self.backlog.count.fetch_add(added.count, Relaxed);
         self.backlog.bytes.fetch_add(added.bytes, Relaxed);
-        self.run_own(engine, queue, host, 2 * BLOCK);
-        if !own.is_inside() {
-            let alone = engine.registry().others(Some(own)) == 0;
+        self.run_own(queue, host, 2 * BLOCK);
+        if !caller.is_inside {
+            let alone = host.engine().readers().is_alone(caller.own);
             if alone {
-                host.try_synchronize(own, alone);
+                host.try_synchronize(caller.own, alone);
             } else if queue.is_due() {
                 let begin = now();
-                host.try_synchronize(own, alone);
+                host.try_synchronize(caller.own, alone);
                 queue.tried(now() - begin);
             }
         }
-        if self.is_above() && may_wait {
-            self.press(engine, queue, host);
+        if self.is_above() && caller.may_wait {
+            self.press(queue, host);
         } else if self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
             self.provide(false, host);
         }
     }
 
-    fn run_own(&self, engine: &Engine, queue: &Queue, host: &impl Host, limit: u64) {
+    fn run_own(&self, queue: &Queue, host: &impl Host, limit: u64) {
+        let engine = host.engine();
         let run = |entry| host.run(entry);
         let freed = queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), run);
         if freed.count != 0 {
@@ -288,7 +304,7 @@ impl Callbacks {
 
     /// Waits until less waits.
     #[cold]
-    fn press(&self, engine: &Engine, queue: &Queue, host: &impl Host) {
+    fn press(&self, queue: &Queue, host: &impl Host) {
         if self.stuck.load(Relaxed) != 0 {
             // There can be no grace period: see `Orphaned`.
             self.tallies.overruns.fetch_add(1, Relaxed);
@@ -300,7 +316,7 @@ impl Callbacks {
         let _urgent = self.urgent();
         self.hurry(host);
         let enough = self.progress.wait_until(Some(patience), || {
-            self.run_own(engine, queue, host, u64::MAX);
+            self.run_own(queue, host, u64::MAX);
             let failed = self.failed.load(Relaxed) > rounds;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
             !self.is_above() || failed || self.alarm.is_idle() && !self.hurry(host)
@@ -329,18 +345,18 @@ impl Callbacks {
     }
 
     /// Returns when everything has run that was appended before.
-    pub fn barrier(&self, engine: &Engine, host: &impl Host) -> Result<(), Orphaned> {
-        let registry = engine.registry();
-        let len = registry.len();
+    pub fn barrier(&self, host: &impl Host) -> Result<(), Orphaned> {
+        let readers = host.engine().readers();
+        let len = readers.queues();
         let mut marks: Vec<u64> = Vec::new();
         // Without memory, each queue's mark is looked up when its turn comes, which is later than need be.
         if marks.try_reserve_exact(len).is_ok() {
-            marks.extend(registry.readers(0, len).map(|reader| reader.queue.pushed()));
+            marks.extend((0..len).map(|index| readers.queue(index).pushed()));
         }
         let rounds = self.rounds();
         let urgent = self.urgent();
-        for (index, reader) in registry.readers(0, len).enumerate() {
-            let queue = reader.queue;
+        for index in 0..len {
+            let queue = readers.queue(index);
             let mark = marks.get(index).copied().unwrap_or_else(|| queue.pushed());
             if queue.done() >= mark {
                 continue;
@@ -348,11 +364,11 @@ impl Callbacks {
             let reached =
                 || queue.done() >= mark || urgent.is_parents() || self.failed.load(Relaxed) > rounds;
             if !mutant("barrier-does-not-ring") && self.alarm.ring() {
-                self.provide_or_work(engine, host, reached);
+                self.provide_or_work(host, reached);
             }
             self.progress.wait_until(None, || {
                 if !reached() && self.alarm.is_idle() && !mutant("nobody-keeps-going") && self.alarm.ring() {
-                    self.provide_or_work(engine, host, reached);
+                    self.provide_or_work(host, reached);
                 }
                 reached() || mutant("barrier-does-not-wait")
             });
@@ -368,9 +384,9 @@ impl Callbacks {
     }
 
     /// For who has rung and found no worker: provides one, or, if none can be had, is the worker until `enough`.
-    fn provide_or_work(&self, engine: &Engine, host: &impl Host, enough: impl Fn() -> bool) {
+    fn provide_or_work(&self, host: &impl Host, enough: impl Fn() -> bool) {
         if !host.start_worker() {
-            self.work(engine, host, enough);
+            self.work(host, enough);
         }
     }
 
@@ -381,14 +397,13 @@ impl Callbacks {
     }
 
     /// The most pressing thing in any queue.
-    fn holds(&self, engine: &Engine) -> Holds {
-        let registry = engine.registry();
-        let queues = registry.readers(0, registry.len()).map(|reader| reader.queue.holds());
-        queues.max().unwrap_or(Holds::Nothing)
+    fn holds(&self, readers: &impl Readers) -> Holds {
+        queues(readers).map(Queue::holds).max().unwrap_or(Holds::Nothing)
     }
 
     /// A worker's life, from the alarm until nothing is left to do, or `enough`.
-    pub fn work(&self, engine: &Engine, host: &impl Host, enough: impl Fn() -> bool) {
+    pub fn work(&self, host: &impl Host, enough: impl Fn() -> bool) {
+        let readers = host.engine().readers();
         let fence = || host.fence();
         let mut ripe_left = false;
         loop {
@@ -397,17 +412,17 @@ impl Callbacks {
                 self.progress.advance();
                 return;
             }
-            let due = self.collect(engine);
-            match self.holds(engine) {
+            let due = self.collect(host.engine());
+            match self.holds(readers) {
                 Holds::Nothing => {
-                    if self.alarm.stop(fence, || self.holds(engine) != Holds::Nothing) == Slept::Gone {
+                    if self.alarm.stop(fence, || self.holds(readers) != Holds::Nothing) == Slept::Gone {
                         return;
                     }
                     continue;
                 }
-                Holds::Lazy if let Some(rest) = self.lazy_rest(engine) => {
+                Holds::Lazy if let Some(rest) = self.lazy_rest(readers) => {
                     let early =
-                        || self.holds(engine) == Holds::Eager || self.is_urgent() || self.is_crowded();
+                        || self.holds(readers) == Holds::Eager || self.is_urgent() || self.is_crowded();
                     self.alarm.nap(DROWSY, rest, fence, early);
                     continue;
                 }
@@ -430,7 +445,7 @@ impl Callbacks {
                     }
                 }
             }
-            match self.run_slice(engine, host) {
+            match self.run_slice(host) {
                 Some(left) => ripe_left = left,
                 None => return,
             }
@@ -452,19 +467,16 @@ impl Callbacks {
     }
 
     /// Gives every entry a grace period to wait for; the last of those.
-    fn collect(&self, engine: &Engine) -> Option<Due> {
-        let registry = engine.registry();
-        let targets = registry
-            .readers(0, registry.len())
-            .filter(|reader| reader.queue.holds() != Holds::Nothing)
-            .map(|reader| reader.queue.collect(|due| engine.is_done(due), || engine.ask()));
+    fn collect(&self, engine: &Engine<impl Readers>) -> Option<Due> {
+        let targets = queues(engine.readers())
+            .filter(|queue| queue.holds() != Holds::Nothing)
+            .map(|queue| queue.collect(|due| engine.is_done(due), || engine.ask()));
         targets.max().flatten()
     }
 
     /// How long lazy entries may wait still, if nothing else makes them run.
-    fn lazy_rest(&self, engine: &Engine) -> Option<Duration> {
-        let registry = engine.registry();
-        let oldest = registry.readers(0, registry.len()).filter_map(|reader| reader.queue.oldest()).min();
+    fn lazy_rest(&self, readers: &impl Readers) -> Option<Duration> {
+        let oldest = queues(readers).filter_map(Queue::oldest).min();
         let rest = oldest.map_or(0, |oldest| (oldest + LAZY).saturating_sub(now()));
         (rest != 0 && !self.is_urgent() && !self.is_crowded()).then(|| Duration::from_nanos(rest))
     }
@@ -479,9 +491,9 @@ impl Callbacks {
     }
 
     /// Runs ripe entries, for a time. Whether some may be left; nothing in the child of a fork.
-    fn run_slice(&self, engine: &Engine, host: &impl Host) -> Option<bool> {
-        let registry = engine.registry();
-        let len = registry.len();
+    fn run_slice(&self, host: &impl Host) -> Option<bool> {
+        let engine = host.engine();
+        let len = engine.readers().queues();
         // A slice begins where the last one ended.
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
@@ -489,7 +501,7 @@ impl Callbacks {
         loop {
             let mut idle = true;
             for index in (first..len).chain(0..first.min(len)) {
-                let queue = registry.reader(index).queue;
+                let queue = engine.readers().queue(index);
                 if queue.holds() == Holds::Nothing {
                     continue;
                 }
@@ -520,8 +532,7 @@ impl Callbacks {
     }
 
     /// Counters of now.
-    pub fn tally(&self, engine: &Engine) -> Tally {
-        let registry = engine.registry();
+    pub fn tally(&self, readers: &impl Readers) -> Tally {
         let now = now();
         let mut tally = Tally {
             run: self.done(),
@@ -530,7 +541,7 @@ impl Callbacks {
             ..Tally::default()
         };
         let mut bytes = self.backlog.bytes.load(Relaxed);
-        for queue in registry.readers(0, registry.len()).map(|reader| reader.queue) {
+        for queue in queues(readers) {
             // In this order, so that no entry has run that was not appended.
             let done = queue.done();
             tally.queued += queue.pushed() - done;
@@ -555,6 +566,11 @@ impl Callbacks {
             word.store(0, Relaxed);
         }
     }
+}
+
+/// All queues there are.
+fn queues(readers: &impl Readers) -> impl Iterator<Item = &Queue> {
+    (0..readers.queues()).map(|index| readers.queue(index))
 }
 
 /// Somebody is urgent.

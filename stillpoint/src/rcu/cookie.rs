@@ -5,7 +5,6 @@ use core::error::Error;
 use core::fmt;
 use core::future::{Future, IntoFuture};
 use core::hash::{Hash, Hasher};
-use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
@@ -13,9 +12,10 @@ use std::task::Wake;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::domain::{Domain, Global, ORPHANED, reader_outside};
+use super::domain::Global;
 use super::driver::{Answer, Ticket};
 use super::engine::Due;
+use super::world::{World, reader_outside};
 
 /// A grace period: the one after which every section that was open when this value was made has ended.
 ///
@@ -63,9 +63,9 @@ use super::engine::Due;
 /// Waiting in any form, polling too, panics as [`synchronize`](super::synchronize) does: inside a section of the same
 /// domain, elapsed or not, and if a thread ended inside a section (its guard was leaked). A task that holds a guard over
 /// an `.await` makes the tasks panic that wait for a grace period on the same thread.
-pub struct GracePeriod<D: Domain = Global> {
+pub struct GracePeriod<D: World = Global> {
     due: Due,
-    _domain: PhantomData<fn() -> D>,
+    domain: D,
 }
 
 impl GracePeriod {
@@ -94,25 +94,24 @@ impl GracePeriod {
     }
 }
 
-impl<D: Domain> GracePeriod<D> {
+impl<D: World> GracePeriod<D> {
     /// [`now`](Self::now) of `domain`.
     pub fn now_in(domain: D) -> Self {
-        let _ = domain;
-        Self { due: D::shared().engine.ask(), _domain: PhantomData }
+        Self { due: domain.core().engine.ask(), domain }
     }
 
     /// [`start`](Self::start) of `domain`.
     pub fn start_in(domain: D) -> Self {
         let this = Self::now_in(domain);
-        D::shared().fork.enlist();
-        D::shared().driver.start(this.due);
+        this.domain.enlist();
+        this.domain.core().driver.start(&this.domain, this.due);
         this
     }
 
     /// Whether it is over. Once true, it stays so. Takes one load, and may be called anywhere.
     #[inline]
-    pub fn is_elapsed(self) -> bool {
-        D::shared().engine.is_done(self.due)
+    pub fn is_elapsed(&self) -> bool {
+        self.domain.core().engine.is_done(self.due)
     }
 
     /// Waits until it is over, sharing grace periods with everybody who waits.
@@ -120,10 +119,10 @@ impl<D: Domain> GracePeriod<D> {
     /// # Panics
     ///
     /// See the [type](Self#panics).
-    pub fn wait(self) {
-        let own = reader_outside::<D>();
-        if !self.is_elapsed() && D::shared().engine.wait_for(own, self.due).is_err() {
-            panic!("{ORPHANED}");
+    pub fn wait(&self) {
+        let own = reader_outside(&self.domain);
+        if !self.is_elapsed() && self.domain.core().engine.wait_for(own, self.due).is_err() {
+            panic!("{}", self.domain.words().orphaned);
         }
     }
 
@@ -152,11 +151,11 @@ impl<D: Domain> GracePeriod<D> {
     /// drop(guard);
     /// assert!(readers.wait_timeout(Duration::from_secs(10)).is_ok());
     /// ```
-    pub fn wait_timeout(self, timeout: Duration) -> Result<(), WaitTimeoutError> {
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitTimeoutError> {
         // A moment that no clock reaches is never.
         let until = Instant::now().checked_add(timeout);
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut future = self.into_future();
+        let mut future = self.clone().into_future();
         while Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending() {
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => thread::park(),
@@ -189,7 +188,7 @@ impl fmt::Display for WaitTimeoutError {
 
 impl Error for WaitTimeoutError {}
 
-impl<D: Domain> IntoFuture for GracePeriod<D> {
+impl<D: World> IntoFuture for GracePeriod<D> {
     type Output = ();
     type IntoFuture = Elapse<D>;
 
@@ -201,21 +200,21 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
 /// The future of a [`GracePeriod`]. It starts to do something when it is polled.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Elapse<D: Domain = Global> {
+pub struct Elapse<D: World = Global> {
     period: GracePeriod<D>,
     ticket: Ticket,
 }
 
-impl<D: Domain> Future for Elapse<D> {
+impl<D: World> Future for Elapse<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let _ = reader_outside::<D>();
-        let (shared, period) = (D::shared(), self.period);
+        let Self { period, ticket } = &mut *self;
+        let _ = reader_outside(&period.domain);
         if period.is_elapsed() {
             return Poll::Ready(());
         }
-        match shared.driver.poll(&shared.engine, period.due, &mut self.ticket, context.waker()) {
+        match period.domain.core().driver.poll(&period.domain, period.due, ticket, context.waker()) {
             Answer::Elapsed => Poll::Ready(()),
             Answer::Waits => Poll::Pending,
             Answer::Failed(why) => panic!("{why}"),
@@ -227,52 +226,52 @@ impl<D: Domain> Future for Elapse<D> {
     }
 }
 
-impl<D: Domain> Drop for Elapse<D> {
+impl<D: World> Drop for Elapse<D> {
     fn drop(&mut self) {
         // Of one that has elapsed the driver lets go by itself.
         if self.ticket != 0 && !self.period.is_elapsed() {
-            D::shared().driver.cancel(self.period.due, self.ticket);
+            self.period.domain.core().driver.cancel(self.period.due, self.ticket);
         }
     }
 }
 
 // By hand, as derived ones would ask the same of the domain.
 
-impl<D: Domain> Clone for GracePeriod<D> {
+impl<D: World> Clone for GracePeriod<D> {
     fn clone(&self) -> Self {
-        *self
+        Self { due: self.due, domain: self.domain.clone() }
     }
 }
 
-impl<D: Domain> Copy for GracePeriod<D> {}
+impl<D: World + Copy> Copy for GracePeriod<D> {}
 
-impl<D: Domain> PartialEq for GracePeriod<D> {
+impl<D: World> PartialEq for GracePeriod<D> {
     fn eq(&self, other: &Self) -> bool {
         self.due == other.due
     }
 }
 
-impl<D: Domain> Eq for GracePeriod<D> {}
+impl<D: World> Eq for GracePeriod<D> {}
 
-impl<D: Domain> PartialOrd for GracePeriod<D> {
+impl<D: World> PartialOrd for GracePeriod<D> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<D: Domain> Ord for GracePeriod<D> {
+impl<D: World> Ord for GracePeriod<D> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.due.cmp(&other.due)
     }
 }
 
-impl<D: Domain> Hash for GracePeriod<D> {
+impl<D: World> Hash for GracePeriod<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.due.hash(state);
     }
 }
 
-impl<D: Domain> fmt::Debug for GracePeriod<D> {
+impl<D: World> fmt::Debug for GracePeriod<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("GracePeriod").field(&self.due).finish()
     }

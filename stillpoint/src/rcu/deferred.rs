@@ -2,19 +2,20 @@
 //! is no memory or no thread. The algorithm is in [`super::callbacks`].
 
 use core::cell::Cell;
-use core::marker::PhantomData;
 use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::callbacks::Host;
-use super::domain::{Domain, registered_reader, try_own_reader, try_synchronize};
-use super::engine::{Due, Orphaned};
+use super::callbacks::{Caller, Host};
+use super::domain::{registered_reader, try_own_reader};
+use super::engine::{Due, Engine, Orphaned};
 use super::entry::{Data, Entry};
 use super::pool::Job;
+use super::queue::Queue;
 use super::reader::Reader;
+use super::world::{Static, World, try_synchronize};
 use super::{Pace, fork, stall};
 
 /// What a caller says of deferred work, beyond what it is.
@@ -87,19 +88,22 @@ pub(super) fn lost() -> u64 {
     LOST.load(Relaxed)
 }
 
-/// The world of the callbacks of `D`.
-struct World<D>(PhantomData<D>);
+impl<W: World> Host for W {
+    type Readers = W::Readers;
 
-impl<D: Domain> Host for World<D> {
+    #[inline(always)]
+    fn engine(&self) -> &Engine<W::Readers> {
+        &self.core().engine
+    }
+
     fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
-        let own = registered_reader::<D>();
-        if own.is_some_and(Reader::is_inside) {
+        if self.is_reading() {
             // A callback has leaked a guard: this thread would wait for itself.
             return Err(Orphaned);
         }
-        let engine = &D::shared().engine;
+        let (own, engine) = (self.own(), self.engine());
         // A panic here is that of a heavy fence which the kernel denies.
-        let wait = || match D::shared().pace() {
+        let wait = || match self.core().pace() {
             Pace::Prompt => engine.wait_for(own, due),
             Pace::NoInterrupts => engine.wait_quietly(own, due),
         };
@@ -119,22 +123,22 @@ impl<D: Domain> Host for World<D> {
 
     fn fence(&self) {
         // If the kernel denies it, an entry that was appended this moment may wait for the next one.
-        let _ = catch_unwind(|| match D::shared().pace() {
+        let _ = catch_unwind(AssertUnwindSafe(|| match self.core().pace() {
             Pace::Prompt => crate::fence::heavy(),
             Pace::NoInterrupts => crate::fence::heavy_without_interrupts(),
-        });
+        }));
     }
 
     fn start_worker(&self) -> bool {
-        Job::new(work::<D>).submit()
+        let world = self.clone();
+        Job::new(move || world.core().callbacks.work(&world, || false)).submit()
     }
 
-    fn try_synchronize(&self, own: &Reader, alone: bool) -> bool {
-        let shared = D::shared();
-        let fence = shared.pace() == Pace::Prompt;
+    fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool {
+        let fence = self.core().pace() == Pace::Prompt;
         // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
         (alone || fence)
-            && catch_unwind(AssertUnwindSafe(|| shared.engine.try_synchronize(own, fence))).unwrap_or(false)
+            && catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(own, fence))).unwrap_or(false)
     }
 }
 
@@ -151,11 +155,6 @@ fn guarded(f: impl FnOnce()) -> bool {
     fork::count() == forks
 }
 
-/// The worker's job.
-fn work<D: Domain>() {
-    D::shared().callbacks.work(&D::shared().engine, &World::<D>(PhantomData), || false);
-}
-
 /// Frees the box after a grace period.
 ///
 /// # Safety
@@ -163,24 +162,25 @@ fn work<D: Domain>() {
 /// `value` comes from a `Box`, has been unpublished, and is not used by the caller again.
 #[inline]
 #[track_caller]
-pub(super) unsafe fn retire<T: Send + 'static, D: Domain>(value: NonNull<T>, hints: Hints) {
+pub(crate) unsafe fn retire<T: Send + 'static>(world: &impl World, value: NonNull<T>, hints: Hints) {
     // SAFETY: the caller's contract; entries run after a grace period.
     let entry = unsafe { Entry::free(value, size_of::<T>().saturating_add(hints.bytes), hints.local) };
-    defer::<D>(entry, hints.lazy);
+    world.defer(entry, hints.lazy);
 }
 
 /// Calls `f` after a grace period.
 #[track_caller]
-pub(super) fn call<D: Domain>(f: impl FnOnce() + Send + 'static, hints: Hints) {
+pub(crate) fn call(world: &impl World, f: impl FnOnce() + Send + 'static, hints: Hints) {
     match Entry::call(f, hints.bytes) {
-        Ok(entry) => defer::<D>(entry, hints.lazy),
-        Err(f) => wait_and_run::<D>(f),
+        Ok(entry) => world.defer(entry, hints.lazy),
+        Err(f) => wait_and_run(world, f),
     }
 }
 
+/// [`World::defer`], in the queue of the calling thread.
 #[inline]
 #[track_caller]
-fn defer<D: Domain>(entry: Entry, lazy: bool) {
+pub(super) fn defer_here<D: Static>(entry: Entry, lazy: bool) {
     let reader = match registered_reader::<D>() {
         None => try_own_reader::<D>(),
         reader => reader,
@@ -188,37 +188,42 @@ fn defer<D: Domain>(entry: Entry, lazy: bool) {
     // SAFETY: the reader is this thread's.
     let Some(reader) = reader.filter(|reader| unsafe { reader.queue.reserve() }) else {
         let (run, data, weight) = entry.into_parts();
-        return without_queue::<D>(run, data, weight);
+        return without_queue(&D::HERE, run, data, weight);
     };
     // SAFETY: as above.
-    let settle = unsafe { reader.queue.push(entry, lazy) };
-    let host = World::<D>(PhantomData);
-    let callbacks = &D::shared().callbacks;
-    callbacks.notify(lazy, &host);
-    if settle {
-        let may_wait = !reader.is_inside() && !is_running() && !stall::is_reporting();
-        callbacks.settle(&D::shared().engine, reader, &host, may_wait);
+    let must_settle = unsafe { reader.queue.push(entry, lazy) };
+    D::shared().core.callbacks.notify(lazy, &D::HERE);
+    if must_settle {
+        settle(&D::HERE, reader.queue);
     }
 }
 
+/// The bookkeeping of a queue's owner, where it has just deferred something.
+#[cold]
+pub(crate) fn settle(world: &impl World, queue: &Queue) {
+    let is_inside = world.is_reading();
+    let may_wait = !is_inside && !is_running() && !stall::is_reporting();
+    world.core().callbacks.settle(queue, Caller { own: world.own(), is_inside, may_wait }, world);
+}
+
 /// Has the worker look at the queues.
-pub(super) fn notify<D: Domain>() {
-    D::shared().callbacks.notify(false, &World::<D>(PhantomData));
+pub(crate) fn notify(world: &impl World) {
+    world.core().callbacks.notify(false, world);
 }
 
 /// For an entry, in parts, that cannot be queued.
 #[cold]
-fn without_queue<D: Domain>(run: unsafe fn(Data), data: Data, weight: usize) {
+pub(crate) fn without_queue(world: &impl World, run: unsafe fn(Data), data: Data, weight: usize) {
     // SAFETY: the parts are those of one entry; it runs after a grace period.
-    wait_and_run::<D>(move || unsafe { Entry::from_parts(run, data, weight).run() });
+    wait_and_run(world, move || unsafe { Entry::from_parts(run, data, weight).run() });
 }
 
 /// For who has no memory to queue `f`: waits for a grace period here, or, inside a section, gives up what `f` holds.
 #[cold]
-fn wait_and_run<D: Domain>(f: impl FnOnce()) {
-    if !D::is_inside()
+fn wait_and_run(world: &impl World, f: impl FnOnce()) {
+    if !world.is_reading()
         && !stall::is_reporting()
-        && catch_unwind(try_synchronize::<D>).is_ok_and(|waited| waited.is_ok())
+        && catch_unwind(AssertUnwindSafe(|| try_synchronize(world))).is_ok_and(|waited| waited.is_ok())
     {
         guarded(f);
         return;
@@ -234,21 +239,14 @@ fn wait_and_run<D: Domain>(f: impl FnOnce()) {
 }
 
 /// Waits until all that was deferred before has been done.
-pub(super) fn barrier<D: Domain>() {
-    assert!(
-        !D::is_inside(),
-        "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first"
-    );
+pub(crate) fn barrier(world: &impl World) {
+    assert!(!world.is_reading(), "{}", world.words().inside_barrier);
     assert!(
         !stall::is_reporting(),
         "barrier() in a stall hook: the grace period that stalls waits for the hook"
     );
     assert!(!is_running(), "barrier() inside a callback could wait for itself");
-    let shared = D::shared();
-    if shared.callbacks.barrier(&shared.engine, &World::<D>(PhantomData)).is_err() {
-        panic!(
-            "barrier() would wait for ever: a thread ended inside a read-side section of this domain (its guard was leaked), \
-             or the heavy fence, which worked before, is denied"
-        );
+    if world.core().callbacks.barrier(world).is_err() {
+        panic!("{}, or the heavy fence, which worked before, is denied", world.words().orphaned);
     }
 }

@@ -4,19 +4,18 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use std::io::Write;
 
-use super::callbacks::{Callbacks, Limits};
+use super::callbacks::Limits;
 use super::deferred::{self, Hints};
-use super::driver::Driver;
-use super::engine::{Engine, Healed, Orphaned};
 use super::fork::Fork;
 use super::guard::Guard;
 use super::queue::Queue;
 use super::reader::{FENCED, Owner, Reader};
-use super::stall;
 use super::stats::Stats;
+use super::threads::{Healed, Threads};
+use super::world::{self, Core, Static, Words};
 use crate::sys::at_exit::AtThreadExit;
 
 /// A domain: readers, and the grace periods that wait for them and for nobody else.
@@ -53,19 +52,13 @@ use crate::sys::at_exit::AtThreadExit;
 /// # Safety
 ///
 /// Implemented by [`domain!`](crate::domain) only, which gives each type its own state.
-pub unsafe trait Domain: Sized + 'static {
-    #[doc(hidden)]
-    fn shared() -> &'static Shared;
-
-    #[doc(hidden)]
-    fn with_local<R>(f: impl FnOnce(&Local) -> R) -> R;
-
+pub unsafe trait Domain: Static<Section = Guard<Self>> {
     /// Begins a read-side section: see [`rcu::enter`](super::enter).
     #[inline]
     #[track_caller]
     fn enter() -> Guard<Self> {
         let reader = Self::with_local(|local| local.fast.get());
-        if reader.try_enter(Self::shared().engine.counter()) {
+        if reader.try_enter(Self::shared().readers().counter()) {
             Guard::new(reader)
         } else if !ptr::eq(reader, &NOBODY) {
             reader.nest();
@@ -77,9 +70,7 @@ pub unsafe trait Domain: Sized + 'static {
 
     /// Waits for a grace period: see [`rcu::synchronize`](super::synchronize).
     fn synchronize() {
-        if let Err(Orphaned) = try_synchronize::<Self>() {
-            panic!("{ORPHANED}");
-        }
+        world::synchronize(&Self::HERE);
     }
 
     /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](super::call).
@@ -91,7 +82,7 @@ pub unsafe trait Domain: Sized + 'static {
     /// [`call`](Self::call), with [`Hints`].
     #[track_caller]
     fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        deferred::call::<Self>(f, hints);
+        deferred::call(&Self::HERE, f, hints);
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](super::retire).
@@ -125,22 +116,22 @@ pub unsafe trait Domain: Sized + 'static {
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire::<T, Self>(value, hints) };
+        unsafe { deferred::retire(&Self::HERE, value, hints) };
     }
 
     /// Waits until all that was deferred before has been done: see [`rcu::barrier`](super::barrier).
     fn barrier() {
-        deferred::barrier::<Self>();
+        deferred::barrier(&Self::HERE);
     }
 
     /// How much may wait: see [`rcu::set_limits`](super::set_limits).
     fn set_limits(limits: Limits) {
-        Self::shared().callbacks.set_limits(limits);
+        Self::shared().core.callbacks.set_limits(limits);
     }
 
     /// How the worker waits: see [`rcu::set_pace`](super::set_pace).
     fn set_pace(pace: Pace) {
-        Self::shared().pace.store(pace == Pace::NoInterrupts, Relaxed);
+        Self::shared().core.set_pace(pace);
     }
 
     /// Registers the calling thread now: see [`rcu::register`](super::register).
@@ -156,7 +147,7 @@ pub unsafe trait Domain: Sized + 'static {
 
     /// Counters since the start of the process.
     fn stats() -> Stats {
-        Stats::of(Self::shared())
+        Stats::of(&Self::HERE)
     }
 }
 
@@ -177,30 +168,34 @@ pub enum Pace {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Shared {
-    pub(super) engine: Engine,
-    pub(super) callbacks: Callbacks,
-    pub(super) driver: Driver,
+    pub(super) core: Core<Threads>,
     pub(super) fork: Fork,
-    pace: AtomicBool,
     at_exit: AtThreadExit,
 }
 
 impl Shared {
-    pub const fn new<D: Domain>() -> Self {
+    pub const fn new<D: Static>() -> Self {
         Self {
-            engine: Engine::new(core::any::type_name::<D>),
-            callbacks: Callbacks::new(),
-            driver: Driver::new::<D>(),
+            core: Core::new(Threads::new(), core::any::type_name::<D>),
             fork: Fork::new(reset_in_child::<D>),
-            pace: AtomicBool::new(false),
             at_exit: AtThreadExit::new(part::<D>),
         }
     }
 
-    pub(super) fn pace(&self) -> Pace {
-        if self.pace.load(Relaxed) { Pace::NoInterrupts } else { Pace::Prompt }
+    #[inline(always)]
+    pub(super) fn readers(&self) -> &Threads {
+        self.core.engine.readers()
     }
 }
+
+/// What users of [`Domain`] are told.
+#[doc(hidden)]
+pub static WORDS: Words = Words {
+    inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
+    inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
+    orphaned: "synchronize() would wait for ever: a thread ended inside a read-side section of this domain (its guard was \
+               leaked)",
+};
 
 /// What a thread knows of a domain.
 #[doc(hidden)]
@@ -233,7 +228,7 @@ impl Default for Local {
 #[track_caller]
 fn enter_slow<D: Domain>() -> Guard<D> {
     let reader = own_reader::<D>();
-    if !reader.try_enter(D::shared().engine.counter()) {
+    if !reader.try_enter(D::shared().readers().counter()) {
         reader.nest();
     }
     // A real fence, or the backend's reason why a compiler fence will do.
@@ -242,13 +237,13 @@ fn enter_slow<D: Domain>() -> Guard<D> {
 }
 
 #[inline]
-pub(super) fn registered_reader<D: Domain>() -> Option<&'static Reader> {
+pub(super) fn registered_reader<D: Static>() -> Option<&'static Reader> {
     D::with_local(|local| local.reader.get())
 }
 
 /// The calling thread's reader; registers the thread if need be.
 #[track_caller]
-fn own_reader<D: Domain>() -> &'static Reader {
+fn own_reader<D: Static>() -> &'static Reader {
     match registered_reader::<D>() {
         Some(reader) => reader,
         None => match register::<D>(Location::caller()) {
@@ -261,7 +256,7 @@ fn own_reader<D: Domain>() -> &'static Reader {
 /// The calling thread's reader; registers the thread if need be, and possible.
 #[cold]
 #[track_caller]
-pub(super) fn try_own_reader<D: Domain>() -> Option<&'static Reader> {
+pub(super) fn try_own_reader<D: Static>() -> Option<&'static Reader> {
     match registered_reader::<D>() {
         None => register::<D>(Location::caller()).ok(),
         reader => reader,
@@ -269,10 +264,10 @@ pub(super) fn try_own_reader<D: Domain>() -> Option<&'static Reader> {
 }
 
 #[cold]
-fn register<D: Domain>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
+fn register<D: Static>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
     let shared = D::shared();
     shared.fork.enlist();
-    let registry = shared.engine.registry();
+    let registry = shared.readers().registry();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
     let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
@@ -302,10 +297,10 @@ fn register<D: Domain>(site: &'static Location<'static>) -> Result<&'static Read
 
 /// The slow way out of a section.
 #[cold]
-pub(super) fn attend<D: Domain>(reader: &'static Reader) {
-    if D::shared().engine.attend(reader) == Healed::Yes {
+pub(super) fn attend<D: Static>(reader: &'static Reader) {
+    if D::shared().readers().attend(reader) == Healed::Yes {
         // What is deferred can be done again.
-        deferred::notify::<D>();
+        deferred::notify(&D::HERE);
     }
 }
 
@@ -314,7 +309,7 @@ pub(super) fn attend<D: Domain>(reader: &'static Reader) {
 /// # Safety
 ///
 /// `reader` comes from [`register`].
-unsafe extern "C" fn part<D: Domain>(reader: *mut c_void) {
+unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
     if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
@@ -327,7 +322,7 @@ unsafe extern "C" fn part<D: Domain>(reader: *mut c_void) {
         local.reader.set(None);
         local.fast.set(&NOBODY);
     });
-    if !D::shared().engine.part(reader) {
+    if !D::shared().readers().part(reader) {
         let tid = crate::sys::signal::tid();
         let domain = core::any::type_name::<D>();
         // Not `eprintln!`, which panics if it cannot write.
@@ -339,51 +334,19 @@ unsafe extern "C" fn part<D: Domain>(reader: *mut c_void) {
     }
 }
 
-/// What those are told who wait for a grace period that [`Orphaned`] has stopped.
-pub(super) const ORPHANED: &str = "synchronize() would wait for ever: a thread ended inside a read-side section of this \
-     domain (its guard was leaked)";
-
-/// Waits for a grace period.
-///
-/// # Panics
-///
-/// Inside a section of the domain, or in a stall hook.
-pub(super) fn try_synchronize<D: Domain>() -> Result<(), Orphaned> {
-    D::shared().engine.synchronize(reader_outside::<D>())
-}
-
-/// The calling thread's reader, if it has one, for a wait.
-///
-/// # Panics
-///
-/// Inside a section of the domain.
-pub(super) fn reader_outside<D: Domain>() -> Option<&'static Reader> {
-    let own = registered_reader::<D>();
-    assert!(
-        !own.is_some_and(Reader::is_inside),
-        "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first"
-    );
-    assert!(
-        !stall::is_reporting(),
-        "synchronize() in a stall hook: the grace period that stalls waits for the hook; wait in another thread"
-    );
-    D::shared().fork.enlist();
-    own
-}
-
 /// Makes the domain that of a process with one thread, whose reader stays as it is.
-fn reset_in_child<D: Domain>() {
+fn reset_in_child<D: Static>() {
     let shared = D::shared();
     let own = registered_reader::<D>();
     // SAFETY: called in the child of a fork; the calling thread is in no function of the queues, but for those that run code
     // of the program, which could fork: they look whether it has.
-    unsafe { shared.engine.reset_in_child(own) };
+    unsafe {
+        shared.readers().reset_in_child(own);
+        shared.core.reset_in_child();
+    }
     if let Some(own) = own {
         own.is_thread(crate::sys::signal::tid().unsigned_abs());
     }
-    shared.callbacks.reset_in_child();
-    // SAFETY: as above; the driver's methods run no code that could fork under their lock.
-    unsafe { shared.driver.reset_in_child() };
 }
 
 /// Defines an isolated [`Domain`](crate::rcu::Domain): a type without data, with readers and grace periods of its own.
@@ -406,8 +369,15 @@ macro_rules! domain {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
 
+        // SAFETY: the statics of `Static` belong to this type alone.
+        unsafe impl $crate::rcu::Domain for $name {}
+
         // SAFETY: the statics below belong to this type alone.
-        unsafe impl $crate::rcu::Domain for $name {
+        unsafe impl $crate::rcu::Static for $name {
+            const HERE: Self = Self;
+            const WORDS: &'static $crate::rcu::Words = &$crate::rcu::WORDS;
+            type Section = $crate::rcu::Guard<Self>;
+
             #[inline(always)]
             fn shared() -> &'static $crate::rcu::Shared {
                 static SHARED: $crate::rcu::Shared = $crate::rcu::Shared::new::<$name>();
@@ -420,6 +390,10 @@ macro_rules! domain {
                     static LOCAL: $crate::rcu::Local = const { $crate::rcu::Local::new() };
                 }
                 LOCAL.with(f)
+            }
+
+            fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {
+                f(::core::option::Option::Some(&<Self as $crate::rcu::Domain>::enter()))
             }
         }
     };

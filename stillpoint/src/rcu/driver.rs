@@ -27,9 +27,9 @@ use std::collections::TryReserveError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::domain::{Domain, ORPHANED, reader_outside};
 use super::engine::{Due, Engine, Orphaned};
 use super::pool::Job;
+use super::world::{World, reader_outside};
 use crate::sync::ForkSafe;
 
 /// Why a grace period failed: the message for those who waited for it.
@@ -41,7 +41,6 @@ pub struct Driver {
     wishes: ForkSafe<Mutex<Wishes>>,
     /// The last ticket given out. The child of a fork goes on counting: a future from before has none that is given again.
     tickets: AtomicU64,
-    job: Job,
 }
 
 /// What a future is told that was polled.
@@ -89,25 +88,24 @@ enum Step {
 }
 
 impl Driver {
-    pub const fn new<D: Domain>() -> Self {
-        let wishes = ForkSafe::new(Mutex::new(Wishes::new()));
-        Self { wishes, tickets: AtomicU64::new(0), job: Job::new(drive::<D>) }
+    pub const fn new() -> Self {
+        Self { wishes: ForkSafe::new(Mutex::new(Wishes::new())), tickets: AtomicU64::new(0) }
     }
 
     /// Sees to it that the grace period ends, if there is a thread for that.
-    pub fn start(&self, due: Due) {
+    pub fn start(&self, world: &impl World, due: Due) {
         let mut wishes = self.lock();
         wishes.started = wishes.started.max(Some(due));
-        self.kick(wishes);
+        self.kick(world, wishes);
     }
 
     /// Has `waker` called when the grace period has ended. `ticket` is the future's, from its last call.
-    pub fn poll(&self, engine: &Engine, due: Due, ticket: &mut Ticket, waker: &Waker) -> Answer {
+    pub fn poll(&self, world: &impl World, due: Due, ticket: &mut Ticket, waker: &Waker) -> Answer {
         // Dropped after the lock is released, as is an old one that it is exchanged for.
         let mut own = Some(waker.clone());
         let mut wishes = self.lock();
         // Under the lock: who has been taken out by the job sees here that the grace period has ended.
-        if engine.is_done(due) {
+        if world.core().engine.is_done(due) {
             *ticket = 0;
             return Answer::Elapsed;
         }
@@ -127,7 +125,7 @@ impl Driver {
             // No memory: the future is polled again at once, until the grace period has ended.
             Err(_) => wishes.started = wishes.started.max(Some(due)),
         }
-        if !self.kick(wishes) {
+        if !self.kick(world, wishes) {
             *ticket = 0;
             return Answer::Alone;
         }
@@ -162,10 +160,14 @@ impl Driver {
     }
 
     /// Has the job run, which there is a wish for. False if it cannot: everybody has been dismissed.
-    fn kick(&self, mut wishes: MutexGuard<'_, Wishes>) -> bool {
+    fn kick(&self, world: &impl World, mut wishes: MutexGuard<'_, Wishes>) -> bool {
         let driven = mem::replace(&mut wishes.driven, true);
         drop(wishes);
-        if driven || self.job.submit() {
+        if driven {
+            return true;
+        }
+        let world = world.clone();
+        if Job::new(move || drive(&world)).submit() {
             return true;
         }
         self.dismiss(None);
@@ -184,7 +186,7 @@ impl Driver {
         cohorts.into_iter().for_each(Cohort::wake);
     }
 
-    fn next(&self, engine: &Engine) -> Step {
+    fn next<R>(&self, engine: &Engine<R>) -> Step {
         let mut wishes = self.lock();
         match wishes.cohorts.first() {
             Some(first) if engine.is_done(first.due) => Step::Wake(wishes.cohorts.remove(0)),
@@ -199,28 +201,24 @@ impl Driver {
 }
 
 /// The job. Two at a time, as in the child of a fork that a waker made, do no harm.
-fn drive<D: Domain>() {
-    let shared = D::shared();
+fn drive(world: &impl World) {
+    let core = world.core();
     loop {
-        match shared.driver.next(&shared.engine) {
+        match core.driver.next(&core.engine) {
             Step::Wake(cohort) => cohort.wake(),
             Step::Drive => {
-                let failure = match catch_unwind(grace_period::<D>) {
+                // The next grace period, as futures may be waiting for it by then, whatever is wanted now.
+                let drive = || core.engine.drive(reader_outside(world));
+                let failure = match catch_unwind(AssertUnwindSafe(drive)) {
                     Ok(Ok(())) => continue,
-                    Ok(Err(Orphaned)) => ORPHANED.into(),
+                    Ok(Err(Orphaned)) => world.words().orphaned.into(),
                     Err(payload) => message(&*payload).into(),
                 };
-                return shared.driver.dismiss(Some(failure));
+                return core.driver.dismiss(Some(failure));
             }
             Step::Stop => return,
         }
     }
-}
-
-/// Waits for the end of a grace period: the next one, as futures may be waiting for it by then, whatever is wanted now.
-fn grace_period<D: Domain>() -> Result<(), Orphaned> {
-    let engine = &D::shared().engine;
-    engine.drive(reader_outside::<D>())
 }
 
 /// The message of a panic.

@@ -1,96 +1,78 @@
-//! Grace periods: one heavy fence, one scan, at most one sleep.
+//! Grace periods: callers who share them, their leader, and what he waits for.
 //!
 //! A *grace period* is over when every section that was open when it began has ended. Whoever unpublishes a value and then
-//! sees a grace period begin and end may free it. This is the engine of [`crate::rcu`]; its readers are in
-//! [`super::reader`], the callers who share a grace period in [`crate::sequence`].
+//! sees a grace period begin and end may free it. There is one engine, and it asks little of the [`Readers`] it waits for:
+//!
+//! | readers | where | how they are waited for |
+//! |---|---|---|
+//! | threads that enter and leave sections | [`super::threads`] | a heavy fence and a look at each |
 //!
 //! # A grace period
 //!
 //! ```text
 //! begin         the turn is taken: who asks from now on waits for the next one   (Sequence::begin)
-//! heavy fence   A
-//! counter += 1
-//! scan          wait until each reader is quiescent or shows the new counter     (Reader::blocks)
+//! look          whatever can be done without sleeping                            (Readers::begin)
+//! sleep         until the rest has left; long sleeps are reported                (Readers::sleep, Vigil)
 //! finish        and wake                                                         (Lead::finish)
 //! ```
 //!
-//! # Why one fence and one pass suffice
-//!
-//! Take a value that was unpublished before the caller asked, and a section that may have read it. Asking and beginning
-//! order the unpublishing before A (see [`crate::sequence`]). The reader's light fence lies between its store of `state`
-//! and its load of the pointer, and A orders the two in one of two ways.
-//!
-//! 1. *The light fence came first.* Then the store of `state` is visible to the scan, which sees it or a later store of
-//!    the same reader. The value stored was loaded from the counter before A, hence before the counter was raised: it is
-//!    smaller than the new one, so the scan waits until it sees a later store. That store, a leave or an entry, is a
-//!    Release, and the scan an Acquire: the section happens before the end of the grace period.
-//! 2. *A came first.* Then the load of the pointer sees the unpublishing: the section did not read the value.
-//!
-//! A section that shows the new counter loaded it after A, since the counter was raised after A: case 2, so the scan may
-//! pass it. Was the counter raised before A, a reader could show the new counter in case 1, and be passed. The counter
-//! never wraps, so no second pass is needed to tell an old section from a new one.
-//!
-//! A reader whose thread registers after [`Registry::others`] found nobody is in case 2 by that order, without a fence.
-//!
-//! # Sleeping
-//!
-//! The scan looks a bounded number of times at readers that block it. Then it sets `AWAITED` on them, issues heavy fence B,
-//! takes back the request of those that have left meanwhile, and sleeps on `awaited`. A reader that leaves and sees
-//! `AWAITED` counts down; the last wakes the sleeper. By B, either the reader sees `AWAITED` or the leader sees that it has
-//! left.
-//!
-//! 1. Each request is taken exactly once, by the reader or by the leader, so `awaited` is the number of requests out,
-//!    plus one for the leader until it sleeps. A reader that was late with the wake-up of the grace period before may end
-//!    the sleep: the leader goes by the number.
-//! 2. When `awaited` is 0 no request is out, and nobody touches it before the next leader does.
-//! 3. A reader takes a request after the section that it was for, and the leader takes it back after seeing the reader
-//!    outside. Whichever it was, what the reader does later comes after A, by the release and acquire of the request: case
-//!    2, even if it then shows the old counter, which it may have loaded long before. So nobody is looked at again: one
-//!    sleep and one wake-up a grace period, however many readers.
-//!
-//! The counting down is a chain of read-modify-writes with release, and the sleeper's look at it acquires: the sections of
-//! all who were awaited happen before the end of the grace period.
-//!
-//! A sleep that lasts too long is reported, with the names of those it waits for: see [`super::stall`].
-//!
-//! # Threads that end inside a section
-//!
-//! A leaked guard may have lent a reference for ever, so its section must never end. Once its thread has gone no grace
-//! period can be completed any more: [`Orphaned`] says so instead of waiting for ever; at once, if the thread ended before
-//! the leader sets out to sleep.
+//! Asking and beginning order everything that the caller did before, unpublishing above all, before [`Readers::begin`]; what
+//! that and [`Readers::sleep`] have acquired happens before the return of all callers (see [`crate::sequence`]). One grace
+//! period begins after the other has ended, so `begin` and `sleep` are never called by two threads at a time.
 
 use core::cmp;
 use core::fmt;
 use core::hash::{Hash, Hasher};
-use core::num::NonZeroU32;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
 use super::check::{Check, Ticket};
-use super::reader::{AWAITED, ORPHANED, Reader};
-use super::registry::Registry;
-use super::stall::Watch;
+use super::queue::Queue;
+use super::reader::Reader;
+use super::stall::{Blockers, Watch};
 use crate::sequence::{Sequence, Target};
-use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, heavy, mutant, spin_loop, weaken, yield_now,
-};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, heavy};
 
-/// How often a grace period looks at readers that block it before it sleeps.
-const SPINS: u32 = 200;
+/// Who is waited for: one kind of reader.
+pub trait Readers {
+    /// What is known of a grace period that does not end at once.
+    type Blocked;
 
-const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
+    /// Whether nobody but `own`, the calling thread's reader if readers belong to threads, can be inside a section: a grace
+    /// period then costs nothing.
+    fn is_alone(&self, own: Option<&Reader>) -> bool;
+
+    /// The part of a grace period that does not sleep: a bounded look at all who may be inside. `own` is the calling thread's
+    /// reader, which is outside. `fence` is what heavy fences are issued by; without one there must be none.
+    ///
+    /// # Errors
+    ///
+    /// What blocks the rest: readers, or a heavy fence that is not to be.
+    fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Self::Blocked>;
+
+    /// Sleeps until what blocks the grace period has gone. After each sleep `vigil` must be told.
+    fn sleep(&self, blocked: Self::Blocked, fence: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned>;
+
+    /// How many queues there are for what readers have deferred. Never less than before.
+    fn queues(&self) -> usize;
+
+    /// The queue with this index, which is below some value of [`queues`](Self::queues).
+    fn queue(&self, index: usize) -> &Queue;
+
+    /// What it has cost.
+    fn costs(&self) -> &Costs;
+
+    /// How many readers there is room for.
+    fn count(&self) -> u64;
+}
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Engine {
-    /// What readers show that entered now. Starts at 1, as 0 means quiescent.
-    counter: CachePadded<AtomicU64>,
+pub struct Engine<R> {
+    readers: R,
     /// The grace periods.
     turns: CachePadded<Sequence>,
-    /// Readers the leader sleeps for.
-    awaited: CachePadded<Futex>,
-    registry: Registry,
     /// Shows that nobody is served too early.
     check: Check,
     /// The name of the domain, for reports.
@@ -98,16 +80,33 @@ pub struct Engine {
     tallies: CachePadded<Tallies>,
 }
 
-/// Counts of what happened; written by leaders and by readers that were awaited.
+/// Counts of what happened; written by callers and leaders.
 #[derive(Debug)]
 struct Tallies {
     callers: AtomicU64,
-    heavy_fences: AtomicU64,
-    sleeps: AtomicU64,
-    wakeups: AtomicU64,
     stalls: AtomicU64,
     /// Nanoseconds; written by the leader.
     longest_wait: AtomicU64,
+}
+
+/// Counts of what readers and leaders did; written by the [`Readers`].
+#[derive(Debug)]
+pub struct Costs {
+    pub heavy_fences: AtomicU64,
+    pub sleeps: AtomicU64,
+    pub wakeups: AtomicU64,
+}
+
+impl Costs {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                heavy_fences: AtomicU64::new(0),
+                sleeps: AtomicU64::new(0),
+                wakeups: AtomicU64::new(0),
+            }
+        }
+    }
 }
 
 /// Counters of grace periods, part of [`Stats`](super::Stats), which explains them.
@@ -124,19 +123,9 @@ pub struct Tally {
     pub readers: u64,
 }
 
-/// A thread ended inside a section: no grace period of the domain can be completed.
+/// A section will never end: no grace period of the domain can be completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Orphaned;
-
-/// What [`Engine::attend`] has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum Healed {
-    /// Nothing of the kind.
-    No,
-    /// A thread that ended inside a section, whose guard has been dropped at last.
-    Yes,
-}
 
 /// A grace period to wait for, or to ask after. Of two, the smaller one ends no later.
 #[derive(Clone, Copy)]
@@ -177,28 +166,16 @@ impl Hash for Due {
     }
 }
 
-/// A grace period, with counter `counter`, that the reader `first` blocks, and perhaps others below `end`.
-struct Blocked {
-    first: usize,
-    end: usize,
-    counter: u64,
-}
-
-impl Engine {
+impl<R> Engine<R> {
     const_unless_loom! {
-        pub fn new(domain: fn() -> &'static str) -> Self {
+        pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
             Self {
-                counter: CachePadded::new(AtomicU64::new(1)),
+                readers,
                 turns: CachePadded::new(Sequence::new()),
-                awaited: CachePadded::new(Futex::new(0)),
-                registry: Registry::new(),
                 check: Check::new(),
                 domain,
                 tallies: CachePadded::new(Tallies {
                     callers: AtomicU64::new(0),
-                    heavy_fences: AtomicU64::new(0),
-                    sleeps: AtomicU64::new(0),
-                    wakeups: AtomicU64::new(0),
                     stalls: AtomicU64::new(0),
                     longest_wait: AtomicU64::new(0),
                 }),
@@ -206,35 +183,9 @@ impl Engine {
         }
     }
 
-    /// What readers store on entering.
     #[inline(always)]
-    pub fn counter(&self) -> &AtomicU64 {
-        &self.counter
-    }
-
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
-    pub fn tally(&self) -> Tally {
-        // Relaxed, as everywhere in `tallies`: statistics.
-        Tally {
-            // First, so that no grace period is counted whose caller is not.
-            grace_periods: self.turns.completed(),
-            callers: self.tallies.callers.load(Relaxed),
-            heavy_fences: self.tallies.heavy_fences.load(Relaxed),
-            sleeps: self.tallies.sleeps.load(Relaxed),
-            wakeups: self.tallies.wakeups.load(Relaxed),
-            longest_wait: Duration::from_nanos(self.tallies.longest_wait.load(Relaxed)),
-            stalls: self.tallies.stalls.load(Relaxed),
-            checked: self.check.passed(),
-            readers: self.registry.len() as u64,
-        }
-    }
-
-    /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
-    pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
-        self.wait_for(own, self.ask())
+    pub fn readers(&self) -> &R {
+        &self.readers
     }
 
     /// The grace period that every section which is open now ends before.
@@ -252,6 +203,36 @@ impl Engine {
             self.check.served(due.ticket);
         }
         done
+    }
+
+    /// No grace period is under way: for the only thread of a process, as after a fork. The readers are the caller's affair.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self) {
+        self.turns.reset_in_child();
+    }
+}
+
+impl<R: Readers> Engine<R> {
+    pub fn tally(&self) -> Tally {
+        let costs = self.readers.costs();
+        // Relaxed, as everywhere in `tallies` and `costs`: statistics.
+        Tally {
+            // First, so that no grace period is counted whose caller is not.
+            grace_periods: self.turns.completed(),
+            callers: self.tallies.callers.load(Relaxed),
+            heavy_fences: costs.heavy_fences.load(Relaxed),
+            sleeps: costs.sleeps.load(Relaxed),
+            wakeups: costs.wakeups.load(Relaxed),
+            longest_wait: Duration::from_nanos(self.tallies.longest_wait.load(Relaxed)),
+            stalls: self.tallies.stalls.load(Relaxed),
+            checked: self.check.passed(),
+            readers: self.readers.count(),
+        }
+    }
+
+    /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
+    pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
+        self.wait_for(own, self.ask())
     }
 
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
@@ -279,12 +260,12 @@ impl Engine {
         self.turns.wait_for(self.turns.next(), || self.grace_period(own, heavy))
     }
 
-    /// Completes a grace period, if nobody else is at it, no reader blocks it for long, and, unless it may `fence`, no other
-    /// thread is registered. The calling thread, whose reader is `own`, is outside.
-    pub fn try_synchronize(&self, own: &Reader, fence: bool) -> bool {
+    /// Completes a grace period, if nobody else is at it, no reader blocks it for long, and it needs no heavy fence, unless it
+    /// may `fence`. The calling thread, whose reader is `own`, is outside.
+    pub fn try_synchronize(&self, own: Option<&Reader>, fence: bool) -> bool {
         self.turns.try_lead(|| {
             let number = self.check.begin();
-            let ended = self.begin(Some(own), fence.then_some(heavy)).is_ok();
+            let ended = self.readers.begin(own, fence.then_some(heavy)).is_ok();
             if ended {
                 self.check.end(number);
             }
@@ -295,193 +276,48 @@ impl Engine {
     /// Leads a grace period, whose heavy fences are `heavy`.
     fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Result<(), Orphaned> {
         let number = self.check.begin();
-        self.begin(own, Some(heavy)).or_else(|blocked| self.sleep(blocked, heavy))?;
+        if let Err(blocked) = self.readers.begin(own, Some(heavy)) {
+            self.sleep(blocked, heavy)?;
+        }
         self.check.end(number);
         Ok(())
     }
 
-    /// The part of a grace period that does not sleep; what blocks the rest: a reader, or a heavy fence that is not to be.
-    fn begin(&self, own: Option<&Reader>, heavy: Option<fn()>) -> Result<(), Blocked> {
-        if self.registry.others(own) == 0 {
-            // No section of another thread is open that began before: see the registry's orderings.
-            return Ok(());
-        }
-        let counter = self.counter.load(Relaxed) + 1;
-        let Some(heavy) = heavy else { return Err(Blocked { first: 0, end: 0, counter }) };
-        if mutant("counter-before-fence") {
-            self.counter.store(counter, Relaxed);
-        }
-        if !mutant("no-fence") {
-            self.fence(heavy);
-        }
-        // Relaxed, and after the fence: see "Why one fence and one pass suffice".
-        self.counter.store(counter, Relaxed);
-
-        let end = self.registry.len();
-        let first = self.scan(end, counter);
-        if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
-    }
-
-    fn fence(&self, heavy: fn()) {
-        self.tallies.heavy_fences.fetch_add(1, Relaxed);
-        heavy();
-    }
-
-    /// Looks at the readers, one after another; the first that blocks the grace period after a bounded number of looks.
-    fn scan(&self, end: usize, counter: u64) -> usize {
-        let mut spins = budget(SPINS);
-        for (index, reader) in self.registry.readers(0, end).enumerate() {
-            while reader.blocks(counter) {
-                if spins == 0 {
-                    return index;
-                }
-                spins -= 1;
-                spin_loop();
-            }
-        }
-        end
-    }
-
-    /// Sleeps until all readers from `first` on that block the grace period have left.
     #[cold]
-    fn sleep(&self, blocked: Blocked, heavy: fn()) -> Result<(), Orphaned> {
-        let Blocked { first, end, counter } = blocked;
-        let mut watch = Watch::begin();
-        let readers = || self.registry.readers(first, end);
-        let orphaned = || readers().any(|reader| reader.is_orphaned() && reader.blocks(counter));
-        if orphaned() {
-            return Err(Orphaned);
-        }
-        // Relaxed: no request is out (invariant 2).
-        self.awaited.store(1, Relaxed);
-        for reader in readers().filter(|reader| reader.blocks(counter)) {
-            self.awaited.fetch_add(1, Relaxed);
-            reader.await_exit();
-        }
-        if !mutant("no-fence-before-rescan") {
-            let requests = Requests { engine: self, first, end };
-            self.fence(heavy);
-            core::mem::forget(requests);
-        }
-        for reader in readers() {
-            let gone = !reader.blocks(counter) && !mutant("no-rescan");
-            // A thread that ended inside a section before we asked will never answer.
-            let lost = reader.is_orphaned() && !mutant("orphan-not-taken-back");
-            if (gone || lost) && reader.take_awaited() {
-                self.awaited.fetch_sub(1, Relaxed);
-            }
-        }
+    fn sleep(&self, blocked: R::Blocked, heavy: fn()) -> Result<(), Orphaned> {
+        let grace_period = self.turns.completed() + 1;
+        let mut vigil =
+            Vigil { watch: Watch::begin(), tallies: &self.tallies, domain: self.domain, grace_period };
+        self.readers.sleep(blocked, heavy, &mut vigil)
+    }
+}
 
-        // The leader's own share. Acquire, here and below: all who counted down have left, and what they did before comes
-        // before what we do next. Partner: the Release in `count_down`.
-        let acquire = weaken(Acquire, "wake-up-relaxed");
-        let mut left = self.awaited.fetch_sub(1, acquire) - 1;
-        if left != 0 {
-            self.tallies.sleeps.fetch_add(1, Relaxed);
-        }
-        while left != 0 {
-            self.awaited.wait_timeout(left, ANYBODY, watch.patience());
-            left = self.awaited.load(acquire);
-            self.note_wait(&mut watch, readers());
-        }
-        if orphaned() { Err(Orphaned) } else { Ok(()) }
+/// What is to be told of a grace period that sleeps: how long, and for whom.
+#[derive(Debug)]
+pub struct Vigil<'a> {
+    watch: Watch,
+    tallies: &'a Tallies,
+    domain: fn() -> &'static str,
+    grace_period: u64,
+}
+
+impl Vigil<'_> {
+    /// How long to sleep until there may be something to report.
+    pub fn patience(&self) -> Duration {
+        self.watch.patience()
     }
 
-    /// Keeps the longest wait, and reports those of `readers` that are awaited still, when it is time; called by the leader.
-    fn note_wait(&self, watch: &mut Watch, readers: impl Iterator<Item = &'static Reader>) {
-        let waited = watch.waited();
+    /// After a sleep: keeps the longest wait, and reports `blockers`, those that are waited for still, when it is time. They are
+    /// told how long it has been; nobody if they have all just left.
+    pub fn note(&mut self, blockers: impl FnOnce(Duration) -> Option<Blockers>) {
+        let waited = self.watch.waited();
         let nanoseconds = waited.as_nanos() as u64;
         if nanoseconds > self.tallies.longest_wait.load(Relaxed) {
             self.tallies.longest_wait.store(nanoseconds, Relaxed);
         }
-        let grace_period = self.turns.completed() + 1;
-        if let Some(stall) = watch.stall(waited, (self.domain)(), grace_period, readers) {
+        if let Some(stall) = self.watch.stall(waited, self.domain, self.grace_period, blockers) {
             self.tallies.stalls.fetch_add(1, Relaxed);
             stall.report();
-        }
-    }
-
-    /// One reader less to wait for; the last wakes the leader.
-    fn count_down(&self) {
-        // Release: the reader's sections, and its mark if it is an orphan, come before the leader's end of the grace
-        // period. Partner: the Acquire in `sleep`.
-        let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
-        if left == 0 && !mutant("no-wake-up") {
-            self.tallies.wakeups.fetch_add(1, Relaxed);
-            self.awaited.wake(1, ANYBODY);
-        }
-        // Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one.
-        yield_now();
-    }
-
-    /// The slow way out of a section; whether it was the one that kept grace periods from being completed. Taken when [`Reader::leave`] says so.
-    #[cold]
-    pub fn attend(&self, reader: &'static Reader) -> Healed {
-        #[cfg(not(loom))]
-        if reader.attention.load(Relaxed) & super::reader::FENCED != 0 {
-            // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
-            crate::fence::light();
-        }
-        let attention = reader.attention.load(Relaxed);
-        if attention & AWAITED != 0 && reader.take_awaited() {
-            self.count_down();
-        }
-        if attention & ORPHANED != 0 && !reader.is_inside() {
-            // The guard was not leaked after all: a late thread-local destructor dropped it.
-            reader.adopt();
-            self.registry.release(reader);
-            return Healed::Yes;
-        }
-        Healed::No
-    }
-
-    /// Takes leave of a reader whose thread ends. False if it ends inside a section, which then stays open for ever.
-    pub fn part(&self, reader: &'static Reader) -> bool {
-        if !reader.is_inside() {
-            self.registry.release(reader);
-            return true;
-        }
-        reader.orphan();
-        // A request made before is answered, so that the leader wakes and finds the mark; one made later is taken back by
-        // its maker, who sees the mark, as it is in the same word.
-        if !mutant("orphan-does-not-answer") && reader.take_awaited() {
-            self.count_down();
-        }
-        false
-    }
-
-    /// Makes the engine that of a process with one thread, whose reader is `own`; its sections stay open.
-    ///
-    /// # Safety
-    ///
-    /// The calling thread is the only one in the process, as after a fork, and in no function of a reader's queue.
-    #[cfg(not(loom))]
-    pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
-        self.turns.reset_in_child();
-        // SAFETY: the caller's contract.
-        unsafe { self.registry.reset_in_child(own) };
-    }
-}
-
-/// Requests that are out while fence B is issued. Dropped if that panics: all are taken back, so that invariant 2 holds for
-/// the next leader.
-struct Requests<'a> {
-    engine: &'a Engine,
-    first: usize,
-    end: usize,
-}
-
-impl Drop for Requests<'_> {
-    fn drop(&mut self) {
-        let awaited = &self.engine.awaited;
-        for reader in self.engine.registry.readers(self.first, self.end) {
-            if reader.take_awaited() {
-                awaited.fetch_sub(1, Relaxed);
-            }
-        }
-        // Readers that took theirs are about to count down.
-        while awaited.load(Acquire) != 1 {
-            yield_now();
         }
     }
 }

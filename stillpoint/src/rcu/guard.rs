@@ -62,8 +62,7 @@ impl<D: Domain> Guard<D> {
     /// ```
     #[inline]
     pub fn repin(&mut self) {
-        let engine = &D::shared().engine;
-        if self.reader.repin(engine.counter()) == Exit::Attention {
+        if self.reader.repin(D::shared().readers().counter()) == Exit::Attention {
             attend::<D>(self.reader);
         }
     }

@@ -128,6 +128,7 @@ mod guard;
 mod pointer;
 mod stall;
 mod stats;
+mod world;
 
 pub(crate) mod alarm;
 pub(crate) mod callbacks;
@@ -140,17 +141,20 @@ pub(crate) mod published;
 pub(crate) mod queue;
 pub(crate) mod reader;
 pub(crate) mod registry;
+pub(crate) mod threads;
 
 pub use callbacks::Limits;
 pub use cookie::{Elapse, GracePeriod, WaitTimeoutError};
 pub use deferred::Hints;
 pub use domain::{Domain, Global, Pace};
 #[doc(hidden)]
-pub use domain::{Local, Shared};
+pub use domain::{Local, Shared, WORDS};
 pub use guard::Guard;
 pub use pointer::{Rcu, Retired};
 pub use stall::{Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook};
 pub use stats::Stats;
+#[doc(hidden)]
+pub use world::{Static, Words, World};
 
 /// Begins a read-side section, which lasts until the guard is dropped.
 ///

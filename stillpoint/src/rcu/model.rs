@@ -10,6 +10,7 @@ pub mod published;
 pub mod queue;
 pub mod reader;
 pub mod registry;
+pub mod threads;
 
 /// In the model no time passes: nothing stalls.
 pub mod stall {
@@ -46,11 +47,19 @@ pub mod stall {
         pub fn stall(
             &mut self,
             _waited: Duration,
-            _domain: &'static str,
+            _domain: fn() -> &'static str,
             _grace_period: u64,
-            _readers: impl Iterator<Item = &'static Reader>,
+            _blockers: impl FnOnce(Duration) -> Option<Blockers>,
         ) -> Option<Stall> {
             None
         }
+    }
+
+    /// Nobody asks.
+    #[derive(Debug)]
+    pub enum Blockers {}
+
+    pub fn awaited(_readers: impl Iterator<Item = &'static Reader>, _waited: Duration) -> Option<Blockers> {
+        None
     }
 }

@@ -4,12 +4,12 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
-use super::deferred::Hints;
+use super::deferred::{self, Hints};
 use super::domain::{Domain, Global};
-use super::guard::Guard;
 use super::published::Published;
+use super::world::{self, World};
 
 /// A value that many threads read while others replace it whole.
 ///
@@ -41,16 +41,17 @@ use super::published::Published;
 /// drop(guard);
 /// assert_eq!(*value, 1);
 /// ```
-pub struct Rcu<T: Send + 'static, D: Domain = Global> {
+pub struct Rcu<T: Send + 'static, D: World = Global> {
     value: Published<T>,
-    _owns: PhantomData<(T, fn() -> D)>,
+    domain: D,
+    _owns: PhantomData<T>,
 }
 
 // SAFETY: a shared `Rcu` lends `&T` to several threads (`T: Sync`) and moves values to the thread that replaces or frees
 // them (`T: Send`).
-unsafe impl<T: Send + Sync + 'static, D: Domain> Sync for Rcu<T, D> {}
+unsafe impl<T: Send + Sync + 'static, D: World> Sync for Rcu<T, D> {}
 // SAFETY: owns its value, as a `Box` does.
-unsafe impl<T: Send + 'static, D: Domain> Send for Rcu<T, D> {}
+unsafe impl<T: Send + 'static, D: World> Send for Rcu<T, D> {}
 
 impl<T: Send + 'static> Rcu<T> {
     /// Publishes `value` to the readers of the [`Global`] domain.
@@ -59,17 +60,16 @@ impl<T: Send + 'static> Rcu<T> {
     }
 }
 
-impl<T: Send + 'static, D: Domain> Rcu<T, D> {
+impl<T: Send + 'static, D: World> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
-        let _ = domain;
-        Self { value: Published::new(Box::into_raw(Box::new(value))), _owns: PhantomData }
+        Self { value: Published::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
     }
 
     /// The value of now, for as long as the guard lives.
     #[inline]
-    pub fn load<'a>(&'a self, guard: &'a Guard<D>) -> &'a T {
-        let _ = guard;
+    pub fn load<'a>(&'a self, guard: &'a D::Section) -> &'a T {
+        self.domain.check(guard);
         let value = self.value.load();
         // SAFETY: the pointer comes from a Box. Whoever unpublishes it frees it after a grace period only, which the guard
         // keeps from ending; or this `Rcu` is dropped, which the borrow of `self` excludes.
@@ -85,9 +85,46 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
 
     /// [`replace`](Self::replace) for a value that is boxed already.
     pub fn swap(&self, new: Box<T>) -> Retired<T, D> {
-        Retired::new(self.value.swap(Box::into_raw(new)))
+        Retired::new(self.value.swap(Box::into_raw(new)), self.domain.clone())
     }
 
+    /// [`update`](Rcu::update) for who has a section open already.
+    pub fn update_with(&self, guard: &D::Section, mut f: impl FnMut(&T) -> T) -> Retired<T, D>
+    where
+        T: Sync,
+    {
+        self.domain.check(guard);
+        let old = loop {
+            let seen = self.value.load();
+            // SAFETY: as in `load`; the guard also keeps the address from being used again, so that the exchange below
+            // succeeds only if the value is still the one that `f` saw.
+            let new = Box::into_raw(Box::new(f(unsafe { &*seen })));
+            if self.value.exchange(seen, new) {
+                break seen;
+            }
+            // SAFETY: `new` was not published.
+            drop(unsafe { Box::from_raw(new) });
+        };
+        Retired::new(old, self.domain.clone())
+    }
+
+    /// The value, without waiting: nobody else can see it.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: the pointer comes from a Box, and the exclusive borrow excludes every `load`.
+        unsafe { &mut *self.value.get_mut() }
+    }
+
+    /// Takes the value out, without waiting.
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: the place is not used again.
+        drop(unsafe { ptr::read(&this.domain) });
+        // SAFETY: the pointer comes from a Box, nobody borrows `self`, and its destructor will not run.
+        *unsafe { Box::from_raw(this.value.get_mut()) }
+    }
+}
+
+impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes what `f` makes of the present value, and returns that for disposal.
     ///
     /// `f` runs inside a read-side section, and again whenever somebody else replaced the value meanwhile.
@@ -100,41 +137,15 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// assert_eq!(old.wait(), [1, 2]);
     /// ```
     #[track_caller]
-    pub fn update(&self, mut f: impl FnMut(&T) -> T) -> Retired<T, D>
+    pub fn update(&self, f: impl FnMut(&T) -> T) -> Retired<T, D>
     where
         T: Sync,
     {
-        let guard = D::enter();
-        let old = loop {
-            let seen = self.value.load();
-            // SAFETY: as in `load`; the guard also keeps the address from being used again, so that the exchange below
-            // succeeds only if the value is still the one that `f` saw.
-            let new = Box::into_raw(Box::new(f(unsafe { &*seen })));
-            if self.value.exchange(seen, new) {
-                break seen;
-            }
-            // SAFETY: `new` was not published.
-            drop(unsafe { Box::from_raw(new) });
-        };
-        drop(guard);
-        Retired::new(old)
-    }
-
-    /// The value, without waiting: nobody else can see it.
-    pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: the pointer comes from a Box, and the exclusive borrow excludes every `load`.
-        unsafe { &mut *self.value.get_mut() }
-    }
-
-    /// Takes the value out, without waiting.
-    pub fn into_inner(self) -> T {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: the pointer comes from a Box, nobody borrows `self`, and its destructor will not run.
-        *unsafe { Box::from_raw(this.value.get_mut()) }
+        self.update_with(&D::enter(), f)
     }
 }
 
-impl<T: Send + 'static, D: Domain> Drop for Rcu<T, D> {
+impl<T: Send + 'static, D: World> Drop for Rcu<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box; every reference from `load` borrowed `self`.
         drop(unsafe { Box::from_raw(self.value.get_mut()) });
@@ -153,9 +164,12 @@ impl<T: Send + 'static> From<T> for Rcu<T> {
     }
 }
 
-impl<T: Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for Rcu<T, D> {
+impl<T: Send + Sync + fmt::Debug + 'static, D: World> fmt::Debug for Rcu<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rcu").field(self.load(&D::enter())).finish()
+        self.domain.with_section(|section| match section {
+            Some(section) => f.debug_tuple("Rcu").field(self.load(section)).finish(),
+            None => f.debug_struct("Rcu").finish_non_exhaustive(),
+        })
     }
 }
 
@@ -163,21 +177,22 @@ impl<T: Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for Rcu<T, D> 
 ///
 /// [`wait`](Self::wait) for them and take it back, or drop it: it is then dropped after a grace period, as by
 /// [`retire`](super::retire), which also says when that waits.
-pub struct Retired<T: Send + 'static, D: Domain = Global> {
+pub struct Retired<T: Send + 'static, D: World = Global> {
     /// From a Box. Not one yet: readers may hold references, and a Box claims to be the only one.
     value: NonNull<T>,
-    _owns: PhantomData<(T, fn() -> D)>,
+    domain: D,
+    _owns: PhantomData<T>,
 }
 
 // SAFETY: owns its value, as a `Box` does.
-unsafe impl<T: Send + 'static, D: Domain> Send for Retired<T, D> {}
+unsafe impl<T: Send + 'static, D: World> Send for Retired<T, D> {}
 // SAFETY: lends `&T`, and only if `T: Sync` (see `Deref`).
-unsafe impl<T: Send + 'static, D: Domain> Sync for Retired<T, D> {}
+unsafe impl<T: Send + 'static, D: World> Sync for Retired<T, D> {}
 
-impl<T: Send + 'static, D: Domain> Retired<T, D> {
+impl<T: Send + 'static, D: World> Retired<T, D> {
     /// `value` comes from a Box, and the caller has just unpublished it.
-    fn new(value: *mut T) -> Self {
-        Self { value: NonNull::new(value).expect("a Box is not null"), _owns: PhantomData }
+    fn new(value: *mut T, domain: D) -> Self {
+        Self { value: NonNull::new(value).expect("a Box is not null"), domain, _owns: PhantomData }
     }
 
     /// Waits for a grace period and takes the value back: nobody else has it.
@@ -191,22 +206,28 @@ impl<T: Send + 'static, D: Domain> Retired<T, D> {
 
     /// Drops the value after a grace period, as dropping `self` does, with [`Hints`].
     pub fn retire_with(self, hints: Hints) {
-        let this = ManuallyDrop::new(self);
+        let (value, domain) = self.into_parts();
         // SAFETY: as in `drop`, which will not run.
-        unsafe { D::retire_raw(this.value, hints) };
+        unsafe { deferred::retire(&domain, value, hints) };
     }
 
     /// [`wait`](Self::wait) without moving the value out of its box.
     pub fn wait_boxed(self) -> Box<T> {
         // A panic in here drops `self`, which retires the value.
-        D::synchronize();
+        world::synchronize(&self.domain);
+        let (value, _) = self.into_parts();
+        // SAFETY: the pointer comes from a Box, its readers are gone, and the destructor of `self` will not run.
+        unsafe { Box::from_raw(value.as_ptr()) }
+    }
+
+    fn into_parts(self) -> (NonNull<T>, D) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the pointer comes from a Box, its readers are gone, and the destructor of `this` will not run.
-        unsafe { Box::from_raw(this.value.as_ptr()) }
+        // SAFETY: the place is not used again.
+        (this.value, unsafe { ptr::read(&this.domain) })
     }
 }
 
-impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
+impl<T: Send + Sync + 'static, D: World> Deref for Retired<T, D> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -215,14 +236,14 @@ impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
     }
 }
 
-impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
+impl<T: Send + 'static, D: World> Drop for Retired<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box, was unpublished before, and is not used again here.
-        unsafe { D::retire_raw(self.value, Hints::new()) };
+        unsafe { deferred::retire(&self.domain, self.value, Hints::new()) };
     }
 }
 
-impl<T: Send + 'static, D: Domain> fmt::Debug for Retired<T, D> {
+impl<T: Send + 'static, D: World> fmt::Debug for Retired<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Retired").finish_non_exhaustive()
     }

@@ -25,22 +25,43 @@ use std::io::Write;
 use std::panic::catch_unwind;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::entry::{Data, try_box};
 use crate::sync::ForkSafe;
 use crate::sys::signal::with_all_blocked;
 use crate::sys::thread;
 
 static POOL: ForkSafe<Pool> = ForkSafe::new(Pool::new());
 
-/// Something to do in a worker.
-#[derive(Debug, Clone, Copy)]
+/// Something to do in a worker, once: a function, and at most a word that it needs.
+#[derive(Debug)]
 pub struct Job {
-    run: fn(),
+    /// Takes the data; calls the function if the other argument is true.
+    take: unsafe fn(Data, bool),
+    data: Data,
 }
 
+// SAFETY: made of functions that are `Send` only.
+unsafe impl Send for Job {}
+
 impl Job {
-    /// `run` should not panic: a worker survives it, but can do no more than report it.
-    pub const fn new(run: fn()) -> Self {
-        Self { run }
+    /// `run` should not panic: a worker survives it, but can do no more than report it. It is one word at most, so that a job
+    /// needs no memory.
+    pub fn new<F: FnOnce() + Send + 'static>(run: F) -> Self {
+        const { assert!(size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>()) };
+        /// # Safety
+        ///
+        /// `data` holds an `F`, which is not used again.
+        unsafe fn take<F: FnOnce()>(data: Data, runs: bool) {
+            // SAFETY: the caller's contract.
+            let run = unsafe { data.as_ptr().cast::<F>().read() };
+            if runs {
+                run();
+            }
+        }
+        let mut data = Data::uninit();
+        // SAFETY: it fits, and the place is aligned.
+        unsafe { data.as_mut_ptr().cast::<F>().write(run) };
+        Self { take: take::<F>, data }
     }
 
     /// Runs the job in a worker. False if it will not run, as no worker is idle and none can be started.
@@ -48,17 +69,30 @@ impl Job {
     /// Takes a lock for a moment, and may start a thread.
     #[must_use]
     pub fn submit(self) -> bool {
-        POOL.get().give(self) || start_worker(self)
+        match POOL.get().give(self) {
+            Ok(()) => true,
+            Err(job) => start_worker(job),
+        }
     }
 
     fn run(self) {
-        if let Err(payload) = catch_unwind(self.run) {
+        let job = mem::ManuallyDrop::new(self);
+        // SAFETY: the data are those of the function, and not used again.
+        if let Err(payload) = catch_unwind(|| unsafe { (job.take)(job.data, true) }) {
             // Its destructor could panic too.
             mem::forget(payload);
             // Not `eprintln!`, which panics if it cannot write.
             let _ =
                 writeln!(std::io::stderr(), "stillpoint: a job of the library panicked; its worker goes on");
         }
+    }
+}
+
+impl Drop for Job {
+    /// It will not run.
+    fn drop(&mut self) {
+        // SAFETY: as in `run`, which does not get here.
+        unsafe { (self.take)(self.data, false) };
     }
 }
 
@@ -74,15 +108,22 @@ pub unsafe fn reset_in_child() {
 }
 
 fn start_worker(first: Job) -> bool {
+    let Ok(first) = try_box(first) else { return false };
     // The program's signals are not for this thread: it runs destructors, callbacks and wakers.
-    with_all_blocked(|| thread::spawn(work, first.run as *mut c_void))
+    let started = with_all_blocked(|| thread::spawn(work, first.as_ptr().cast()));
+    if !started {
+        // SAFETY: comes from a box, and no thread has it.
+        drop(unsafe { Box::from_raw(first.as_ptr()) });
+    }
+    started
 }
 
 /// A worker's life.
 extern "C" fn work(first: *mut c_void) -> *mut c_void {
     thread::set_name(c"stillpoint-rcu");
-    // SAFETY: `start_worker` made the pointer of such a function.
-    Job::new(unsafe { mem::transmute::<*mut c_void, fn()>(first) }).run();
+    // SAFETY: `start_worker` made the pointer of a box, for this thread.
+    let first = unsafe { Box::from_raw(first.cast::<Job>()) };
+    (*first).run();
     // A new reference each time: the job may have forked.
     while let Some(job) = POOL.get().next() {
         job.run();
@@ -98,7 +139,7 @@ struct Pool {
     given: Condvar,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Idle {
     Nobody,
     Sleeps,
@@ -115,39 +156,35 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the job to the idle worker. False if there is none who has no job yet.
-    fn give(&self, job: Job) -> bool {
+    /// Gives the job to the idle worker; gives it back if there is none who has no job yet.
+    fn give(&self, job: Job) -> Result<(), Job> {
         let mut idle = self.lock();
         if !matches!(*idle, Idle::Sleeps) {
-            return false;
+            return Err(job);
         }
         *idle = Idle::Given(job);
         drop(idle);
         self.given.notify_one();
-        true
+        Ok(())
     }
 
     /// What a worker does next; nothing if it is to end.
     fn next(&self) -> Option<Job> {
         let mut idle = self.lock();
-        match *idle {
+        match mem::replace(&mut *idle, Idle::Sleeps) {
             Idle::Nobody => Some(self.sleep(idle)),
             Idle::Sleeps => None,
             // This worker is awake already; the other may sleep on.
-            Idle::Given(job) => {
-                *idle = Idle::Sleeps;
-                Some(job)
-            }
+            Idle::Given(job) => Some(job),
         }
     }
 
     /// The idle worker's sleep.
     fn sleep(&self, mut idle: MutexGuard<'_, Idle>) -> Job {
-        *idle = Idle::Sleeps;
         loop {
-            if let Idle::Given(job) = *idle {
-                *idle = Idle::Nobody;
-                return job;
+            match mem::replace(&mut *idle, Idle::Nobody) {
+                Idle::Given(job) => return job,
+                _ => *idle = Idle::Sleeps,
             }
             idle = self.given.wait(idle).unwrap_or_else(PoisonError::into_inner);
         }
@@ -156,8 +193,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+    use std::sync::{Arc, Barrier};
     use std::{fs, thread};
 
     use super::*;
@@ -212,11 +249,13 @@ mod tests {
         const JOBS: usize = 8;
         static ALL: Barrier = Barrier::new(JOBS + 1);
         let (_running, _alone) = (deadline(), alone());
-        let job = Job::new(|| {
-            ALL.wait();
-        });
+        let job = || {
+            Job::new(|| {
+                ALL.wait();
+            })
+        };
         for _ in 0..20 {
-            assert!((0..JOBS).all(|_| job.submit()));
+            assert!((0..JOBS).all(|_| job().submit()));
             ALL.wait();
         }
         until(|| is_idle() && workers() == 1);
@@ -239,12 +278,14 @@ mod tests {
         const SUBMITS: usize = 2000;
         static RUNS: AtomicUsize = AtomicUsize::new(0);
         let (_running, _alone) = (deadline(), alone());
-        let job = Job::new(|| {
-            RUNS.fetch_add(1, Release);
-        });
+        let job = || {
+            Job::new(|| {
+                RUNS.fetch_add(1, Release);
+            })
+        };
         thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| (0..SUBMITS).for_each(|_| assert!(job.submit())));
+                scope.spawn(|| (0..SUBMITS).for_each(|_| assert!(job().submit())));
             }
         });
         until(|| RUNS.load(Acquire) == 2 * SUBMITS);
@@ -253,18 +294,34 @@ mod tests {
     }
 
     #[test]
+    fn a_job_lets_go_of_its_data_when_it_has_run_and_when_it_never_will() {
+        let (_running, _alone) = (deadline(), alone());
+        let data = Arc::new(());
+        let job = || {
+            let data = Arc::clone(&data);
+            Job::new(move || drop(data))
+        };
+        drop(job());
+        assert_eq!(Arc::strong_count(&data), 1);
+        assert!(job().submit());
+        until(|| Arc::strong_count(&data) == 1);
+    }
+
+    #[test]
     fn a_job_that_panics_does_not_end_its_worker() {
         static WHO: Mutex<Option<thread::ThreadId>> = Mutex::new(None);
         let (_running, _alone) = (deadline(), alone());
-        let panics = Job::new(|| {
-            *WHO.lock().expect("no panic under this lock") = Some(thread::current().id());
-            panic!("on purpose");
-        });
+        let panics = || {
+            Job::new(|| {
+                *WHO.lock().expect("no panic under this lock") = Some(thread::current().id());
+                panic!("on purpose");
+            })
+        };
         let who = || *WHO.lock().expect("no panic under this lock");
-        assert!(panics.submit());
+        assert!(panics().submit());
         until(|| who().is_some() && is_idle());
         let first = WHO.lock().expect("no panic under this lock").take();
-        assert!(panics.submit());
+        assert!(panics().submit());
         until(|| who().is_some());
         assert_eq!(who(), first);
     }

@@ -115,7 +115,7 @@ impl Reader {
     #[inline(always)]
     fn begin(&self, counter: &AtomicU64) {
         // Relaxed: whoever sees the new counter must also see what was published before it, and does: the heavy fence of
-        // `Engine::grace_period` lies between the two, our light fence between this load and the section. (Without a heavy
+        // `Threads::begin` lies between the two, our light fence between this load and the section. (Without a heavy
         // fence, because nobody was registered, the registration orders it.)
         //
         // Release: the scan may read this store instead of the `leave` before it, and must then be ordered after that

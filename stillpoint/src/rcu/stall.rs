@@ -257,21 +257,33 @@ impl Watch {
         self.due.saturating_sub(self.waited())
     }
 
-    /// What there is to report after having `waited`: of `readers`, those that the leader waits for still.
+    /// What there is to report after having `waited`, if there are `blockers` still.
     pub fn stall(
         &mut self,
         waited: Duration,
-        domain: &'static str,
+        domain: fn() -> &'static str,
         grace_period: u64,
-        readers: impl Iterator<Item = &'static Reader>,
+        blockers: impl FnOnce(Duration) -> Option<Blockers>,
     ) -> Option<Stall> {
         if waited < self.due {
             return None;
         }
         self.due = waited.saturating_mul(2);
-        let look = |owner: Owner| StalledReader { owner, name: sys::thread_name(owner.thread), waited };
-        let readers: Vec<_> = readers.filter_map(|reader| reader.while_awaited(look)).collect();
-        // Those who have just left are about to say so.
-        (!readers.is_empty()).then_some(Stall { domain, grace_period, waited, readers })
+        let Blockers { readers } = blockers(waited)?;
+        Some(Stall { domain: domain(), grace_period, waited, readers })
     }
+}
+
+/// Who keeps a grace period from ending.
+#[derive(Debug)]
+pub struct Blockers {
+    readers: Vec<StalledReader>,
+}
+
+/// Of `readers`, those that the leader waits for still, after having `waited`. Nothing if all have just left, and are about to
+/// say so.
+pub(super) fn awaited(readers: impl Iterator<Item = &'static Reader>, waited: Duration) -> Option<Blockers> {
+    let look = |owner: Owner| StalledReader { owner, name: sys::thread_name(owner.thread), waited };
+    let readers: Vec<_> = readers.filter_map(|reader| reader.while_awaited(look)).collect();
+    (!readers.is_empty()).then_some(Blockers { readers })
 }

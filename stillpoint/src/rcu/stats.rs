@@ -4,7 +4,7 @@ use core::fmt;
 use std::time::Duration;
 
 use super::deferred;
-use super::domain::Shared;
+use super::world::World;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,9 +50,10 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(super) fn of(shared: &Shared) -> Self {
-        let engine = shared.engine.tally();
-        let callbacks = shared.callbacks.tally(&shared.engine);
+    pub(crate) fn of(world: &impl World) -> Self {
+        let core = world.core();
+        let engine = core.engine.tally();
+        let callbacks = core.callbacks.tally(core.engine.readers());
         Self {
             grace_periods: engine.grace_periods,
             callers: engine.callers,

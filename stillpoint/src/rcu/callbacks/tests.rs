@@ -7,17 +7,21 @@ use std::time::Instant;
 use super::*;
 use crate::deadline::deadline;
 use crate::fence;
+use crate::rcu::threads::Threads;
 
 /// A domain without the threads of the library.
 struct World {
     callbacks: &'static Callbacks,
-    engine: &'static Engine,
+    engine: &'static Engine<Threads>,
 }
 
 impl World {
     fn new() -> &'static Self {
         let callbacks = Box::leak(Box::new(Callbacks::new()));
-        Box::leak(Box::new(Self { callbacks, engine: Box::leak(Box::new(Engine::new(|| "World"))) }))
+        Box::leak(Box::new(Self {
+            callbacks,
+            engine: Box::leak(Box::new(Engine::new(Threads::new(), || "World"))),
+        }))
     }
 
     fn defer(&'static self, own: &Reader, f: impl FnOnce() + Send + 'static) {
@@ -29,12 +33,22 @@ impl World {
         };
         self.callbacks.notify(false, &self);
         if settle {
-            self.callbacks.settle(self.engine, own, &self, true);
+            self.callbacks.settle(
+                own.queue,
+                Caller { own: Some(own), is_inside: false, may_wait: true },
+                &self,
+            );
         }
     }
 }
 
 impl Host for &'static World {
+    type Readers = Threads;
+
+    fn engine(&self) -> &Engine<Threads> {
+        self.engine
+    }
+
     fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
         self.engine.wait_for(None, due)
     }
@@ -49,13 +63,13 @@ impl Host for &'static World {
         fence::heavy();
     }
 
-    fn try_synchronize(&self, _own: &Reader, _alone: bool) -> bool {
+    fn try_synchronize(&self, _own: Option<&Reader>, _alone: bool) -> bool {
         false
     }
 
     fn start_worker(&self) -> bool {
         let world = *self;
-        thread::Builder::new().spawn(move || world.callbacks.work(world.engine, &world, || false)).is_ok()
+        thread::Builder::new().spawn(move || world.callbacks.work(&world, || false)).is_ok()
     }
 }
 
@@ -65,10 +79,10 @@ fn a_caller_above_the_limits_goes_on_when_callbacks_want_the_lock_that_it_holds(
     const LIMIT: u64 = 2 * BLOCK;
     let _running = deadline();
     let world = World::new();
-    let own = world.engine.registry().claim().expect("there is memory");
+    let own = world.engine.readers().registry().claim().expect("there is memory");
     world.callbacks.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let count = || *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-    let tally = || world.callbacks.tally(world.engine);
+    let tally = || world.callbacks.tally(world.engine.readers());
     let mut deferred = 0;
     let mut defer = || {
         deferred += 1;
@@ -89,7 +103,7 @@ fn a_caller_above_the_limits_goes_on_when_callbacks_want_the_lock_that_it_holds(
         assert!(tally().overruns >= before + LIMIT / BLOCK);
         drop(held);
         // The backlog gets small again, and with it the patience long.
-        world.callbacks.barrier(world.engine, &world).expect("nobody ended inside a section");
+        world.callbacks.barrier(&world).expect("nobody ended inside a section");
         loop {
             let before = tally();
             defer();
@@ -98,7 +112,7 @@ fn a_caller_above_the_limits_goes_on_when_callbacks_want_the_lock_that_it_holds(
                 break;
             }
         }
-        world.callbacks.barrier(world.engine, &world).expect("nobody ended inside a section");
+        world.callbacks.barrier(&world).expect("nobody ended inside a section");
     }
     assert_eq!(*LOCK.lock().expect("no panic"), deferred);
 }

@@ -1,0 +1,317 @@
+//! Readers that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one sleep.
+//!
+//! The readers of [`crate::rcu`]. What each does is in [`super::reader`], how they come and go in [`super::registry`].
+//!
+//! # A grace period
+//!
+//! ```text
+//! heavy fence   A
+//! counter += 1
+//! scan          wait until each reader is quiescent or shows the new counter     (Reader::blocks)
+//! ```
+//!
+//! # Why one fence and one pass suffice
+//!
+//! Take a value that was unpublished before the caller asked, and a section that may have read it. Asking and beginning
+//! order the unpublishing before A (see [`super::engine`]). The reader's light fence lies between its store of `state`
+//! and its load of the pointer, and A orders the two in one of two ways.
+//!
+//! 1. *The light fence came first.* Then the store of `state` is visible to the scan, which sees it or a later store of
+//!    the same reader. The value stored was loaded from the counter before A, hence before the counter was raised: it is
+//!    smaller than the new one, so the scan waits until it sees a later store. That store, a leave or an entry, is a
+//!    Release, and the scan an Acquire: the section happens before the end of the grace period.
+//! 2. *A came first.* Then the load of the pointer sees the unpublishing: the section did not read the value.
+//!
+//! A section that shows the new counter loaded it after A, since the counter was raised after A: case 2, so the scan may
+//! pass it. Was the counter raised before A, a reader could show the new counter in case 1, and be passed. The counter
+//! never wraps, so no second pass is needed to tell an old section from a new one.
+//!
+//! A reader whose thread registers after [`Registry::others`] found nobody is in case 2 by that order, without a fence.
+//!
+//! # Sleeping
+//!
+//! The scan looks a bounded number of times at readers that block it. Then it sets `AWAITED` on them, issues heavy fence B,
+//! takes back the request of those that have left meanwhile, and sleeps on `awaited`. A reader that leaves and sees
+//! `AWAITED` counts down; the last wakes the sleeper. By B, either the reader sees `AWAITED` or the leader sees that it has
+//! left.
+//!
+//! 1. Each request is taken exactly once, by the reader or by the leader, so `awaited` is the number of requests out,
+//!    plus one for the leader until it sleeps. A reader that was late with the wake-up of the grace period before may end
+//!    the sleep: the leader goes by the number.
+//! 2. When `awaited` is 0 no request is out, and nobody touches it before the next leader does.
+//! 3. A reader takes a request after the section that it was for, and the leader takes it back after seeing the reader
+//!    outside. Whichever it was, what the reader does later comes after A, by the release and acquire of the request: case
+//!    2, even if it then shows the old counter, which it may have loaded long before. So nobody is looked at again: one
+//!    sleep and one wake-up a grace period, however many readers.
+//!
+//! The counting down is a chain of read-modify-writes with release, and the sleeper's look at it acquires: the sections of
+//! all who were awaited happen before the end of the grace period.
+//!
+//! A sleep that lasts too long is reported, with the names of those it waits for: see [`super::stall`].
+//!
+//! # Threads that end inside a section
+//!
+//! A leaked guard may have lent a reference for ever, so its section must never end. Once its thread has gone no grace
+//! period can be completed any more: [`Orphaned`] says so instead of waiting for ever; at once, if the thread ended before
+//! the leader sets out to sleep.
+
+use core::num::NonZeroU32;
+
+use crossbeam_utils::CachePadded;
+
+use super::engine::{Costs, Orphaned, Readers, Vigil};
+use super::queue::Queue;
+use super::reader::{AWAITED, ORPHANED, Reader};
+use super::registry::Registry;
+use super::stall;
+use crate::sync::{
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken, yield_now,
+};
+
+/// How often a grace period looks at readers that block it before it sleeps.
+const SPINS: u32 = 200;
+
+const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Threads {
+    /// What readers show that entered now. Starts at 1, as 0 means quiescent.
+    counter: CachePadded<AtomicU64>,
+    /// Readers the leader sleeps for.
+    awaited: CachePadded<Futex>,
+    registry: Registry,
+    costs: CachePadded<Costs>,
+}
+
+/// What [`Threads::attend`] has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Healed {
+    /// Nothing of the kind.
+    No,
+    /// A thread that ended inside a section, whose guard has been dropped at last.
+    Yes,
+}
+
+/// A grace period, with counter `counter`, that the reader `first` blocks, and perhaps others below `end`.
+#[derive(Debug)]
+pub struct Blocked {
+    first: usize,
+    end: usize,
+    counter: u64,
+}
+
+impl Threads {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                counter: CachePadded::new(AtomicU64::new(1)),
+                awaited: CachePadded::new(Futex::new(0)),
+                registry: Registry::new(),
+                costs: CachePadded::new(Costs::new()),
+            }
+        }
+    }
+
+    /// What readers store on entering.
+    #[inline(always)]
+    pub fn counter(&self) -> &AtomicU64 {
+        &self.counter
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn fence(&self, heavy: fn()) {
+        // Relaxed, as everywhere in `costs`: statistics.
+        self.costs.heavy_fences.fetch_add(1, Relaxed);
+        heavy();
+    }
+
+    /// Looks at the readers, one after another; the first that blocks the grace period after a bounded number of looks.
+    fn scan(&self, end: usize, counter: u64) -> usize {
+        let mut spins = budget(SPINS);
+        for (index, reader) in self.registry.readers(0, end).enumerate() {
+            while reader.blocks(counter) {
+                if spins == 0 {
+                    return index;
+                }
+                spins -= 1;
+                spin_loop();
+            }
+        }
+        end
+    }
+
+    /// One reader less to wait for; the last wakes the leader.
+    fn count_down(&self) {
+        // Release: the reader's sections, and its mark if it is an orphan, come before the leader's end of the grace
+        // period. Partner: the Acquire in `sleep`.
+        let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
+        if left == 0 && !mutant("no-wake-up") {
+            self.costs.wakeups.fetch_add(1, Relaxed);
+            self.awaited.wake(1, ANYBODY);
+        }
+        // Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one.
+        yield_now();
+    }
+
+    /// The slow way out of a section; whether it was the one that kept grace periods from being completed. Taken when [`Reader::leave`] says so.
+    #[cold]
+    pub fn attend(&self, reader: &'static Reader) -> Healed {
+        #[cfg(not(loom))]
+        if reader.attention.load(Relaxed) & super::reader::FENCED != 0 {
+            // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
+            crate::fence::light();
+        }
+        let attention = reader.attention.load(Relaxed);
+        if attention & AWAITED != 0 && reader.take_awaited() {
+            self.count_down();
+        }
+        if attention & ORPHANED != 0 && !reader.is_inside() {
+            // The guard was not leaked after all: a late thread-local destructor dropped it.
+            reader.adopt();
+            self.registry.release(reader);
+            return Healed::Yes;
+        }
+        Healed::No
+    }
+
+    /// Takes leave of a reader whose thread ends. False if it ends inside a section, which then stays open for ever.
+    pub fn part(&self, reader: &'static Reader) -> bool {
+        if !reader.is_inside() {
+            self.registry.release(reader);
+            return true;
+        }
+        reader.orphan();
+        // A request made before is answered, so that the leader wakes and finds the mark; one made later is taken back by
+        // its maker, who sees the mark, as it is in the same word.
+        if !mutant("orphan-does-not-answer") && reader.take_awaited() {
+            self.count_down();
+        }
+        false
+    }
+
+    /// Makes the readers those of a process with one thread, whose reader is `own`; its sections stay open.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and in no function of a reader's queue.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
+        // SAFETY: the caller's contract.
+        unsafe { self.registry.reset_in_child(own) };
+    }
+}
+
+impl Readers for Threads {
+    type Blocked = Blocked;
+
+    fn is_alone(&self, own: Option<&Reader>) -> bool {
+        self.registry.others(own) == 0
+    }
+
+    fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Blocked> {
+        if self.is_alone(own) {
+            // No section of another thread is open that began before: see the registry's orderings.
+            return Ok(());
+        }
+        let counter = self.counter.load(Relaxed) + 1;
+        let Some(heavy) = fence else { return Err(Blocked { first: 0, end: 0, counter }) };
+        if mutant("counter-before-fence") {
+            self.counter.store(counter, Relaxed);
+        }
+        if !mutant("no-fence") {
+            self.fence(heavy);
+        }
+        // Relaxed, and after the fence: see "Why one fence and one pass suffice".
+        self.counter.store(counter, Relaxed);
+
+        let end = self.registry.len();
+        let first = self.scan(end, counter);
+        if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
+    }
+
+    fn sleep(&self, blocked: Blocked, heavy: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
+        let Blocked { first, end, counter } = blocked;
+        let readers = || self.registry.readers(first, end);
+        let orphaned = || readers().any(|reader| reader.is_orphaned() && reader.blocks(counter));
+        if orphaned() {
+            return Err(Orphaned);
+        }
+        // Relaxed: no request is out (invariant 2).
+        self.awaited.store(1, Relaxed);
+        for reader in readers().filter(|reader| reader.blocks(counter)) {
+            self.awaited.fetch_add(1, Relaxed);
+            reader.await_exit();
+        }
+        if !mutant("no-fence-before-rescan") {
+            let requests = Requests { threads: self, first, end };
+            self.fence(heavy);
+            core::mem::forget(requests);
+        }
+        for reader in readers() {
+            let gone = !reader.blocks(counter) && !mutant("no-rescan");
+            // A thread that ended inside a section before we asked will never answer.
+            let lost = reader.is_orphaned() && !mutant("orphan-not-taken-back");
+            if (gone || lost) && reader.take_awaited() {
+                self.awaited.fetch_sub(1, Relaxed);
+            }
+        }
+
+        // The leader's own share. Acquire, here and below: all who counted down have left, and what they did before comes
+        // before what we do next. Partner: the Release in `count_down`.
+        let acquire = weaken(Acquire, "wake-up-relaxed");
+        let mut left = self.awaited.fetch_sub(1, acquire) - 1;
+        if left != 0 {
+            self.costs.sleeps.fetch_add(1, Relaxed);
+        }
+        while left != 0 {
+            self.awaited.wait_timeout(left, ANYBODY, vigil.patience());
+            left = self.awaited.load(acquire);
+            vigil.note(|waited| stall::awaited(readers(), waited));
+        }
+        if orphaned() { Err(Orphaned) } else { Ok(()) }
+    }
+
+    fn queues(&self) -> usize {
+        self.registry.len()
+    }
+
+    fn queue(&self, index: usize) -> &Queue {
+        self.registry.reader(index).queue
+    }
+
+    fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    fn count(&self) -> u64 {
+        self.registry.len() as u64
+    }
+}
+
+/// Requests that are out while fence B is issued. Dropped if that panics: all are taken back, so that invariant 2 holds for
+/// the next leader.
+struct Requests<'a> {
+    threads: &'a Threads,
+    first: usize,
+    end: usize,
+}
+
+impl Drop for Requests<'_> {
+    fn drop(&mut self) {
+        let awaited = &self.threads.awaited;
+        for reader in self.threads.registry.readers(self.first, self.end) {
+            if reader.take_awaited() {
+                awaited.fetch_sub(1, Relaxed);
+            }
+        }
+        // Readers that took theirs are about to count down.
+        while awaited.load(Acquire) != 1 {
+            yield_now();
+        }
+    }
+}

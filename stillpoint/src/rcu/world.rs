@@ -1,0 +1,193 @@
+//! A domain, as everything above the engine sees it: deferred work, cookies, pointers, counters.
+//!
+//! Most domains are types ([`Static`]): their state lies in statics, and their [`World`] is a value without size. A domain
+//! that is made at run time is a counted handle. What defers, waits or publishes carries its world along, so there is one
+//! [`Rcu`](super::Rcu), one [`Retired`](super::Retired) and one [`GracePeriod`](super::GracePeriod) for all.
+
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::Pace;
+use super::callbacks::Callbacks;
+use super::domain::{Shared, registered_reader};
+use super::driver::Driver;
+use super::engine::{Engine, Orphaned, Readers};
+use super::entry::Entry;
+use super::reader::Reader;
+use super::threads::Threads;
+use super::{deferred, stall};
+
+/// See the [module](self).
+#[doc(hidden)]
+pub trait World: Clone + Send + Sync + Unpin + 'static {
+    type Readers: Readers;
+    /// What lends references: while it lives, no grace period ends that began meanwhile.
+    type Section;
+
+    /// What users are told when they break a rule.
+    fn words(&self) -> &'static Words;
+
+    fn core(&self) -> &Core<Self::Readers>;
+
+    /// The calling thread's reader, if readers belong to threads, and it has one.
+    fn own(&self) -> Option<&'static Reader>;
+
+    /// Whether the calling thread is known to be inside a section, so that it would wait for itself.
+    fn is_reading(&self) -> bool;
+
+    /// Makes forks known to the domain, before anything happens that the child of one must undo.
+    fn enlist(&self);
+
+    /// Appends an entry to a queue, and does what [`Callbacks`] want the owner of a queue to do.
+    #[track_caller]
+    fn defer(&self, entry: Entry, lazy: bool);
+
+    /// Refuses a section of another domain; nothing where types see to it.
+    fn check(&self, section: &Self::Section);
+
+    /// Calls `f` inside a section, if one can be opened here.
+    fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
+}
+
+/// See [`World::words`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Words {
+    /// Why the calling thread may not wait, and what to do.
+    pub(crate) inside: &'static str,
+    pub(crate) inside_barrier: &'static str,
+    /// Why no grace period can end any more.
+    pub(crate) orphaned: &'static str,
+}
+
+/// What all domains have.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Core<R> {
+    pub(crate) engine: Engine<R>,
+    pub(crate) callbacks: Callbacks,
+    pub(crate) driver: Driver,
+    pace: AtomicBool,
+}
+
+impl<R> Core<R> {
+    pub(crate) const fn new(readers: R, name: fn() -> &'static str) -> Self {
+        Self {
+            engine: Engine::new(readers, name),
+            callbacks: Callbacks::new(),
+            driver: Driver::new(),
+            pace: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn set_pace(&self, pace: Pace) {
+        self.pace.store(pace == Pace::NoInterrupts, Relaxed);
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        if self.pace.load(Relaxed) { Pace::NoInterrupts } else { Pace::Prompt }
+    }
+
+    /// Forgets all that threads do which the child of a fork does not have. The readers are the caller's affair.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and in none of our functions, but for those that run
+    /// code of the program.
+    pub(crate) unsafe fn reset_in_child(&self) {
+        self.engine.reset_in_child();
+        self.callbacks.reset_in_child();
+        // SAFETY: the caller's contract; the driver's methods run no code that could fork under their lock.
+        unsafe { self.driver.reset_in_child() };
+    }
+}
+
+/// A domain that is a type without data.
+///
+/// # Safety
+///
+/// Each type has a [`Shared`] and a [`Local`](super::Local) of its own.
+#[doc(hidden)]
+pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
+    /// The only value.
+    const HERE: Self;
+    const WORDS: &'static Words;
+    type Section;
+
+    fn shared() -> &'static Shared;
+
+    fn with_local<T>(f: impl FnOnce(&super::Local) -> T) -> T;
+
+    fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
+}
+
+impl<D: Static> World for D {
+    type Readers = Threads;
+    type Section = D::Section;
+
+    fn words(&self) -> &'static Words {
+        D::WORDS
+    }
+
+    #[inline(always)]
+    fn core(&self) -> &Core<Threads> {
+        &D::shared().core
+    }
+
+    #[inline]
+    fn own(&self) -> Option<&'static Reader> {
+        registered_reader::<D>()
+    }
+
+    fn is_reading(&self) -> bool {
+        registered_reader::<D>().is_some_and(Reader::is_inside)
+    }
+
+    fn enlist(&self) {
+        D::shared().fork.enlist();
+    }
+
+    #[inline]
+    #[track_caller]
+    fn defer(&self, entry: Entry, lazy: bool) {
+        deferred::defer_here::<D>(entry, lazy);
+    }
+
+    #[inline(always)]
+    fn check(&self, _section: &D::Section) {}
+
+    fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
+        D::with_section(f)
+    }
+}
+
+/// Waits for a grace period.
+///
+/// # Panics
+///
+/// Inside a section of the domain, in a stall hook, and if a section can never end.
+pub(crate) fn synchronize(world: &impl World) {
+    if let Err(Orphaned) = try_synchronize(world) {
+        panic!("{}", world.words().orphaned);
+    }
+}
+
+/// [`synchronize`]: if a section can never end, that is an error.
+pub(crate) fn try_synchronize(world: &impl World) -> Result<(), Orphaned> {
+    let own = reader_outside(world);
+    world.core().engine.synchronize(own)
+}
+
+/// The calling thread's reader, if it has one, for a wait.
+///
+/// # Panics
+///
+/// Inside a section of the domain, and in a stall hook.
+pub(crate) fn reader_outside(world: &impl World) -> Option<&'static Reader> {
+    assert!(!world.is_reading(), "{}", world.words().inside);
+    assert!(
+        !stall::is_reporting(),
+        "synchronize() in a stall hook: the grace period that stalls waits for the hook; wait in another thread"
+    );
+    world.enlist();
+    world.own()
+}
