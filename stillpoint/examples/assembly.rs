@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use stillpoint::fence;
+use stillpoint::percpu::{self, Counter};
 use stillpoint::rcu::{self, Guard, Rcu};
 
 /// Enter, load, exit.
@@ -37,10 +38,28 @@ fn light_fence(ours: &std::sync::atomic::AtomicU64, theirs: &std::sync::atomic::
     theirs.load(Relaxed)
 }
 
+/// An add to a per-CPU counter.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn count(counter: &Counter) {
+    counter.add(1);
+}
+
+/// The number of the current CPU.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn cpu_number() -> usize {
+    percpu::cpu()
+}
+
 fn main() {
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
     assert_eq!(repin_and_load(black_box(&number), &mut rcu::enter()), 7);
     retire_one(black_box(Box::new(7)));
     assert_eq!(light_fence(&Default::default(), &Default::default()), 0);
+    let counter = Counter::new();
+    count(black_box(&counter));
+    assert_eq!(counter.sum(), 1);
+    assert!(cpu_number() < percpu::report().cpus());
 }

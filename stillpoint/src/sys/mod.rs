@@ -10,6 +10,7 @@ pub use rustix::thread::{MembarrierCommand, MembarrierQuery};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 pub mod at_exit;
+pub mod rseq;
 pub mod signal;
 pub mod thread;
 

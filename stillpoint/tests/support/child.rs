@@ -17,12 +17,15 @@ pub fn run(test: &str, variant: &str, fence: Option<&str>) {
 
 /// [`run`]; what the child wrote to its standard error.
 pub fn stderr(test: &str, variant: &str, fence: Option<&str>) -> String {
+    let fence = fence.map(|fence| ("STILLPOINT_FENCE", fence));
+    with_environment(test, variant, fence.as_slice())
+}
+
+/// [`run`], with these variables set; what the child wrote to its standard error.
+pub fn with_environment(test: &str, variant: &str, environment: &[(&str, &str)]) -> String {
     let mut child = Command::new(env::current_exe().expect("the test knows its file"));
     child.args(["--exact", test, "--include-ignored", "--nocapture", "--test-threads=1"]);
-    child.env(VARIANT, variant).env_remove("STILLPOINT_FENCE");
-    if let Some(fence) = fence {
-        child.env("STILLPOINT_FENCE", fence);
-    }
+    child.env(VARIANT, variant).env_remove("STILLPOINT_FENCE").envs(environment.iter().copied());
     let output = child.output().expect("the child starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let passed = output.status.success() && out.contains("1 passed");

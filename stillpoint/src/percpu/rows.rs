@@ -1,0 +1,212 @@
+//! Words that each CPU has for itself, and that are added to where a thread happens to run.
+//!
+//! [`Words`] is the building block of counters, histograms and sleepable domains: `add` on the current CPU, `sum` over all.
+//! It is usable in a `static`; its rows are allocated by the first `add`.
+//!
+//! # Layout
+//!
+//! ```text
+//! Rows -> | header | row of CPU 0: plain 0..8, atomic 0..8 | row of CPU 1 | ... | words 8..16, row of CPU 0 | ...
+//!           128 B    64 B           64 B                     128 B
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. A plain word is changed by critical sections only, those of the CPU whose row it is in; an atomic word by atomic
+//!    operations only, of threads that cannot run sections. Both are read by anybody, and a sum contains both.
+//! 2. Rows are published once, complete and zeroed, and freed with their owner, to whom nobody then has a reference.
+//! 3. `fast` is `all`, or null: not null only where the C library registers every thread, at the offset in the header.
+//! 4. Where rows cannot be had, an add goes to `spare`, which is part of every sum. So an add never fails.
+//!
+//! # Orderings
+//!
+//! An `add` releases what its thread did before, and a `sum` that contains it acquires that: see [`super::section`] for
+//! plain words. A sum is no snapshot: it may contain an add and lack an earlier one to another row by another thread. Who
+//! needs an exact sum takes it after the adds (they happen before it), or takes it twice with a fence between, as sleepable
+//! domains do.
+
+use core::alloc::Layout;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use std::alloc::{alloc_zeroed, dealloc};
+
+use super::runtime;
+use super::section::{self, Place, ROW, TRIES};
+
+/// Words of a kind in a row.
+const WIDTH: usize = 8;
+
+/// A row: no two CPUs write to the same pair of cache lines.
+#[repr(C, align(128))]
+struct Row {
+    plain: [AtomicU64; WIDTH],
+    atomic: [AtomicU64; WIDTH],
+}
+
+const _: () = assert!(size_of::<Row>() == ROW);
+
+/// What stands before the rows, in a line that nobody writes to.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Header {
+    /// Of the area that the C library registers; 0 if it does not.
+    offset: isize,
+    cpus: usize,
+}
+
+const _: () = assert!(size_of::<Header>() == ROW);
+
+/// `N` words on each CPU. See the [module](self).
+#[derive(Debug)]
+pub struct Words<const N: usize> {
+    fast: AtomicPtr<Header>,
+    all: AtomicPtr<Header>,
+    spare: [AtomicU64; N],
+}
+
+impl<const N: usize> Words<N> {
+    pub const fn new() -> Self {
+        let spare = [const { AtomicU64::new(0) }; N];
+        Self { fast: AtomicPtr::new(ptr::null_mut()), all: AtomicPtr::new(ptr::null_mut()), spare }
+    }
+
+    /// Adds `by` to word `word` of the CPU the thread is on, wrapping around. Never waits.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such word.
+    #[inline(always)]
+    pub fn add(&self, word: usize, by: u64) {
+        assert!(word < N, "no such word");
+        // Acquire: header and rows are complete; partner: the Release in `make_slow`.
+        if let Some(rows) = NonNull::new(self.fast.load(Acquire)) {
+            // SAFETY: published, and alive as long as `self` (2). Every thread has an area at the offset (3).
+            let done = unsafe {
+                let offset = rows.as_ref().offset;
+                section::add(place::<N>(rows, offset, word), by)
+            };
+            if done {
+                return;
+            }
+        }
+        self.add_slow(word, by);
+    }
+
+    /// Before the rows are there, in threads that are not registered by the C library, and after an interruption.
+    #[cold]
+    #[inline(never)]
+    fn add_slow(&self, word: usize, by: u64) {
+        let Some(rows) = self.rows().or_else(|| self.make_slow()) else {
+            // Release: partner is the Acquire in `sum`, as for all adds.
+            self.spare[word].fetch_add(by, Release);
+            return;
+        };
+        if let Some(offset) = runtime::offset() {
+            for _ in 0..TRIES {
+                // SAFETY: as in `add`; the thread has an area at the offset.
+                if unsafe { section::add(place::<N>(rows, offset, word), by) } {
+                    return;
+                }
+            }
+        }
+        // Any CPU's word would do, as it is atomic.
+        // Release: as above.
+        row(rows, word, runtime::nearest(cpus(rows))).atomic[word % WIDTH].fetch_add(by, Release);
+    }
+
+    /// The sum of word `word` over all CPUs, wrapping around.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such word.
+    pub fn sum(&self, word: usize) -> u64 {
+        // Acquire, here and below: what was done before an add that is found. Partners: the sections and atomic adds of `add`.
+        let spare = self.spare[word].load(Acquire);
+        let Some(rows) = self.rows() else { return spare };
+        (0..cpus(rows)).fold(spare, |sum, cpu| {
+            let row = row(rows, word, cpu);
+            let (plain, atomic) = (&row.plain[word % WIDTH], &row.atomic[word % WIDTH]);
+            sum.wrapping_add(plain.load(Acquire)).wrapping_add(atomic.load(Acquire))
+        })
+    }
+
+    /// Allocates the rows, if that has not been done, so that the first add need not.
+    pub fn prepare(&self) {
+        if self.rows().is_none() {
+            let _ = self.make_slow();
+        }
+    }
+
+    fn rows(&self) -> Option<NonNull<Header>> {
+        // Acquire: as in `add`.
+        NonNull::new(self.all.load(Acquire))
+    }
+
+    /// Makes the rows; nothing if there is no memory for them.
+    #[cold]
+    fn make_slow(&self) -> Option<NonNull<Header>> {
+        let report = runtime::report();
+        let layout = layout::<N>(report.cpus())?;
+        // SAFETY: the layout has a size.
+        let fresh = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Header>();
+        // SAFETY: fresh memory, large and aligned enough for the header; the rows are zeroed, which is what they start with.
+        unsafe { fresh.write(Header { offset: report.library_offset(), cpus: report.cpus() }) };
+        // Release: partners are the Acquires in `add` and `rows`. Acquire: the rows of whoever was faster.
+        match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
+            Ok(_) => {
+                if report.library_offset() != 0 {
+                    // Release: partner is the Acquire in `add`.
+                    self.fast.store(fresh.as_ptr(), Release);
+                }
+                Some(fresh)
+            }
+            Err(faster) => {
+                // SAFETY: ours alone, with the layout that it was allocated with.
+                unsafe { dealloc(fresh.as_ptr().cast(), layout) };
+                NonNull::new(faster)
+            }
+        }
+    }
+}
+
+impl<const N: usize> Drop for Words<N> {
+    fn drop(&mut self) {
+        if let Some(rows) = NonNull::new(*self.all.get_mut())
+            && let Some(layout) = layout::<N>(cpus(rows))
+        {
+            // SAFETY: published by `make_slow` with this layout, and nobody has a reference to `self` any more (2).
+            unsafe { dealloc(rows.as_ptr().cast(), layout) };
+        }
+    }
+}
+
+fn layout<const N: usize>(cpus: usize) -> Option<Layout> {
+    let rows = N.div_ceil(WIDTH).checked_mul(cpus)?.checked_add(1)?;
+    Layout::array::<Row>(rows).ok()
+}
+
+fn cpus(rows: NonNull<Header>) -> usize {
+    // SAFETY: the header is initialized before the pointer gets out, and alive while its owner is.
+    unsafe { rows.as_ref().cpus }
+}
+
+/// Where sections find `word`.
+///
+/// # Safety
+///
+/// `rows` are those of a `Words<N>`, and `word` is less than `N`.
+#[inline(always)]
+unsafe fn place<const N: usize>(rows: NonNull<Header>, offset: isize, word: usize) -> Place {
+    // SAFETY: the caller's contract: after the header comes, for each eight words, a row for each CPU.
+    unsafe {
+        let cpus = rows.as_ref().cpus;
+        let first = rows.cast::<Row>().add(1).add(if N <= WIDTH { 0 } else { word / WIDTH * cpus });
+        Place { offset, cpus, word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
+    }
+}
+
+/// The row of `cpu` that has `word`.
+fn row<'a>(rows: NonNull<Header>, word: usize, cpu: usize) -> &'a Row {
+    // SAFETY: as in `place`; all accesses to rows are atomic, or sections that the language does not see.
+    unsafe { rows.cast::<Row>().add(1 + word / WIDTH * cpus(rows) + cpu).as_ref() }
+}

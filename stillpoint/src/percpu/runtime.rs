@@ -1,0 +1,297 @@
+//! Whether this process uses critical sections, and whose registration a thread has for them.
+//!
+//! The choice is made once, by the first use of anything per-CPU, and is never changed. It takes no lock, so that a fork or a
+//! signal may come at any moment: whoever is first publishes what he found, others throw theirs away.
+
+use core::fmt;
+use core::ptr;
+use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
+use std::alloc::{Layout, alloc};
+
+use crate::sys::rseq::{self, Library};
+
+/// How per-CPU data is updated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// By restartable sequences, without locked instructions.
+    Rseq,
+    /// By atomic operations on words that belong to a CPU: right wherever a thread runs, and mostly uncontended.
+    Atomic,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Mode::Rseq => "rseq",
+            Mode::Atomic => "atomic",
+        })
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    For(Mode),
+    /// The environment has a word that names no mode.
+    Unknown,
+}
+
+/// Why it came to that.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    NotNeeded,
+    NoArchitecture,
+    Kernel((u32, u32, u32)),
+    LibraryRegisters,
+    /// With the number that the area holds instead of a CPU.
+    LibraryFailed(i32),
+    OwnArea(Library),
+    /// With the error of `rseq(2)`.
+    Refused(Library, i32),
+    NoMemory,
+}
+
+/// What was chosen for this process, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    mode: Mode,
+    asked: Asked,
+    why: Why,
+    /// Of the area, from the thread pointer, if the C library registers all threads; otherwise 0.
+    offset: isize,
+    cpus: usize,
+    concurrency_ids: bool,
+}
+
+impl Report {
+    /// How per-CPU data is updated. Single threads may have to fall back all the same: see [the module](super).
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// CPUs that have a place in per-CPU data: all that this machine may ever have.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Whether [`concurrency_id`](super::concurrency_id) has an answer.
+    pub fn has_concurrency_ids(&self) -> bool {
+        self.concurrency_ids
+    }
+
+    /// Why this mode: what was asked for, what was found, and how it failed.
+    pub fn why(&self) -> impl fmt::Display + '_ {
+        Reason(self)
+    }
+
+    pub(super) fn library_offset(&self) -> isize {
+        self.offset
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.mode, self.why())
+    }
+}
+
+struct Reason<'a>(&'a Report);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.asked {
+            Asked::Nothing => {}
+            Asked::For(mode) => write!(f, "{mode} was asked for; ")?,
+            Asked::Unknown => return f.write_str("STILLPOINT_PERCPU names no mode (rseq, atomic)"),
+        }
+        let library = |library| match library {
+            Library::Ignorant => "the C library knows nothing of rseq",
+            _ => "the C library does not register threads",
+        };
+        match self.0.why {
+            Why::NotNeeded => f.write_str("it needs nothing"),
+            Why::NoArchitecture => f.write_str("there are no critical sections for this architecture"),
+            Why::Kernel((major, minor, patch)) => write!(
+                f,
+                "Linux {major}.{minor}.{patch} does not interrupt critical sections on this architecture (6.19 to 7.0.13)"
+            ),
+            Why::LibraryRegisters => f.write_str("the C library registers each thread"),
+            Why::LibraryFailed(number) => {
+                write!(f, "the C library registers threads, but the kernel gives no CPU number ({number})")
+            }
+            Why::OwnArea(found) => write!(f, "{}, each is registered here at its first use", library(found)),
+            Why::Refused(found, error) => {
+                write!(
+                    f,
+                    "{}, and the kernel refuses: {}",
+                    library(found),
+                    std::io::Error::from_raw_os_error(error)
+                )
+            }
+            Why::NoMemory => f.write_str("no memory to choose in; the next use tries again"),
+        }
+    }
+}
+
+/// The choice; null before it.
+static REPORT: AtomicPtr<Report> = AtomicPtr::new(ptr::null_mut());
+
+/// What `cpu()` needs, if the C library registers all threads; otherwise 0, which no number is below.
+pub(super) static FAST: Fast = Fast { offset: AtomicIsize::new(0), cpus: AtomicUsize::new(0) };
+
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Fast {
+    pub(super) offset: AtomicIsize,
+    pub(super) cpus: AtomicUsize,
+}
+
+/// Without memory for a report.
+static NO_MEMORY: Report = Report {
+    mode: Mode::Atomic,
+    asked: Asked::Nothing,
+    why: Why::NoMemory,
+    offset: 0,
+    cpus: 1,
+    concurrency_ids: false,
+};
+
+/// The choice; makes it if that has not been done.
+#[inline]
+pub(super) fn report() -> &'static Report {
+    // Acquire: the report is complete; partner: the Release in `choose_slow`.
+    let report = REPORT.load(Acquire);
+    // SAFETY: it is published once, and never freed.
+    unsafe { report.as_ref() }.unwrap_or_else(|| choose_slow(asked_by_environment).0)
+}
+
+/// The choice, with `asked` if it has not been made; and whether it was this call that made it.
+#[cold]
+pub(super) fn choose_slow(asked: impl FnOnce() -> AskedFor) -> (&'static Report, bool) {
+    // Acquire: as in `report`.
+    let chosen = REPORT.load(Acquire);
+    // SAFETY: as in `report`.
+    if let Some(chosen) = unsafe { chosen.as_ref() } {
+        return (chosen, false);
+    }
+    let found = select(asked().0);
+    // SAFETY: the layout has a size.
+    let fresh = unsafe { alloc(Layout::new::<Report>()) }.cast::<Report>();
+    if fresh.is_null() {
+        return (&NO_MEMORY, false);
+    }
+    // SAFETY: fresh memory of this layout, ours alone.
+    unsafe { fresh.write(found) };
+    // Release: partner is the Acquire in `report`. Acquire: the report of whoever was faster.
+    match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
+        Ok(_) => {
+            FAST.offset.store(found.offset, Relaxed);
+            if found.offset != 0 {
+                // Release: who sees the bound sees the offset; partner: the Acquire in `cpu`.
+                FAST.cpus.store(found.cpus, Release);
+            }
+            // SAFETY: published, so never freed.
+            (unsafe { &*fresh }, true)
+        }
+        Err(faster) => {
+            // SAFETY: ours alone, of this layout; the other one is as in `report`.
+            unsafe {
+                std::alloc::dealloc(fresh.cast(), Layout::new::<Report>());
+                (&*faster, false)
+            }
+        }
+    }
+}
+
+/// What is asked for, as an argument of [`choose_slow`].
+pub(super) struct AskedFor(Asked);
+
+impl From<Mode> for AskedFor {
+    fn from(mode: Mode) -> Self {
+        Self(Asked::For(mode))
+    }
+}
+
+fn asked_by_environment() -> AskedFor {
+    // Not `std::env::var`: a value that is not Unicode is a request we do not know, not an absent one.
+    AskedFor(match std::env::var_os("STILLPOINT_PERCPU").as_deref().map(std::ffi::OsStr::to_str) {
+        None => Asked::Nothing,
+        Some(Some("rseq")) => Asked::For(Mode::Rseq),
+        Some(Some("atomic")) => Asked::For(Mode::Atomic),
+        Some(_) => Asked::Unknown,
+    })
+}
+
+fn select(asked: Asked) -> Report {
+    let cpus = rseq::possible_cpus();
+    let fallback = |why| Report { mode: Mode::Atomic, asked, why, offset: 0, cpus, concurrency_ids: false };
+    if matches!(asked, Asked::For(Mode::Atomic) | Asked::Unknown) {
+        return fallback(Why::NotNeeded);
+    }
+    if !rseq::SUPPORTED {
+        return fallback(Why::NoArchitecture);
+    }
+    if let Some(release) = rseq::kernel_release()
+        && cfg!(target_arch = "aarch64")
+        && is_broken_on_arm(release)
+    {
+        return fallback(Why::Kernel(release));
+    }
+    let (why, offset, size) = match rseq::library() {
+        Library::Registers { offset, size } => {
+            // SAFETY: the area of the calling thread.
+            let cpu = unsafe { rseq::cpu_id(offset) };
+            if cpu.cast_signed() < 0 {
+                return fallback(Why::LibraryFailed(cpu.cast_signed()));
+            }
+            (Why::LibraryRegisters, offset, size)
+        }
+        found => match rseq::register_own() {
+            Ok(_) => (Why::OwnArea(found), 0, rseq::OWN_SIZE),
+            Err(error) => return fallback(Why::Refused(found, error.raw_os_error().unwrap_or(0))),
+        },
+    };
+    Report { mode: Mode::Rseq, asked, why, offset, cpus, concurrency_ids: rseq::has_mm_cid(size) }
+}
+
+/// Linux 6.19 to 7.0.13 on arm64 take a preempted thread for one that was not.
+fn is_broken_on_arm(release: (u32, u32, u32)) -> bool {
+    ((6, 19, 0)..=(7, 0, 13)).contains(&release)
+}
+
+/// The area of the calling thread, from the thread pointer, registered if need be; nothing if it has none.
+pub(super) fn offset() -> Option<isize> {
+    let report = report();
+    match (report.mode, report.offset) {
+        (Mode::Atomic, _) => None,
+        (Mode::Rseq, 0) => rseq::register_own().ok(),
+        (Mode::Rseq, offset) => Some(offset),
+    }
+}
+
+/// The number of a place, of `places`, for a thread that runs no sections: near its CPU, so that few share it.
+pub(super) fn nearest(places: usize) -> usize {
+    rseq::getcpu() % places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_that_do_not_interrupt_sections_on_arm_are_refused() {
+        for (release, broken) in [
+            ((6, 18, 44), false),
+            ((6, 19, 0), true),
+            ((6, 19, 12), true),
+            ((7, 0, 0), true),
+            ((7, 0, 13), true),
+            ((7, 0, 14), false),
+            ((7, 1, 0), false),
+        ] {
+            assert_eq!(is_broken_on_arm(release), broken, "{release:?}");
+        }
+    }
+}

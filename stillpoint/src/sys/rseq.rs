@@ -1,0 +1,297 @@
+//! Restartable sequences: whose registration a thread has, and the words that the kernel keeps in it.
+//!
+//! The kernel knows one area a thread. The C library registers it if it is glibc 2.35 or later (and has not been told not
+//! to, `GLIBC_TUNABLES=glibc.pthread.rseq=0`): then the area lies at the same distance from the thread pointer in every
+//! thread. Otherwise a thread may register one of its own, which it takes back when it ends.
+//!
+//! Nothing here writes to an area: the critical sections write `rseq_cs`, all else belongs to the kernel.
+
+use core::arch::asm;
+use core::cell::{Cell, UnsafeCell};
+use std::io;
+
+/// Whether the code for this architecture exists: here and in `percpu`.
+pub const SUPPORTED: bool =
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))
+        && cfg!(target_pointer_width = "64");
+
+/// Bytes of an area as of the first version, which the kernel still takes. Later fields fit into its padding.
+pub const OWN_SIZE: usize = 32;
+
+/// Where an area has the number of the current CPU; that of an unregistered thread is negative.
+const CPU_ID: isize = 4;
+
+/// Where an area has the thread's concurrency id (Linux 6.3).
+const MM_CID: isize = 24;
+
+/// What precedes the code that an interrupted section goes on with. The kernel compares it with what was registered.
+const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
+    0xd428_bc00
+} else if cfg!(target_arch = "riscv64") {
+    0xf140_1073
+} else {
+    0x5305_3053
+};
+
+/// Size of the part of an area that the kernel uses (Linux 6.3); 0 before that.
+pub fn feature_size() -> usize {
+    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) as usize }
+}
+
+/// The C library's registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// It registers threads: distance of the area from the thread pointer, and size.
+    Registers { offset: isize, size: usize },
+    /// It could, but does not: the kernel refused, or it was told not to.
+    Declines,
+    /// It knows nothing of rseq.
+    Ignorant,
+}
+
+/// What the C library does.
+pub fn library() -> Library {
+    let Some((offset, size)) = symbols() else { return Library::Ignorant };
+    // SAFETY: glibc defines them as constants: `const ptrdiff_t __rseq_offset; const unsigned int __rseq_size`.
+    let (offset, size) = unsafe { (offset.read(), size.read() as usize) };
+    if size == 0 { Library::Declines } else { Library::Registers { offset, size } }
+}
+
+/// A linked symbol would make the program require glibc 2.35, so it is looked up.
+#[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
+fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
+    // SAFETY: the names are C strings.
+    let (offset, size) = unsafe {
+        let find = |name: &core::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        (find(c"__rseq_offset"), find(c"__rseq_size"))
+    };
+    (!offset.is_null() && !size.is_null()).then_some((offset.cast(), size.cast()))
+}
+
+/// A static program has no symbols to look up at run time: weak ones, null where the C library lacks them.
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
+    core::arch::global_asm!(
+        ".pushsection .data.rel.ro, \"aw\", @progbits",
+        ".balign 8",
+        ".weak __rseq_offset",
+        ".weak __rseq_size",
+        ".hidden stillpoint_rseq_symbols",
+        ".globl stillpoint_rseq_symbols",
+        "stillpoint_rseq_symbols: .quad __rseq_offset, __rseq_size",
+        ".popsection",
+    );
+    unsafe extern "C" {
+        static stillpoint_rseq_symbols: (*const isize, *const libc::c_uint);
+    }
+    // SAFETY: defined above, and never written.
+    let (offset, size) = unsafe { stillpoint_rseq_symbols };
+    (!offset.is_null() && !size.is_null()).then_some((offset, size))
+}
+
+/// The CPU that the thread with an area at `offset` from the thread pointer runs on; not one where the thread is not
+/// registered. With 0 instead of an offset the result means nothing.
+///
+/// # Safety
+///
+/// There is an area at `offset` in the calling thread, or `offset` is 0.
+#[inline(always)]
+pub unsafe fn cpu_id(offset: isize) -> u32 {
+    // SAFETY: the caller's contract. At the thread pointer itself lies what the C library keeps there, at least a pointer.
+    unsafe { read(offset + CPU_ID) }
+}
+
+/// The concurrency id of the thread.
+///
+/// # Safety
+///
+/// There is a registered area at `offset`, and the kernel writes this field ([`feature_size`]).
+#[inline(always)]
+pub unsafe fn mm_cid(offset: isize) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { read(offset + MM_CID) }
+}
+
+/// Whether the kernel writes the concurrency id to an area of `size` bytes.
+pub fn has_mm_cid(size: usize) -> bool {
+    let needed = MM_CID as usize + size_of::<u32>();
+    feature_size() >= needed && size >= needed
+}
+
+/// The 32 bits at `offset` from the thread pointer. Volatile: the kernel changes them.
+#[inline(always)]
+unsafe fn read(offset: isize) -> u32 {
+    let value: u32;
+    // SAFETY: the caller vouches for the place; the instruction does nothing but load it.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("mov {value:e}, dword ptr fs:[{offset}]", value = out(reg) value, offset = in(reg) offset,
+            options(nostack, readonly, preserves_flags));
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            value = thread_pointer().wrapping_offset(offset).cast::<u32>().read_volatile();
+        }
+    }
+    value
+}
+
+/// The thread pointer: what offsets are relative to.
+#[inline(always)]
+pub fn thread_pointer() -> *const u8 {
+    let pointer: *const u8;
+    // SAFETY: each reads a register, or the word that by the ABI points to itself.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags));
+        #[cfg(target_arch = "riscv64")]
+        asm!("mv {}, tp", out(reg) pointer, options(nostack, nomem, preserves_flags));
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+        {
+            pointer = core::ptr::null();
+        }
+    }
+    pointer
+}
+
+/// An area of the thread's own.
+#[repr(C, align(32))]
+struct Own {
+    area: UnsafeCell<[u8; OWN_SIZE]>,
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Untried,
+    Registered,
+    /// The kernel refused, with this error.
+    Refused(i32),
+}
+
+thread_local! {
+    // With a destructor, which must come before the memory goes: so a shared library with this code stays loaded until the
+    // thread has ended.
+    static OWN: Own = const { Own { area: UnsafeCell::new([0; OWN_SIZE]), state: Cell::new(State::Untried) } };
+}
+
+/// Registers the calling thread with an area of its own, if that has not been done; the offset of that area.
+///
+/// # Errors
+///
+/// That of the kernel, each time; `EINVAL` if somebody else has registered the thread. `ESRCH` when the thread is about to
+/// end.
+pub fn register_own() -> io::Result<isize> {
+    let registered = OWN.try_with(|own| {
+        if matches!(own.state.get(), State::Untried) {
+            // SAFETY: the area lives until `drop` below takes it back.
+            let refused = unsafe { call(own.area.get().cast(), 0) };
+            own.state.set(refused.map_or(State::Registered, State::Refused));
+        }
+        match own.state.get() {
+            State::Refused(error) => Err(error),
+            _ => Ok(own.area.get().cast::<u8>().addr().wrapping_sub(thread_pointer().addr()) as isize),
+        }
+    });
+    registered.unwrap_or(Err(libc::ESRCH)).map_err(io::Error::from_raw_os_error)
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        const UNREGISTER: libc::c_int = 1;
+        if matches!(self.state.get(), State::Registered) {
+            // SAFETY: takes back what was registered.
+            unsafe { call(self.area.get().cast(), UNREGISTER) };
+        }
+    }
+}
+
+/// `rseq(2)`; the error, if it fails.
+///
+/// # Safety
+///
+/// The area must live as long as it is registered.
+unsafe fn call(area: *mut u8, flags: libc::c_int) -> Option<i32> {
+    // SAFETY: the caller's contract.
+    let failed = unsafe { libc::syscall(libc::SYS_rseq, area, OWN_SIZE, flags, SIGNATURE) } != 0;
+    failed.then(|| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
+}
+
+/// The release of the running kernel: major, minor, patch.
+pub fn kernel_release() -> Option<(u32, u32, u32)> {
+    let name = rustix::system::uname();
+    parse_release(name.release().to_str().ok()?)
+}
+
+fn parse_release(release: &str) -> Option<(u32, u32, u32)> {
+    // "6.18.4-something", "7.0-rc1": what follows the numbers does not matter.
+    let mut numbers = release.split(['.', '-', '+', '_']).map(|part| part.parse::<u32>().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    Some((major, minor, numbers.next().flatten().unwrap_or(0)))
+}
+
+/// The CPU that the calling thread runs on, from the C library or the kernel.
+pub fn getcpu() -> usize {
+    // SAFETY: takes nothing.
+    usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
+/// The number of CPUs that this machine may ever have: 1 more than the highest number. A guess where the kernel does not
+/// tell.
+pub fn possible_cpus() -> usize {
+    use std::io::Read as _;
+    let mut text = [0; 4096];
+    let read =
+        std::fs::File::open("/sys/devices/system/cpu/possible").and_then(|mut file| file.read(&mut text));
+    read.ok().and_then(|len| parse_cpu_list(text.get(..len)?)).unwrap_or_else(guess_cpus)
+}
+
+/// 1 more than the highest number of a list such as "0-3,6".
+fn parse_cpu_list(list: &[u8]) -> Option<usize> {
+    let list = core::str::from_utf8(list).ok()?.trim();
+    let ends = list.split([',', '-']).map(|number| number.parse::<usize>().ok());
+    // One that is no number makes the list none that we know.
+    let highest = ends.reduce(|one, other| Some(one?.max(other?)))??;
+    highest.checked_add(1)
+}
+
+/// Without `/sys`. A CPU beyond the guess is handled like one without rseq.
+fn guess_cpus() -> usize {
+    // SAFETY: takes and returns numbers.
+    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    let allowed = rustix::thread::sched_getaffinity(None).ok();
+    let highest =
+        allowed.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| set.is_set(cpu)));
+    usize::try_from(configured).unwrap_or(1).max(highest.map_or(1, |cpu| cpu + 1)).max(getcpu() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_read_whatever_follows_its_numbers() {
+        assert_eq!(parse_release("6.18.44-fc-v669"), Some((6, 18, 44)));
+        assert_eq!(parse_release("7.0-rc1"), Some((7, 0, 0)));
+        assert_eq!(parse_release("4.14.0+"), Some((4, 14, 0)));
+        assert_eq!(parse_release("unknown"), None);
+    }
+
+    #[test]
+    fn the_highest_cpu_of_a_list_counts() {
+        assert_eq!(parse_cpu_list(b"0-1\n"), Some(2));
+        assert_eq!(parse_cpu_list(b"0"), Some(1));
+        assert_eq!(parse_cpu_list(b"0-3,6,8-9\n"), Some(10));
+        assert_eq!(parse_cpu_list(b""), None);
+        assert_eq!(parse_cpu_list(b"all"), None);
+    }
+
+    #[test]
+    fn the_guess_covers_the_cpu_we_are_on() {
+        assert!(guess_cpus() > getcpu());
+        assert!(possible_cpus() > getcpu());
+    }
+}

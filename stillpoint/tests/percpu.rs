@@ -1,0 +1,308 @@
+//! Per-CPU data: the choice, the CPU number, counters.
+#![cfg(not(loom))]
+
+#[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/rseq.rs"]
+mod rseq;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread;
+
+use deadline::deadline;
+use stillpoint::percpu::{self, Counter, Mode};
+
+/// Environments in which per-CPU data works differently: rseq by the C library, by ourselves, not at all.
+const WAYS: [&[(&str, &str)]; 3] =
+    [&[], &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], &[("STILLPOINT_PERCPU", "atomic")]];
+
+/// True in a child that is to run the test; the parent has run it in every environment.
+fn in_every_way(test: &str) -> bool {
+    if child::variant().is_some() {
+        return true;
+    }
+    for environment in WAYS {
+        child::with_environment(test, "", environment);
+    }
+    false
+}
+
+/// Threads that add, each moved about and signalled: what they have added in all.
+fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl Fn(u64) -> bool + Sync) {
+    let cpus = rseq::allowed_cpus();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|number| {
+                let (cpus, unregistered) = (&cpus, &unregistered);
+                scope.spawn(move || {
+                    if unregistered(number) {
+                        rseq::unregister();
+                    }
+                    for add in 0..adds {
+                        counter.add(1);
+                        match add % 512 {
+                            0 => rseq::pin(&[cpus[(add / 512 + number) as usize % cpus.len()]]),
+                            100 => rseq::pin(cpus),
+                            200 => thread::yield_now(),
+                            _ => {}
+                        }
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            // Reads while others add never see a count fall.
+            let mut last = 0;
+            while !stop.load(Relaxed) {
+                let now = counter.sum();
+                assert!(now >= last, "{now} after {last}");
+                last = now;
+            }
+        });
+        for worker in workers {
+            worker.join().expect("the worker ends");
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn sums_are_exact_when_threads_outnumber_cpus_and_move() {
+    if !in_every_way("sums_are_exact_when_threads_outnumber_cpus_and_move") {
+        return;
+    }
+    let _running = deadline();
+    let counter = Counter::new();
+    add_under_load(&counter, 16, 50_000, |_| false);
+    assert_eq!(counter.sum(), 16 * 50_000);
+}
+
+#[test]
+fn threads_with_and_without_rseq_add_to_the_same_counter() {
+    let _running = deadline();
+    let counter = Counter::new();
+    add_under_load(&counter, 8, 50_000, |number| number % 2 == 0);
+    assert_eq!(counter.sum(), 8 * 50_000);
+}
+
+#[test]
+fn a_thread_that_loses_its_registration_goes_on() {
+    let counter = Counter::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..1000 {
+                counter.add(1);
+            }
+            rseq::unregister();
+            for _ in 0..1000 {
+                counter.add(1);
+            }
+            assert!(percpu::cpu() < percpu::report().cpus());
+        });
+    });
+    assert_eq!(counter.sum(), 2000);
+}
+
+#[test]
+fn a_signed_counter_counts_down() {
+    static LEVEL: Counter<i64> = Counter::signed();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..1000).for_each(|_| LEVEL.add(-1)));
+        }
+    });
+    assert_eq!(LEVEL.sum(), -4000);
+    LEVEL.add(4000);
+    assert_eq!(LEVEL.sum(), 0);
+    assert_eq!(format!("{LEVEL:?}"), "Counter(0)");
+}
+
+#[test]
+fn a_counter_wraps_around() {
+    let counter = Counter::new();
+    counter.add(u64::MAX);
+    counter.add(3);
+    assert_eq!(counter.sum(), 2);
+    let signed = Counter::<i64>::default();
+    signed.add(i64::MAX);
+    signed.add(1);
+    assert_eq!(signed.sum(), i64::MIN);
+}
+
+#[test]
+fn who_finds_an_add_in_the_sum_sees_what_was_done_before_it() {
+    let _running = deadline();
+    for _ in 0..2000 {
+        let (counter, before) = (Counter::new(), AtomicU64::new(0));
+        counter.prepare();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for done in 1..=10 {
+                    before.store(done, Relaxed);
+                    counter.add(1);
+                }
+            });
+            loop {
+                let found = counter.sum();
+                assert!(before.load(Relaxed) >= found);
+                if found == 10 {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn the_cpu_number_is_that_of_the_cpu() {
+    if !in_every_way("the_cpu_number_is_that_of_the_cpu") {
+        return;
+    }
+    let cpus = rseq::allowed_cpus();
+    assert!(percpu::report().cpus() > *cpus.last().expect("there is a CPU"));
+    for &cpu in &cpus {
+        rseq::pin(&[cpu]);
+        assert_eq!(percpu::cpu(), cpu);
+    }
+    // In a thread that comes later, too.
+    let seen = thread::spawn(percpu::cpu).join().expect("the thread ends");
+    assert_eq!(seen, *cpus.last().expect("there is a CPU"));
+}
+
+#[test]
+fn concurrency_ids_are_as_dense_as_running_threads() {
+    if !in_every_way("concurrency_ids_are_as_dense_as_running_threads") {
+        return;
+    }
+    let report = percpu::report();
+    let Some(id) = percpu::concurrency_id() else {
+        return assert!(!report.has_concurrency_ids());
+    };
+    assert!(report.has_concurrency_ids() && report.mode() == Mode::Rseq);
+    assert!(id < rseq::allowed_cpus().len(), "{id}");
+}
+
+#[test]
+fn the_report_says_whose_registration_is_used() {
+    let Some(variant) = child::variant() else {
+        let test = "the_report_says_whose_registration_is_used";
+        for (variant, environment) in ["library", "own", "atomic"].into_iter().zip(WAYS) {
+            child::with_environment(test, variant, environment);
+        }
+        for mode in ["rseq", "neither"] {
+            child::with_environment(test, mode, &[("STILLPOINT_PERCPU", mode)]);
+        }
+        return;
+    };
+    let report = percpu::report();
+    let text = report.to_string();
+    // SAFETY: the name is a C string.
+    let glibc = !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) }.is_null();
+    let expected = match variant.as_str() {
+        "library" if glibc => "rseq: the C library registers each thread",
+        "own" if glibc => {
+            "rseq: the C library does not register threads, each is registered here at its first use"
+        }
+        "rseq" if glibc => "rseq: rseq was asked for; the C library registers each thread",
+        "atomic" => "atomic: atomic was asked for; it needs nothing",
+        "neither" => "atomic: STILLPOINT_PERCPU names no mode (rseq, atomic)",
+        _ => return eprintln!("not checked with this C library: {text}"),
+    };
+    assert_eq!(text, expected);
+    assert_eq!(percpu::register_thread(), report.mode() == Mode::Rseq);
+}
+
+#[test]
+fn the_mode_is_chosen_once() {
+    if child::variant().is_none() {
+        child::with_environment("the_mode_is_chosen_once", "", &[("STILLPOINT_PERCPU", "rseq")]);
+        return;
+    }
+    let report = percpu::choose(Mode::Atomic).expect("nothing was chosen before");
+    assert_eq!(report.to_string(), "atomic: atomic was asked for; it needs nothing");
+    assert!(percpu::choose(Mode::Atomic).is_ok());
+    let error = percpu::choose(Mode::Rseq).expect_err("another mode is in use").to_string();
+    assert!(error.contains("chosen already") && error.contains(&report.to_string()), "{error}");
+    assert!(!percpu::register_thread());
+}
+
+#[test]
+fn a_thread_registered_here_takes_its_registration_back() {
+    if child::variant().is_none() {
+        child::with_environment("a_thread_registered_here_takes_its_registration_back", "", WAYS[1]);
+        return;
+    }
+    let _running = deadline();
+    // Its memory is used again by threads that come later; the kernel would write to it.
+    let counter = Counter::new();
+    for _ in 0..500 {
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    counter.add(1);
+                    thread::yield_now();
+                    counter.add(1);
+                });
+            }
+        });
+    }
+    assert_eq!(counter.sum(), 4000);
+}
+
+#[test]
+fn a_destructor_of_a_thread_local_may_add() {
+    if !in_every_way("a_destructor_of_a_thread_local_may_add") {
+        return;
+    }
+    static ENDED: Counter = Counter::new();
+    struct AddsLate;
+    impl Drop for AddsLate {
+        fn drop(&mut self) {
+            ENDED.add(1);
+        }
+    }
+    thread_local!(static LATE: AddsLate = const { AddsLate });
+    for early in [false, true] {
+        thread::spawn(move || {
+            if early {
+                ENDED.add(1);
+            }
+            LATE.with(|_| ());
+            ENDED.add(1);
+        })
+        .join()
+        .expect("the thread ends");
+    }
+    assert_eq!(ENDED.sum(), 5);
+}
+
+#[test]
+fn the_child_of_a_fork_counts_on() {
+    if !in_every_way("the_child_of_a_fork_counts_on") {
+        return;
+    }
+    let counter = Counter::new();
+    counter.add(2);
+    // SAFETY: the child only adds, reads and ends.
+    match unsafe { libc::fork() } {
+        0 => {
+            for _ in 0..1000 {
+                counter.add(1);
+            }
+            let right = counter.sum() == 1002;
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(if right { 0 } else { 1 }) };
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: waits for our own child, into a place that outlives the call.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+        }
+    }
+    assert_eq!(counter.sum(), 2);
+}
