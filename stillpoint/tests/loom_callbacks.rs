@@ -16,6 +16,7 @@ use stillpoint::rcu::engine::{Due, Engine, Orphaned};
 use stillpoint::rcu::entry::{Data, Entry};
 use stillpoint::rcu::progress::Progress;
 use stillpoint::rcu::published::Published;
+use stillpoint::rcu::queue::Chores;
 use stillpoint::rcu::reader::{Exit, Reader};
 use stillpoint::rcu::threads::Threads;
 use stillpoint::sync::model::{heavy, poll, reader as interruptible};
@@ -28,9 +29,12 @@ struct World {
     run: [UnsafeCell<u64>; 2],
     published: Published<UnsafeCell<u32>>,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
-    /// How many workers cannot be started.
+    /// How many workers cannot be started; or [`ABSENT`].
     refused: AtomicU64,
 }
+
+/// Workers are started and do nothing.
+const ABSENT: u64 = u64::MAX;
 
 // SAFETY: loom checks every access of the cells.
 unsafe impl Sync for World {}
@@ -71,6 +75,9 @@ impl Host for Here {
     }
 
     fn start_worker(&self) -> bool {
+        if self.0.refused.load(Relaxed) == ABSENT {
+            return true;
+        }
         if self.0.refused.load(Relaxed) != 0 {
             self.0.refused.fetch_sub(1, Relaxed);
             // It takes its time, too.
@@ -146,14 +153,16 @@ impl Here {
     }
 
     fn append_with(&self, own: &'static Reader, kind: Kind, value: *const UnsafeCell<u32>) {
-        let settle = self.push(own, kind, value);
+        let chores = self.push(own, kind, value);
         self.0.callbacks.notify(kind == Lazy, self);
-        if settle {
-            self.settle(own);
+        match chores {
+            Chores::None => {}
+            Chores::Step => self.step(own),
+            Chores::All => self.settle(own),
         }
     }
 
-    fn push(&self, own: &'static Reader, kind: Kind, value: *const UnsafeCell<u32>) -> bool {
+    fn push(&self, own: &'static Reader, kind: Kind, value: *const UnsafeCell<u32>) -> Chores {
         let run_count = &raw const self.0.run[own.index.load(Relaxed) as usize];
         let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
         let data = MaybeUninit::new((&raw mut *item).cast());
@@ -165,9 +174,14 @@ impl Here {
         }
     }
 
+    fn step(&self, own: &'static Reader) {
+        self.0.callbacks.step(own.queue, self);
+    }
+
     /// The owner's bookkeeping.
     fn settle(&self, own: &'static Reader) {
-        let caller = Caller { own: Some(own), is_inside: own.is_inside(), may_wait: true };
+        let is_inside = own.is_inside();
+        let caller = Caller { own: Some(own), is_inside, may_wait: !is_inside };
         self.0.callbacks.settle(own.queue, caller, self);
     }
 
@@ -252,7 +266,7 @@ fn entries_of_two_owners_run_and_the_last_worker_leaves_none() {
 fn two_plain(here: &Here) -> &'static Reader {
     let own = here.register();
     for _ in 0..2 {
-        here.push(own, Plain, std::ptr::null());
+        let _ = here.push(own, Plain, std::ptr::null());
     }
     own
 }
@@ -313,11 +327,34 @@ fn a_barrier_hears_of_entries_that_their_owner_frees() {
         let own = two_plain(&here);
         // Gives the entries a grace period, which ends at once.
         here.settle(own);
-        let t = here.spawn(0, move |here| here.settle(own));
+        let t = here.spawn(0, move |here| {
+            here.step(own);
+            here.step(own);
+        });
         here.barrier().unwrap();
         assert_eq!(here.count(0), 2);
         t.join().unwrap();
         here.join();
+    });
+}
+
+#[test]
+fn a_caller_above_the_limit_hears_of_entries_that_another_owner_frees() {
+    check(0, 1, || {
+        let here = Here::with_limit(2);
+        let own = two_plain(&here);
+        // Gives the entries a grace period, which ends at once.
+        here.settle(own);
+        // The worker has other things to do.
+        here.0.refused.store(ABSENT, Relaxed);
+        let caller = here.register();
+        let t = here.spawn(0, move |here| here.settle(own));
+        interruptible(1, || {
+            let _ = here.push(caller, Call, std::ptr::null());
+            here.settle(caller);
+        });
+        t.join().unwrap();
+        assert_eq!(here.count(0), 2);
     });
 }
 

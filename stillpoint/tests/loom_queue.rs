@@ -81,7 +81,7 @@ fn push(own: &Reader, run_count: &'static Count, plain: bool, value: *const Unsa
     // SAFETY: `run` is given what it wants; the reader is this thread's.
     unsafe {
         assert!(own.queue.reserve());
-        own.queue.push(Entry::from_parts(run, data, LOCAL * usize::from(plain)), false);
+        let _ = own.queue.push(Entry::from_parts(run, data, LOCAL * usize::from(plain)), false);
     }
 }
 

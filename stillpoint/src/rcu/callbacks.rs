@@ -36,7 +36,7 @@ use super::alarm::{Alarm, DROWSY, PACED, Slept};
 use super::engine::{Due, Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
-use super::queue::{Amount, BLOCK, Holds, Queue};
+use super::queue::{Amount, BLOCK, Holds, Queue, STEP};
 use super::reader::Reader;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
 
@@ -170,6 +170,17 @@ impl Backlog {
             Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
         }
     }
+
+    fn add(&self, amount: Amount) {
+        // Relaxed, here and below: bounds need no order.
+        self.count.fetch_add(amount.count, Relaxed);
+        self.bytes.fetch_add(amount.bytes, Relaxed);
+    }
+
+    fn sub(&self, amount: Amount) {
+        self.count.fetch_sub(amount.count, Relaxed);
+        self.bytes.fetch_sub(amount.bytes, Relaxed);
+    }
 }
 
 impl Callbacks {
@@ -228,14 +239,21 @@ impl Callbacks {
         false
     }
 
+    /// The owner runs a few of its own entries.
+    #[cold]
+    pub fn step(&self, queue: &Queue, host: &impl Host) {
+        self.run_own(queue, host, STEP);
+        if queue.has_freed_much() {
+            self.report(queue);
+        }
+    }
+
     /// The owner's bookkeeping, a block at a time.
     #[cold]
     pub fn settle(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
-        let added = queue.report();
-        // Relaxed, as everywhere here: bounds need no order.
-        self.backlog.count.fetch_add(added.count, Relaxed);
-        self.backlog.bytes.fetch_add(added.bytes, Relaxed);
-        self.run_own(queue, host, 2 * BLOCK);
+        // Otherwise a little more than is added, so that it gets less.
+        self.run_own(queue, host, if self.is_crowded() { 2 * BLOCK } else { STEP + 1 });
+        self.report(queue);
         if !caller.is_inside {
             let alone = host.engine().readers().is_alone(caller.own);
             if alone {
@@ -255,21 +273,22 @@ impl Callbacks {
 
     fn run_own(&self, queue: &Queue, host: &impl Host, limit: u64) {
         let engine = host.engine();
-        let run = |entry| host.run(entry);
-        let freed = queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), run);
+        queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), |entry| host.run(entry));
+    }
+
+    /// Tells the domain what the owner of the queue has added and run. Once more when its thread ends, so that what it has run
+    /// does not count for ever.
+    pub fn report(&self, queue: &Queue) {
+        let [added, freed] = queue.report();
+        self.backlog.add(added);
         if freed.count != 0 {
+            self.backlog.sub(freed);
             self.tallies.freed.fetch_add(freed.count, Relaxed);
-            self.take_off(freed);
             // Somebody may have been waiting for just these.
             if !mutant("freed-silently") {
                 self.progress.advance();
             }
         }
-    }
-
-    fn take_off(&self, amount: Amount) {
-        self.backlog.count.fetch_sub(amount.count, Relaxed);
-        self.backlog.bytes.fetch_sub(amount.bytes, Relaxed);
     }
 
     /// What waits, as far as it has been reported.
@@ -317,6 +336,7 @@ impl Callbacks {
         self.hurry(host);
         let enough = self.progress.wait_until(Some(patience), || {
             self.run_own(queue, host, u64::MAX);
+            self.report(queue);
             let failed = self.failed.load(Relaxed) > rounds;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
             !self.is_above() || failed || self.alarm.is_idle() && !self.hurry(host)
@@ -416,6 +436,10 @@ impl Callbacks {
             match self.holds(readers) {
                 Holds::Nothing => {
                     if self.alarm.stop(fence, || self.holds(readers) != Holds::Nothing) == Slept::Gone {
+                        // What somebody waits for may have been run by its owner.
+                        if !mutant("gone-silently") {
+                            self.progress.advance();
+                        }
                         return;
                     }
                     continue;
@@ -518,7 +542,7 @@ impl Callbacks {
                 }
                 queue.finish();
                 self.tallies.run.fetch_add(amount.count, Relaxed);
-                self.take_off(amount);
+                self.backlog.sub(amount);
                 idle = false;
                 if now() - begin > SLICE {
                     self.first.store(index as u64 + 1, Relaxed);
@@ -545,7 +569,9 @@ impl Callbacks {
             // In this order, so that no entry has run that was not appended.
             let done = queue.done();
             tally.queued += queue.pushed() - done;
-            bytes = bytes.wrapping_add(queue.unreported().bytes);
+            let [added, freed] = queue.unreported();
+            bytes = bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
+            tally.run += freed.count;
             let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
             tally.oldest = tally.oldest.max(Duration::from_nanos(age));
         }

@@ -13,7 +13,7 @@ use super::domain::{registered_reader, try_own_reader};
 use super::engine::{Due, Engine, Orphaned};
 use super::entry::{Data, Entry};
 use super::pool::Job;
-use super::queue::Queue;
+use super::queue::{Chores, Queue};
 use super::reader::Reader;
 use super::world::{Static, World, try_synchronize};
 use super::{Pace, fork, stall};
@@ -191,16 +191,19 @@ pub(super) fn defer_here<D: Static>(entry: Entry, lazy: bool) {
         return without_queue(&D::HERE, run, data, weight);
     };
     // SAFETY: as above.
-    let must_settle = unsafe { reader.queue.push(entry, lazy) };
+    let chores = unsafe { reader.queue.push(entry, lazy) };
     D::shared().core.callbacks.notify(lazy, &D::HERE);
-    if must_settle {
-        settle(&D::HERE, reader.queue);
+    if chores != Chores::None {
+        settle(&D::HERE, reader.queue, chores);
     }
 }
 
-/// The bookkeeping of a queue's owner, where it has just deferred something.
+/// What the owner of a queue does now and then, where it has just deferred something.
 #[cold]
-pub(crate) fn settle(world: &impl World, queue: &Queue) {
+pub(crate) fn settle(world: &impl World, queue: &Queue, chores: Chores) {
+    if chores == Chores::Step {
+        return world.core().callbacks.step(queue, world);
+    }
     let is_inside = world.is_reading();
     let may_wait = !is_inside && !is_running() && !stall::is_reporting();
     world.core().callbacks.settle(queue, Caller { own: world.own(), is_inside, may_wait }, world);

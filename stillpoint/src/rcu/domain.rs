@@ -322,7 +322,9 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
         local.reader.set(None);
         local.fast.set(&NOBODY);
     });
-    if !D::shared().readers().part(reader) {
+    let shared = D::shared();
+    shared.core.callbacks.report(reader.queue);
+    if !shared.readers().part(reader) {
         let tid = crate::sys::signal::tid();
         let domain = core::any::type_name::<D>();
         // Not `eprintln!`, which panics if it cannot write.

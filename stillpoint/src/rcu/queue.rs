@@ -21,7 +21,7 @@
 //! |---|---|---|
 //! | `pushed` | owner | entries appended |
 //! | `eager` | owner | how far somebody wants them soon: lazy entries do not move it |
-//! | `unreported` | owner | entries and bytes that the domain's backlog does not know of yet |
+//! | `added`, `freed` | owner | entries and bytes that the domain's backlog does not know of yet |
 //! | `done` | consumer | entries that have run |
 //! | others | consumer, under its lock | as shown |
 //!
@@ -52,10 +52,25 @@ use crate::sync::{
 /// Entries in a block; the owner does its bookkeeping once in as many.
 pub const BLOCK: u64 = if cfg!(loom) { 2 } else { 64 };
 
+/// Entries after which the owner runs as many of its own that are ripe, so that what it frees is what it allocates next: the
+/// C library keeps seven pieces of a size within easy reach.
+pub const STEP: u64 = if cfg!(loom) { 1 } else { 4 };
+
 /// Nanoseconds that a grace period of its own may cost the owner for each entry, and the entries that pay for one.
 const SHARE: u64 = 2;
 const LEAST: u64 = 2 * BLOCK;
 const MOST: u64 = 8192;
+
+/// What the owner has to do after appending an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Chores {
+    None,
+    /// Run a [`STEP`] of its own entries, which are ripe.
+    Step,
+    /// Its bookkeeping: see [`Queue::report`].
+    All,
+}
 
 /// Bytes after which the owner does its bookkeeping, however few the entries.
 pub const REPORT_BYTES: u64 = 64 << 10;
@@ -72,8 +87,10 @@ pub struct Queue {
 struct Owner {
     pushed: AtomicU64,
     eager: AtomicU64,
-    unreported: AtomicU64,
-    unreported_bytes: AtomicU64,
+    added: Tally,
+    freed: Tally,
+    /// Ripe entries that the owner has left for its next steps; some may have been taken since.
+    ripe: AtomicU64,
     /// `pushed` when the owner tries its next grace period.
     next_try: AtomicU64,
     /// The first block, once there is one.
@@ -160,6 +177,42 @@ impl Amount {
     }
 }
 
+/// An amount that only the owner changes.
+#[derive(Debug)]
+struct Tally {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Tally {
+    const_unless_loom! {
+        fn new() -> Self {
+            Self { count: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+        }
+    }
+
+    /// The bytes.
+    #[inline(always)]
+    fn add(&self, count: u64, bytes: u64) -> u64 {
+        // Relaxed, as everywhere here: others look for statistics only.
+        self.count.store(self.count.load(Relaxed) + count, Relaxed);
+        let bytes = self.bytes.load(Relaxed) + bytes;
+        self.bytes.store(bytes, Relaxed);
+        bytes
+    }
+
+    fn amount(&self) -> Amount {
+        Amount { count: self.count.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
+
+    fn take(&self) -> Amount {
+        let amount = self.amount();
+        self.count.store(0, Relaxed);
+        self.bytes.store(0, Relaxed);
+        amount
+    }
+}
+
 impl Queue {
     const_unless_loom! {
         pub fn new() -> Self {
@@ -167,8 +220,9 @@ impl Queue {
                 owner: CachePadded::new(Owner {
                     pushed: AtomicU64::new(0),
                     eager: AtomicU64::new(0),
-                    unreported: AtomicU64::new(0),
-                    unreported_bytes: AtomicU64::new(0),
+                    added: Tally::new(),
+                    freed: Tally::new(),
+                    ripe: AtomicU64::new(0),
                     next_try: AtomicU64::new(0),
                     first: AtomicPtr::new(ptr::null_mut()),
                     tail: UnsafeCell::new(Tail::NEW),
@@ -215,20 +269,18 @@ impl Queue {
         !self.owner.pushed.load(Relaxed).is_multiple_of(BLOCK) || self.extend()
     }
 
-    /// Appends `entry`. True if the owner should do its bookkeeping: see [`report`](Self::report).
+    /// Appends `entry`.
     ///
     /// # Safety
     ///
     /// As for [`reserve`](Self::reserve), which has just made room.
     #[inline]
-    pub unsafe fn push(&self, entry: Entry, lazy: bool) -> bool {
+    pub unsafe fn push(&self, entry: Entry, lazy: bool) -> Chores {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let at = owner.pushed.load(Relaxed);
         let place = at % BLOCK;
-        let bytes = owner.unreported_bytes.load(Relaxed) + entry.bytes() as u64;
-        owner.unreported_bytes.store(bytes, Relaxed);
-        owner.unreported.store(owner.unreported.load(Relaxed) + 1, Relaxed);
+        let bytes = owner.added.add(1, entry.bytes() as u64);
         // SAFETY: only the owner uses `tail`, the block is there, and nobody looks at the entry before `pushed` covers it.
         unsafe {
             let block = owner.tail.with(|tail| (*tail).block);
@@ -241,7 +293,13 @@ impl Queue {
             // Release: partner is the Acquire in `holds`.
             owner.eager.store(at + 1, Release);
         }
-        place == BLOCK - 1 || bytes >= REPORT_BYTES
+        if bytes >= REPORT_BYTES || place == BLOCK - 1 {
+            Chores::All
+        } else if place % STEP == STEP - 1 && owner.ripe.load(Relaxed) != 0 {
+            Chores::Step
+        } else {
+            Chores::None
+        }
     }
 
     /// Links another block. False when there is no memory.
@@ -284,21 +342,19 @@ impl Queue {
         self.owner.next_try.store(self.owner.pushed.load(Relaxed) + entries, Relaxed);
     }
 
-    /// What was appended since the last call. The owner calls this, and tells the domain.
-    pub fn report(&self) -> Amount {
-        let owner = &self.owner;
-        let amount = self.unreported();
-        owner.unreported.store(0, Relaxed);
-        owner.unreported_bytes.store(0, Relaxed);
-        amount
+    /// What was appended, and what the owner has run, since the last call. The owner calls this, and tells the domain.
+    pub fn report(&self) -> [Amount; 2] {
+        [&self.owner.added, &self.owner.freed].map(Tally::take)
     }
 
-    /// What the domain has not been told. Statistics: the two numbers may be of different moments.
-    pub fn unreported(&self) -> Amount {
-        Amount {
-            count: self.owner.unreported.load(Relaxed),
-            bytes: self.owner.unreported_bytes.load(Relaxed),
-        }
+    /// What the domain has not been told. Statistics: the numbers may be of different moments.
+    pub fn unreported(&self) -> [Amount; 2] {
+        [&self.owner.added, &self.owner.freed].map(Tally::amount)
+    }
+
+    /// Whether the owner has run so much that the domain should know.
+    pub fn has_freed_much(&self) -> bool {
+        self.owner.freed.amount().bytes >= REPORT_BYTES
     }
 
     fn lock(&self) -> MutexGuard<'_, Consumer> {
@@ -342,20 +398,20 @@ impl Queue {
     }
 
     /// For the owner: runs local entries whose grace period is over, at most `limit`, by `run`, and gives others one to wait
-    /// for. Stops when `run` says so.
+    /// for. Stops when `run` says so. What has run is part of the next [`report`](Self::report).
     pub fn run_local(
         &self,
         limit: u64,
         done: impl Fn(Due) -> bool,
         ask: impl Fn() -> Due,
         run: impl Fn(Entry) -> bool,
-    ) -> Amount {
+    ) {
         let mut amount = Amount::default();
         // Not `lock`: the worker has it for a moment only, but may be off the processor; and a destructor that we run here may
         // defer something.
-        let Ok(mut consumer) = self.consumer.get().try_lock() else { return amount };
+        let Ok(mut consumer) = self.consumer.get().try_lock() else { return };
         if consumer.busy {
-            return amount;
+            return;
         }
         consumer.ripen(&done);
         while amount.count < limit
@@ -363,12 +419,15 @@ impl Queue {
         {
             amount.add(&entry);
             if !run(entry) {
-                return amount;
+                return;
             }
         }
         self.publish_done(&consumer);
+        // Relaxed: the owner's.
+        self.owner.ripe.store(consumer.ripe - consumer.head, Relaxed);
         consumer.advance(self, done, ask);
-        amount
+        drop(consumer);
+        self.owner.freed.add(amount.count, amount.bytes);
     }
 
     /// The owner has emptied `block`: it keeps one for later.
@@ -405,8 +464,11 @@ impl Queue {
         for word in [
             &owner.pushed,
             &owner.eager,
-            &owner.unreported,
-            &owner.unreported_bytes,
+            &owner.added.count,
+            &owner.added.bytes,
+            &owner.freed.count,
+            &owner.freed.bytes,
+            &owner.ripe,
             &owner.next_try,
             &self.done,
         ] {

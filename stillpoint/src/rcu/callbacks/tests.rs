@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::*;
 use crate::deadline::deadline;
 use crate::fence;
+use crate::rcu::queue::Chores;
 use crate::rcu::threads::Threads;
 
 /// A domain without the threads of the library.
@@ -27,12 +28,12 @@ impl World {
     fn defer(&'static self, own: &Reader, f: impl FnOnce() + Send + 'static) {
         let entry = Entry::call(f, 0).ok().expect("there is memory");
         // SAFETY: the calling thread has claimed the reader.
-        let settle = unsafe {
+        let chores = unsafe {
             assert!(own.queue.reserve());
             own.queue.push(entry, false)
         };
         self.callbacks.notify(false, &self);
-        if settle {
+        if chores == Chores::All {
             self.callbacks.settle(
                 own.queue,
                 Caller { own: Some(own), is_inside: false, may_wait: true },
