@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use deadline::deadline;
 use stillpoint::rcu::{self, Domain, Rcu};
 use tracked::Tracked;
-use waiting::waiting_synchronize;
+use waiting::{waiting, waiting_synchronize};
 
 #[test]
 fn the_section_lasts_until_the_last_guard_is_dropped_in_any_order() {
@@ -73,12 +73,13 @@ fn a_guard_that_was_repinned_still_protects() {
     waiting_synchronize_then(|| guard.repin());
 
     let seen = value.load(&guard).0;
-    drop(value.replace(Tracked(Box::leak(Box::default()))));
-    let writer = waiting_synchronize::<Own>();
+    let old = value.replace(Tracked(Box::leak(Box::default())));
+    let writer = waiting::<Own>(|| drop(old.wait()));
     assert_eq!(seen.load(Acquire), 0);
     assert!(!writer.is_finished());
     drop(guard);
     writer.join().expect("the grace period ends");
+    assert_eq!(DROPS.load(Acquire), 1);
 
     fn waiting_synchronize_then(repin: impl FnOnce()) {
         let writer = waiting_synchronize::<Own>();
