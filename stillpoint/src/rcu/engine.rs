@@ -6,6 +6,7 @@
 //! | readers | where | how they are waited for |
 //! |---|---|---|
 //! | threads that enter and leave sections | [`super::threads`] | a heavy fence and a look at each |
+//! | threads that report quiescent states | [`super::reports`] | a look at each |
 //!
 //! # A grace period
 //!

@@ -13,7 +13,7 @@ use super::driver::Driver;
 use super::engine::{Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::reader::Reader;
-use super::threads::Threads;
+use super::threads::{Kind, Threads};
 use super::{deferred, stall};
 
 /// See the [module](self).
@@ -57,6 +57,8 @@ pub struct Words {
     pub(crate) inside_barrier: &'static str,
     /// Why no grace period can end any more.
     pub(crate) orphaned: &'static str,
+    /// What a thread did wrong that ends so; its domain's name follows.
+    pub(crate) ends: &'static str,
 }
 
 /// What all domains have.
@@ -111,9 +113,10 @@ pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
     const HERE: Self;
     const WORDS: &'static Words;
+    type Kind: Kind;
     type Section;
 
-    fn shared() -> &'static Shared;
+    fn shared() -> &'static Shared<Self::Kind>;
 
     fn with_local<T>(f: impl FnOnce(&super::Local) -> T) -> T;
 
@@ -121,7 +124,7 @@ pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
 }
 
 impl<D: Static> World for D {
-    type Readers = Threads;
+    type Readers = Threads<D::Kind>;
     type Section = D::Section;
 
     fn words(&self) -> &'static Words {
@@ -129,7 +132,7 @@ impl<D: Static> World for D {
     }
 
     #[inline(always)]
-    fn core(&self) -> &Core<Threads> {
+    fn core(&self) -> &Core<Threads<D::Kind>> {
         &D::shared().core
     }
 
