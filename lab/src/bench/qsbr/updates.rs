@@ -16,8 +16,33 @@ use crate::harness::{Budget, Config, Progress, Recorder, Schedule, Skipped};
 /// Reads before each report, or in each section.
 const READS: u32 = 100;
 
-/// Readers, and how often an update is asked for; 0: one after the other.
-const CELLS: [(usize, u64); 4] = [(1, 0), (2, 0), (16, 0), (16, 1000)];
+/// Readers, how often an update is asked for (0: one after the other), and for how long the scheduler lets a reader run while
+/// others wait, in microseconds (0: as it does by itself).
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    readers: usize,
+    asked: u64,
+    slice_us: u64,
+}
+
+impl Cell {
+    const fn new(readers: usize, asked: u64, slice_us: u64) -> Self {
+        Self { readers, asked, slice_us }
+    }
+
+    fn config(self) -> Config {
+        Config::new([
+            ("readers", self.readers.into()),
+            ("asked_per_s", self.asked.into()),
+            ("slice_us", self.slice_us.into()),
+        ])
+    }
+}
+
+/// With more readers than CPUs a grace period waits until each has had its turn. That this, and not the library, sets the pace
+/// is shown by shorter turns.
+const CELLS: [Cell; 4] =
+    [Cell::new(1, 0, 0), Cell::new(2, 0, 0), Cell::new(16, 1000, 0), Cell::new(16, 1000, 100)];
 
 /// A library with grace periods.
 pub(super) trait Flavor: Sync {
@@ -55,28 +80,30 @@ pub(super) fn all() -> (Vec<Box<dyn Flavor>>, Vec<Skipped>) {
 /// # Errors
 ///
 /// Fails if threads cannot be started.
-pub(super) fn run(flavors: &[Box<dyn Flavor>], budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    let config = |(readers, asked): (usize, u64)| {
-        Config::new([("readers", readers.into()), ("asked_per_s", asked.into())])
-    };
+pub(super) fn run(
+    flavors: &[Box<dyn Flavor>],
+    budget: Budget,
+    recorder: &mut Recorder,
+) -> anyhow::Result<()> {
     let (rounds, slice) = budget.split((CELLS.len() * flavors.len()) as f64, Duration::from_millis(300));
     let schedule = Schedule { rounds, cells: CELLS.len(), systems: flavors.len() };
     let progress = Progress::new("bench qsbr: updates", schedule.len(), slice * schedule.len() as u32);
     for cell in CELLS {
-        flavors.iter().for_each(|flavor| recorder.announce(flavor.name(), &UPDATES, &config(cell)));
+        flavors.iter().for_each(|flavor| recorder.announce(flavor.name(), &UPDATES, &cell.config()));
     }
     for step in schedule.steps() {
         let (cell, flavor) = (CELLS[step.cell], &flavors[step.system]);
-        let config = config(cell);
+        let config = cell.config();
         progress.show(|| format!("round {}/{rounds}: {}, {config}", step.round + 1, flavor.name()));
-        let updates = measure(flavor.as_ref(), cell.0, cell.1, slice)?;
+        let updates = measure(flavor.as_ref(), cell, slice)?;
         recorder.record(step.round, flavor.name(), &UPDATES, &config, updates);
         progress.advance();
     }
     Ok(())
 }
 
-fn measure(flavor: &dyn Flavor, readers: usize, asked: u64, slice: Duration) -> anyhow::Result<f64> {
+fn measure(flavor: &dyn Flavor, cell: Cell, slice: Duration) -> anyhow::Result<f64> {
+    let Cell { readers, asked, slice_us } = cell;
     let (ready, start, stop) = (Arrivals::default(), Gate::default(), AtomicBool::new(false));
     let end = || {
         stop.store(true, Ordering::Relaxed);
@@ -89,7 +116,13 @@ fn measure(flavor: &dyn Flavor, readers: usize, asked: u64, slice: Duration) -> 
                 start.wait();
             };
             let (start, stop) = (begin, &stop);
-            crew::spawn(scope, move || flavor.read(&start, stop)).inspect_err(|_| end())?;
+            let read = move || {
+                if slice_us != 0 {
+                    shorten_turns(slice_us);
+                }
+                flavor.read(&start, stop);
+            };
+            crew::spawn(scope, read).inspect_err(|_| end())?;
         }
         let updater = || {
             ready.arrive();
@@ -103,6 +136,35 @@ fn measure(flavor: &dyn Flavor, readers: usize, asked: u64, slice: Duration) -> 
         end();
         updates
     })
+}
+
+/// Asks the scheduler to let the calling thread run for `us` at a time while others wait (`sched_setattr(2)`). Kernels before
+/// 6.12 take no notice.
+fn shorten_turns(us: u64) {
+    /// The first version of `struct sched_attr`.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: 0,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: us * 1000,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the attributes outlive the call, and say how long they are.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
 /// Waits for grace periods for as long as `slice`, `asked` each second or one after the other; how many there were in a second.
