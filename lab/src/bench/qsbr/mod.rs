@@ -5,7 +5,8 @@
 //!
 //! For `updates_per_s` a thread waits for one grace period after another, as often as the cell says, beside readers that never
 //! sleep: they read in short sections and report (or end the section) after each. There are more readers than CPUs in some
-//! cells: a grace period then waits for threads that are not running.
+//! cells: a grace period then waits for threads that are not running, and `run-queue`, which is no library, says how often all
+//! of them get to run.
 
 mod systems;
 mod updates;

@@ -1,10 +1,12 @@
 //! Updates beside readers that never sleep.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::CachePadded;
 use stillpoint::qsbr;
 use stillpoint::rcu::{self, Rcu};
 
@@ -16,33 +18,8 @@ use crate::harness::{Budget, Config, Progress, Recorder, Schedule, Skipped};
 /// Reads before each report, or in each section.
 const READS: u32 = 100;
 
-/// Readers, how often an update is asked for (0: one after the other), and for how long the scheduler lets a reader run while
-/// others wait, in microseconds (0: as it does by itself).
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    readers: usize,
-    asked: u64,
-    slice_us: u64,
-}
-
-impl Cell {
-    const fn new(readers: usize, asked: u64, slice_us: u64) -> Self {
-        Self { readers, asked, slice_us }
-    }
-
-    fn config(self) -> Config {
-        Config::new([
-            ("readers", self.readers.into()),
-            ("asked_per_s", self.asked.into()),
-            ("slice_us", self.slice_us.into()),
-        ])
-    }
-}
-
-/// With more readers than CPUs a grace period waits until each has had its turn. That this, and not the library, sets the pace
-/// is shown by shorter turns.
-const CELLS: [Cell; 4] =
-    [Cell::new(1, 0, 0), Cell::new(2, 0, 0), Cell::new(16, 1000, 0), Cell::new(16, 1000, 100)];
+/// Readers, and how often an update is asked for; 0: one after the other.
+const CELLS: [(usize, u64); 4] = [(1, 0), (2, 0), (16, 0), (16, 1000)];
 
 /// A library with grace periods.
 pub(super) trait Flavor: Sync {
@@ -61,6 +38,7 @@ pub(super) fn all() -> (Vec<Box<dyn Flavor>>, Vec<Skipped>) {
     let flavors: Vec<Box<dyn Flavor>> = vec![
         Box::new(Reports(Rcu::new_in(7, qsbr::Global))),
         Box::new(Sections(Rcu::new(7))),
+        Box::new(RunQueue::default()),
         #[cfg(feature = "liburcu")]
         Box::new(LiburcuQsbr(crate::peers::liburcu::Slot::new(7))),
         #[cfg(feature = "liburcu")]
@@ -85,25 +63,27 @@ pub(super) fn run(
     budget: Budget,
     recorder: &mut Recorder,
 ) -> anyhow::Result<()> {
+    let config = |(readers, asked): (usize, u64)| {
+        Config::new([("readers", readers.into()), ("asked_per_s", asked.into())])
+    };
     let (rounds, slice) = budget.split((CELLS.len() * flavors.len()) as f64, Duration::from_millis(300));
     let schedule = Schedule { rounds, cells: CELLS.len(), systems: flavors.len() };
     let progress = Progress::new("bench qsbr: updates", schedule.len(), slice * schedule.len() as u32);
     for cell in CELLS {
-        flavors.iter().for_each(|flavor| recorder.announce(flavor.name(), &UPDATES, &cell.config()));
+        flavors.iter().for_each(|flavor| recorder.announce(flavor.name(), &UPDATES, &config(cell)));
     }
     for step in schedule.steps() {
         let (cell, flavor) = (CELLS[step.cell], &flavors[step.system]);
-        let config = cell.config();
+        let config = config(cell);
         progress.show(|| format!("round {}/{rounds}: {}, {config}", step.round + 1, flavor.name()));
-        let updates = measure(flavor.as_ref(), cell, slice)?;
+        let updates = measure(flavor.as_ref(), cell.0, cell.1, slice)?;
         recorder.record(step.round, flavor.name(), &UPDATES, &config, updates);
         progress.advance();
     }
     Ok(())
 }
 
-fn measure(flavor: &dyn Flavor, cell: Cell, slice: Duration) -> anyhow::Result<f64> {
-    let Cell { readers, asked, slice_us } = cell;
+fn measure(flavor: &dyn Flavor, readers: usize, asked: u64, slice: Duration) -> anyhow::Result<f64> {
     let (ready, start, stop) = (Arrivals::default(), Gate::default(), AtomicBool::new(false));
     let end = || {
         stop.store(true, Ordering::Relaxed);
@@ -116,13 +96,7 @@ fn measure(flavor: &dyn Flavor, cell: Cell, slice: Duration) -> anyhow::Result<f
                 start.wait();
             };
             let (start, stop) = (begin, &stop);
-            let read = move || {
-                if slice_us != 0 {
-                    shorten_turns(slice_us);
-                }
-                flavor.read(&start, stop);
-            };
-            crew::spawn(scope, read).inspect_err(|_| end())?;
+            crew::spawn(scope, move || flavor.read(&start, stop)).inspect_err(|_| end())?;
         }
         let updater = || {
             ready.arrive();
@@ -136,35 +110,6 @@ fn measure(flavor: &dyn Flavor, cell: Cell, slice: Duration) -> anyhow::Result<f
         end();
         updates
     })
-}
-
-/// Asks the scheduler to let the calling thread run for `us` at a time while others wait (`sched_setattr(2)`). Kernels before
-/// 6.12 take no notice.
-fn shorten_turns(us: u64) {
-    /// The first version of `struct sched_attr`.
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    let attributes = Attributes {
-        size: size_of::<Attributes>() as u32,
-        policy: 0,
-        flags: 0,
-        nice: 0,
-        priority: 0,
-        runtime: us * 1000,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: the attributes outlive the call, and say how long they are.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
 /// Waits for grace periods for as long as `slice`, `asked` each second or one after the other; how many there were in a second.
@@ -194,8 +139,7 @@ impl Flavor for Reports {
 
     fn read(&self, ready: &dyn Fn(), stop: &AtomicBool) {
         let mut handle = qsbr::register();
-        // Others wait while this thread does.
-        handle.offline(ready);
+        ready();
         let pointer = black_box(&self.0);
         while !stop.load(Ordering::Relaxed) {
             black_box((0..READS).map(|_| *pointer.load(&handle)).sum::<u64>());
@@ -230,6 +174,55 @@ impl Flavor for Sections {
     }
 }
 
+/// No library: each thread repeats a number after the updater, who waits, without a system call of theirs, until all have. It is
+/// how long the scheduler takes to let everybody run.
+#[derive(Default)]
+struct RunQueue {
+    number: CachePadded<AtomicU64>,
+    repeated: Mutex<Vec<Arc<CachePadded<AtomicU64>>>>,
+}
+
+impl RunQueue {
+    fn threads(&self) -> MutexGuard<'_, Vec<Arc<CachePadded<AtomicU64>>>> {
+        self.repeated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flavor for RunQueue {
+    fn name(&self) -> &'static str {
+        "run-queue"
+    }
+
+    fn read(&self, ready: &dyn Fn(), stop: &AtomicBool) {
+        let own = Arc::new(CachePadded::new(AtomicU64::new(self.number.load(Ordering::Acquire))));
+        self.threads().push(Arc::clone(&own));
+        ready();
+        let pointer = AtomicPtr::new(&raw const VALUE as *mut u64);
+        let pointer = black_box(&pointer);
+        while !stop.load(Ordering::Relaxed) {
+            // SAFETY: points to a constant.
+            black_box((0..READS).map(|_| unsafe { *pointer.load(Ordering::Acquire) }).sum::<u64>());
+            own.store(self.number.load(Ordering::Acquire), Ordering::Release);
+        }
+        self.threads().retain(|thread| !Arc::ptr_eq(thread, &own));
+    }
+
+    fn synchronize(&self) {
+        let number = self.number.fetch_add(1, Ordering::AcqRel) + 1;
+        let all = || self.threads().iter().all(|thread| thread.load(Ordering::Acquire) >= number);
+        let mut looks = 0;
+        while !all() {
+            looks += 1;
+            if looks > 1000 {
+                thread::sleep(Duration::from_micros(20));
+            }
+        }
+    }
+}
+
+/// What [`RunQueue`] reads.
+static VALUE: u64 = 7;
+
 #[cfg(feature = "liburcu")]
 struct LiburcuQsbr(crate::peers::liburcu::Slot);
 
@@ -240,8 +233,8 @@ impl Flavor for LiburcuQsbr {
     }
 
     fn read(&self, ready: &dyn Fn(), stop: &AtomicBool) {
-        ready();
         let reader = crate::peers::liburcu_qsbr::Reader::register();
+        ready();
         while !stop.load(Ordering::Relaxed) {
             black_box(reader.read(black_box(&self.0), READS));
             reader.quiescent(1);

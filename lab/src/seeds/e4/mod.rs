@@ -137,8 +137,6 @@ fn update(scheme: &dyn Scheme, readers: &[Duration], slice: Duration) -> anyhow:
         let updater = || {
             ready.arrive();
             start.wait();
-            // Readers are on their way.
-            scheme.synchronize();
             let (begin, cpu, wakes) = (Instant::now(), thread_cpu_time(), scheme.wakes());
             let mut updates = 0_u32;
             while updates == 0 || begin.elapsed() < slice {

@@ -17,7 +17,8 @@ pub(super) trait Scheme: Sync {
     /// Name in the report.
     fn name(&self) -> &'static str;
 
-    /// Registers the calling thread, and reports each `interval` until `stop`. Calls `ready` while it is waited for by nobody.
+    /// Registers the calling thread, and reports each `interval` until `stop`. Calls `ready` first: nobody
+    /// waits for a grace period before that returns.
     fn read(&self, interval: Duration, ready: &dyn Fn(), stop: &AtomicBool);
 
     /// Waits for a grace period; the calling thread is not registered.
@@ -67,8 +68,8 @@ impl Scheme for Flags {
     }
 
     fn read(&self, interval: Duration, ready: &dyn Fn(), stop: &AtomicBool) {
-        ready();
         let mut handle = qsbr::register();
+        ready();
         until(stop, interval, || handle.quiescent());
     }
 
@@ -87,8 +88,8 @@ impl Scheme for OneFlag {
     }
 
     fn read(&self, interval: Duration, ready: &dyn Fn(), stop: &AtomicBool) {
-        ready();
         let mut reader = self.register();
+        ready();
         until(stop, interval, || reader.quiescent());
     }
 
@@ -111,8 +112,8 @@ impl Scheme for Liburcu {
     }
 
     fn read(&self, interval: Duration, ready: &dyn Fn(), stop: &AtomicBool) {
-        ready();
         let reader = crate::peers::liburcu_qsbr::Reader::register();
+        ready();
         until(stop, interval, || reader.report());
     }
 
