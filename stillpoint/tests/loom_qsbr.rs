@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::engine::{Engine, Orphaned};
+use stillpoint::rcu::engine::{Engine, Orphaned, Readers};
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::reader::Reader;
 use stillpoint::rcu::reports::Reports;
@@ -228,6 +228,24 @@ fn two_grace_periods_each_wait_for_the_references_of_before() {
             handle.go();
         });
         world.update();
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn a_counter_that_somebody_else_has_raised_ends_no_grace_period() {
+    check(1, 3, || {
+        let world = World::new();
+        let reader = world.claim();
+        let seen = world.online(reader).seen;
+        let t = spawn(&world, move |world| {
+            world.engine.readers().nudge();
+            let mut handle = world.resume(reader, seen);
+            handle.quiescent();
+            handle.look();
+            handle.go();
+        });
         world.update();
         t.join().unwrap();
     });

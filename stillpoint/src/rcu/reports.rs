@@ -27,8 +27,8 @@
 //! The leader, for whom everything is unpublished that this grace period is for, raises the counter to *n* (Release) and waits
 //! for each reader until one of these holds. `S` is whatever its thread read before, `L` whatever it reads later.
 //!
-//! 1. *`state` is n or more.* `S`: storing it was a Release, the leader's look an Acquire. `L`: the thread loaded *n* from the
-//!    counter (Acquire) before.
+//! 1. *`state` is n or more.* `S`: storing it was a Release, the leader's look an Acquire. `L`: the thread loaded *n* or more from
+//!    the counter (Acquire) before. Whoever raised it to more ([`Kind::nudge`]) did so by a read-modify-write.
 //! 2. *`state` is 0, found after a read-modify-write of the leader's.* `S`: as before. `L`: had the thread made its own, on coming
 //!    online, before the leader, he would have found it online; so it comes after, and sees what is unpublished. (Without the
 //!    leader's the 0 might be an old one: the thread is online again, and has read the pointer.)
@@ -57,9 +57,19 @@ impl Kind for Reports {
     const FENCED: bool = false;
     const OWES: &'static str = " and has not reported a quiescent state";
 
-    fn raise(counter: &AtomicU64, to: u64) {
-        // Release: case 1; partner: the Acquire in `now`.
-        counter.store(to, weaken(Release, "counter-store-relaxed"));
+    fn raise(counter: &AtomicU64) -> u64 {
+        if mutant("counter-raised-by-store") {
+            let to = counter.load(Relaxed) + 1;
+            counter.store(to, Release);
+            return to;
+        }
+        // Release: case 1; partner: the Acquire in `now`. A read-modify-write, as others may raise it too.
+        counter.fetch_add(1, weaken(Release, "counter-store-relaxed")) + 1
+    }
+
+    fn nudge(counter: &AtomicU64) {
+        // Relaxed: a read-modify-write goes on with the release sequence of `raise`.
+        counter.fetch_add(1, Relaxed);
     }
 
     fn blocks(reader: &Reader, counter: u64) -> bool {

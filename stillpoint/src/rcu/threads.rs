@@ -68,11 +68,15 @@ use super::reader::{AWAITED, ORPHANED, Reader};
 use super::registry::Registry;
 use super::stall;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken, yield_now,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
 };
 
 /// How often a grace period looks at readers that block it before it sleeps.
 const SPINS: u32 = 200;
+
+/// How often a reader that was awaited yields, and nanoseconds after which it had better not.
+const YIELDS: u32 = if cfg!(loom) { 1 } else { 8 };
+const A_WHILE: u64 = 500_000;
 
 const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
 
@@ -83,8 +87,11 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     /// What is to be said of a reader that stalls a grace period, after where it registered.
     const OWES: &'static str;
 
-    /// Stores the new counter.
-    fn raise(counter: &AtomicU64, to: u64);
+    /// Raises the counter; the new one.
+    fn raise(counter: &AtomicU64) -> u64;
+
+    /// Has readers that look at the counter do what they do when it has been raised; no grace period.
+    fn nudge(counter: &AtomicU64);
 
     /// Whether a grace period that raised the counter to `counter` must wait for this reader.
     fn blocks(reader: &Reader, counter: u64) -> bool;
@@ -101,10 +108,15 @@ impl Kind for Sections {
     const FENCED: bool = true;
     const OWES: &'static str = "";
 
-    fn raise(counter: &AtomicU64, to: u64) {
+    fn raise(counter: &AtomicU64) -> u64 {
+        let to = counter.load(Relaxed) + 1;
         // Relaxed, and after the fence: see "Why one fence and one pass suffice".
         counter.store(to, Relaxed);
+        to
     }
+
+    /// None looks.
+    fn nudge(_counter: &AtomicU64) {}
 
     fn blocks(reader: &Reader, counter: u64) -> bool {
         reader.blocks(counter)
@@ -198,8 +210,20 @@ impl<K: Kind> Threads<K> {
             self.costs.wakeups.fetch_add(1, Relaxed);
             self.awaited.wake(1, ANYBODY);
         }
-        // Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one.
-        yield_now();
+        self.give_way();
+    }
+
+    /// Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one. The scheduler
+    /// may come back to us before it has tried all others, so we yield again; but not when somebody has had the CPU for a while.
+    fn give_way(&self) {
+        for _ in 0..YIELDS {
+            let begin = now();
+            yield_now();
+            // Relaxed: a hint.
+            if self.awaited.load(Relaxed) == 0 || now() - begin > A_WHILE {
+                return;
+            }
+        }
     }
 
     /// The slow way out of a section; whether it was the one that kept grace periods from being completed. Taken when [`Reader::leave`] says so.
@@ -262,17 +286,23 @@ impl<K: Kind> Readers for Threads<K> {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
         }
-        let counter = self.counter.load(Relaxed) + 1;
         if K::FENCED {
-            let Some(heavy) = fence else { return Err(Blocked { first: 0, end: 0, counter }) };
+            let Some(heavy) = fence else {
+                return Err(Blocked { first: 0, end: 0, counter: 0 });
+            };
             if mutant("counter-before-fence") {
+                let counter = self.counter.load(Relaxed) + 1;
                 self.counter.store(counter, Relaxed);
             }
             if !mutant("no-fence") {
                 self.fence(heavy);
             }
         }
-        K::raise(&self.counter, counter);
+        let counter = if K::FENCED && mutant("counter-before-fence") {
+            self.counter.load(Relaxed)
+        } else {
+            K::raise(&self.counter)
+        };
 
         let end = self.registry.len();
         let first = self.scan(end, counter);
@@ -319,6 +349,10 @@ impl<K: Kind> Readers for Threads<K> {
             vigil.note(|waited| stall::awaited(readers(), waited, K::OWES));
         }
         if orphaned() { Err(Orphaned) } else { Ok(()) }
+    }
+
+    fn nudge(&self) {
+        K::nudge(&self.counter);
     }
 
     fn queues(&self) -> usize {
