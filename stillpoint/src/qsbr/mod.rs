@@ -99,6 +99,7 @@ mod handle;
 use crate::rcu::{Hints, Limits, Pace, Stats};
 
 pub use crate::qsbr_domain as domain;
+#[doc(hidden)]
 pub use crate::rcu::reports::Reports;
 #[doc(hidden)]
 pub use domain::WORDS;

@@ -49,7 +49,7 @@ use super::reader::{AWAITED, Reader};
 use super::threads::{Healed, Kind, Threads};
 use crate::sync::{AtomicU64, Ordering::*, acq_rel, mutant, weaken};
 
-/// See the [module](self).
+/// Readers that report quiescent states.
 #[derive(Debug)]
 pub enum Reports {}
 

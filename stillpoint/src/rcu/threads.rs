@@ -100,7 +100,7 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     fn request(reader: &Reader);
 }
 
-/// Readers that enter and leave sections: see the [module](self).
+/// Readers that enter and leave sections.
 #[derive(Debug)]
 pub enum Sections {}
 
