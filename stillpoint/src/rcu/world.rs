@@ -17,8 +17,13 @@ use super::threads::{Kind, Threads};
 use super::{deferred, stall};
 
 /// See the [module](self).
+///
+/// # Safety
+///
+/// While a [`Section`](Self::Section) that [`check`](Self::check) lets pass is borrowed, no grace period of the domain ends that
+/// began meanwhile.
 #[doc(hidden)]
-pub trait World: Clone + Send + Sync + Unpin + 'static {
+pub unsafe trait World: Clone + Send + Sync + Unpin + 'static {
     type Readers: Readers;
     /// What lends references: while it lives, no grace period ends that began meanwhile.
     type Section;
@@ -123,7 +128,8 @@ pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
-impl<D: Static> World for D {
+// SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
+unsafe impl<D: Static> World for D {
     type Readers = Threads<D::Kind>;
     type Section = D::Section;
 
