@@ -11,7 +11,7 @@ trap 'rm -r "$scratch"' EXIT
 echo "-- probe"
 "$stillpoint" probe
 
-for bench in read sync fence callback; do
+for bench in read sync fence qsbr callback; do
     echo "-- bench $bench"
     json=$scratch/$bench.json
     "$stillpoint" bench "$bench" --seconds 3 --json "$json" | cat
@@ -28,8 +28,8 @@ for bench in read sync fence callback; do
 done
 
 echo "-- seeds"
-"$stillpoint" seeds e1 e2 e3 --seconds 3 --json "$scratch/seeds.json" | cat
-for experiment in e1 e2 e3; do
+"$stillpoint" seeds e1 e2 e3 e4 --seconds 3 --json "$scratch/seeds.json" | cat
+for experiment in e1 e2 e3 e4; do
     json=$scratch/seeds.$experiment.json
     # Our rows, those of something to compare with, and what was posted.
     jq --exit-status --arg experiment "$experiment" '

@@ -18,12 +18,14 @@ mod liburcu {
 
     pub(super) fn build() {
         println!("cargo:rerun-if-changed=peers/liburcu.c");
+        println!("cargo:rerun-if-changed=peers/liburcu_qsbr.c");
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
 
         // Not position independent in the sense of a shared library, so that thread-local variables cost readers one
         // instruction, as in any program that links liburcu.
         cc::Build::new()
             .file("peers/liburcu.c")
+            .file("peers/liburcu_qsbr.c")
             .opt_level(2)
             .pic(false)
             .flag("-fPIE")
@@ -31,18 +33,19 @@ mod liburcu {
             .extra_warnings(true)
             .compile("lab_urcu");
 
-        let original = find("liburcu-memb.a");
-        let objcopy = env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into());
-        let status = Command::new(&objcopy)
-            .arg(COUNTED)
-            .arg(&original)
-            .arg(out.join("liburcu_memb_counted.a"))
-            .status()
-            .unwrap_or_else(|error| panic!("cannot run {objcopy:?} (package binutils): {error}"));
-        assert!(status.success(), "{objcopy:?} could not rewrite {}", original.display());
-
         println!("cargo:rustc-link-search=native={}", out.display());
-        println!("cargo:rustc-link-lib=static=urcu_memb_counted");
+        for flavor in ["memb", "qsbr"] {
+            let original = find(&format!("liburcu-{flavor}.a"));
+            let objcopy = env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into());
+            let status = Command::new(&objcopy)
+                .arg(COUNTED)
+                .arg(&original)
+                .arg(out.join(format!("liburcu_{flavor}_counted.a")))
+                .status()
+                .unwrap_or_else(|error| panic!("cannot run {objcopy:?} (package binutils): {error}"));
+            assert!(status.success(), "{objcopy:?} could not rewrite {}", original.display());
+            println!("cargo:rustc-link-lib=static=urcu_{flavor}_counted");
+        }
         let common = find("liburcu-common.a");
         println!("cargo:rustc-link-search=native={}", common.parent().unwrap_or(Path::new("/")).display());
         println!("cargo:rustc-link-lib=static=urcu-common");

@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use stillpoint::fence;
 use stillpoint::percpu::{self, Counter};
+use stillpoint::qsbr::{self, Handle};
 use stillpoint::rcu::{self, Guard, Rcu};
 
 /// Enter, load, exit.
@@ -19,6 +20,20 @@ fn one_section(number: &Rcu<u64>) -> u64 {
 fn repin_and_load(number: &Rcu<u64>, guard: &mut Guard) -> u64 {
     guard.repin();
     *number.load(guard)
+}
+
+/// A read of a thread that reports.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn qsbr_load(number: &Rcu<u64, qsbr::Global>, thread: &Handle) -> u64 {
+    *number.load(thread)
+}
+
+/// Its report.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn qsbr_report(thread: &mut Handle) {
+    thread.quiescent();
 }
 
 /// Leaving a value to be freed.
@@ -56,6 +71,9 @@ fn main() {
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
     assert_eq!(repin_and_load(black_box(&number), &mut rcu::enter()), 7);
+    let mut thread = qsbr::register();
+    assert_eq!(qsbr_load(&Rcu::new_in(7, qsbr::Global), &thread), 7);
+    qsbr_report(&mut thread);
     retire_one(black_box(Box::new(7)));
     assert_eq!(light_fence(&Default::default(), &Default::default()), 0);
     let counter = Counter::new();

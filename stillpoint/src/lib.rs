@@ -8,6 +8,7 @@
 //! | part | what it gives | when to use it |
 //! |---|---|---|
 //! | [`rcu`] | reads that cost about a nanosecond and never wait; writers that wait for a grace period | data that is read far more often than written: configuration, routing, connection tables |
+//! | [`qsbr`] | reads that are nothing but a load, for threads that report when they hold no references | loops that read all the time: packet processing, event loops, interpreters |
 //! | [`percpu`] | counters that each CPU adds to for itself, without locked instructions | numbers that every thread changes all the time |
 //! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
 //!
@@ -30,8 +31,9 @@
 
 #[cfg(not(loom))]
 pub mod fence;
-#[cfg(not(loom))]
 pub mod percpu;
+#[cfg(not(loom))]
+pub mod qsbr;
 #[cfg(not(loom))]
 pub mod rcu;
 #[cfg(not(loom))]

@@ -18,13 +18,13 @@ use stillpoint::rcu::progress::Progress;
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::queue::Chores;
 use stillpoint::rcu::reader::{Exit, Reader};
-use stillpoint::rcu::threads::Threads;
+use stillpoint::rcu::threads::{Sections, Threads};
 use stillpoint::sync::model::{heavy, poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 /// Two owners at most; each counts in a cell how many of its entries have run.
 struct World {
-    engine: Engine<Threads>,
+    engine: Engine<Threads<Sections>>,
     callbacks: Callbacks,
     run: [UnsafeCell<u64>; 2],
     published: Published<UnsafeCell<u32>>,
@@ -45,9 +45,9 @@ unsafe impl Send for World {}
 struct Here(Arc<World>);
 
 impl Host for Here {
-    type Readers = Threads;
+    type Readers = Threads<Sections>;
 
-    fn engine(&self) -> &Engine<Threads> {
+    fn engine(&self) -> &Engine<Threads<Sections>> {
         &self.0.engine
     }
 
@@ -128,7 +128,7 @@ use Kind::*;
 impl Here {
     fn new() -> Self {
         Self(Arc::new(World {
-            engine: Engine::new(Threads::new(), || "model"),
+            engine: Engine::new(Threads::<Sections>::new(), || "model"),
             callbacks: Callbacks::new(),
             run: std::array::from_fn(|_| UnsafeCell::new(0)),
             published: Published::new(boxed(7)),

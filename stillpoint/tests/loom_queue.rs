@@ -13,11 +13,11 @@ use stillpoint::rcu::engine::Engine;
 use stillpoint::rcu::entry::{Data, Entry};
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::reader::{Exit, Reader};
-use stillpoint::rcu::threads::Threads;
+use stillpoint::rcu::threads::{Sections, Threads};
 use stillpoint::sync::model::{poll, reader as interruptible};
 
 struct World {
-    engine: Engine<Threads>,
+    engine: Engine<Threads<Sections>>,
     published: Published<UnsafeCell<u32>>,
 }
 
@@ -88,7 +88,7 @@ fn push(own: &Reader, run_count: &'static Count, plain: bool, value: *const Unsa
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Threads::new(), || "model"),
+            engine: Engine::new(Threads::<Sections>::new(), || "model"),
             published: Published::new(boxed(7)),
         })
     }

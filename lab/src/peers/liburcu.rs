@@ -107,7 +107,7 @@ impl<T> Node<T> {
 
 /// A pointer that readers follow inside a section.
 #[derive(Debug)]
-pub(crate) struct Slot(Box<*const u64>);
+pub(crate) struct Slot(pub(super) Box<*const u64>);
 
 // SAFETY: the slot and the number behind it are never written after `new`.
 unsafe impl Send for Slot {}

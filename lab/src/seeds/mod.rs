@@ -3,6 +3,7 @@
 pub(crate) mod e1;
 pub(crate) mod e2;
 pub(crate) mod e3;
+mod e4;
 
 use comfy_table::Table;
 
@@ -26,6 +27,8 @@ enum Name {
     E2,
     /// `synchronize()` on its own track, against a callback that wakes its caller.
     E3,
+    /// QSBR grace periods that sleep: a flag for each reader, or one for all.
+    E4,
 }
 
 /// What an experiment found out, and how to show it.
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let findings = match name {
             Name::E1 => e1::run(args.options.budget(40.0))?,
             Name::E2 => e2::run(args.options.budget(40.0))?,
+            Name::E4 => e4::run(args.options.budget(40.0))?,
             Name::E3 => e3::run(args.options.budget(e3::SECONDS))?,
         };
         findings.print();

@@ -314,6 +314,12 @@ impl Callbacks {
         backlog.count > mark(&self.limits.count) || backlog.bytes > mark(&self.limits.bytes)
     }
 
+    /// Whether the owner of the queue, who is told only now that it may wait, should do its bookkeeping for that.
+    #[cfg(not(loom))]
+    pub fn presses(&self, queue: &Queue) -> bool {
+        self.is_above() && queue.holds() != Holds::Nothing
+    }
+
     /// Whether enough waits for another round.
     fn is_crowded(&self) -> bool {
         let backlog = self.backlog();

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::callbacks::{Caller, Host};
 use super::domain::{registered_reader, try_own_reader};
-use super::engine::{Due, Engine, Orphaned};
+use super::engine::{Due, Engine, Orphaned, Readers as _};
 use super::entry::{Data, Entry};
 use super::pool::Job;
 use super::queue::{Chores, Queue};
@@ -206,7 +206,11 @@ pub(crate) fn settle(world: &impl World, queue: &Queue, chores: Chores) {
     }
     let is_inside = world.is_reading();
     let may_wait = !is_inside && !is_running() && !stall::is_reporting();
-    world.core().callbacks.settle(queue, Caller { own: world.own(), is_inside, may_wait }, world);
+    let core = world.core();
+    core.callbacks.settle(queue, Caller { own: world.own(), is_inside, may_wait }, world);
+    if is_inside && core.callbacks.presses(queue) {
+        core.engine.readers().nudge();
+    }
 }
 
 /// Has the worker look at the queues.

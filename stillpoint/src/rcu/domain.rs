@@ -14,7 +14,7 @@ use super::guard::Guard;
 use super::queue::Queue;
 use super::reader::{FENCED, Owner, Reader};
 use super::stats::Stats;
-use super::threads::{Healed, Threads};
+use super::threads::{Healed, Kind, Sections, Threads};
 use super::world::{self, Core, Static, Words};
 use crate::sys::at_exit::AtThreadExit;
 
@@ -52,7 +52,7 @@ use crate::sys::at_exit::AtThreadExit;
 /// # Safety
 ///
 /// Implemented by [`domain!`](crate::domain) only, which gives each type its own state.
-pub unsafe trait Domain: Static<Section = Guard<Self>> {
+pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
     /// Begins a read-side section: see [`rcu::enter`](super::enter).
     #[inline]
     #[track_caller]
@@ -167,14 +167,14 @@ pub enum Pace {
 /// What all threads share of a domain.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Shared {
-    pub(super) core: Core<Threads>,
-    pub(super) fork: Fork,
+pub struct Shared<K> {
+    pub(crate) core: Core<Threads<K>>,
+    pub(crate) fork: Fork,
     at_exit: AtThreadExit,
 }
 
-impl Shared {
-    pub const fn new<D: Static>() -> Self {
+impl<K: Kind> Shared<K> {
+    pub const fn new<D: Static<Kind = K>>() -> Self {
         Self {
             core: Core::new(Threads::new(), core::any::type_name::<D>),
             fork: Fork::new(reset_in_child::<D>),
@@ -183,7 +183,7 @@ impl Shared {
     }
 
     #[inline(always)]
-    pub(super) fn readers(&self) -> &Threads {
+    pub(crate) fn readers(&self) -> &Threads<K> {
         self.core.engine.readers()
     }
 }
@@ -195,6 +195,7 @@ pub static WORDS: Words = Words {
     inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
     orphaned: "synchronize() would wait for ever: a thread ended inside a read-side section of this domain (its guard was \
                leaked)",
+    ends: "with a leaked guard, inside a read-side section",
 };
 
 /// What a thread knows of a domain.
@@ -206,6 +207,8 @@ pub struct Local {
     fast: Cell<&'static Reader>,
     /// This thread's reader.
     reader: Cell<Option<&'static Reader>>,
+    /// It has a [`Handle`](crate::qsbr::Handle), online or not.
+    pub(crate) has_handle: Cell<bool>,
 }
 
 static NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
@@ -213,7 +216,7 @@ static NO_QUEUE: Queue = Queue::new();
 
 impl Local {
     pub const fn new() -> Self {
-        Self { fast: Cell::new(&NOBODY), reader: Cell::new(None) }
+        Self { fast: Cell::new(&NOBODY), reader: Cell::new(None), has_handle: Cell::new(false) }
     }
 }
 
@@ -237,7 +240,7 @@ fn enter_slow<D: Domain>() -> Guard<D> {
 }
 
 #[inline]
-pub(super) fn registered_reader<D: Static>() -> Option<&'static Reader> {
+pub(crate) fn registered_reader<D: Static>() -> Option<&'static Reader> {
     D::with_local(|local| local.reader.get())
 }
 
@@ -264,7 +267,7 @@ pub(super) fn try_own_reader<D: Static>() -> Option<&'static Reader> {
 }
 
 #[cold]
-fn register<D: Static>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
+pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
     let shared = D::shared();
     shared.fork.enlist();
     let registry = shared.readers().registry();
@@ -330,8 +333,9 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
         // Not `eprintln!`, which panics if it cannot write.
         let _ = writeln!(
             std::io::stderr(),
-            "stillpoint: thread {tid} ends inside a read-side section of {domain} (a guard was leaked): \
-             grace periods of this domain cannot be completed until that is dropped"
+            "stillpoint: thread {tid} ends {} of {domain}: grace periods of this domain cannot be completed until that is \
+             dropped",
+            D::WORDS.ends
         );
     }
 }
@@ -367,22 +371,40 @@ fn reset_in_child<D: Static>() {
 #[macro_export]
 macro_rules! domain {
     ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
+        $crate::static_domain! {
+            $(#[$attr])* $vis struct $name;
+            $crate::rcu::Sections, $crate::rcu::Guard<$name>, $crate::rcu::WORDS,
+            f => f(::core::option::Option::Some(&<$name as $crate::rcu::Domain>::enter()))
+        }
+
+        // SAFETY: the statics of `Static` belong to this type alone.
+        unsafe impl $crate::rcu::Domain for $name {}
+    };
+}
+
+/// A type without data, and the state of a domain: of what kind, what lends references, what users are told, and how to be
+/// inside a section.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! static_domain {
+    (
+        $(#[$attr:meta])* $vis:vis struct $name:ident;
+        $kind:ty, $section:ty, $words:path, $f:ident => $within:expr
+    ) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
 
-        // SAFETY: the statics of `Static` belong to this type alone.
-        unsafe impl $crate::rcu::Domain for $name {}
-
         // SAFETY: the statics below belong to this type alone.
         unsafe impl $crate::rcu::Static for $name {
             const HERE: Self = Self;
-            const WORDS: &'static $crate::rcu::Words = &$crate::rcu::WORDS;
-            type Section = $crate::rcu::Guard<Self>;
+            const WORDS: &'static $crate::rcu::Words = &$words;
+            type Kind = $kind;
+            type Section = $section;
 
             #[inline(always)]
-            fn shared() -> &'static $crate::rcu::Shared {
-                static SHARED: $crate::rcu::Shared = $crate::rcu::Shared::new::<$name>();
+            fn shared() -> &'static $crate::rcu::Shared<$kind> {
+                static SHARED: $crate::rcu::Shared<$kind> = $crate::rcu::Shared::new::<$name>();
                 &SHARED
             }
 
@@ -394,8 +416,8 @@ macro_rules! domain {
                 LOCAL.with(f)
             }
 
-            fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {
-                f(::core::option::Option::Some(&<Self as $crate::rcu::Domain>::enter()))
+            fn with_section<R>($f: impl FnOnce(::core::option::Option<&$section>) -> R) -> R {
+                $within
             }
         }
     };

@@ -6,6 +6,7 @@
 //! | readers | where | how they are waited for |
 //! |---|---|---|
 //! | threads that enter and leave sections | [`super::threads`] | a heavy fence and a look at each |
+//! | threads that report quiescent states | [`super::reports`] | a look at each |
 //!
 //! # A grace period
 //!
@@ -53,6 +54,10 @@ pub trait Readers {
 
     /// Sleeps until what blocks the grace period has gone. After each sleep `vigil` must be told.
     fn sleep(&self, blocked: Self::Blocked, fence: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned>;
+
+    /// Somebody inside a section defers more than there should be: has threads that report do so soon, as they wait there, if they
+    /// have deferred something. Nothing for other kinds of readers.
+    fn nudge(&self) {}
 
     /// How many queues there are for what readers have deferred. Never less than before.
     fn queues(&self) -> usize;

@@ -120,15 +120,15 @@
 //! readers, are argued in the source of the engine.
 
 mod cookie;
-mod deferred;
-mod domain;
+pub(crate) mod deferred;
+pub(crate) mod domain;
 mod driver;
 mod fork;
 mod guard;
 mod pointer;
 mod stall;
 mod stats;
-mod world;
+pub(crate) mod world;
 
 pub(crate) mod alarm;
 pub(crate) mod callbacks;
@@ -141,6 +141,7 @@ pub(crate) mod published;
 pub(crate) mod queue;
 pub(crate) mod reader;
 pub(crate) mod registry;
+pub(crate) mod reports;
 pub(crate) mod threads;
 
 pub use callbacks::Limits;
@@ -153,6 +154,8 @@ pub use guard::Guard;
 pub use pointer::{Rcu, Retired};
 pub use stall::{Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook};
 pub use stats::Stats;
+#[doc(hidden)]
+pub use threads::Sections;
 #[doc(hidden)]
 pub use world::{Static, Words, World};
 

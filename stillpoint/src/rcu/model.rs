@@ -10,6 +10,7 @@ pub mod published;
 pub mod queue;
 pub mod reader;
 pub mod registry;
+pub mod reports;
 pub mod threads;
 
 /// In the model no time passes: nothing stalls.
@@ -59,7 +60,11 @@ pub mod stall {
     #[derive(Debug)]
     pub enum Blockers {}
 
-    pub fn awaited(_readers: impl Iterator<Item = &'static Reader>, _waited: Duration) -> Option<Blockers> {
+    pub fn awaited(
+        _readers: impl Iterator<Item = &'static Reader>,
+        _waited: Duration,
+        _owes: &'static str,
+    ) -> Option<Blockers> {
         None
     }
 }

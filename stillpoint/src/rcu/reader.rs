@@ -1,4 +1,5 @@
-//! One thread's word of a domain: what it does on entering and leaving a read-side section.
+//! One thread's word of a domain: what it does on entering and leaving a read-side section. (What it does instead where threads
+//! report quiescent states is in [`super::reports`].)
 //!
 //! # State
 //!
@@ -40,7 +41,7 @@ pub const ORPHANED: u32 = 4;
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Reader {
-    state: AtomicU64,
+    pub(super) state: AtomicU64,
     nested: AtomicU64,
     pub(super) attention: AtomicU32,
     /// Place in the registry, and the next free place: see there.

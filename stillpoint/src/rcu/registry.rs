@@ -19,12 +19,13 @@
 //!   published before the fence and do not matter.
 //! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `state` come after
 //!   the old owner's, and a scan that reads one is ordered after the old owner's sections as well.
-//! - `registered` is changed and read by read-modify-writes only, so that a grace period that finds nobody registered, and
-//!   does without its heavy fence, happens before the registration of all who come later.
+//! - `registered` is changed and read by read-modify-writes only, so that a grace period happens before the registration of
+//!   all whom it does not find there, and after that of all whom it does: for those that do without a heavy fence, as nobody is
+//!   registered or as [`super::reports`] never needs one.
 
 use core::ptr;
 
-use crate::sync::{AtomicPtr, AtomicU64, Ordering::*, mutant, weaken};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering::*, acq_rel, mutant, weaken};
 
 use super::queue::Queue;
 use super::reader::Reader;
@@ -116,8 +117,10 @@ impl Registry {
             None => self.grow()?,
         };
         // Acquire: partner is the Release in `others`, so this thread sees what was published before a grace period that
-        // did not know of it.
-        self.registered.fetch_add(1, weaken(Acquire, "register-relaxed"));
+        // did not know of it. Release: partner is the Acquire there; a grace period that knows of it finds the reader, without
+        // a fence too.
+        let order = acq_rel(mutant("register-unreleased"), mutant("register-relaxed"));
+        self.registered.fetch_add(1, order);
         Ok(reader)
     }
 

@@ -130,12 +130,14 @@ pub struct Stall {
     readers: Vec<StalledReader>,
 }
 
-/// A thread whose section keeps a grace period from ending. See [`Stall::readers`].
+/// A thread that keeps a grace period from ending: it is inside a section, or has not reported. See [`Stall::readers`].
 #[derive(Debug, Clone)]
 pub struct StalledReader {
     owner: Owner,
     name: Option<String>,
     waited: Duration,
+    /// What it has not done, for the report.
+    owes: &'static str,
 }
 
 impl Stall {
@@ -221,7 +223,7 @@ impl fmt::Display for StalledReader {
         if let Some(name) = self.thread_name() {
             write!(f, " ({name})")?;
         }
-        write!(f, ", which registered at {}", self.registered_at())
+        write!(f, ", which registered at {}{}", self.registered_at(), self.owes)
     }
 }
 
@@ -282,8 +284,12 @@ pub struct Blockers {
 
 /// Of `readers`, those that the leader waits for still, after having `waited`. Nothing if all have just left, and are about to
 /// say so.
-pub(super) fn awaited(readers: impl Iterator<Item = &'static Reader>, waited: Duration) -> Option<Blockers> {
-    let look = |owner: Owner| StalledReader { owner, name: sys::thread_name(owner.thread), waited };
+pub(super) fn awaited(
+    readers: impl Iterator<Item = &'static Reader>,
+    waited: Duration,
+    owes: &'static str,
+) -> Option<Blockers> {
+    let look = |owner: Owner| StalledReader { owner, name: sys::thread_name(owner.thread), waited, owes };
     let readers: Vec<_> = readers.filter_map(|reader| reader.while_awaited(look)).collect();
     (!readers.is_empty()).then_some(Blockers { readers })
 }

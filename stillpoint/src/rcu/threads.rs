@@ -1,6 +1,7 @@
 //! Readers that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one sleep.
 //!
-//! The readers of [`crate::rcu`]. What each does is in [`super::reader`], how they come and go in [`super::registry`].
+//! The readers of [`crate::rcu`]. What each does is in [`super::reader`], how they come and go in [`super::registry`]. There is
+//! another [`Kind`], [`super::reports`], which does without the fences; it shares the scan, the sleep and the countdown.
 //!
 //! # A grace period
 //!
@@ -55,6 +56,8 @@
 //! period can be completed any more: [`Orphaned`] says so instead of waiting for ever; at once, if the thread ended before
 //! the leader sets out to sleep.
 
+use core::fmt;
+use core::marker::PhantomData;
 use core::num::NonZeroU32;
 
 use crossbeam_utils::CachePadded;
@@ -65,23 +68,75 @@ use super::reader::{AWAITED, ORPHANED, Reader};
 use super::registry::Registry;
 use super::stall;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken, yield_now,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
 };
 
 /// How often a grace period looks at readers that block it before it sleeps.
 const SPINS: u32 = 200;
 
+/// How often a reader that was awaited yields, and nanoseconds after which it had better not.
+const YIELDS: u32 = if cfg!(loom) { 1 } else { 8 };
+const A_WHILE: u64 = 500_000;
+
 const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
+
+/// How a reader and the leader learn of each other.
+pub trait Kind: fmt::Debug + Send + Sync + 'static {
+    /// By heavy fences of the leader.
+    const FENCED: bool;
+    /// What is to be said of a reader that stalls a grace period, after where it registered.
+    const OWES: &'static str;
+
+    /// Raises the counter; the new one.
+    fn raise(counter: &AtomicU64) -> u64;
+
+    /// Has readers that look at the counter do what they do when it has been raised; no grace period.
+    fn nudge(counter: &AtomicU64);
+
+    /// Whether a grace period that raised the counter to `counter` must wait for this reader.
+    fn blocks(reader: &Reader, counter: u64) -> bool;
+
+    /// Asks the reader to count down.
+    fn request(reader: &Reader);
+}
+
+/// Readers that enter and leave sections.
+#[derive(Debug)]
+pub enum Sections {}
+
+impl Kind for Sections {
+    const FENCED: bool = true;
+    const OWES: &'static str = "";
+
+    fn raise(counter: &AtomicU64) -> u64 {
+        let to = counter.load(Relaxed) + 1;
+        // Relaxed, and after the fence: see "Why one fence and one pass suffice".
+        counter.store(to, Relaxed);
+        to
+    }
+
+    /// None looks.
+    fn nudge(_counter: &AtomicU64) {}
+
+    fn blocks(reader: &Reader, counter: u64) -> bool {
+        reader.blocks(counter)
+    }
+
+    fn request(reader: &Reader) {
+        reader.await_exit();
+    }
+}
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Threads {
+pub struct Threads<K> {
     /// What readers show that entered now. Starts at 1, as 0 means quiescent.
     counter: CachePadded<AtomicU64>,
     /// Readers the leader sleeps for.
     awaited: CachePadded<Futex>,
     registry: Registry,
     costs: CachePadded<Costs>,
+    _kind: PhantomData<K>,
 }
 
 /// What [`Threads::attend`] has found.
@@ -102,7 +157,7 @@ pub struct Blocked {
     counter: u64,
 }
 
-impl Threads {
+impl<K: Kind> Threads<K> {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
@@ -110,6 +165,7 @@ impl Threads {
                 awaited: CachePadded::new(Futex::new(0)),
                 registry: Registry::new(),
                 costs: CachePadded::new(Costs::new()),
+                _kind: PhantomData,
             }
         }
     }
@@ -134,7 +190,7 @@ impl Threads {
     fn scan(&self, end: usize, counter: u64) -> usize {
         let mut spins = budget(SPINS);
         for (index, reader) in self.registry.readers(0, end).enumerate() {
-            while reader.blocks(counter) {
+            while K::blocks(reader, counter) {
                 if spins == 0 {
                     return index;
                 }
@@ -146,7 +202,7 @@ impl Threads {
     }
 
     /// One reader less to wait for; the last wakes the leader.
-    fn count_down(&self) {
+    pub(super) fn count_down(&self) {
         // Release: the reader's sections, and its mark if it is an orphan, come before the leader's end of the grace
         // period. Partner: the Acquire in `sleep`.
         let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
@@ -154,8 +210,20 @@ impl Threads {
             self.costs.wakeups.fetch_add(1, Relaxed);
             self.awaited.wake(1, ANYBODY);
         }
-        // Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one.
-        yield_now();
+        self.give_way();
+    }
+
+    /// Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one. The scheduler
+    /// may come back to us before it has tried all others, so we yield again; but not when somebody has had the CPU for a while.
+    fn give_way(&self) {
+        for _ in 0..YIELDS {
+            let begin = now();
+            yield_now();
+            // Relaxed: a hint.
+            if self.awaited.load(Relaxed) == 0 || now() - begin > A_WHILE {
+                return;
+            }
+        }
     }
 
     /// The slow way out of a section; whether it was the one that kept grace periods from being completed. Taken when [`Reader::leave`] says so.
@@ -206,7 +274,7 @@ impl Threads {
     }
 }
 
-impl Readers for Threads {
+impl<K: Kind> Readers for Threads<K> {
     type Blocked = Blocked;
 
     fn is_alone(&self, own: Option<&Reader>) -> bool {
@@ -218,16 +286,23 @@ impl Readers for Threads {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
         }
-        let counter = self.counter.load(Relaxed) + 1;
-        let Some(heavy) = fence else { return Err(Blocked { first: 0, end: 0, counter }) };
-        if mutant("counter-before-fence") {
-            self.counter.store(counter, Relaxed);
+        if K::FENCED {
+            let Some(heavy) = fence else {
+                return Err(Blocked { first: 0, end: 0, counter: 0 });
+            };
+            if mutant("counter-before-fence") {
+                let counter = self.counter.load(Relaxed) + 1;
+                self.counter.store(counter, Relaxed);
+            }
+            if !mutant("no-fence") {
+                self.fence(heavy);
+            }
         }
-        if !mutant("no-fence") {
-            self.fence(heavy);
-        }
-        // Relaxed, and after the fence: see "Why one fence and one pass suffice".
-        self.counter.store(counter, Relaxed);
+        let counter = if K::FENCED && mutant("counter-before-fence") {
+            self.counter.load(Relaxed)
+        } else {
+            K::raise(&self.counter)
+        };
 
         let end = self.registry.len();
         let first = self.scan(end, counter);
@@ -237,23 +312,23 @@ impl Readers for Threads {
     fn sleep(&self, blocked: Blocked, heavy: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
         let Blocked { first, end, counter } = blocked;
         let readers = || self.registry.readers(first, end);
-        let orphaned = || readers().any(|reader| reader.is_orphaned() && reader.blocks(counter));
+        let orphaned = || readers().any(|reader| reader.is_orphaned() && K::blocks(reader, counter));
         if orphaned() {
             return Err(Orphaned);
         }
         // Relaxed: no request is out (invariant 2).
         self.awaited.store(1, Relaxed);
-        for reader in readers().filter(|reader| reader.blocks(counter)) {
+        for reader in readers().filter(|reader| K::blocks(reader, counter)) {
             self.awaited.fetch_add(1, Relaxed);
-            reader.await_exit();
+            K::request(reader);
         }
-        if !mutant("no-fence-before-rescan") {
+        if K::FENCED && !mutant("no-fence-before-rescan") {
             let requests = Requests { threads: self, first, end };
             self.fence(heavy);
             core::mem::forget(requests);
         }
         for reader in readers() {
-            let gone = !reader.blocks(counter) && !mutant("no-rescan");
+            let gone = !K::blocks(reader, counter) && !mutant("no-rescan");
             // A thread that ended inside a section before we asked will never answer.
             let lost = reader.is_orphaned() && !mutant("orphan-not-taken-back");
             if (gone || lost) && reader.take_awaited() {
@@ -271,9 +346,13 @@ impl Readers for Threads {
         while left != 0 {
             self.awaited.wait_timeout(left, ANYBODY, vigil.patience());
             left = self.awaited.load(acquire);
-            vigil.note(|waited| stall::awaited(readers(), waited));
+            vigil.note(|waited| stall::awaited(readers(), waited, K::OWES));
         }
         if orphaned() { Err(Orphaned) } else { Ok(()) }
+    }
+
+    fn nudge(&self) {
+        K::nudge(&self.counter);
     }
 
     fn queues(&self) -> usize {
@@ -295,13 +374,13 @@ impl Readers for Threads {
 
 /// Requests that are out while fence B is issued. Dropped if that panics: all are taken back, so that invariant 2 holds for
 /// the next leader.
-struct Requests<'a> {
-    threads: &'a Threads,
+struct Requests<'a, K: Kind> {
+    threads: &'a Threads<K>,
     first: usize,
     end: usize,
 }
 
-impl Drop for Requests<'_> {
+impl<K: Kind> Drop for Requests<'_, K> {
     fn drop(&mut self) {
         let awaited = &self.threads.awaited;
         for reader in self.threads.registry.readers(self.first, self.end) {

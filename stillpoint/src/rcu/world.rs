@@ -13,12 +13,17 @@ use super::driver::Driver;
 use super::engine::{Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::reader::Reader;
-use super::threads::Threads;
+use super::threads::{Kind, Threads};
 use super::{deferred, stall};
 
 /// See the [module](self).
+///
+/// # Safety
+///
+/// While a [`Section`](Self::Section) that [`check`](Self::check) lets pass is borrowed, no grace period of the domain ends that
+/// began meanwhile.
 #[doc(hidden)]
-pub trait World: Clone + Send + Sync + Unpin + 'static {
+pub unsafe trait World: Clone + Send + Sync + Unpin + 'static {
     type Readers: Readers;
     /// What lends references: while it lives, no grace period ends that began meanwhile.
     type Section;
@@ -57,6 +62,8 @@ pub struct Words {
     pub(crate) inside_barrier: &'static str,
     /// Why no grace period can end any more.
     pub(crate) orphaned: &'static str,
+    /// What a thread did wrong that ends so; its domain's name follows.
+    pub(crate) ends: &'static str,
 }
 
 /// What all domains have.
@@ -111,17 +118,19 @@ pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
     const HERE: Self;
     const WORDS: &'static Words;
+    type Kind: Kind;
     type Section;
 
-    fn shared() -> &'static Shared;
+    fn shared() -> &'static Shared<Self::Kind>;
 
     fn with_local<T>(f: impl FnOnce(&super::Local) -> T) -> T;
 
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
-impl<D: Static> World for D {
-    type Readers = Threads;
+// SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
+unsafe impl<D: Static> World for D {
+    type Readers = Threads<D::Kind>;
     type Section = D::Section;
 
     fn words(&self) -> &'static Words {
@@ -129,7 +138,7 @@ impl<D: Static> World for D {
     }
 
     #[inline(always)]
-    fn core(&self) -> &Core<Threads> {
+    fn core(&self) -> &Core<Threads<D::Kind>> {
         &D::shared().core
     }
 

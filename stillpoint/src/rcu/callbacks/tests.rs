@@ -8,12 +8,12 @@ use super::*;
 use crate::deadline::deadline;
 use crate::fence;
 use crate::rcu::queue::Chores;
-use crate::rcu::threads::Threads;
+use crate::rcu::threads::{Sections, Threads};
 
 /// A domain without the threads of the library.
 struct World {
     callbacks: &'static Callbacks,
-    engine: &'static Engine<Threads>,
+    engine: &'static Engine<Threads<Sections>>,
 }
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
         let callbacks = Box::leak(Box::new(Callbacks::new()));
         Box::leak(Box::new(Self {
             callbacks,
-            engine: Box::leak(Box::new(Engine::new(Threads::new(), || "World"))),
+            engine: Box::leak(Box::new(Engine::new(Threads::<Sections>::new(), || "World"))),
         }))
     }
 
@@ -44,9 +44,9 @@ impl World {
 }
 
 impl Host for &'static World {
-    type Readers = Threads;
+    type Readers = Threads<Sections>;
 
-    fn engine(&self) -> &Engine<Threads> {
+    fn engine(&self) -> &Engine<Threads<Sections>> {
         self.engine
     }
 

@@ -1,0 +1,56 @@
+//! liburcu's qsbr flavor. The measured loops are C (`peers/liburcu_qsbr.c`); its system calls are counted with those of the
+//! other flavor.
+
+use std::marker::PhantomData;
+
+use super::liburcu::Slot;
+
+mod ffi {
+    unsafe extern "C" {
+        pub(super) safe fn lab_qsbr_register();
+        pub(super) safe fn lab_qsbr_unregister();
+        pub(super) safe fn lab_qsbr_synchronize();
+        pub(super) safe fn lab_qsbr_report();
+        pub(super) fn lab_qsbr_read(slot: *const *const u64, reads: u32) -> u64;
+        pub(super) safe fn lab_qsbr_quiescent(reports: u32) -> u64;
+    }
+}
+
+/// `synchronize_rcu()`. The calling thread is not registered.
+pub(crate) fn synchronize() {
+    ffi::lab_qsbr_synchronize();
+}
+
+/// The calling thread as a registered reader, until dropped.
+#[derive(Debug)]
+pub(crate) struct Reader(PhantomData<*const ()>);
+
+impl Reader {
+    /// Registers the calling thread, which must not be registered already.
+    pub(crate) fn register() -> Self {
+        ffi::lab_qsbr_register();
+        Self(PhantomData)
+    }
+
+    /// Reads `reads` times.
+    pub(crate) fn read(&self, slot: &Slot, reads: u32) -> u64 {
+        // SAFETY: the thread is registered, as `self` is not `Send`; the slot points at a live number.
+        unsafe { ffi::lab_qsbr_read(&raw const *slot.0, reads) }
+    }
+
+    /// Reports `reports` times.
+    pub(crate) fn quiescent(&self, reports: u32) -> u64 {
+        ffi::lab_qsbr_quiescent(reports)
+    }
+
+    /// Reports once, by a call.
+    pub(crate) fn report(&self) {
+        ffi::lab_qsbr_report();
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        ffi::lab_qsbr_unregister();
+    }
+}

@@ -1,0 +1,151 @@
+//! A thread that reads and reports, as a value.
+
+use core::error::Error;
+use core::fmt;
+use core::marker::PhantomData;
+use core::panic::Location;
+
+use super::domain::{Domain, Global};
+use crate::rcu::deferred;
+use crate::rcu::domain::{register, registered_reader};
+use crate::rcu::queue::Chores;
+use crate::rcu::reader::{Owner, Reader};
+use crate::rcu::threads::Healed;
+
+/// The calling thread's registration with the domain `D`, which lends references ([`Rcu::load`](crate::rcu::Rcu::load)).
+///
+/// The thread is online: it must [report](Self::quiescent), go [offline](Self::offline), or drop the handle, or grace periods
+/// do not end.
+///
+/// A reference lives no longer than until the next report:
+///
+/// ```compile_fail,E0502
+/// use stillpoint::{qsbr, rcu::Rcu};
+///
+/// let config = Rcu::new_in(1, qsbr::Global);
+/// let mut thread = qsbr::register();
+/// let value = config.load(&thread);
+/// thread.quiescent();
+/// assert_eq!(*value, 1);
+/// ```
+pub struct Handle<D: Domain = Global> {
+    /// The counter as this thread has seen it; what `state` of the reader says while it is online.
+    seen: u64,
+    reader: &'static Reader,
+    /// Neither `Send` nor `Sync`: it speaks for its thread, and is used without atomic operations.
+    _thread: PhantomData<*mut D>,
+}
+
+/// Why a thread cannot be registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// It has a handle already, which may be offline or leaked.
+    Registered,
+    /// Something is used up: the message says what.
+    Exhausted(&'static str),
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Registered => f.pad("this thread has a handle already"),
+            Self::Exhausted(what) => f.pad(what),
+        }
+    }
+}
+
+impl Error for RegisterError {}
+
+impl<D: Domain> Handle<D> {
+    pub(super) fn register(site: &'static Location<'static>) -> Result<Self, RegisterError> {
+        if D::with_local(|local| local.has_handle.get()) {
+            return Err(RegisterError::Registered);
+        }
+        let reader = match registered_reader::<D>() {
+            Some(reader) => {
+                // The thread has deferred something before. Nobody awaits it, as it is offline.
+                reader.belongs_to(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
+                reader
+            }
+            None => register::<D>(site).map_err(RegisterError::Exhausted)?,
+        };
+        D::with_local(|local| local.has_handle.set(true));
+        Ok(Self { seen: D::shared().readers().arrive(reader), reader, _thread: PhantomData })
+    }
+
+    /// Reports that the thread holds no references, as the compiler sees.
+    ///
+    /// A load and a comparison, if no grace period has begun since the last report. Otherwise an atomic operation, and, if a
+    /// grace period sleeps that waits for this thread as the last one, a system call. A thread that has deferred work waits here
+    /// while more is queued than [`set_limits`](super::set_limits) allows.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        let counter = D::shared().readers().now();
+        if counter != self.seen {
+            self.report_slow(counter);
+        }
+    }
+
+    #[cold]
+    fn report_slow(&mut self, counter: u64) {
+        self.seen = counter;
+        D::shared().readers().report(self.reader, counter);
+        if D::shared().core.callbacks.presses(self.reader.queue) {
+            let reader = self.reader;
+            self.offline(|| deferred::settle(&D::HERE, reader.queue, Chores::All));
+        }
+    }
+
+    /// Runs `f` while the thread is offline: grace periods do not wait for it. For whatever may block, and for long work without
+    /// reads.
+    ///
+    /// The thread is online again afterwards, also if `f` panics.
+    ///
+    /// ```
+    /// use std::{thread, time::Duration};
+    /// use stillpoint::qsbr;
+    ///
+    /// let mut thread = qsbr::register();
+    /// thread.offline(|| thread::sleep(Duration::from_millis(1)));
+    /// ```
+    pub fn offline<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        D::shared().readers().depart(self.reader);
+        let _online = Offline(self);
+        f()
+    }
+
+    /// Waits until every other thread that is online now has reported, or gone offline. This one is offline meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// As [`qsbr::synchronize`](super::synchronize).
+    pub fn synchronize(&mut self) {
+        self.offline(D::synchronize);
+    }
+}
+
+/// Brings the thread back online.
+struct Offline<'a, D: Domain>(&'a mut Handle<D>);
+
+impl<D: Domain> Drop for Offline<'_, D> {
+    fn drop(&mut self) {
+        self.0.seen = D::shared().readers().arrive(self.0.reader);
+    }
+}
+
+impl<D: Domain> Drop for Handle<D> {
+    fn drop(&mut self) {
+        if D::shared().readers().resign(self.reader) == Healed::Yes {
+            // The handle was not leaked after all: a late thread-local destructor dropped it. What is deferred can be done again.
+            deferred::notify(&D::HERE);
+        }
+        D::with_local(|local| local.has_handle.set(false));
+    }
+}
+
+impl<D: Domain> fmt::Debug for Handle<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! Readers that report quiescent states: no fence on either side, and no system call unless somebody sleeps.
+//!
+//! The readers of [`crate::qsbr`]. A thread is *online*, and may hold references at any time, or *offline*. While it is online
+//! it reports now and then that it holds none; the rest is as in [`super::threads`].
+//!
+//! # State
+//!
+//! | `state` of a reader | meaning |
+//! |---|---|
+//! | 0 | offline, or nobody's |
+//! | else | online; the counter as it was seen when the thread came online or last reported |
+//!
+//! The owner alone writes `state`, and what it sees of the counter never goes back, so neither does `state`, but for 0.
+//!
+//! # Who sees whom
+//!
+//! Whatever an owner does, it stores `state` and then makes a read-modify-write of `attention` ([`Threads::change`]): reporting,
+//! going offline, coming online. The leader makes one before each look at `state` that must not be mistaken. All of them acquire
+//! and release, so of two, the one that comes second in the modification order of `attention` has seen all that its thread
+//! and the other had done before:
+//!
+//! - *the owner's came first*: the leader finds the change of `state`, or a later one;
+//! - *the leader's came first*: the owner sees all that is unpublished, and the leader's request, if he has made one.
+//!
+//! # Why no grace period ends too early
+//!
+//! The leader, for whom everything is unpublished that this grace period is for, raises the counter to *n* (Release) and waits
+//! for each reader until one of these holds. `S` is whatever its thread read before, `L` whatever it reads later.
+//!
+//! 1. *`state` is n or more.* `S`: storing it was a Release, the leader's look an Acquire. `L`: the thread loaded *n* or more from
+//!    the counter (Acquire) before. Whoever raised it to more ([`Kind::nudge`]) did so by a read-modify-write.
+//! 2. *`state` is 0, found after a read-modify-write of the leader's.* `S`: as before. `L`: had the thread made its own, on coming
+//!    online, before the leader, he would have found it online; so it comes after, and sees what is unpublished. (Without the
+//!    leader's the 0 might be an old one: the thread is online again, and has read the pointer.)
+//! 3. *The thread has taken the leader's request.* `S`: counting down is a Release, the leader's last look at the count an
+//!    Acquire. `L`: its read-modify-write came after the leader's. So a report that shows an older counter, which was loaded
+//!    before it was raised, will do as well.
+//! 4. *The thread registered later*: it was not counted among those who are registered, or not found in the registry. The
+//!    leader's look at that count, and the thread's entry there, are read-modify-writes too: whoever comes first, the leader
+//!    finds; whoever comes later has seen all that is unpublished.
+//!
+//! # Why no wake-up is lost
+//!
+//! Making a request is a read-modify-write of `attention`, and so is taking it. After the request the leader looks at `state`
+//! again: if the owner's change came first, he finds it and takes the request back; else the owner finds the request. A thread that
+//! came online again meanwhile, with an old counter, keeps the request, and answers it the next time.
+
+use super::reader::{AWAITED, Reader};
+use super::threads::{Healed, Kind, Threads};
+use crate::sync::{AtomicU64, Ordering::*, acq_rel, mutant, weaken};
+
+/// Readers that report quiescent states.
+#[derive(Debug)]
+pub enum Reports {}
+
+impl Kind for Reports {
+    const FENCED: bool = false;
+    const OWES: &'static str = " and has not reported a quiescent state";
+
+    fn raise(counter: &AtomicU64) -> u64 {
+        if mutant("counter-raised-by-store") {
+            let to = counter.load(Relaxed) + 1;
+            counter.store(to, Release);
+            return to;
+        }
+        // Release: case 1; partner: the Acquire in `now`. A read-modify-write, as others may raise it too.
+        counter.fetch_add(1, weaken(Release, "counter-store-relaxed")) + 1
+    }
+
+    fn nudge(counter: &AtomicU64) {
+        // Relaxed: a read-modify-write goes on with the release sequence of `raise`.
+        counter.fetch_add(1, Relaxed);
+    }
+
+    fn blocks(reader: &Reader, counter: u64) -> bool {
+        // Acquire, here and below: case 1; partner: the Release in `change`.
+        let acquire = weaken(Acquire, "report-load-relaxed");
+        let mut state = reader.state.load(acquire);
+        if state == 0 && !mutant("offline-seen-by-load") {
+            // Release and Acquire: case 2; partner: `take_request`. Only here, as the line is the owner's, who is online mostly.
+            let order = acq_rel(mutant("offline-look-unreleased"), mutant("offline-look-unacquired"));
+            reader.attention.fetch_or(0, order);
+            state = reader.state.load(acquire);
+        }
+        state != 0 && state < counter
+    }
+
+    fn request(reader: &Reader) {
+        // Release: what is unpublished, and the count that includes this request. Acquire: the change of `state`, if the owner
+        // took no request. Partner, of both: `take_request`.
+        let order = acq_rel(mutant("request-unreleased"), mutant("request-unacquired"));
+        reader.attention.fetch_or(AWAITED, order);
+    }
+}
+
+impl Threads<Reports> {
+    /// What an online thread that holds no references must report, unless it has already.
+    #[inline(always)]
+    pub fn now(&self) -> u64 {
+        // Acquire: case 1; partner: the Release in `raise`.
+        self.counter().load(weaken(Acquire, "counter-load-relaxed"))
+    }
+
+    /// The owner, which is online, holds no references; it has seen `counter`.
+    pub fn report(&self, reader: &Reader, counter: u64) {
+        self.change(reader, counter);
+    }
+
+    /// The owner comes online; what it has seen of the counter.
+    pub fn arrive(&self, reader: &Reader) -> u64 {
+        let counter = self.now();
+        self.change(reader, counter);
+        counter
+    }
+
+    /// The owner holds no references, and goes offline.
+    pub fn depart(&self, reader: &Reader) {
+        self.change(reader, 0);
+    }
+
+    /// [`depart`](Self::depart), for good. Whether it was the thread that kept grace periods from being completed.
+    pub fn resign(&self, reader: &'static Reader) -> Healed {
+        self.depart(reader);
+        if reader.is_orphaned() { self.attend(reader) } else { Healed::No }
+    }
+
+    fn change(&self, reader: &Reader, state: u64) {
+        // Release: the references that the owner held are gone; partner: the Acquire in `blocks`.
+        reader.state.store(state, weaken(Release, "report-relaxed"));
+        if take_request(reader) {
+            self.count_down();
+        }
+    }
+}
+
+/// Takes the leader's request, if there is one.
+fn take_request(reader: &Reader) -> bool {
+    if mutant("report-does-not-look") {
+        return false;
+    }
+    // Release: the change of `state`. Acquire: what is unpublished. Partners, of both: `request` and `blocks`.
+    let order = acq_rel(mutant("answer-unreleased"), mutant("answer-unacquired"));
+    reader.attention.fetch_and(!AWAITED, order) & AWAITED != 0
+}

@@ -1,0 +1,9 @@
+//! A handle speaks for its thread.
+use std::thread;
+
+use stillpoint::qsbr;
+
+fn main() {
+    let handle = qsbr::register();
+    thread::spawn(move || drop(handle));
+}

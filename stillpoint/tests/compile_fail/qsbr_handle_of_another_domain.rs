@@ -1,0 +1,11 @@
+//! Grace periods of one domain do not wait for threads of another.
+use stillpoint::qsbr::{self, Domain};
+use stillpoint::rcu::Rcu;
+
+qsbr::domain! { struct Here; }
+
+fn main() {
+    let number = Rcu::new_in(1, qsbr::Global);
+    let handle = Here::register();
+    assert_eq!(*number.load(&handle), 1);
+}

@@ -1,0 +1,10 @@
+//! A thread without a handle is waited for by nobody.
+use stillpoint::{qsbr, rcu::Rcu};
+
+fn main() {
+    let number = Rcu::new_in(1, qsbr::Global);
+    let handle = qsbr::register();
+    let seen = number.load(&handle);
+    drop(handle);
+    assert_eq!(*seen, 1);
+}

@@ -1,0 +1,9 @@
+//! Nobody waits for a thread that is offline.
+use stillpoint::{qsbr, rcu::Rcu};
+
+fn main() {
+    let number = Rcu::new_in(1, qsbr::Global);
+    let mut handle = qsbr::register();
+    let seen = number.load(&handle);
+    handle.offline(|| assert_eq!(*seen, 1));
+}

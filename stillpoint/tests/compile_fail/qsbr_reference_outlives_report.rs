@@ -1,0 +1,10 @@
+//! A report says that the thread holds no references.
+use stillpoint::{qsbr, rcu::Rcu};
+
+fn main() {
+    let number = Rcu::new_in(1, qsbr::Global);
+    let mut handle = qsbr::register();
+    let seen = number.load(&handle);
+    handle.quiescent();
+    assert_eq!(*seen, 1);
+}

@@ -1,0 +1,10 @@
+//! Who waits is offline meanwhile.
+use stillpoint::{qsbr, rcu::Rcu};
+
+fn main() {
+    let number = Rcu::new_in(1, qsbr::Global);
+    let mut handle = qsbr::register();
+    let seen = number.load(&handle);
+    handle.synchronize();
+    assert_eq!(*seen, 1);
+}

@@ -1,0 +1,10 @@
+//! A reference is good until the section ends.
+use stillpoint::rcu::{self, Rcu};
+
+fn main() {
+    let number = Rcu::new(1);
+    let guard = rcu::enter();
+    let seen = number.load(&guard);
+    drop(guard);
+    assert_eq!(*seen, 1);
+}

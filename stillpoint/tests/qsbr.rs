@@ -1,0 +1,398 @@
+//! Threads that report quiescent states, as a program uses them.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Barrier, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use deadline::deadline;
+use panics::message;
+use stillpoint::qsbr::{self, Domain, RegisterError};
+use stillpoint::rcu::{GracePeriod, Limits, Rcu};
+use tracked::Tracked;
+
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn readers_see_whole_values_while_writers_replace_and_free_them() {
+    qsbr::domain! { struct Here; }
+    let _running = deadline();
+    let pair = Rcu::new_in((0_u64, Box::new(0_u64)), Here);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut handle = Here::register();
+                let mut last = 0;
+                while !stop.load(Relaxed) {
+                    for _ in 0..10 {
+                        let (number, copy) = pair.load(&handle);
+                        assert_eq!(*number, **copy);
+                        assert!(*number >= last);
+                        last = *number;
+                    }
+                    handle.quiescent();
+                }
+            });
+        }
+        for number in 1..=2000 {
+            let old = pair.replace((number, Box::new(number)));
+            match number % 3 {
+                0 => assert_eq!(old.wait().0, number - 1),
+                1 => drop(old),
+                _ => Here::synchronize(),
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+    Here::barrier();
+    let stats = Here::stats();
+    assert_eq!(stats.heavy_fences, 0);
+    assert!(stats.wakeups <= stats.sleeps, "{stats:?}");
+    assert_eq!(stats.queued, 0);
+}
+
+#[test]
+fn a_grace_period_waits_for_every_thread_that_is_online_and_for_no_other() {
+    qsbr::domain! { struct Here; }
+    let _running = deadline();
+    let registered = Barrier::new(3);
+    let (report, told) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let registered = &registered;
+        // One is offline.
+        let (wake, woken) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            let mut handle = Here::register();
+            handle.offline(|| {
+                registered.wait();
+                woken.recv()
+            })
+        });
+        // One is online and does not report until it is told.
+        scope.spawn(move || {
+            let mut handle = Here::register();
+            registered.wait();
+            told.recv().expect("somebody tells");
+            handle.quiescent();
+            let _ = handle.offline(|| told.recv());
+        });
+        registered.wait();
+        let period = GracePeriod::start_in(Here);
+        until(|| Here::stats().sleeps == 1);
+        assert!(!period.is_elapsed());
+        report.send(()).expect("it listens");
+        period.wait();
+        drop(report);
+        drop(wake);
+    });
+    let stats = Here::stats();
+    assert_eq!((stats.sleeps, stats.wakeups), (1, 1));
+}
+
+#[test]
+fn a_thread_has_one_handle() {
+    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct There; }
+    let mut handle = Here::register();
+    assert_eq!(Here::try_register().err(), Some(RegisterError::Registered));
+    handle.offline(|| assert_eq!(Here::try_register().err(), Some(RegisterError::Registered)));
+    let panic = catch_unwind(|| Here::register()).expect_err("there is one already");
+    assert!(message(&*panic).contains("has a handle already"), "{}", message(&*panic));
+    // Of this domain, and in this thread.
+    drop(There::register());
+    thread::scope(|scope| {
+        scope.spawn(|| drop(Here::register()));
+    });
+    drop(handle);
+    drop(Here::register());
+}
+
+#[test]
+fn who_is_online_cannot_wait_for_itself() {
+    qsbr::domain! { struct Here; }
+    let _running = deadline();
+    let mut handle = Here::register();
+    let number = Rcu::new_in(1, Here);
+    let waits: [(&str, &dyn Fn()); 4] = [
+        ("synchronize", &Here::synchronize),
+        ("barrier", &Here::barrier),
+        ("a cookie", &|| GracePeriod::now_in(Here).wait()),
+        ("a value", &|| _ = number.replace(2).wait()),
+    ];
+    for (what, wait) in waits {
+        let panic = catch_unwind(AssertUnwindSafe(wait)).expect_err(what);
+        assert!(message(&*panic).contains("whose handle is online would wait for itself"), "{what}");
+        handle.offline(wait);
+    }
+    handle.synchronize();
+    assert!(Here::is_online());
+    assert_eq!(*number.load(&handle), 2);
+}
+
+#[test]
+fn a_panic_while_it_is_offline_leaves_the_thread_online() {
+    qsbr::domain! { struct Here; }
+    let mut handle = Here::register();
+    let panic = catch_unwind(AssertUnwindSafe(|| {
+        handle.offline(|| {
+            assert!(!Here::is_online());
+            panic!("on purpose")
+        })
+    }));
+    assert_eq!(message(&*panic.expect_err("it panics")), "on purpose");
+    assert!(Here::is_online());
+    drop(handle);
+    assert!(!Here::is_online());
+}
+
+#[test]
+fn threads_that_come_and_go_are_waited_for() {
+    qsbr::domain! { struct Here; }
+    const ROUNDS: usize = 10_000;
+    let _running = deadline();
+    let number = Rcu::new_in(Box::new(7), Here);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                let handle = Here::register();
+                assert_eq!(**number.load(&handle), 7);
+            }
+            // In threads of their own, too.
+            for _ in 0..200 {
+                thread::scope(|scope| {
+                    scope.spawn(|| assert_eq!(**number.load(&Here::register()), 7));
+                });
+            }
+            done.store(true, Release);
+        });
+        while !done.load(Acquire) {
+            assert_eq!(*number.replace(Box::new(7)).wait(), 7);
+        }
+    });
+    // A thread may still be ending when its scope has.
+    assert!(Here::stats().readers < 20, "{:?}", Here::stats());
+}
+
+#[test]
+fn a_deferred_call_waits_for_threads_that_are_online() {
+    qsbr::domain! { struct Here; }
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    let _running = deadline();
+    let mut handle = Here::register();
+    Here::call(|| {
+        // The worker is in no section, and may wait.
+        assert!(!Here::is_online());
+        CALLED.store(true, Release);
+    });
+    until(|| Here::stats().sleeps > 0);
+    assert!(!CALLED.load(Acquire));
+    handle.quiescent();
+    until(|| {
+        handle.quiescent();
+        CALLED.load(Acquire)
+    });
+}
+
+#[test]
+fn an_online_thread_that_defers_without_end_waits_where_it_reports() {
+    qsbr::domain! { struct Here; }
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    const LIMIT: u64 = 1000;
+    let _running = deadline();
+    Here::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let mut handle = Here::register();
+    let mut most = 0;
+    for _ in 0..2_000 {
+        for _ in 0..32 {
+            Here::retire(Box::new(Tracked(&DROPPED)));
+        }
+        handle.quiescent();
+        most = most.max(Here::stats().queued);
+    }
+    assert!(most < 2 * LIMIT, "{most} were queued, {:?}", Here::stats());
+    handle.offline(Here::barrier);
+    assert_eq!(DROPPED.load(Acquire), 64_000);
+}
+
+#[test]
+fn a_lock_that_is_waited_for_offline_does_not_stop_grace_periods() {
+    qsbr::domain! { struct Here; }
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _running = deadline();
+    let waits = Barrier::new(2);
+    thread::scope(|scope| {
+        let held = LOCK.lock().expect("no panic");
+        scope.spawn(|| {
+            let mut handle = Here::register();
+            handle.offline(|| {
+                waits.wait();
+                drop(LOCK.lock().expect("no panic"));
+            });
+        });
+        waits.wait();
+        Here::synchronize();
+        drop(held);
+    });
+}
+
+#[test]
+fn readers_that_have_reported_make_no_system_call_for_a_grace_period_that_waits_for_another() {
+    qsbr::domain! { struct Here; }
+    let _running = deadline();
+    let (online, stop) = (Barrier::new(3), AtomicBool::new(false));
+    let reports = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut handle = Here::register();
+            online.wait();
+            while !stop.load(Acquire) {
+                handle.quiescent();
+                reports.fetch_add(1, Relaxed);
+            }
+        });
+        scope.spawn(|| {
+            let mut handle = Here::register();
+            online.wait();
+            // Another reader reports often meanwhile.
+            until(|| Here::stats().sleeps == 1);
+            let before = reports.load(Relaxed);
+            until(|| reports.load(Relaxed) > before + 1000);
+            handle.quiescent();
+            handle.offline(|| until(|| stop.load(Acquire)));
+        });
+        online.wait();
+        Here::synchronize();
+        stop.store(true, Release);
+    });
+    assert_eq!(Here::stats().wakeups, 1);
+}
+
+#[test]
+fn debug_output_needs_no_handle() {
+    qsbr::domain! { struct Here; }
+    assert_eq!(format!("{:?}", Rcu::new_in(1, Here)), "Rcu { .. }");
+    assert!(format!("{:?}", Here::register()).contains("Here"));
+}
+
+#[test]
+fn update_with_a_handle_replaces_the_value() {
+    qsbr::domain! { struct Here; }
+    let _running = deadline();
+    let numbers = Rcu::new_in(vec![1], Here);
+    let mut handle = Here::register();
+    let old = numbers.update_with(&handle, |old| old.iter().copied().chain([2]).collect());
+    assert_eq!(handle.offline(|| old.wait()), [1]);
+    assert_eq!(*numbers.load(&handle), [1, 2]);
+}
+
+#[test]
+fn a_thread_that_ends_with_a_leaked_handle_makes_waiting_panic() {
+    const TEST: &str = "a_thread_that_ends_with_a_leaked_handle_makes_waiting_panic";
+    qsbr::domain! { struct Here; }
+    if child::variant().is_none() {
+        let said = child::stderr(TEST, "leak", None);
+        assert!(said.contains("ends with a leaked handle, online in the domain of "), "{said}");
+        return;
+    }
+    let _running = deadline();
+    let number: &'static Rcu<u32, Here> = Box::leak(Box::new(Rcu::new_in(7, Here)));
+    // The reference is good for ever, as the handle never reports.
+    let lent: &'static u32 = thread::spawn(|| {
+        let handle: &'static _ = Box::leak(Box::new(Here::register()));
+        number.load(handle)
+    })
+    .join()
+    .expect("no panic");
+    drop(number.replace(8));
+    for _ in 0..2 {
+        let panic = catch_unwind(Here::synchronize).expect_err("it would wait for ever");
+        assert!(message(&*panic).contains("its handle was leaked"), "{}", message(&*panic));
+    }
+    assert_eq!(*lent, 7);
+    // Of this domain only.
+    qsbr::synchronize();
+    // A thread whose handle is leaked, but offline, is in nobody's way.
+    qsbr::domain! { struct There; }
+    thread::spawn(|| mem::forget(There::register())).join().expect("no panic");
+    assert!(catch_unwind(There::synchronize).is_err());
+}
+
+#[test]
+fn a_leaked_handle_that_another_waits_for_ends_the_wait_when_its_thread_ends() {
+    const TEST: &str = "a_leaked_handle_that_another_waits_for_ends_the_wait_when_its_thread_ends";
+    qsbr::domain! { struct Here; }
+    if child::variant().is_none() {
+        return child::run(TEST, "leak", None);
+    }
+    let _running = deadline();
+    let online = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            mem::forget(Here::register());
+            online.wait();
+            until(|| Here::stats().sleeps == 1);
+        });
+        online.wait();
+        assert!(catch_unwind(Here::synchronize).is_err());
+    });
+}
+
+#[test]
+fn a_handle_in_thread_local_storage_is_dropped_with_its_thread() {
+    qsbr::domain! { struct Here; }
+    thread_local! {
+        static HANDLE: std::cell::RefCell<qsbr::Handle<Here>> = Here::register().into();
+    }
+    let _running = deadline();
+    for _ in 0..3 {
+        thread::spawn(|| HANDLE.with_borrow_mut(|handle| handle.quiescent())).join().expect("no panic");
+        Here::synchronize();
+    }
+}
+
+#[test]
+fn a_long_grace_period_costs_its_leader_no_processor_time() {
+    qsbr::domain! { struct Here; }
+    let _running = deadline();
+    let online = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let handle = Here::register();
+            online.wait();
+            until(|| Here::stats().sleeps == 1);
+            thread::sleep(Duration::from_millis(300));
+            drop(handle);
+        });
+        online.wait();
+        let before = cpu_time();
+        Here::synchronize();
+        let spent = cpu_time() - before;
+        assert!(spent < Duration::from_millis(100), "{spent:?} of 300 ms");
+    });
+}
+
+/// CPU time of the calling thread.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place outlives the call.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,82 @@
+//! In the child of a fork only the thread that forked has a handle still.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::{io, thread};
+
+use deadline::deadline;
+use stillpoint::qsbr::{self, Domain};
+use stillpoint::rcu::Rcu;
+
+/// Forks; what `child` returns is whether it is content.
+fn fork(child: impl FnOnce() -> bool) {
+    // SAFETY: the child allocates, which glibc allows, and ends without destructors.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "{}", io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: plain calls; a child that hangs is killed.
+        unsafe {
+            libc::alarm(50);
+            libc::_exit(i32::from(!child()));
+        }
+    }
+    let mut status = -1;
+    // SAFETY: the place outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child is content");
+}
+
+#[test]
+fn a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle() {
+    const TEST: &str = "a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle";
+    qsbr::domain! { struct Here; }
+    static STOP: AtomicBool = AtomicBool::new(false);
+    if child::variant().is_none() {
+        return child::run(TEST, "fork", None);
+    }
+    let _running = deadline();
+    let online = Barrier::new(3);
+    let number = Rcu::new_in(1, Here);
+    thread::scope(|scope| {
+        // One never reports, one always does, and a writer is about.
+        scope.spawn(|| {
+            let handle = Here::register();
+            online.wait();
+            while !STOP.load(Acquire) {
+                thread::yield_now();
+            }
+            drop(handle);
+        });
+        scope.spawn(|| {
+            let mut handle = Here::register();
+            online.wait();
+            while !STOP.load(Acquire) {
+                handle.quiescent();
+            }
+        });
+        scope.spawn(Here::synchronize);
+        let mut handle = Here::register();
+        online.wait();
+        for _ in 0..20 {
+            fork(|| {
+                handle.quiescent();
+                let old = number.replace(2);
+                let kept = *number.load(&handle) == 2 && Here::is_online();
+                handle.synchronize();
+                let old = handle.offline(|| old.wait());
+                Here::retire(Box::new(5));
+                handle.offline(Here::barrier);
+                kept && old == 1 && Here::stats().queued == 0
+            });
+            handle.quiescent();
+        }
+        drop(handle);
+        STOP.store(true, Release);
+    });
+}

@@ -1,0 +1,69 @@
+//! A thread that never reports is named.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+
+use std::any::type_name;
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use deadline::deadline;
+use stillpoint::qsbr::{self, Domain};
+use stillpoint::rcu::{self, Stall};
+
+static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+
+#[test]
+fn a_stall_names_the_thread_that_has_not_reported_and_no_other() {
+    qsbr::domain! { struct Here; }
+    let _running = deadline();
+    rcu::set_stall_timeout(Some(Duration::from_millis(10)));
+    rcu::set_stall_hook(Box::new(|stall| STALLS.lock().expect("no panic").push(stall.clone())));
+    let (told, tell) = mpsc::channel();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let lazy = thread::Builder::new().name("lazy".into());
+    let lazy = lazy.spawn(move || {
+        let handle = Here::register();
+        // SAFETY: takes no arguments and cannot fail.
+        told.send((unsafe { libc::gettid() }.unsigned_abs(), line!() - 2)).expect("somebody listens");
+        let _ = stopped.recv();
+        drop(handle);
+    });
+    let lazy = lazy.expect("a thread");
+    let (id, line) = tell.recv().expect("it registers");
+    let (online, is_online) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    let diligent = thread::spawn(move || {
+        let mut handle = Here::register();
+        online.send(()).expect("somebody listens");
+        while let Err(mpsc::TryRecvError::Empty) = ended.try_recv() {
+            handle.quiescent();
+            thread::yield_now();
+        }
+    });
+    is_online.recv().expect("it registers");
+    let waiting = thread::spawn(Here::synchronize);
+    let stall = loop {
+        let stalls = STALLS.lock().expect("no panic").clone();
+        // The first report may still name one that is about to report.
+        if let Some(stall) = stalls.into_iter().find(|stall| stall.readers().len() == 1) {
+            break stall;
+        }
+        thread::yield_now();
+    };
+    assert_eq!(stall.domain(), type_name::<Here>());
+    let [reader] = stall.readers() else { panic!("{stall}") };
+    assert_eq!((reader.thread_id(), reader.thread_name()), (id, Some("lazy")));
+    assert_eq!((reader.registered_at().file(), reader.registered_at().line()), (file!(), line));
+    let text = stall.to_string();
+    assert!(text.ends_with("and has not reported a quiescent state"), "{text}");
+    drop(stop);
+    for thread in [lazy, waiting] {
+        thread.join().expect("no panic");
+    }
+    drop(end);
+    diligent.join().expect("no panic");
+}
