@@ -31,6 +31,7 @@
 
 #[cfg(not(loom))]
 pub mod fence;
+#[cfg(not(loom))]
 pub mod percpu;
 #[cfg(not(loom))]
 pub mod qsbr;
