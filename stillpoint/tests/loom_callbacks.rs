@@ -168,7 +168,7 @@ impl Here {
     /// The owner's bookkeeping.
     fn settle(&self, own: &'static Reader) {
         let caller = Caller { own: Some(own), is_inside: own.is_inside(), may_wait: true };
-        self.0.callbacks.settle(own.queue, caller, self);
+        self.0.callbacks.settle(own.queue, own.queue.report(), caller, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.

@@ -137,6 +137,23 @@ impl<const N: usize> Words<N> {
         }
     }
 
+    /// Makes the sums `sums`, whatever other threads were adding.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and not in the middle of an add.
+    pub unsafe fn reset_in_child(&self, sums: [u64; N]) {
+        for (spare, sum) in self.spare.iter().zip(sums) {
+            spare.store(sum, Relaxed);
+        }
+        let Some(rows) = self.rows() else { return };
+        for (word, cpu) in (0..N).flat_map(|word| (0..cpus(rows)).map(move |cpu| (word, cpu))) {
+            let row = row(rows, word, cpu);
+            row.plain[word % WIDTH].store(0, Relaxed);
+            row.atomic[word % WIDTH].store(0, Relaxed);
+        }
+    }
+
     fn rows(&self) -> Option<NonNull<Header>> {
         // Acquire: as in `add`.
         NonNull::new(self.all.load(Acquire))

@@ -52,7 +52,7 @@ const LAZY: u64 = 10_000_000_000;
 /// How long the worker runs entries before it looks at the queues again, in nanoseconds.
 const SLICE: u64 = 1_000_000;
 /// How long a caller above the limits waits.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+pub const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 /// The same, when that was in vain once.
 const IMPATIENCE: Duration = Duration::from_millis(1);
 
@@ -92,6 +92,9 @@ pub trait Host {
     /// Runs an entry, whose grace period is over. False if the caller has become the child of a fork, which has no business
     /// with the other entries.
     fn run(&self, entry: Entry) -> bool;
+
+    /// How long a caller above the limits waits.
+    const PATIENCE: Duration = PATIENCE;
 
     /// A heavy fence.
     fn fence(&self);
@@ -228,10 +231,9 @@ impl Callbacks {
         false
     }
 
-    /// The owner's bookkeeping, a block at a time.
+    /// The bookkeeping of a queue, a block at a time. `added` is what its owner has just taken out of [`Queue::report`].
     #[cold]
-    pub fn settle(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
-        let added = queue.report();
+    pub fn settle(&self, queue: &Queue, added: Amount, caller: Caller<'_>, host: &impl Host) {
         // Relaxed, as everywhere here: bounds need no order.
         self.backlog.count.fetch_add(added.count, Relaxed);
         self.backlog.bytes.fetch_add(added.bytes, Relaxed);
@@ -304,7 +306,7 @@ impl Callbacks {
 
     /// Waits until less waits.
     #[cold]
-    fn press(&self, queue: &Queue, host: &impl Host) {
+    fn press<H: Host>(&self, queue: &Queue, host: &H) {
         if self.stuck.load(Relaxed) != 0 {
             // There can be no grace period: see `Orphaned`.
             self.tallies.overruns.fetch_add(1, Relaxed);
@@ -312,7 +314,7 @@ impl Callbacks {
         }
         self.tallies.waits.fetch_add(1, Relaxed);
         let rounds = self.rounds();
-        let patience = if self.in_vain.load(Relaxed) == self.done() { IMPATIENCE } else { PATIENCE };
+        let patience = if self.in_vain.load(Relaxed) == self.done() { IMPATIENCE } else { H::PATIENCE };
         let _urgent = self.urgent();
         self.hurry(host);
         let enough = self.progress.wait_until(Some(patience), || {
@@ -381,6 +383,16 @@ impl Callbacks {
             }
         }
         Ok(())
+    }
+
+    /// Nobody defers anything any more, and nobody reads: all is to run now, in a worker, or here if none can be had.
+    #[cfg(not(loom))]
+    pub fn close(&self, host: &impl Host) {
+        // Relaxed: `ring` orders it.
+        self.urgent.fetch_add(1, Relaxed);
+        if self.holds(host.engine().readers()) != Holds::Nothing && self.alarm.ring() {
+            self.provide_or_work(host, || false);
+        }
     }
 
     /// For who has rung and found no worker: provides one, or, if none can be had, is the worker until `enough`.

@@ -120,15 +120,15 @@
 //! readers, are argued in the source of the engine.
 
 mod cookie;
-mod deferred;
+pub(crate) mod deferred;
 mod domain;
 mod driver;
 mod fork;
 mod guard;
 mod pointer;
-mod stall;
+pub(crate) mod stall;
 mod stats;
-mod world;
+pub(crate) mod world;
 
 pub(crate) mod alarm;
 pub(crate) mod callbacks;

@@ -35,6 +35,7 @@ impl World {
         if settle {
             self.callbacks.settle(
                 own.queue,
+                own.queue.report(),
                 Caller { own: Some(own), is_inside: false, may_wait: true },
                 &self,
             );

@@ -1,0 +1,243 @@
+//! Models of sleepable domains: sections that are counted on several CPUs, the two phases, the sleep.
+#![cfg(loom)]
+
+mod model;
+
+use core::panic::Location;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::rcu::engine::{Engine, Tally};
+use stillpoint::rcu::published::Published;
+use stillpoint::srcu::phases::{Phase, Phases};
+use stillpoint::sync::model::{poll, reader as interruptible, run_on};
+
+/// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
+struct World {
+    engine: Engine<Phases>,
+    published: Published<UnsafeCell<u32>>,
+}
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            engine: Engine::new(Phases::new(Location::caller()), || "World"),
+            published: Published::new(boxed(7)),
+        })
+    }
+
+    fn phases(&self) -> &Phases {
+        self.engine.readers()
+    }
+
+    /// Reads the published value, inside a section.
+    fn look(&self) {
+        let value = self.published.load();
+        // Time may pass between loading the pointer and reading through it.
+        poll();
+        // SAFETY: the memory of values is never given back.
+        unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+    }
+
+    /// One section that begins on CPU 0 and ends on CPU 1.
+    fn read(&self) {
+        run_on(0);
+        let phase = self.phases().enter();
+        self.look();
+        run_on(1);
+        self.phases().leave(phase);
+    }
+
+    /// Publishes another value and frees the present one after a grace period.
+    fn update(&self) {
+        let old = self.published.swap(boxed(8));
+        self.engine.synchronize(None).unwrap();
+        // SAFETY: the memory of values is never given back.
+        unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
+    }
+
+    fn tally(&self) -> Tally {
+        self.engine.tally()
+    }
+}
+
+fn boxed(value: u32) -> *mut UnsafeCell<u32> {
+    let cell = Box::new(UnsafeCell::new(0));
+    cell.with_mut(|cell| unsafe { *cell = value });
+    Box::into_raw(cell)
+}
+
+/// Runs `body` as reader number `index`.
+fn spawn(world: &Arc<World>, index: usize, body: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
+    let world = world.clone();
+    thread::spawn(move || interruptible(index, || body(&world)))
+}
+
+/// A section that began before the model, with a value that it reads still.
+fn begun(world: &World) -> Phase {
+    let phase = world.phases().enter();
+    world.look();
+    phase
+}
+
+#[test]
+fn a_reader_never_sees_a_freed_value() {
+    check(1, 3, || {
+        let world = World::new();
+        let t = spawn(&world, 0, |world| {
+            world.read();
+            world.read();
+        });
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn two_readers_never_see_a_freed_value() {
+    check(1, 2, || {
+        let world = World::new();
+        let threads = [0, 1].map(|index| spawn(&world, index, World::read));
+        world.update();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_section_may_end_in_another_thread() {
+    check(1, 3, || {
+        let world = World::new();
+        let phase = begun(&world);
+        let t = spawn(&world, 0, move |world| {
+            world.look();
+            run_on(1);
+            world.phases().leave(phase);
+        });
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+/// As a thread that loaded the phase before a flip, and entered afterwards.
+#[test]
+fn a_section_of_the_idle_phase_is_waited_for() {
+    check(1, 3, || {
+        let world = World::new();
+        let phase = begun(&world);
+        world.phases().flip();
+        let t = spawn(&world, 0, move |world| {
+            world.look();
+            world.phases().leave(phase);
+        });
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn sections_of_both_phases_are_waited_for_asleep() {
+    check(0, 2, || {
+        let world = World::new();
+        let first = begun(&world);
+        world.phases().flip();
+        let second = begun(&world);
+        let threads = [(0, first), (1, second)].map(|(index, phase)| {
+            spawn(&world, index, move |world| {
+                world.look();
+                world.phases().leave(phase);
+            })
+        });
+        world.update();
+        for t in threads {
+            t.join().unwrap();
+        }
+        let tally = world.tally();
+        assert!(tally.heavy_fences <= 3 && tally.wakeups <= 2, "{tally:?}");
+    });
+}
+
+#[test]
+fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
+    check(0, 3, || {
+        let world = World::new();
+        let phases = [begun(&world), begun(&world)];
+        let t = spawn(&world, 0, move |world| {
+            for phase in phases {
+                world.look();
+                world.phases().leave(phase);
+            }
+        });
+        world.update();
+        t.join().unwrap();
+        let tally = world.tally();
+        assert!(tally.heavy_fences <= 2, "{tally:?}");
+    });
+}
+
+#[test]
+fn the_last_of_two_leavers_wakes_the_sleeper() {
+    check(0, 2, || {
+        let world = World::new();
+        let phases = [begun(&world), begun(&world)];
+        let threads = [0, 1].map(|index| {
+            spawn(&world, index, move |world| {
+                run_on(index);
+                world.look();
+                world.phases().leave(phases[index]);
+            })
+        });
+        world.update();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+/// One who counts down and is not waited for must not end the wait for one who is.
+#[test]
+fn a_late_section_of_the_phase_that_is_waited_for_does_not_end_the_wait() {
+    check(0, 3, || {
+        let world = World::new();
+        let phase = begun(&world);
+        let t = spawn(&world, 0, move |world| {
+            world.read();
+            world.look();
+            world.phases().leave(phase);
+        });
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn updaters_share_grace_periods_and_free_each_other_s_values() {
+    check(0, 1, || {
+        let world = World::new();
+        let threads = [spawn(&world, 0, World::read), spawn(&world, 1, World::update)];
+        world.update();
+        for t in threads {
+            t.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_domain_that_is_closed_waits_for_nobody() {
+    check(0, 3, || {
+        let world = World::new();
+        // Its guard was leaked.
+        let _ = world.phases().enter();
+        let t = spawn(&world, 0, |world| world.phases().close());
+        world.engine.synchronize(None).unwrap();
+        t.join().unwrap();
+    });
+}
