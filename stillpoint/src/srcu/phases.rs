@@ -281,7 +281,8 @@ impl Phases {
                 break;
             }
             // Acquire: partner is the Release in `close`.
-            let mut awaited = self.awaited.fetch_add(open, Acquire).wrapping_add(open);
+            let order = weaken(Acquire, "arming-blind-to-close");
+            let mut awaited = self.awaited.fetch_add(open, order).wrapping_add(open);
             if self.is_closed() {
                 break;
             }
@@ -308,8 +309,10 @@ impl Phases {
         self.closed.store(1, Relaxed);
         // Release: a leader who arms after this finds the domain closed; partner: the Acquire of the `fetch_add` in
         // `sleep_for`. One who has armed before is woken.
-        self.awaited.swap(0, Release);
-        self.awaited.wake(1, ANYBODY);
+        self.awaited.swap(0, weaken(Release, "close-relaxed"));
+        if !mutant("close-does-not-wake") {
+            self.awaited.wake(1, ANYBODY);
+        }
     }
 
     fn is_closed(&self) -> bool {
