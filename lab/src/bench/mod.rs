@@ -3,6 +3,7 @@
 mod callback;
 pub(crate) mod fence;
 pub(crate) mod read;
+mod srcu;
 pub(crate) mod sync;
 
 use crate::harness::{Budget, Options, Report};
@@ -25,6 +26,8 @@ enum Name {
     Sync,
     /// The process-wide fence.
     Fence,
+    /// Sections that may sleep: what they cost, and the grace period that waits for many of them.
+    Srcu,
     /// What is done after a grace period: how soon, at what cost, and how much waits.
     Callback,
     /// All of them, one after the other.
@@ -35,10 +38,11 @@ enum Name {
 type Bench = (Name, f64, fn(Budget) -> anyhow::Result<Report>);
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Bench; 4] = [
+const BENCHES: [Bench; 5] = [
     (Name::Read, 30.0, read::run),
     (Name::Sync, 40.0, sync::run),
     (Name::Fence, 30.0, fence::run),
+    (Name::Srcu, 30.0, srcu::run),
     (Name::Callback, 40.0, callback::run),
 ];
 

@@ -13,7 +13,7 @@ const BATCH: u32 = 10_000;
 
 /// Coordinates the threads of a measurement with the thread that takes the time.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     ready: Arrivals,
     start: Gate,
     stop: AtomicBool,
@@ -22,7 +22,7 @@ pub(super) struct Turn {
 impl Turn {
     /// Called in each thread, once it is registered: runs `batch` with a number of iterations until the turn is over,
     /// and returns the nanoseconds of an iteration.
-    pub(super) fn time(&self, mut batch: impl FnMut(u32) -> u64) -> f64 {
+    pub(crate) fn time(&self, mut batch: impl FnMut(u32) -> u64) -> f64 {
         // Warms caches and lazy initialization, and keeps the wake-up out of the time.
         black_box(batch(BATCH));
         self.ready.arrive();
@@ -38,7 +38,7 @@ impl Turn {
     }
 
     /// Called in the thread that takes the time: lets `threads` threads start together, and ends the turn after `slice`.
-    pub(super) fn last_for(&self, slice: Duration, threads: usize) {
+    pub(crate) fn last_for(&self, slice: Duration, threads: usize) {
         self.ready.wait_for(threads);
         self.start.open();
         thread::sleep(slice);
@@ -46,7 +46,7 @@ impl Turn {
     }
 
     /// Ends the turn, also for threads that have not started.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.start.open();
     }
@@ -54,7 +54,7 @@ impl Turn {
 
 /// Adds what `section` reads, `iterations` times: the loop around every system's section.
 #[inline(always)]
-pub(super) fn repeat(iterations: u32, mut section: impl FnMut() -> u64) -> u64 {
+pub(crate) fn repeat(iterations: u32, mut section: impl FnMut() -> u64) -> u64 {
     let mut sum = 0_u64;
     for _ in 0..iterations {
         sum = sum.wrapping_add(section());
