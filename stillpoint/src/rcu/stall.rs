@@ -314,14 +314,11 @@ struct Sections {
 }
 
 /// `count` sections, of the domain made at `site`. Nothing if that is none.
-pub(crate) fn open(
-    count: u64,
-    site: &'static Location<'static>,
-    inherited: bool,
-) -> Option<Blockers> {
+pub(crate) fn open(count: u64, site: &'static Location<'static>, inherited: bool) -> Option<Blockers> {
     // Sums that others change meanwhile may be off by some.
     let count = u64::try_from(count.cast_signed()).unwrap_or(0);
-    (count != 0).then(|| Blockers { readers: Vec::new(), sections: Some(Sections { count, site, inherited }) })
+    (count != 0)
+        .then(|| Blockers { readers: Vec::new(), sections: Some(Sections { count, site, inherited }) })
 }
 
 /// Of `readers`, those that the leader waits for still, after having `waited`. Nothing if all have just left, and are about to

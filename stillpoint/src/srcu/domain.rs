@@ -239,8 +239,6 @@ impl Domain {
     #[inline(never)]
     #[track_caller]
     fn make_slow(&self) -> &Inner {
-        // Chooses the backend of the fence.
-        crate::fence::init();
         let fresh = Inner {
             core: Core::new(Phases::new(self.site), || "srcu::Domain"),
             handles: AtomicUsize::new(1),
@@ -248,13 +246,14 @@ impl Domain {
             here: ManuallyDrop::new(Self { inner: AtomicPtr::new(ptr::null_mut()), site: self.site }),
             fork: fork::Link::new(),
         };
-        let Ok(fresh) = try_box(fresh) else {
+        // Chooses the backend of the fence.
+        let fresh = if fresh.phases().prepare() { try_box(fresh).ok() } else { None };
+        let Some(fresh) = fresh else {
             panic!("no memory for the srcu::Domain that was made at {}", self.site)
         };
         // SAFETY: it comes from a box, and is this thread's still.
         let ours = unsafe { fresh.as_ref() };
         ours.here.inner.store(fresh.as_ptr(), Relaxed);
-        ours.phases().prepare();
         // Before others see it: a fork must find it.
         fork::enlist(ours);
         // Release: partner is the Acquire in `inner`. Acquire: that of whoever was faster.

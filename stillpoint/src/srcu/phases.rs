@@ -57,7 +57,9 @@
 //! sleep while awaited > 0
 //! ```
 //!
-//! Who leaves, and finds `attention` at its phase, takes one off `awaited`; who takes the last one off wakes the leader.
+//! Who leaves, and finds `attention` at its phase, takes one off `awaited`; who takes the last one off wakes the leader. The
+//! count is the upper half of a futex word, of which the kernel compares the lower half: that is changed by those who wake
+//! only, so the leader is not kept from sleeping by a hundred thousand who leave.
 //!
 //! 1. *The leader never sleeps too long.* Take a section that is `open`: in `entered`, not in `left`. Had its light fence on
 //!    leaving come before B, its add of `left` would be in the sum; so that fence comes after B, sees `attention`, and it
@@ -86,13 +88,24 @@ use crate::rcu::queue::Queue;
 use crate::rcu::reader::Reader;
 use crate::rcu::stall;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, Words, budget, light_by_backend, mutant, spin_loop, weaken, yield_now,
+    AtomicU64, Futex, Ordering::*, Words, budget, light, light_by_backend, mutant, spin_loop, weaken,
+    yield_now,
 };
 
 /// How often a grace period looks at phases that are not drained before it sleeps.
 const SPINS: u32 = 100;
 
 const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
+
+/// A section in the upper half of `awaited`.
+const ONE: u64 = 1 << 32;
+/// As many as it can count. The leader wakes early if there are more.
+const MOST: u64 = i32::MAX as u64;
+
+/// The sections that `awaited` counts: none, or fewer, if the leader is to look.
+fn count(awaited: u64) -> i32 {
+    (awaited >> 32) as i32
+}
 
 /// One of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +144,7 @@ impl Phase {
 #[derive(Debug)]
 pub struct Phases {
     shown: CachePadded<Shown>,
-    /// Sections the leader sleeps for; two's complement.
+    /// Above, sections that the leader sleeps for, in two's complement; below, a number that changes with each wake-up.
     awaited: CachePadded<Futex>,
     /// 1 when there is no handle any more.
     closed: AtomicU64,
@@ -182,9 +195,8 @@ impl Phases {
     pub fn enter(&self) -> Phase {
         // Relaxed: any phase will do, see the module.
         let phase = Phase::of(self.shown.phase.load(Relaxed));
-        self.shown.words.add(phase.entered(), 1);
-        // Partner: fence A, the heavy one in `begin`.
-        light_by_backend();
+        // With a light fence; partner: fence A, the heavy one in `begin`.
+        self.count(phase.entered());
         phase
     }
 
@@ -194,21 +206,45 @@ impl Phases {
         // Relaxed: by the fences, see "Sleeping" (1).
         let attention = || self.shown.attention.load(Relaxed);
         let early = mutant("attention-before-leave").then(attention);
-        // Releases the section; partner: the Acquire of the sum in `open`.
-        self.shown.words.add(phase.left(), 1);
-        // Partner: fence B, the heavy one in `sleep_for`.
-        light_by_backend();
+        // Releases the section; partner: the Acquire of the sum in `open`. With a light fence; partner: fence B, the heavy one
+        // in `sleep_for`.
+        self.count(phase.left());
         if early.unwrap_or_else(attention) == phase as u64 {
             self.count_down();
         }
+    }
+
+    /// Adds to a word of this CPU, and passes a light fence.
+    #[inline(always)]
+    fn count(&self, word: usize) {
+        if self.shown.words.try_add(word, 1) {
+            // A compiler fence is one, or this would have failed: see `prepare`.
+            light();
+        } else {
+            self.count_slow(word);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_slow(&self, word: usize) {
+        self.shown.words.add_slow(word, 1);
+        light_by_backend();
     }
 
     /// One section less to wait for; the last wakes the leader.
     #[cold]
     fn count_down(&self) {
         // Release: the section has been counted in `left`. Partner: the Acquire of the swap in `sleep_for`.
-        let awaited = self.awaited.fetch_sub(1, weaken(Release, "leaver-relaxed"));
-        if awaited == 1 && !mutant("leader-not-woken") {
+        let awaited = self.awaited.fetch_sub(ONE, weaken(Release, "leaver-relaxed"));
+        if count(awaited) == 1 {
+            if !mutant("wake-up-not-shown") {
+                // Relaxed: carries nothing. Before the wake-up, for a leader who has looked, and does not sleep yet.
+                self.awaited.fetch_add(1, Relaxed);
+            }
+            if mutant("leader-not-woken") {
+                return;
+            }
             // Relaxed, as everywhere in `costs`: statistics.
             self.costs.wakeups.fetch_add(1, Relaxed);
             self.awaited.wake(1, ANYBODY);
@@ -230,10 +266,12 @@ impl Phases {
         sum(phase.entered()).wrapping_sub(left)
     }
 
-    /// Allocates the words, so that the first section need not.
+    /// Allocates the words, before the first section. False if there is no memory.
+    ///
+    /// Where a light fence is more than a compiler fence, sections are to take the slow way, on which they pass it.
     #[cfg(not(loom))]
-    pub fn prepare(&self) {
-        self.shown.words.prepare();
+    pub fn prepare(&self) -> bool {
+        self.shown.words.prepare_for(crate::fence::backend() == crate::fence::Backend::Membarrier)
     }
 
     /// Sections that are open.
@@ -282,11 +320,12 @@ impl Phases {
             }
             // Acquire: partner is the Release in `close`.
             let order = weaken(Acquire, "arming-blind-to-close");
-            let mut awaited = self.awaited.fetch_add(open, order).wrapping_add(open);
+            let more = open.min(MOST) * ONE;
+            let mut awaited = self.awaited.fetch_add(more, order).wrapping_add(more);
             if self.is_closed() {
                 break;
             }
-            while awaited.cast_signed() > 0 {
+            while count(awaited) > 0 {
                 self.awaited.wait_timeout(awaited, ANYBODY, vigil.patience());
                 // Acquire: the sum then contains those who counted down. Not needed for safety, as the leader looks
                 // for himself; nor for liveness, as the swap acquires them too.
@@ -309,7 +348,8 @@ impl Phases {
         self.closed.store(1, Relaxed);
         // Release: a leader who arms after this finds the domain closed; partner: the Acquire of the `fetch_add` in
         // `sleep_for`. One who has armed before is woken.
-        self.awaited.swap(0, weaken(Release, "close-relaxed"));
+        // The lower half differs from what the leader may compare with, as nobody wakes so often.
+        self.awaited.swap(u64::from(u32::MAX), weaken(Release, "close-relaxed"));
         if !mutant("close-does-not-wake") {
             self.awaited.wake(1, ANYBODY);
         }

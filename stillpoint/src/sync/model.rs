@@ -220,7 +220,12 @@ impl<const N: usize> Words<N> {
         Self(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
     }
 
-    pub fn add(&self, word: usize, by: u64) {
+    pub fn try_add(&self, word: usize, by: u64) -> bool {
+        self.add_slow(word, by);
+        true
+    }
+
+    pub fn add_slow(&self, word: usize, by: u64) {
         self.0[CPU.with(Cell::get)][word].fetch_add(by, weaken(Release, "add-relaxed"));
     }
 
@@ -246,7 +251,8 @@ impl Futex {
 
     pub fn wait(&self, expected: u64, mask: NonZeroU32) {
         let mut sleepers = self.sleepers.lock().unwrap();
-        if self.word.load(Relaxed) != expected {
+        // The kernel compares the low half.
+        if self.word.load(Relaxed) as u32 != expected as u32 {
             return;
         }
         let ticket = sleepers.1;

@@ -32,6 +32,7 @@ pub(super) fn all() -> Vec<Box<dyn System>> {
         Box::new(Srcu(Rcu::new_in(VALUE, domain.clone()), domain)),
         Box::new(OurRcu(Rcu::new(VALUE))),
         Box::new(CrossbeamEpoch(crossbeam_epoch::Atomic::new(VALUE))),
+        Box::new(CrossbeamPin(crossbeam_epoch::Atomic::new(VALUE))),
         Box::new(TokioRwLock(RwLock::new(Box::new(VALUE)))),
         Box::new(ArcSwapFull(ArcSwap::from_pointee(VALUE))),
         Box::new(ArcSwapLoad(ArcSwap::from_pointee(VALUE))),
@@ -91,6 +92,26 @@ impl System for CrossbeamEpoch {
             repeat(n, move || {
                 let guard = handle.pin();
                 // SAFETY: the number is never retired, and it lives as long as `self`.
+                unsafe { *pointer.load(Ordering::Acquire, &guard).deref() }
+            })
+        })
+    }
+}
+
+/// As its documentation does it.
+struct CrossbeamPin(crossbeam_epoch::Atomic<u64>);
+
+impl System for CrossbeamPin {
+    fn name(&self) -> &'static str {
+        "crossbeam-pin"
+    }
+
+    fn run(&self, turn: &Turn) -> f64 {
+        turn.time(|n| {
+            let pointer = black_box(&self.0);
+            repeat(n, move || {
+                let guard = crossbeam_epoch::pin();
+                // SAFETY: as above.
                 unsafe { *pointer.load(Ordering::Acquire, &guard).deref() }
             })
         })

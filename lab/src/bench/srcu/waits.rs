@@ -98,8 +98,7 @@ struct Cost {
 /// Fails if a thread cannot be started.
 pub(super) fn run(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     let config = |guards: usize| Config::new([("guards", guards.into())]);
-    let (rounds, slice) =
-        budget.split((GUARDS.len() * SYSTEMS.len()) as f64, Duration::from_millis(60));
+    let (rounds, slice) = budget.split((GUARDS.len() * SYSTEMS.len()) as f64, Duration::from_millis(60));
     let schedule = Schedule { rounds, cells: GUARDS.len(), systems: SYSTEMS.len() };
     let progress = Progress::new("bench srcu: waits", schedule.len(), slice * schedule.len() as u32);
     for guards in GUARDS {
@@ -171,8 +170,11 @@ fn measure(system: &impl Waits, guards: usize, slice: Duration) -> anyhow::Resul
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        let cost =
-            Cost { latency: median(|c| c.latency), computed: median(|c| c.computed), drop: median(|c| c.drop) };
+        let cost = Cost {
+            latency: median(|c| c.latency),
+            computed: median(|c| c.computed),
+            drop: median(|c| c.drop),
+        };
         Ok((cost, wakes))
     })
 }
