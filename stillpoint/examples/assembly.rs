@@ -6,12 +6,20 @@ use stillpoint::fence;
 use stillpoint::percpu::{self, Counter};
 use stillpoint::qsbr::{self, Handle};
 use stillpoint::rcu::{self, Guard, Rcu};
+use stillpoint::srcu::Domain;
 
 /// Enter, load, exit.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn one_section(number: &Rcu<u64>) -> u64 {
     *number.load(&rcu::enter())
+}
+
+/// Enter, load, exit, in a sleepable domain.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn sleepable_section(domain: &Domain, number: &Rcu<u64, Domain>) -> u64 {
+    *number.load(&domain.enter())
 }
 
 /// One round of a long loop of reads under one guard.
@@ -70,6 +78,9 @@ fn cpu_number() -> usize {
 fn main() {
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
+    let domain = Domain::new();
+    let sleepable = Rcu::new_in(7, domain.clone());
+    assert_eq!(sleepable_section(black_box(&domain), black_box(&sleepable)), 7);
     assert_eq!(repin_and_load(black_box(&number), &mut rcu::enter()), 7);
     let mut thread = qsbr::register();
     assert_eq!(qsbr_load(&Rcu::new_in(7, qsbr::Global), &thread), 7);

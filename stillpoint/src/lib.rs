@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`rcu`] | reads that cost about a nanosecond and never wait; writers that wait for a grace period | data that is read far more often than written: configuration, routing, connection tables |
 //! | [`qsbr`] | reads that are nothing but a load, for threads that report when they hold no references | loops that read all the time: packet processing, event loops, interpreters |
+//! | [`srcu`] | domains made at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, sections that wait for something |
 //! | [`percpu`] | counters that each CPU adds to for itself, without locked instructions | numbers that every thread changes all the time |
 //! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
 //!
@@ -40,6 +41,8 @@ pub mod rcu;
 #[cfg(not(loom))]
 mod sequence;
 #[cfg(not(loom))]
+pub mod srcu;
+#[cfg(not(loom))]
 mod sync;
 #[cfg(not(loom))]
 mod sys;
@@ -50,6 +53,9 @@ mod sys;
 pub mod rcu;
 #[cfg(loom)]
 pub mod sequence;
+#[cfg(loom)]
+#[path = "srcu/model.rs"]
+pub mod srcu;
 #[cfg(loom)]
 pub mod sync;
 

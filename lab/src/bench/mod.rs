@@ -4,6 +4,7 @@ mod callback;
 pub(crate) mod fence;
 mod qsbr;
 pub(crate) mod read;
+mod srcu;
 pub(crate) mod sync;
 
 use crate::harness::{Budget, Options, Report};
@@ -28,6 +29,8 @@ enum Name {
     Fence,
     /// Readers that report quiescent states, and updates beside them.
     Qsbr,
+    /// Sections that may sleep: what they cost, and the grace period that waits for many of them.
+    Srcu,
     /// What is done after a grace period: how soon, at what cost, and how much waits.
     Callback,
     /// All of them, one after the other.
@@ -38,11 +41,12 @@ enum Name {
 type Bench = (Name, f64, fn(Budget) -> anyhow::Result<Report>);
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Bench; 5] = [
+const BENCHES: [Bench; 6] = [
     (Name::Read, 30.0, read::run),
     (Name::Sync, 40.0, sync::run),
     (Name::Fence, 30.0, fence::run),
     (Name::Qsbr, 40.0, qsbr::run),
+    (Name::Srcu, 30.0, srcu::run),
     (Name::Callback, 40.0, callback::run),
 ];
 

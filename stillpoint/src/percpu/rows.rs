@@ -77,26 +77,38 @@ impl<const N: usize> Words<N> {
     /// If there is no such word.
     #[inline(always)]
     pub fn add(&self, word: usize, by: u64) {
+        if !self.try_add(word, by) {
+            self.add_slow(word, by);
+        }
+    }
+
+    /// [`add`](Self::add), if that takes a few instructions: false, and nothing has happened, before the rows are there, in
+    /// threads that the C library does not register, after an interruption, and always if the owner wants that
+    /// ([`prepare_for`](Self::prepare_for)).
+    ///
+    /// # Panics
+    ///
+    /// If there is no such word.
+    #[inline(always)]
+    #[must_use]
+    pub fn try_add(&self, word: usize, by: u64) -> bool {
         assert!(word < N, "no such word");
         // Acquire: header and rows are complete; partner: the Release in `make_slow`.
         if let Some(rows) = NonNull::new(self.fast.load(Acquire)) {
             // SAFETY: published, and alive as long as `self` (2). Every thread has an area at the offset (3).
-            let done = unsafe {
+            return unsafe {
                 let offset = rows.as_ref().offset;
                 section::add(place::<N>(rows, offset, word), by)
             };
-            if done {
-                return;
-            }
         }
-        self.add_slow(word, by);
+        false
     }
 
-    /// Before the rows are there, in threads that are not registered by the C library, and after an interruption.
+    /// [`add`](Self::add), in all circumstances.
     #[cold]
     #[inline(never)]
-    fn add_slow(&self, word: usize, by: u64) {
-        let Some(rows) = self.rows().or_else(|| self.make_slow()) else {
+    pub fn add_slow(&self, word: usize, by: u64) {
+        let Some(rows) = self.rows().or_else(|| self.make_slow(true)) else {
             // Release: partner is the Acquire in `sum`, as for all adds.
             self.spare[word].fetch_add(by, Release);
             return;
@@ -133,7 +145,30 @@ impl<const N: usize> Words<N> {
     /// Allocates the rows, if that has not been done, so that the first add need not.
     pub fn prepare(&self) {
         if self.rows().is_none() {
-            let _ = self.make_slow();
+            let _ = self.make_slow(true);
+        }
+    }
+
+    /// Allocates the rows before the first add, with [`try_add`](Self::try_add) failing always unless `fast`. False if there is
+    /// no memory.
+    pub fn prepare_for(&self, fast: bool) -> bool {
+        self.make_slow(fast).is_some()
+    }
+
+    /// Makes the sums `sums`, whatever other threads were adding.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and not in the middle of an add.
+    pub unsafe fn reset_in_child(&self, sums: [u64; N]) {
+        for (spare, sum) in self.spare.iter().zip(sums) {
+            spare.store(sum, Relaxed);
+        }
+        let Some(rows) = self.rows() else { return };
+        for (word, cpu) in (0..N).flat_map(|word| (0..cpus(rows)).map(move |cpu| (word, cpu))) {
+            let row = row(rows, word, cpu);
+            row.plain[word % WIDTH].store(0, Relaxed);
+            row.atomic[word % WIDTH].store(0, Relaxed);
         }
     }
 
@@ -142,9 +177,9 @@ impl<const N: usize> Words<N> {
         NonNull::new(self.all.load(Acquire))
     }
 
-    /// Makes the rows; nothing if there is no memory for them.
+    /// Makes the rows; nothing if there is no memory for them. Without `fast`, they are not for `try_add`.
     #[cold]
-    fn make_slow(&self) -> Option<NonNull<Header>> {
+    fn make_slow(&self, fast: bool) -> Option<NonNull<Header>> {
         let report = runtime::report();
         let layout = layout::<N>(report.cpus())?;
         // SAFETY: the layout has a size.
@@ -154,7 +189,7 @@ impl<const N: usize> Words<N> {
         // Release: partners are the Acquires in `add` and `rows`. Acquire: the rows of whoever was faster.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => {
-                if report.library_offset() != 0 {
+                if fast && report.library_offset() != 0 {
                     // Release: partner is the Acquire in `add`.
                     self.fast.store(fresh.as_ptr(), Release);
                 }

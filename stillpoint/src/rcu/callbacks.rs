@@ -52,7 +52,7 @@ const LAZY: u64 = 10_000_000_000;
 /// How long the worker runs entries before it looks at the queues again, in nanoseconds.
 const SLICE: u64 = 1_000_000;
 /// How long a caller above the limits waits.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+pub const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 /// The same, when that was in vain once.
 const IMPATIENCE: Duration = Duration::from_millis(1);
 
@@ -92,6 +92,9 @@ pub trait Host {
     /// Runs an entry, whose grace period is over. False if the caller has become the child of a fork, which has no business
     /// with the other entries.
     fn run(&self, entry: Entry) -> bool;
+
+    /// How long a caller above the limits waits.
+    const PATIENCE: Duration = PATIENCE;
 
     /// A heavy fence.
     fn fence(&self);
@@ -254,6 +257,12 @@ impl Callbacks {
         // Otherwise a little more than is added, so that it gets less.
         self.run_own(queue, host, if self.is_crowded() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
+        self.relieve(queue, caller, host);
+    }
+
+    /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
+    #[cold]
+    pub fn relieve(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
         if !caller.is_inside {
             let alone = host.engine().readers().is_alone(caller.own);
             if alone {
@@ -265,7 +274,7 @@ impl Callbacks {
             }
         }
         if self.is_above() && caller.may_wait {
-            self.press(queue, host);
+            self.press(caller.own.map(|own| own.queue), host);
         } else if self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
             self.provide(false, host);
         }
@@ -279,7 +288,11 @@ impl Callbacks {
     /// Tells the domain what the owner of the queue has added and run. Once more when its thread ends, so that what it has run
     /// does not count for ever.
     pub fn report(&self, queue: &Queue) {
-        let [added, freed] = queue.report();
+        self.count(queue.report());
+    }
+
+    /// What has been added, and what its owner has run.
+    pub fn count(&self, [added, freed]: [Amount; 2]) {
         self.backlog.add(added);
         if freed.count != 0 {
             self.backlog.sub(freed);
@@ -327,9 +340,9 @@ impl Callbacks {
         backlog.count >= quarter(&self.limits.count).min(MANY) || backlog.bytes >= quarter(&self.limits.bytes)
     }
 
-    /// Waits until less waits.
+    /// Waits until less waits. `own` is the calling thread's queue.
     #[cold]
-    fn press(&self, queue: &Queue, host: &impl Host) {
+    fn press<H: Host>(&self, own: Option<&Queue>, host: &H) {
         if self.stuck.load(Relaxed) != 0 {
             // There can be no grace period: see `Orphaned`.
             self.tallies.overruns.fetch_add(1, Relaxed);
@@ -337,12 +350,14 @@ impl Callbacks {
         }
         self.tallies.waits.fetch_add(1, Relaxed);
         let rounds = self.rounds();
-        let patience = if self.in_vain.load(Relaxed) == self.done() { IMPATIENCE } else { PATIENCE };
+        let patience = if self.in_vain.load(Relaxed) == self.done() { IMPATIENCE } else { H::PATIENCE };
         let _urgent = self.urgent();
         self.hurry(host);
         let enough = self.progress.wait_until(Some(patience), || {
-            self.run_own(queue, host, u64::MAX);
-            self.report(queue);
+            if let Some(queue) = own {
+                self.run_own(queue, host, u64::MAX);
+                self.report(queue);
+            }
             let failed = self.failed.load(Relaxed) > rounds;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
             !self.is_above() || failed || self.alarm.is_idle() && !self.hurry(host)
@@ -407,6 +422,16 @@ impl Callbacks {
             }
         }
         Ok(())
+    }
+
+    /// Nobody defers anything any more, and nobody reads: all is to run now, in a worker, or here if none can be had.
+    #[cfg(not(loom))]
+    pub fn close(&self, host: &impl Host) {
+        // Relaxed: `ring` orders it.
+        self.urgent.fetch_add(1, Relaxed);
+        if self.holds(host.engine().readers()) != Holds::Nothing && self.alarm.ring() {
+            self.provide_or_work(host, || false);
+        }
     }
 
     /// For who has rung and found no worker: provides one, or, if none can be had, is the worker until `enough`.

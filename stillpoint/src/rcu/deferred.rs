@@ -7,15 +7,16 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use super::callbacks::{Caller, Host};
 use super::domain::{registered_reader, try_own_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
 use super::entry::{Data, Entry};
 use super::pool::Job;
-use super::queue::{Chores, Queue};
+use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
-use super::world::{Static, World, try_synchronize};
+use super::world::{Static, World};
 use super::{Pace, fork, stall};
 
 /// What a caller says of deferred work, beyond what it is.
@@ -91,6 +92,8 @@ pub(super) fn lost() -> u64 {
 impl<W: World> Host for W {
     type Readers = W::Readers;
 
+    const PATIENCE: Duration = W::PATIENCE;
+
     #[inline(always)]
     fn engine(&self) -> &Engine<W::Readers> {
         &self.core().engine
@@ -130,8 +133,8 @@ impl<W: World> Host for W {
     }
 
     fn start_worker(&self) -> bool {
-        let world = self.clone();
-        Job::new(move || world.core().callbacks.work(&world, || false)).submit()
+        let world = self.keep();
+        Job::new(move || world.core().callbacks.work(&*world, || false)).submit()
     }
 
     fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool {
@@ -204,13 +207,25 @@ pub(crate) fn settle(world: &impl World, queue: &Queue, chores: Chores) {
     if chores == Chores::Step {
         return world.core().callbacks.step(queue, world);
     }
-    let is_inside = world.is_reading();
-    let may_wait = !is_inside && !is_running() && !stall::is_reporting();
-    let core = world.core();
-    core.callbacks.settle(queue, Caller { own: world.own(), is_inside, may_wait }, world);
-    if is_inside && core.callbacks.presses(queue) {
+    let (core, caller) = (world.core(), caller(world));
+    core.callbacks.settle(queue, caller, world);
+    if caller.is_inside && core.callbacks.presses(queue) {
         core.engine.readers().nudge();
     }
+}
+
+/// The same for a queue that is not the calling thread's, of which this was `reported`.
+#[cold]
+pub(crate) fn relieve(world: &impl World, queue: &Queue, reported: [Amount; 2]) {
+    let callbacks = &world.core().callbacks;
+    callbacks.count(reported);
+    callbacks.relieve(queue, caller(world), world);
+}
+
+fn caller(world: &impl World) -> Caller<'static> {
+    let is_inside = world.is_reading();
+    let may_wait = !is_inside && !is_running() && !stall::is_reporting();
+    Caller { own: world.own(), is_inside, may_wait }
 }
 
 /// Has the worker look at the queues.
@@ -228,10 +243,7 @@ pub(crate) fn without_queue(world: &impl World, run: unsafe fn(Data), data: Data
 /// For who has no memory to queue `f`: waits for a grace period here, or, inside a section, gives up what `f` holds.
 #[cold]
 fn wait_and_run(world: &impl World, f: impl FnOnce()) {
-    if !world.is_reading()
-        && !stall::is_reporting()
-        && catch_unwind(AssertUnwindSafe(|| try_synchronize(world))).is_ok_and(|waited| waited.is_ok())
-    {
+    if world.wait_without_memory() {
         guarded(f);
         return;
     }

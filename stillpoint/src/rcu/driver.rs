@@ -166,8 +166,8 @@ impl Driver {
         if driven {
             return true;
         }
-        let world = world.clone();
-        if Job::new(move || drive(&world)).submit() {
+        let world = world.keep();
+        if Job::new(move || drive(&*world)).submit() {
             return true;
         }
         self.dismiss(None);

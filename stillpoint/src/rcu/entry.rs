@@ -105,6 +105,11 @@ impl Entry {
         self.weight & LOCAL != 0
     }
 
+    /// The same, but not local: no thread is the one that deferred it.
+    pub fn for_anybody(self) -> Self {
+        Self { weight: self.weight & !LOCAL, ..self }
+    }
+
     /// Does it.
     ///
     /// # Safety

@@ -126,7 +126,7 @@ mod driver;
 mod fork;
 mod guard;
 mod pointer;
-mod stall;
+pub(crate) mod stall;
 mod stats;
 pub(crate) mod world;
 

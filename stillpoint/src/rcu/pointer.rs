@@ -63,6 +63,8 @@ impl<T: Send + 'static> Rcu<T> {
 impl<T: Send + 'static, D: World> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
+        // Here, and not when something is retired, should there be no memory.
+        domain.enlist();
         Self { value: Published::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
     }
 

@@ -121,13 +121,13 @@ pub(super) fn is_reporting() -> bool {
 
 /// A grace period that has waited longer than the limit ([`set_stall_timeout`]).
 ///
-/// `Display` gives a line for each reader, of the first eight.
+/// `Display` gives a line for each reader, of the first eight; or one for all open sections of a domain of [`crate::srcu`].
 #[derive(Debug, Clone)]
 pub struct Stall {
     domain: &'static str,
     grace_period: u64,
     waited: Duration,
-    readers: Vec<StalledReader>,
+    blockers: Blockers,
 }
 
 /// A thread that keeps a grace period from ending: it is inside a section, or has not reported. See [`Stall::readers`].
@@ -141,7 +141,7 @@ pub struct StalledReader {
 }
 
 impl Stall {
-    /// The name of the domain's type.
+    /// The name of the domain's type. All domains of [`crate::srcu`] have the same: see [`made_at`](Self::made_at).
     pub fn domain(&self) -> &'static str {
         self.domain
     }
@@ -156,9 +156,20 @@ impl Stall {
         self.waited
     }
 
-    /// Those it waits for, at least one. They were inside when each was looked at; some may have left since.
+    /// Those it waits for, at least one. They were inside when each was looked at; some may have left since. None for a domain
+    /// of [`crate::srcu`], whose sections are nobody's.
     pub fn readers(&self) -> &[StalledReader] {
-        &self.readers
+        &self.blockers.readers
+    }
+
+    /// How many sections of a domain of [`crate::srcu`] it waits for, of those that were open; 0 for another domain.
+    pub fn sections(&self) -> u64 {
+        self.blockers.sections.as_ref().map_or(0, |sections| sections.count)
+    }
+
+    /// Where the domain was made, if it is one of [`crate::srcu`].
+    pub fn made_at(&self) -> Option<&'static Location<'static>> {
+        self.blockers.sections.as_ref().map(|sections| sections.site)
     }
 
     /// Runs the hook.
@@ -202,7 +213,19 @@ impl StalledReader {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, grace_period, waited, readers } = self;
+        let Self { domain, grace_period, waited, blockers: Blockers { readers, sections } } = self;
+        if let Some(Sections { count, site, inherited }) = sections {
+            write!(
+                f,
+                "grace period {grace_period} of the {domain} that was made at {site} has waited {waited:.1?} for sections: \
+                 {count} are open"
+            )?;
+            return if *inherited {
+                f.write_str("; those of threads that this process lost when it was forked never end")
+            } else {
+                Ok(())
+            };
+        }
         for (index, reader) in readers.iter().take(NAMED).enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
             write!(
@@ -271,15 +294,33 @@ impl Watch {
             return None;
         }
         self.due = waited.saturating_mul(2);
-        let Blockers { readers } = blockers(waited)?;
-        Some(Stall { domain: domain(), grace_period, waited, readers })
+        let blockers = blockers(waited)?;
+        Some(Stall { domain: domain(), grace_period, waited, blockers })
     }
 }
 
 /// Who keeps a grace period from ending.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Blockers {
     readers: Vec<StalledReader>,
+    sections: Option<Sections>,
+}
+
+/// Sections that belong to nobody.
+#[derive(Debug, Clone)]
+struct Sections {
+    count: u64,
+    site: &'static Location<'static>,
+    /// Some may be those of threads that a fork has left behind.
+    inherited: bool,
+}
+
+/// `count` sections, of the domain made at `site`. Nothing if that is none.
+pub(crate) fn open(count: u64, site: &'static Location<'static>, inherited: bool) -> Option<Blockers> {
+    // Sums that others change meanwhile may be off by some.
+    let count = u64::try_from(count.cast_signed()).unwrap_or(0);
+    (count != 0)
+        .then(|| Blockers { readers: Vec::new(), sections: Some(Sections { count, site, inherited }) })
 }
 
 /// Of `readers`, those that the leader waits for still, after having `waited`. Nothing if all have just left, and are about to
@@ -291,5 +332,5 @@ pub(super) fn awaited(
 ) -> Option<Blockers> {
     let look = |owner: Owner| StalledReader { owner, name: sys::thread_name(owner.thread), waited, owes };
     let readers: Vec<_> = readers.filter_map(|reader| reader.while_awaited(look)).collect();
-    (!readers.is_empty()).then_some(Blockers { readers })
+    (!readers.is_empty()).then_some(Blockers { readers, sections: None })
 }

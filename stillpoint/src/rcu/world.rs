@@ -4,10 +4,13 @@
 //! that is made at run time is a counted handle. What defers, waits or publishes carries its world along, so there is one
 //! [`Rcu`](super::Rcu), one [`Retired`](super::Retired) and one [`GracePeriod`](super::GracePeriod) for all.
 
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use super::Pace;
-use super::callbacks::Callbacks;
+use super::callbacks::{self, Callbacks};
 use super::domain::{Shared, registered_reader};
 use super::driver::Driver;
 use super::engine::{Engine, Orphaned, Readers};
@@ -27,11 +30,19 @@ pub unsafe trait World: Clone + Send + Sync + Unpin + 'static {
     type Readers: Readers;
     /// What lends references: while it lives, no grace period ends that began meanwhile.
     type Section;
+    /// What a job of the library holds on to the domain by: in one word.
+    type Kept: Deref<Target = Self> + Send + 'static;
+
+    /// How long a caller above the limits waits.
+    const PATIENCE: Duration = callbacks::PATIENCE;
 
     /// What users are told when they break a rule.
     fn words(&self) -> &'static Words;
 
     fn core(&self) -> &Core<Self::Readers>;
+
+    /// Keeps the domain for a job.
+    fn keep(&self) -> Self::Kept;
 
     /// The calling thread's reader, if readers belong to threads, and it has one.
     fn own(&self) -> Option<&'static Reader>;
@@ -45,6 +56,13 @@ pub unsafe trait World: Clone + Send + Sync + Unpin + 'static {
     /// Appends an entry to a queue, and does what [`Callbacks`] want the owner of a queue to do.
     #[track_caller]
     fn defer(&self, entry: Entry, lazy: bool);
+
+    /// Waits for a grace period in the place of a queue, for want of memory. False if there was none.
+    fn wait_without_memory(&self) -> bool {
+        !self.is_reading()
+            && !stall::is_reporting()
+            && catch_unwind(AssertUnwindSafe(|| try_synchronize(self))).is_ok_and(|waited| waited.is_ok())
+    }
 
     /// Refuses a section of another domain; nothing where types see to it.
     fn check(&self, section: &Self::Section);
@@ -132,6 +150,7 @@ pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
 unsafe impl<D: Static> World for D {
     type Readers = Threads<D::Kind>;
     type Section = D::Section;
+    type Kept = Here<D>;
 
     fn words(&self) -> &'static Words {
         D::WORDS
@@ -140,6 +159,10 @@ unsafe impl<D: Static> World for D {
     #[inline(always)]
     fn core(&self) -> &Core<Threads<D::Kind>> {
         &D::shared().core
+    }
+
+    fn keep(&self) -> Here<D> {
+        Here(D::HERE)
     }
 
     #[inline]
@@ -166,6 +189,19 @@ unsafe impl<D: Static> World for D {
 
     fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
         D::with_section(f)
+    }
+}
+
+/// A domain that is always there.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Here<D>(D);
+
+impl<D> Deref for Here<D> {
+    type Target = D;
+
+    fn deref(&self) -> &D {
+        &self.0
     }
 }
 

@@ -1,4 +1,4 @@
-//! What every algorithm is built from: atomics, futex words, the two sides of the process-wide fence, spinning.
+//! What every algorithm is built from: atomics, futex words, words of each CPU, the two sides of the process-wide fence, spinning.
 //!
 //! Algorithms take these from here and nowhere else, so that the same source runs on the machine and, under
 //! `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the heavy fence is modelled exactly (see
@@ -20,12 +20,12 @@ mod native;
 pub(crate) use fork_safe::ForkSafe;
 #[cfg(loom)]
 pub use model::{
-    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, budget, heavy, light,
+    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, Words, budget, heavy, light,
     light_by_backend, mutant, now, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, budget, heavy, light,
+    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, Words, budget, heavy, light,
     light_by_backend, mutant, now, spin_loop, yield_now,
 };
 

@@ -27,6 +27,8 @@ use loom::sync::atomic::{self, Ordering, Ordering::*, fence};
 pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
+use super::weaken;
+
 /// Reader threads a model may have (loom allows five threads in all).
 const READERS: usize = 3;
 
@@ -195,6 +197,44 @@ interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     compare_exchange(old: *mut T, new: *mut T, yes: Ordering, no: Ordering) -> Result<*mut T, *mut T>;
 ]);
 
+/// CPUs that a model has.
+const CPUS: usize = 2;
+
+loom::thread_local! {
+    /// The CPU that this thread is on.
+    static CPU: Cell<usize> = Cell::new(0);
+}
+
+/// Moves the calling thread to a CPU.
+pub fn run_on(cpu: usize) {
+    CPU.with(|cell| cell.set(cpu));
+}
+
+/// Words that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds what was
+/// added there before, and goes on with its release.
+#[derive(Debug)]
+pub struct Words<const N: usize>([[AtomicU64; N]; CPUS]);
+
+impl<const N: usize> Words<N> {
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
+    }
+
+    pub fn try_add(&self, word: usize, by: u64) -> bool {
+        self.add_slow(word, by);
+        true
+    }
+
+    pub fn add_slow(&self, word: usize, by: u64) {
+        self.0[CPU.with(Cell::get)][word].fetch_add(by, weaken(Release, "add-relaxed"));
+    }
+
+    pub fn sum(&self, word: usize) -> u64 {
+        let order = weaken(Acquire, "sum-relaxed");
+        self.0.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu[word].load(order)))
+    }
+}
+
 /// A futex word: the kernel's queue is a list under a mutex, like the bucket lock of `futex(2)`.
 #[derive(Debug)]
 pub struct Futex {
@@ -211,7 +251,8 @@ impl Futex {
 
     pub fn wait(&self, expected: u64, mask: NonZeroU32) {
         let mut sleepers = self.sleepers.lock().unwrap();
-        if self.word.load(Relaxed) != expected {
+        // The kernel compares the low half.
+        if self.word.load(Relaxed) as u32 != expected as u32 {
             return;
         }
         let ticket = sleepers.1;

@@ -10,6 +10,7 @@ pub use std::thread::yield_now;
 use std::time::Duration;
 
 pub(crate) use crate::fence::{heavy, light as light_by_backend, light_by_compiler as light};
+pub(crate) use crate::percpu::rows::Words;
 use crate::sys;
 
 /// No mutants outside the model checker.

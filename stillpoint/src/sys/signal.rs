@@ -89,6 +89,17 @@ pub fn at_fork(child: unsafe extern "C" fn()) -> bool {
     unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
 }
 
+/// As [`at_fork`], with functions for the thread that forks: before, and afterwards in the parent.
+#[must_use]
+pub fn around_fork(
+    prepare: unsafe extern "C" fn(),
+    parent: unsafe extern "C" fn(),
+    child: unsafe extern "C" fn(),
+) -> bool {
+    // SAFETY: as above.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
+}
+
 /// The calling thread's id.
 pub fn tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()

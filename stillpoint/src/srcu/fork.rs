@@ -1,0 +1,136 @@
+//! Domains in the child of a `fork`. For all else see `rcu/fork.rs`.
+//!
+//! Nobody can tell whose a guard is, so the child cannot forget those of threads that it does not have: one that it has may
+//! lend references. It keeps all that were open. If these are the forking thread's they end there; others never do.
+//!
+//! Not by the counts as the child finds them. Other threads count while the kernel copies the memory, page by page, and it is
+//! copied in no order: the child may have somebody's leaving without his entering, which would make up for an open section. So
+//! [`prepare`] sums, before the fork, in the thread that forks: all its sections are in what it finds open (by cases (1) and (3)
+//! of [`super::phases`], without fences, as they are its own). The child goes on from there.
+//!
+//! The list is locked from `prepare` on, so that the child finds it whole.
+
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::domain::Inner;
+use crate::sync::ForkSafe;
+use crate::sys::signal::{around_fork, before_main};
+
+/// The domains that have been used, and not freed.
+static LIST: ForkSafe<Mutex<List>> = ForkSafe::new(Mutex::new(List { first: ptr::null() }));
+
+/// The lock, while the process forks.
+static HELD: Held = Held(UnsafeCell::new(None));
+
+#[derive(Debug)]
+struct List {
+    first: *const Inner,
+}
+
+// SAFETY: the pointers are used under the lock only.
+unsafe impl Send for List {}
+
+struct Held(UnsafeCell<Option<MutexGuard<'static, List>>>);
+
+// SAFETY: touched by who holds the lock only, from `prepare` on.
+unsafe impl Sync for Held {}
+
+/// A domain's place in the list; used under its lock.
+#[derive(Debug)]
+pub(super) struct Link {
+    next: Cell<*const Inner>,
+    previous: Cell<*const Inner>,
+    /// Open when the process was about to fork, by phase.
+    sections: Cell<[u64; 2]>,
+}
+
+impl Link {
+    pub(super) const fn new() -> Self {
+        Self { next: Cell::new(ptr::null()), previous: Cell::new(ptr::null()), sections: Cell::new([0; 2]) }
+    }
+}
+
+fn list() -> MutexGuard<'static, List> {
+    // No foreign code runs under the lock.
+    LIST.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes forks known to the domain.
+pub(super) fn enlist(inner: &Inner) {
+    // If it has not been called: see `before_main!`. Without memory, the next domain tries again.
+    arm();
+    let mut list = list();
+    inner.fork.next.set(list.first);
+    // SAFETY: listed, so not freed.
+    if let Some(next) = unsafe { list.first.as_ref() } {
+        next.fork.previous.set(inner);
+    }
+    list.first = inner;
+}
+
+/// The domain is about to be freed.
+pub(super) fn unlist(inner: &Inner) {
+    let mut list = list();
+    let (next, previous) = (inner.fork.next.get(), inner.fork.previous.get());
+    // SAFETY: listed, so not freed.
+    unsafe {
+        if let Some(next) = next.as_ref() {
+            next.fork.previous.set(previous);
+        }
+        match previous.as_ref() {
+            Some(previous) => previous.fork.next.set(next),
+            None => list.first = next,
+        }
+    }
+}
+
+/// The domains of the list.
+fn domains(list: &List) -> impl Iterator<Item = &Inner> {
+    // SAFETY: listed, so not freed while the list is locked.
+    core::iter::successors(unsafe { list.first.as_ref() }, |inner| unsafe { inner.fork.next.get().as_ref() })
+}
+
+/// Forks are known.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+before_main!(arm);
+
+extern "C" fn arm() {
+    if !IS_ARMED.load(Relaxed) && around_fork(prepare, in_parent, in_child) {
+        IS_ARMED.store(true, Relaxed);
+    }
+}
+
+/// The calling thread is about to fork.
+unsafe extern "C" fn prepare() {
+    let list = list();
+    for inner in domains(&list) {
+        inner.fork.sections.set(inner.phases().sections());
+    }
+    // SAFETY: under the lock.
+    unsafe { *HELD.0.get() = Some(list) };
+}
+
+/// It has forked.
+unsafe extern "C" fn in_parent() {
+    // SAFETY: under the lock, which `prepare` took.
+    let held = unsafe { (*HELD.0.get()).take() };
+    drop(held);
+}
+
+/// The child, which has one thread.
+unsafe extern "C" fn in_child() {
+    // SAFETY: as above. The lock is written over: it may have waiters that do not exist.
+    let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
+    for inner in domains(&held) {
+        // SAFETY: the only thread, which forked in `fork`.
+        unsafe { inner.reset_in_child(inner.fork.sections.get()) };
+    }
+    let first = held.first;
+    core::mem::forget(held);
+    // SAFETY: the only thread, and nobody has a reference to the list.
+    unsafe { LIST.overwrite(Mutex::new(List { first })) };
+}

@@ -1,0 +1,76 @@
+//! The queues of a domain whose readers are nobody's: a few, which threads share.
+//!
+//! [`Queue`] wants one owner. Here that is whoever holds the line's lock, for the time of an append. Entries are never local:
+//! no thread is the one that deferred them, so the worker runs them all.
+
+use crossbeam_utils::CachePadded;
+
+use crate::rcu::entry::Entry;
+use crate::rcu::queue::{Amount, Chores, Queue};
+use crate::sync::{ForkSafe, Mutex};
+
+/// Threads on as many CPUs can append at a time.
+const LINES: usize = if cfg!(loom) { 1 } else { 4 };
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Lines([CachePadded<Line>; LINES]);
+
+#[derive(Debug)]
+struct Line {
+    /// Who holds it owns the queue.
+    turn: ForkSafe<Mutex<()>>,
+    queue: Queue,
+}
+
+impl Lines {
+    pub fn new() -> Self {
+        Self(core::array::from_fn(|_| {
+            CachePadded::new(Line { turn: ForkSafe::new(Mutex::new(())), queue: Queue::new() })
+        }))
+    }
+
+    pub fn len(&self) -> usize {
+        LINES
+    }
+
+    pub fn queue(&self, index: usize) -> &Queue {
+        &self.0[index].queue
+    }
+
+    /// Appends to the queue of `cpu`; that queue, and what the domain is to be told of it, if it is time for that.
+    ///
+    /// # Errors
+    ///
+    /// The entry, if there is no memory.
+    pub fn push(&self, cpu: usize, entry: Entry, lazy: bool) -> Result<(&Queue, Option<[Amount; 2]>), Entry> {
+        let Line { turn, queue } = &*self.0[cpu % LINES];
+        // No code of the program runs under the lock.
+        let _turn = turn.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // SAFETY: the holder of the lock is the queue's owner.
+        unsafe {
+            if !queue.reserve() {
+                return Err(entry);
+            }
+            let chores = queue.push(entry.for_anybody(), lazy);
+            Ok((queue, (chores == Chores::All).then(|| queue.report())))
+        }
+    }
+
+    /// Forgets all entries, which are the parent's.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and not inside another function of this or of the
+    /// queues.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self) {
+        for line in &self.0 {
+            // SAFETY: the caller's contract.
+            unsafe {
+                line.turn.overwrite(Mutex::new(()));
+                line.queue.reset_in_child();
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The modules of [`crate::srcu`] that the model checker sees.
+
+pub mod lines;
+pub mod phases;

@@ -1,0 +1,9 @@
+//! A guard of `rcu` does not open a pointer of a sleepable domain.
+use stillpoint::rcu::{self, Rcu};
+use stillpoint::srcu::Domain;
+
+fn main() {
+    let number = Rcu::new_in(1, Domain::new());
+    let guard = rcu::enter();
+    assert_eq!(*number.load(&guard), 1);
+}

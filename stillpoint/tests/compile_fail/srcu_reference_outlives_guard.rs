@@ -1,0 +1,12 @@
+//! A reference lives as long as its guard, and no longer.
+use stillpoint::rcu::Rcu;
+use stillpoint::srcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let number = Rcu::new_in(1, domain.clone());
+    let guard = domain.enter();
+    let value = number.load(&guard);
+    drop(guard);
+    assert_eq!(*value, 1);
+}

@@ -1,0 +1,10 @@
+//! A section ends with its guard, as nobody can take it out.
+use stillpoint::rcu::Rcu;
+use stillpoint::srcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let number = Rcu::new_in(1, domain.clone());
+    let section = *domain.enter();
+    assert_eq!(*number.load(&section), 1);
+}

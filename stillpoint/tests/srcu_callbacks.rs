@@ -1,0 +1,293 @@
+//! What is deferred in a sleepable domain is done after the sections that were open, once, whatever becomes of the domain.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/threads.rs"]
+mod threads;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Instant;
+
+use deadline::deadline;
+use panics::message;
+use stillpoint::rcu::{GracePeriod, Hints, Limits, Pace, Rcu};
+use stillpoint::srcu::Domain;
+use threads::deny_threads;
+use tracked::Tracked;
+
+const LAZY: Hints = Hints::new().lazy();
+
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+/// A counter, and something that counts.
+fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {
+    let count: &'static AtomicUsize = Box::leak(Box::default());
+    (count, move || _ = count.fetch_add(1, AcqRel))
+}
+
+#[test]
+fn what_many_threads_defer_is_done_before_barrier_returns() {
+    const THREADS: usize = 4;
+    const EACH: usize = 5000;
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (drops, _) = counter();
+    let domain = &Domain::new();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(move || {
+                for index in 0..EACH {
+                    domain.call_with(call, if index % 7 == 0 { LAZY } else { Hints::new() });
+                    domain.retire(Box::new(Tracked(drops)));
+                    domain.retire_with(Box::new([index; 3]), Hints::new().local());
+                }
+                domain.barrier();
+            });
+        }
+    });
+    domain.barrier();
+    assert_eq!([calls, drops].map(|count| count.load(Acquire)), [THREADS * EACH; 2]);
+    let stats = domain.stats();
+    assert_eq!((stats.queued, stats.queued_bytes), (0, 0), "{stats}");
+    assert_eq!(stats.done, 3 * (THREADS * EACH) as u64, "{stats}");
+}
+
+#[test]
+fn everything_deferred_waits_for_the_sections_that_are_open() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (drops, _) = counter();
+    let domain = Domain::new();
+    let value = Rcu::new_in(Tracked(drops), domain.clone());
+    let guard = domain.enter();
+    let seen = value.load(&guard);
+    drop(value.replace(Tracked(drops)));
+    domain.call(call);
+    domain.retire(Box::new(Tracked(drops)));
+    // As far as the worker gets.
+    until(|| domain.stats().sleeps != 0);
+    assert_eq!([calls, drops, seen.0].map(|count| count.load(Acquire)), [0; 3]);
+    drop(guard);
+    domain.barrier();
+    assert_eq!([calls, drops].map(|count| count.load(Acquire)), [1, 2]);
+}
+
+#[test]
+fn a_callback_may_read_defer_and_wait() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    let domain = Domain::new();
+    let own = domain.clone();
+    domain.call(move || {
+        drop(own.enter());
+        own.synchronize();
+        own.call(call);
+        let guard = own.enter();
+        own.call(call);
+        drop(guard);
+    });
+    domain.barrier();
+    domain.barrier();
+    assert_eq!(calls.load(Acquire), 2);
+}
+
+#[test]
+fn a_callback_that_panics_keeps_no_other_from_running() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    let domain = Domain::new();
+    let before = domain.stats().panics;
+    for index in 0..20 {
+        domain.call(move || if index % 2 == 0 { panic!("on purpose") } else { call() });
+    }
+    domain.barrier();
+    assert_eq!(calls.load(Acquire), 10);
+    assert!(domain.stats().panics >= before + 10);
+}
+
+#[test]
+fn barrier_panics_inside_a_callback() {
+    let _running = deadline();
+    let (sender, receiver) = channel();
+    let domain = Domain::new();
+    let own = domain.clone();
+    domain.call(move || {
+        let refused = catch_unwind(AssertUnwindSafe(|| own.barrier()));
+        sender.send(refused.map_err(|panic| message(&*panic).to_owned())).expect("somebody listens");
+    });
+    let refused = receiver.recv().expect("the callback runs").expect_err("it would wait for itself");
+    assert!(refused.contains("inside a callback"), "{refused}");
+}
+
+#[test]
+fn what_a_domain_has_deferred_is_done_when_the_last_handle_has_gone() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (drops, _) = counter();
+    let begin = Instant::now();
+    for round in 0..200 {
+        let domain = Domain::new();
+        domain.call_with(call, if round % 2 == 0 { LAZY } else { Hints::new() });
+        domain.retire_with(Box::new(Tracked(drops)), LAZY);
+        if round % 3 == 0 {
+            GracePeriod::start_in(domain.clone());
+        }
+    }
+    until(|| calls.load(Acquire) == 200 && drops.load(Acquire) == 200);
+    // Lazy callbacks of a domain that lives wait for ten seconds.
+    assert!(begin.elapsed().as_secs() < 10);
+}
+
+#[test]
+fn the_last_handle_may_go_in_one_of_the_domain_s_own_callbacks() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    for _ in 0..200 {
+        let domain = Domain::new();
+        let own = domain.clone();
+        domain.call(move || {
+            own.call(call);
+            drop(own);
+            call();
+        });
+        domain.call(call);
+    }
+    until(|| calls.load(Acquire) == 600);
+}
+
+#[test]
+fn a_value_that_owns_the_pointers_of_its_domain_is_dropped_with_them() {
+    struct Node(#[expect(dead_code, reason = "owned")] Rcu<Tracked, Domain>);
+    let _running = deadline();
+    let (drops, _) = counter();
+    let domain = Domain::new();
+    for _ in 0..100 {
+        domain.retire(Box::new(Node(Rcu::new_in(Tracked(drops), domain.clone()))));
+    }
+    drop(domain);
+    until(|| drops.load(Acquire) == 100);
+}
+
+#[test]
+fn a_leaked_guard_does_not_keep_what_is_deferred_once_the_last_handle_has_gone() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    let domain = Domain::new();
+    mem::forget(domain.enter());
+    domain.call(call);
+    until(|| domain.stats().sleeps != 0);
+    assert_eq!(calls.load(Acquire), 0);
+    drop(domain);
+    until(|| calls.load(Acquire) == 1);
+}
+
+#[test]
+fn handles_come_and_go_in_many_threads() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    let domain = Domain::new();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let domain = domain.clone();
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    let own = domain.clone();
+                    drop(own.enter());
+                    drop(own);
+                }
+                domain.call(call);
+            });
+        }
+        drop(domain);
+    });
+    until(|| calls.load(Acquire) == 4);
+}
+
+#[test]
+fn threads_that_use_a_domain_first_at_the_same_time_use_one() {
+    let _running = deadline();
+    for _ in 0..200 {
+        let domain = &Domain::new();
+        let number = thread::scope(|scope| {
+            let made = [(); 3].map(|()| scope.spawn(|| Rcu::new_in(1, domain.clone())));
+            made.map(|made| made.join().expect("no panic"))
+        });
+        let guard = domain.enter();
+        assert_eq!(number.each_ref().map(|number| *number.load(&guard)), [1; 3]);
+    }
+}
+
+#[test]
+fn above_the_limits_a_caller_inside_a_section_waits_but_a_moment() {
+    const LIMIT: u64 = 1000;
+    let _running = deadline();
+    let (calls, call) = counter();
+    let domain = Domain::new();
+    domain.set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let guard = domain.enter();
+    for _ in 0..4 * LIMIT {
+        domain.call(call);
+    }
+    let stats = domain.stats();
+    assert!(stats.limit_waits > 0 && stats.limit_overruns > 0, "{stats}");
+    assert_eq!((stats.queued, calls.load(Acquire)), (4 * LIMIT, 0), "{stats}");
+    drop(guard);
+    domain.barrier();
+    assert_eq!(calls.load(Acquire) as u64, 4 * LIMIT);
+}
+
+#[test]
+fn callbacks_run_at_the_pace_without_interrupts() {
+    let _running = deadline();
+    let (calls, call) = counter();
+    let domain = Domain::new();
+    domain.set_pace(Pace::NoInterrupts);
+    domain.call(call);
+    domain.barrier();
+    assert_eq!(calls.load(Acquire), 1);
+}
+
+#[test]
+fn where_no_thread_can_be_started_barrier_or_the_last_handle_runs_the_callbacks() {
+    if child::variant().is_none() {
+        let test = "where_no_thread_can_be_started_barrier_or_the_last_handle_runs_the_callbacks";
+        return child::run(test, "denied", None);
+    }
+    let _running = deadline();
+    let (calls, call) = counter();
+    deny_threads();
+    let domain = Domain::new();
+    domain.call(call);
+    domain.barrier();
+    assert_eq!(calls.load(Acquire), 1);
+    let own = domain.clone();
+    domain.call(move || {
+        own.call(call);
+        drop(own);
+    });
+    domain.call_with(call, LAZY);
+    drop(domain);
+    // The handle in the callback was the last.
+    until(|| calls.load(Acquire) >= 1);
+    let domain = Domain::new();
+    domain.call(call);
+    domain.retire(Box::new([1; 8]));
+    let before = calls.load(Acquire);
+    drop(domain);
+    assert_eq!(calls.load(Acquire), before + 1);
+}

@@ -1,0 +1,244 @@
+//! Sleepable domains in the child of a fork, made at any moment of the other threads.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+use std::{io, mem, thread};
+
+use stillpoint::rcu::{GracePeriod, Hints, Rcu, set_stall_hook, set_stall_timeout};
+use stillpoint::srcu::Domain;
+use tracked::Tracked;
+
+/// Whether this is a process for `test` alone, of which there is one for each backend. A process that hangs is killed.
+fn is_alone(test: &str) -> bool {
+    if child::variant().is_none() {
+        for backend in ["membarrier", "signal", "seqcst"] {
+            child::run(test, backend, Some(backend));
+        }
+        return false;
+    }
+    set_deadline();
+    true
+}
+
+fn set_deadline() {
+    // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own mask.
+    unsafe {
+        let mut all: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &all, std::ptr::null_mut());
+        libc::alarm(50);
+    }
+}
+
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+/// Runs `child` in the child of a fork, which must not panic there, and waits for its end.
+fn in_child(child: impl FnOnce()) {
+    // SAFETY: glibc lets the child of a process with threads allocate and start threads; the rest is what is tested.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
+    if pid == 0 {
+        set_deadline();
+        let right = catch_unwind(AssertUnwindSafe(child)).is_ok();
+        // SAFETY: ends the child without the destructors of the parent's test.
+        unsafe { libc::_exit(i32::from(!right)) }
+    }
+    let mut status = -1;
+    // SAFETY: waits for our own child; `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child ends with 0, its wait status is {status:#x}");
+}
+
+/// Everything that is there to be used, outside sections.
+fn exercise(domain: &Domain) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let drops: &'static AtomicUsize = Box::leak(Box::default());
+    let run = || {
+        let runs = Arc::clone(&runs);
+        move || _ = runs.fetch_add(1, Release)
+    };
+    let value = Rcu::new_in(Tracked(drops), domain.clone());
+    let guard = domain.enter();
+    let old = value.replace(Tracked(drops));
+    domain.call(run());
+    domain.call_with(run(), Hints::new().lazy());
+    domain.retire(Box::new([7_u8; 100]));
+    let readers = GracePeriod::start_in(domain.clone());
+    drop(old);
+    assert!(!readers.is_elapsed());
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (0, 0));
+    drop(guard);
+    until(|| readers.is_elapsed());
+    domain.barrier();
+    assert_eq!((runs.load(Acquire), drops.load(Acquire)), (2, 1));
+    drop(value.replace(Tracked(drops)).wait());
+    domain.synchronize();
+    GracePeriod::now_in(domain.clone()).wait_timeout(Duration::MAX).expect("the time is never up");
+}
+
+#[test]
+fn a_child_may_use_domains_new_and_old() {
+    static UNUSED: Domain = Domain::new();
+    static USED: Domain = Domain::new();
+    if !is_alone("a_child_may_use_domains_new_and_old") {
+        return;
+    }
+    exercise(&USED);
+    let gone = Domain::new();
+    exercise(&gone);
+    drop(gone);
+    let local = Domain::new();
+    for _ in 0..5 {
+        in_child(|| {
+            exercise(&UNUSED);
+            exercise(&USED);
+            exercise(&local);
+            exercise(&Domain::new());
+            // Of a child, too.
+            in_child(|| exercise(&USED));
+        });
+        exercise(&USED);
+    }
+    in_child(|| drop(local));
+    exercise(&UNUSED);
+}
+
+#[test]
+fn a_section_of_the_thread_that_forks_stays_open_in_the_child() {
+    static DOMAIN: Domain = Domain::new();
+    if !is_alone("a_section_of_the_thread_that_forks_stays_open_in_the_child") {
+        return;
+    }
+    let drops: &'static AtomicUsize = Box::leak(Box::default());
+    let value = Rcu::new_in(Tracked(drops), DOMAIN.clone());
+    let guard = DOMAIN.enter();
+    let seen = value.load(&guard);
+    in_child(|| {
+        drop(value.replace(Tracked(drops)));
+        let readers = GracePeriod::start_in(DOMAIN.clone());
+        until(|| DOMAIN.stats().sleeps != 0);
+        assert_eq!(seen.0.load(Acquire), 0);
+        assert!(!readers.is_elapsed());
+        // The parent drops its own.
+        // SAFETY: the copy of the child, which exits without destructors.
+        drop(unsafe { std::ptr::read(&guard) });
+        until(|| readers.is_elapsed());
+        DOMAIN.barrier();
+        assert_eq!(drops.load(Acquire), 1);
+        exercise(&DOMAIN);
+    });
+    assert_eq!(drops.load(Acquire), 0);
+    drop(guard);
+    exercise(&DOMAIN);
+}
+
+#[test]
+fn grace_periods_of_the_child_wait_for_sections_of_lost_threads_and_say_so() {
+    static DOMAIN: Domain = Domain::new();
+    static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    if !is_alone("grace_periods_of_the_child_wait_for_sections_of_lost_threads_and_say_so") {
+        return;
+    }
+    let (inside, leave) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = DOMAIN.enter();
+            inside.wait();
+            leave.wait();
+            drop(guard);
+        });
+        inside.wait();
+        in_child(|| {
+            set_stall_timeout(Some(Duration::from_millis(10)));
+            set_stall_hook(Box::new(|stall| REPORTS.lock().expect("no panic").push(stall.to_string())));
+            let readers = GracePeriod::start_in(DOMAIN.clone());
+            until(|| !REPORTS.lock().expect("no panic").is_empty());
+            assert!(!readers.is_elapsed());
+            let report = REPORTS.lock().expect("no panic")[0].clone();
+            assert!(report.contains("1 are open; those of threads that this process lost"), "{report}");
+            // Another domain works.
+            exercise(&Domain::new());
+        });
+        leave.wait();
+    });
+    exercise(&DOMAIN);
+}
+
+#[test]
+fn what_was_deferred_before_the_fork_is_done_by_the_parent_only() {
+    static DOMAIN: Domain = Domain::new();
+    if !is_alone("what_was_deferred_before_the_fork_is_done_by_the_parent_only") {
+        return;
+    }
+    let calls: &'static AtomicUsize = Box::leak(Box::default());
+    let guard = DOMAIN.enter();
+    (0..200).for_each(|_| DOMAIN.call(move || _ = calls.fetch_add(1, AcqRel)));
+    // SAFETY: the copy of the child, which exits without destructors.
+    let copy = || unsafe { std::ptr::read(&guard) };
+    in_child(|| {
+        drop(copy());
+        DOMAIN.barrier();
+        assert_eq!(calls.load(Acquire), 0);
+        exercise(&DOMAIN);
+        assert_eq!(calls.load(Acquire), 0);
+    });
+    drop(guard);
+    DOMAIN.barrier();
+    assert_eq!(calls.load(Acquire), 200);
+}
+
+/// Other threads wait, defer, make domains and drop them; nobody holds a guard of `quiet`.
+#[test]
+fn children_of_a_busy_process_work() {
+    const FORKS: usize = 30;
+    static QUIET: Domain = Domain::new();
+    static BUSY: Domain = Domain::new();
+    if !is_alone("children_of_a_busy_process_work") {
+        return;
+    }
+    let stop = AtomicBool::new(false);
+    let bodies: [fn(); 5] = [
+        || QUIET.synchronize(),
+        || QUIET.call(|| ()),
+        || QUIET.barrier(),
+        || drop(BUSY.enter()),
+        || {
+            let domain = Domain::new();
+            drop(domain.enter());
+            domain.call(|| ());
+        },
+    ];
+    let started = Barrier::new(bodies.len() + 1);
+    thread::scope(|scope| {
+        for body in bodies {
+            let (stop, started) = (&stop, &started);
+            scope.spawn(move || {
+                started.wait();
+                while !stop.load(Relaxed) {
+                    body();
+                    thread::yield_now();
+                }
+            });
+        }
+        started.wait();
+        for _ in 0..FORKS {
+            in_child(|| {
+                exercise(&QUIET);
+                exercise(&Domain::new());
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+}
