@@ -54,7 +54,7 @@ fn deny_passes_arguments_and_the_exit_status_on() {
 
 #[test]
 fn every_bench_writes_rows_and_says_what_it_skipped() {
-    for bench in ["read", "sync", "fence", "callback"] {
+    for bench in ["read", "sync", "fence", "qsbr", "srcu", "callback"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
         stillpoint(&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path]);

@@ -181,7 +181,7 @@ fn sections_of_both_phases_are_waited_for_asleep() {
 
 #[test]
 fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
-    check(0, 3, || {
+    check(0, 2, || {
         let world = World::new();
         let begun = [Begun::new(&world), Begun::new(&world)];
         let t = spawn(&world, 0, move |world| begun.into_iter().for_each(|begun| begun.end(world)));
@@ -194,7 +194,7 @@ fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
 
 #[test]
 fn the_last_of_two_leavers_wakes_the_sleeper() {
-    check(0, 2, || {
+    check(0, 1, || {
         let world = World::new();
         let threads = [0, 1].map(|index| {
             let begun = Begun::new(&world);

@@ -1,0 +1,156 @@
+//! Sleepable domains when there is no memory, and the memory that they leave behind.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::panic::catch_unwind;
+use std::ptr;
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use deadline::deadline;
+use panics::message;
+use stillpoint::rcu::{GracePeriod, Hints, Rcu};
+use stillpoint::srcu::Domain;
+use tracked::Tracked;
+
+/// Has no large pieces of memory for threads that ask for none, and counts them. Panics need small ones.
+struct Watched;
+
+/// Smaller ones are everybody's.
+const LARGE: usize = 1024;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+thread_local! {
+    static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: the system's allocator, or a failure, which is allowed at any time.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if EXHAUSTED.get() && layout.size() >= LARGE {
+            return ptr::null_mut();
+        }
+        LIVE.fetch_add(isize::from(layout.size() >= LARGE), Relaxed);
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(isize::from(layout.size() >= LARGE), Relaxed);
+        // SAFETY: the caller's contract, and all memory is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+/// The tests share the count.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// There is no memory for this thread while this lives.
+struct Without;
+
+impl Without {
+    fn memory() -> Self {
+        EXHAUSTED.set(true);
+        Self
+    }
+}
+
+impl Drop for Without {
+    fn drop(&mut self) {
+        EXHAUSTED.set(false);
+    }
+}
+
+#[test]
+fn a_domain_that_has_gone_leaves_no_memory_behind() {
+    let (_running, _alone) = (deadline(), alone());
+    let round = || {
+        let domain = Domain::new();
+        let value = Rcu::new_in([0_u8; 2 * LARGE], domain.clone());
+        drop(domain.enter());
+        // More than a block of each queue.
+        for _ in 0..1000 {
+            domain.call(|| ());
+        }
+        drop(value.replace([1; 2 * LARGE]));
+        GracePeriod::start_in(domain.clone());
+        domain.retire_with(Box::new([2_u8; 2 * LARGE]), Hints::new().lazy());
+    };
+    // Whatever is made once.
+    round();
+    let settled = || {
+        let mut last = LIVE.load(Relaxed);
+        let mut same = 0;
+        while same < 1000 {
+            thread::yield_now();
+            let live = LIVE.load(Relaxed);
+            same = if live == last { same + 1 } else { 0 };
+            last = live;
+        }
+        last
+    };
+    let before = settled();
+    (0..50).for_each(|_| round());
+    // Their workers free them.
+    while LIVE.load(Relaxed) > before {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_first_use_without_memory_panics_and_may_be_tried_again() {
+    let (_running, _alone) = (deadline(), alone());
+    static DOMAIN: Domain = Domain::new();
+    // Reporting the panic needs memory.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let refused = catch_unwind(|| {
+        let _without = Without::memory();
+        drop(DOMAIN.enter());
+    });
+    std::panic::set_hook(hook);
+    let panic = refused.expect_err("there is no memory");
+    assert!(message(&*panic).contains("no memory for the srcu::Domain"), "{}", message(&*panic));
+    drop(DOMAIN.enter());
+    DOMAIN.synchronize();
+}
+
+#[test]
+fn what_is_retired_without_memory_is_dropped_after_a_grace_period_or_never() {
+    let (_running, _alone) = (deadline(), alone());
+    let drops: &'static AtomicUsize = Box::leak(Box::default());
+    let domain = Domain::new();
+    let values = [(); 2].map(|()| Box::new(Tracked(drops)));
+    domain.synchronize();
+    let [first, second] = values;
+    // There is a grace period at once if nobody is inside, and none to be had if somebody is: that may be this thread.
+    let without = Without::memory();
+    domain.retire(first);
+    drop(without);
+    assert_eq!(drops.load(Acquire), 1);
+    let guard = domain.enter();
+    let lost = domain.stats().lost;
+    let without = Without::memory();
+    domain.retire(second);
+    drop(without);
+    assert_eq!((drops.load(Acquire), domain.stats().lost), (1, lost + 1));
+    drop(guard);
+    domain.synchronize();
+}
