@@ -77,6 +77,8 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
             "read" => &["nesting", "threads"],
             "sync" => &["callers", "idle_threads", "readers", "section_us"],
             "callback" => &["most_values", "our_limit_bytes", "payload", "readers", "stall_ms", "threads"],
+            "qsbr" => &["asked_per_s", "readers", "threads"],
+            "srcu" => &["guards", "threads"],
             _ => &["backend", "callers", "running"],
         };
         assert!(keys.iter().eq(expected), "{keys:?}");

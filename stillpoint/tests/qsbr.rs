@@ -396,3 +396,28 @@ fn cpu_time() -> Duration {
     assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+
+#[test]
+fn limits_hold_for_threads_that_go_offline_or_leave_instead_of_reporting() {
+    qsbr::domain! { struct Here; }
+    const LIMIT: u64 = 1000;
+    let _running = deadline();
+    Here::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let work = |handle: Option<&mut qsbr::Handle<Here>>| {
+        for _ in 0..64 {
+            // Slower than the caller.
+            Here::call(thread::yield_now);
+        }
+        handle.map(|handle| handle.offline(|| ()));
+        assert!(Here::stats().queued <= LIMIT + 64, "{}", Here::stats());
+    };
+    let mut handle = Here::register();
+    (0..500).for_each(|_| work(Some(&mut handle)));
+    drop(handle);
+    for _ in 0..500 {
+        let handle = Here::register();
+        work(None);
+        drop(handle);
+    }
+    assert!(Here::stats().limit_waits > 0, "{}", Here::stats());
+}

@@ -513,3 +513,22 @@ fn the_worker_of_an_idle_process_is_not_woken_for_ten_seconds() {
     work::<Own>();
     assert!(are_idle_for(Duration::from_secs(10)));
 }
+
+#[test]
+fn statistics_can_be_asked_for_in_a_local_destructor() {
+    stillpoint::domain! { struct Own; }
+    struct Asks(&'static AtomicUsize);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            Own::stats();
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let _running = deadline();
+    let (count, _) = counter();
+    for _ in 0..1000 {
+        Own::retire_with(Box::new(Asks(count)), Hints::new().local());
+    }
+    Own::barrier();
+    assert_eq!(count.load(Relaxed), 1000);
+}

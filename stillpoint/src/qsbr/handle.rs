@@ -92,8 +92,7 @@ impl<D: Domain> Handle<D> {
         self.seen = counter;
         D::shared().readers().report(self.reader, counter);
         if D::shared().core.callbacks.presses(self.reader.queue) {
-            let reader = self.reader;
-            self.offline(|| deferred::settle(&D::HERE, reader.queue, Chores::All));
+            self.offline(|| ());
         }
     }
 
@@ -111,8 +110,16 @@ impl<D: Domain> Handle<D> {
     /// ```
     pub fn offline<T>(&mut self, f: impl FnOnce() -> T) -> T {
         D::shared().readers().depart(self.reader);
-        let _online = Offline(self);
+        let online = Offline(self);
+        online.0.relieve();
         f()
+    }
+
+    /// A thread that has deferred work waits here, offline, while more is queued than it should be.
+    fn relieve(&self) {
+        if D::shared().core.callbacks.presses(self.reader.queue) {
+            deferred::settle(&D::HERE, self.reader.queue, Chores::All);
+        }
     }
 
     /// Waits until every other thread that is online now has reported, or gone offline. This one is offline meanwhile.
@@ -139,6 +146,8 @@ impl<D: Domain> Drop for Handle<D> {
         if D::shared().readers().resign(self.reader) == Healed::Yes {
             // The handle was not leaked after all: a late thread-local destructor dropped it. What is deferred can be done again.
             deferred::notify(&D::HERE);
+        } else if registered_reader::<D>().is_some_and(|own| core::ptr::eq(own, self.reader)) {
+            self.relieve();
         }
         D::with_local(|local| local.has_handle.set(false));
     }

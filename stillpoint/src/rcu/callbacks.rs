@@ -360,7 +360,8 @@ impl Callbacks {
             }
             let failed = self.failed.load(Relaxed) > rounds;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
-            !self.is_above() || failed || self.alarm.is_idle() && !self.hurry(host)
+            let is_empty = || self.holds(host.engine().readers()) == Holds::Nothing;
+            !self.is_above() || failed || self.alarm.is_idle() && (is_empty() || !self.hurry(host))
         });
         if !enough {
             self.in_vain.store(self.done(), Relaxed);

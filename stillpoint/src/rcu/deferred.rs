@@ -102,6 +102,15 @@ impl<W: World> Host for W {
     fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
         if self.is_reading() {
             // A callback has leaked a guard: this thread would wait for itself.
+            static TOLD: AtomicU64 = AtomicU64::new(0);
+            if TOLD.swap(1, Relaxed) == 0 {
+                // Not `eprintln!`, which panics if it cannot write.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "stillpoint: a callback has left its worker {}: nothing deferred there can be done any more",
+                    self.words().ends
+                );
+            }
             return Err(Orphaned);
         }
         let (own, engine) = (self.own(), self.engine());

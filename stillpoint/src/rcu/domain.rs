@@ -371,7 +371,9 @@ fn reset_in_child<D: Static>() {
 #[macro_export]
 macro_rules! domain {
     ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
+        // SAFETY: a guard is an open section.
         $crate::static_domain! {
+            unsafe
             $(#[$attr])* $vis struct $name;
             $crate::rcu::Sections, $crate::rcu::Guard<$name>, $crate::rcu::WORDS,
             f => f(::core::option::Option::Some(&<$name as $crate::rcu::Domain>::enter()))
@@ -383,11 +385,12 @@ macro_rules! domain {
 }
 
 /// A type without data, and the state of a domain: of what kind, what lends references, what users are told, and how to be
-/// inside a section.
+/// inside a section. The caller says `unsafe`, and promises what [`Static`] wants.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
     (
+        $unsafe:tt
         $(#[$attr:meta])* $vis:vis struct $name:ident;
         $kind:ty, $section:ty, $words:path, $f:ident => $within:expr
     ) => {
@@ -395,8 +398,8 @@ macro_rules! static_domain {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
 
-        // SAFETY: the statics below belong to this type alone.
-        unsafe impl $crate::rcu::Static for $name {
+        // SAFETY: the statics below belong to this type alone; the rest is the caller's promise.
+        $unsafe impl $crate::rcu::Static for $name {
             const HERE: Self = Self;
             const WORDS: &'static $crate::rcu::Words = &$words;
             type Kind = $kind;

@@ -352,9 +352,10 @@ impl Queue {
         [&self.owner.added, &self.owner.freed].map(Tally::amount)
     }
 
-    /// Whether the owner has run so much that the domain should know.
+    /// Whether the owner has run so much more than it has added that the domain, which knows of neither, should.
     pub fn has_freed_much(&self) -> bool {
-        self.owner.freed.amount().bytes >= REPORT_BYTES
+        let [added, freed] = self.unreported();
+        freed.bytes >= added.bytes + REPORT_BYTES / 16
     }
 
     fn lock(&self) -> MutexGuard<'_, Consumer> {
@@ -419,6 +420,8 @@ impl Queue {
         {
             amount.add(&entry);
             if !run(entry) {
+                // The lock has been written over, and another thread of the child may hold it: it is not ours to release.
+                core::mem::forget(consumer);
                 return;
             }
         }
@@ -444,8 +447,10 @@ impl Queue {
     }
 
     /// Since when the oldest entry has waited that a consumer has seen, if there is one: nanoseconds of [`now`].
+    ///
+    /// Nothing too if somebody is at the queue now: it may be the caller, in a destructor that the owner runs.
     pub fn oldest(&self) -> Option<u64> {
-        let consumer = self.lock();
+        let consumer = self.consumer.get().try_lock().ok()?;
         let done = self.done();
         match consumer.since {
             [since, _] if done < consumer.ripe => Some(since),
@@ -575,4 +580,38 @@ impl Consumer {
 fn drop_block(block: *mut Block) {
     // SAFETY: blocks come from `try_box`, and the caller has the only pointer to this one (4).
     drop(unsafe { Box::from_raw(block) });
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destructor_that_forks_leaves_the_lock_of_the_child_alone() {
+        let engine = super::super::engine::Engine::new((), || "Here");
+        // Never dropped: somebody holds it.
+        let queue: &Queue = Box::leak(Box::new(Queue::new()));
+        // SAFETY: this thread is the owner.
+        unsafe {
+            assert!(queue.reserve());
+            let _ = queue.push(Entry::free(ptr::NonNull::from(Box::leak(Box::new(1_u8))), 1, true), false);
+        }
+        let ask = || engine.ask();
+        queue.run_local(1, |_| true, ask, |_| true);
+        queue.run_local(
+            1,
+            |_| true,
+            ask,
+            |entry| {
+                // SAFETY: nobody reads it.
+                unsafe { entry.run() };
+                // As in the child of a fork, where another thread is at the queue by now.
+                // SAFETY: there is no other thread really.
+                unsafe { queue.reset_in_child() };
+                core::mem::forget(queue.lock());
+                false
+            },
+        );
+        assert!(queue.consumer.get().try_lock().is_err(), "the other thread holds it still");
+    }
 }

@@ -130,7 +130,8 @@ impl<R> Core<R> {
 ///
 /// # Safety
 ///
-/// Each type has a [`Shared`] and a [`Local`](super::Local) of its own.
+/// Each type has a [`Shared`] and a [`Local`](super::Local) of its own. While a `Section` is borrowed, no grace period of the domain
+/// ends that began meanwhile.
 #[doc(hidden)]
 pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
