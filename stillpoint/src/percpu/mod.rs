@@ -9,6 +9,10 @@
 //! | container | what it is |
 //! |---|---|
 //! | [`Counter`] | a number that is added to often and read seldom, exact |
+//! | [`Histogram`] | how often values of each size occurred, exact counts |
+//! | [`Pool`] | boxes kept for those who need one next |
+//! | [`Ring`] | records of events, which one reader takes |
+//! | [`PerCpu`] | any value, one a CPU, for one thread at a time; and for a visitor from elsewhere |
 //!
 //! [`cpu()`] is the number of the current CPU, without a call.
 //!
@@ -36,15 +40,32 @@ use core::sync::atomic::Ordering::*;
 
 use crate::sys::rseq;
 
+#[cfg(not(stillpoint_faults))]
+#[macro_use]
+mod faults;
+#[cfg(stillpoint_faults)]
+#[macro_use]
+pub mod faults;
+
 #[cfg_attr(all(target_arch = "x86_64", target_pointer_width = "64"), path = "x86_64.rs")]
 #[cfg_attr(not(all(target_arch = "x86_64", target_pointer_width = "64")), path = "portable.rs")]
 mod arch;
+mod cell;
 mod counter;
+mod histogram;
+mod holder;
+mod pool;
+mod remote;
+mod ring;
 pub(crate) mod rows;
 mod runtime;
 mod section;
 
+pub use cell::PerCpu;
 pub use counter::Counter;
+pub use histogram::{Histogram, Snapshot};
+pub use pool::Pool;
+pub use ring::{Event, Reader, Ring, WhenFull};
 pub use runtime::{Mode, Report};
 
 /// Chooses how per-CPU data is updated, if that has not been done, and says what was chosen.

@@ -6,8 +6,8 @@
 //! # Layout
 //!
 //! ```text
-//! Rows -> | header | row of CPU 0: plain 0..8, atomic 0..8 | row of CPU 1 | ... | words 8..16, row of CPU 0 | ...
-//!           128 B    64 B           64 B                     128 B
+//! all -> | header | row of CPU 0: plain 0..8, atomic 0..8 | row of CPU 1 | ... | words 8..16, row of CPU 0 | ...
+//!          128 B    64 B           64 B                     128 B
 //! ```
 //!
 //! # Invariants
@@ -30,20 +30,48 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::alloc::{alloc_zeroed, dealloc};
 
+use super::faults::mutant;
 use super::runtime;
-use super::section::{self, Place, ROW, TRIES};
+use super::section::{self, Place, tries};
 
 /// Words of a kind in a row.
 const WIDTH: usize = 8;
 
-/// A row: no two CPUs write to the same pair of cache lines.
+/// What a CPU has for itself: two cache lines, as processors fetch them in pairs, so that no two CPUs write to the same.
+#[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct Row {
-    plain: [AtomicU64; WIDTH],
-    atomic: [AtomicU64; WIDTH],
+pub struct Row {
+    /// Changed by critical sections on this CPU; how else, says who owns the row.
+    pub plain: [AtomicU64; WIDTH],
+    /// Changed by atomic operations of anybody.
+    pub atomic: [AtomicU64; WIDTH],
 }
 
-const _: () = assert!(size_of::<Row>() == ROW);
+/// The sections count on it.
+const _: () = assert!(size_of::<Row>() == 128);
+
+impl Row {
+    /// A row for each CPU.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    pub fn for_each_cpu() -> Box<[Self]> {
+        boxed(runtime::report().cpus(), |_| Self::default())
+    }
+}
+
+/// `len` values.
+///
+/// # Panics
+///
+/// If there is no memory.
+pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).expect("there is memory for per-CPU data");
+    values.extend((0..len).map(make));
+    values.into_boxed_slice()
+}
 
 /// What stands before the rows, in a line that nobody writes to.
 #[derive(Debug)]
@@ -54,7 +82,8 @@ pub struct Header {
     cpus: usize,
 }
 
-const _: () = assert!(size_of::<Header>() == ROW);
+/// Rows come right behind it.
+const _: () = assert!(size_of::<Header>() == size_of::<Row>());
 
 /// `N` words on each CPU. See the [module](self).
 #[derive(Debug)]
@@ -102,7 +131,7 @@ impl<const N: usize> Words<N> {
             return;
         };
         if let Some(offset) = runtime::offset() {
-            for _ in 0..TRIES {
+            for _ in tries() {
                 // SAFETY: as in `add`; the thread has an area at the offset.
                 if unsafe { section::add(place::<N>(rows, offset, word), by) } {
                     return;
@@ -110,8 +139,10 @@ impl<const N: usize> Words<N> {
             }
         }
         // Any CPU's word would do, as it is atomic.
+        let row = row(rows, word, runtime::nearest(cpus(rows)));
+        let words = if mutant("plain-word-atomically") { &row.plain } else { &row.atomic };
         // Release: as above.
-        row(rows, word, runtime::nearest(cpus(rows))).atomic[word % WIDTH].fetch_add(by, Release);
+        words[word % WIDTH].fetch_add(by, Release);
     }
 
     /// The sum of word `word` over all CPUs, wrapping around.
