@@ -2,12 +2,15 @@
 # Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo).
 set -euo pipefail
 
-# Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports; spin explores models.
+# Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports;
+# spin explores models; gdb and valgrind run per-CPU data where there is no rseq.
 missing() {
     command -v cc >/dev/null || echo gcc
     command -v objcopy >/dev/null || echo binutils
     command -v jq >/dev/null || echo jq
     command -v spin >/dev/null || echo spin
+    command -v gdb >/dev/null || echo gdb
+    command -v valgrind >/dev/null || echo valgrind
     [[ -f $(cc -print-file-name=liburcu-memb.a 2>/dev/null) ]] || echo liburcu-dev
 }
 

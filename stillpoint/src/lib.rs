@@ -43,6 +43,9 @@ mod sys;
 
 // What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
 #[cfg(loom)]
+#[path = "percpu/awaited.rs"]
+pub mod awaited;
+#[cfg(loom)]
 #[path = "rcu/model.rs"]
 pub mod rcu;
 #[cfg(loom)]

@@ -6,6 +6,7 @@
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
 #[path = "support/ways.rs"]

@@ -8,6 +8,7 @@ mod child;
 mod deadline;
 #[path = "support/panics.rs"]
 mod panics;
+#[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
 #[path = "support/ways.rs"]
@@ -224,6 +225,8 @@ fn the_child_of_a_fork_uses_and_visits_all_values_whatever_others_were_doing() {
             // SAFETY: the child only uses the values, and ends.
             match unsafe { libc::fork() } {
                 0 => {
+                    // SAFETY: ends a child that hangs.
+                    unsafe { libc::alarm(20) };
                     let used = catch_unwind(AssertUnwindSafe(|| {
                         for _ in 0..10 {
                             cells.with(|value| value.add(1));
@@ -242,5 +245,50 @@ fn the_child_of_a_fork_uses_and_visits_all_values_whatever_others_were_doing() {
             }
         }
         stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn the_child_of_a_fork_does_not_wait_for_who_held_a_value() {
+    if !in_every_way("the_child_of_a_fork_does_not_wait_for_who_held_a_value") {
+        return;
+    }
+    let _running = deadline();
+    let cells: PerCpu<Guarded> = PerCpu::new(Guarded::default);
+    let (entered, is_in) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let cells = &cells;
+        scope.spawn(move || {
+            cells.with(|value| {
+                value.busy.store(true, Relaxed);
+                entered.send(()).expect("somebody listens");
+                may_leave.recv().expect("somebody says so");
+            });
+        });
+        is_in.recv().expect("it enters");
+        // SAFETY: the child only uses the values, and ends.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: ends a child that hangs.
+                unsafe { libc::alarm(20) };
+                // What the other was at is gone.
+                let used = catch_unwind(AssertUnwindSafe(|| {
+                    cells.for_each(|value| value.add(1));
+                    for _ in 0..1000 {
+                        cells.with(|value| value.add(1));
+                    }
+                }));
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(if used.is_ok() { 0 } else { 1 }) };
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: waits for our own child, into a place that outlives the call.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                leave.send(()).expect("it waits for that");
+                assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+            }
+        }
     });
 }

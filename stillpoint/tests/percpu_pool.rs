@@ -6,6 +6,7 @@
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
 #[path = "support/tracked.rs"]
@@ -235,6 +236,8 @@ fn the_child_of_a_fork_uses_the_pool_whatever_others_were_doing() {
             // SAFETY: the child only uses the pool, whose values are small, and ends.
             match unsafe { libc::fork() } {
                 0 => {
+                    // SAFETY: ends a child that hangs.
+                    unsafe { libc::alarm(20) };
                     // No more than there were: some may have been on their way. And room for more.
                     let mut found = 0;
                     while let Some(value) = pool.pop() {

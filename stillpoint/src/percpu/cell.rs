@@ -23,7 +23,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 use crate::fence;
 
-use super::holder::{Awaited, Lock, Taken, is_gone, me};
+use super::awaited::Awaited;
+use super::holder::{Lock, Taken, is_gone, me};
 use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
 use super::runtime::{self, Mode};

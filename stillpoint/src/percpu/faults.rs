@@ -25,14 +25,15 @@ macro_rules! unless_mutant {
 macro_rules! point {
     ($number:literal) => {
         concat!(
-            "cmp dword ptr [rip + stillpoint_fault_points + 4 * ",
+            "cmp dword ptr fs:[stillpoint_fault_points@tpoff + 4 * ",
             $number,
             "], 1\n",
             "jb 21f\n",
             "je 20f\n",
             ".rept 200\npause\n.endr\n",
             "jmp 21f\n",
-            "20: int3\n",
+            // With something behind it, which belongs to the point: the trap is where it is, not where the next thing begins.
+            "20: int3\nnop\n",
             "21:\n",
         )
     };
@@ -55,11 +56,12 @@ macro_rules! unless_mutant {
     };
 }
 
-#[cfg(stillpoint_faults)]
+#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 pub use on::*;
 
-#[cfg(stillpoint_faults)]
+#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 mod on {
+    use core::arch::{asm, global_asm};
     use core::sync::atomic::{AtomicU32, Ordering::*};
     use std::sync::LazyLock;
 
@@ -78,8 +80,25 @@ mod on {
         Delay = 2,
     }
 
-    #[unsafe(no_mangle)]
-    static stillpoint_fault_points: [AtomicU32; POINTS] = [const { AtomicU32::new(0) }; POINTS];
+    // Thread-local, where instructions find it without a register: in programs, not in shared libraries.
+    global_asm!(
+        ".pushsection .tbss, \"awT\", @nobits",
+        ".balign 32",
+        ".globl stillpoint_fault_points",
+        "stillpoint_fault_points: .zero 32",
+        ".popsection",
+    );
+    const _: () = assert!(4 * POINTS == 32);
+
+    fn points() -> &'static [AtomicU32; POINTS] {
+        let points: *const [AtomicU32; POINTS];
+        // SAFETY: the address of the array above, which lives as long as the thread; no other thread gets the reference.
+        unsafe {
+            asm!("mov {p}, qword ptr fs:[0]", "lea {p}, [{p} + stillpoint_fault_points@tpoff]", p = out(reg) points);
+            &*points
+        }
+    }
+
     #[unsafe(no_mangle)]
     static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 
@@ -108,20 +127,20 @@ mod on {
         SELECTED.as_deref() == Some(name)
     }
 
-    /// Has `fault` happen to every thread that passes `point`.
+    /// Has `fault` happen when the calling thread passes `point`.
     pub fn set(point: usize, fault: Fault) {
         LazyLock::force(&SELECTED);
-        stillpoint_fault_points[point].store(fault as u32, SeqCst);
+        points()[point].store(fault as u32, SeqCst);
     }
 
-    /// Takes the trap away; true for the one who did.
+    /// Takes the fault away; true if there was one.
     pub fn disarm(point: usize) -> bool {
-        stillpoint_fault_points[point].swap(0, SeqCst) != 0
+        points()[point].swap(0, SeqCst) != 0
     }
 }
 
 /// No mutants otherwise.
-#[cfg(not(stillpoint_faults))]
+#[cfg(not(all(stillpoint_faults, target_arch = "x86_64")))]
 #[inline(always)]
 pub const fn mutant(_name: &str) -> bool {
     false

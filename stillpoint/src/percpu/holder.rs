@@ -1,13 +1,12 @@
 //! Who holds something: a number that fits into a word, and by which the child of a fork knows that the holder is not there.
 
 use core::cell::Cell;
-use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-use crate::sync::{AtomicU64, Futex, heavy, light_by_backend};
-use crate::sys::signal::{at_fork, before_main};
-
+use super::awaited::Awaited;
 use super::faults::mutant;
+use crate::sync::AtomicU64;
+use crate::sys::signal::{at_fork, before_main};
 
 /// How often this process, or one that it was forked from, was the child of a fork.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -70,9 +69,7 @@ pub enum Taken {
     No,
 }
 
-/// A word that says who holds something, and one for those who wait until nobody does.
-///
-/// Those who hold it are fast and never wait; those who wait are rare and pay for both.
+/// A word that says who holds something, and what those need who wait until nobody does.
 #[derive(Debug)]
 pub struct Lock {
     holder: AtomicU64,
@@ -118,52 +115,5 @@ impl Lock {
     /// Gives it back.
     pub fn unlock(&self) {
         self.awaited.release(&self.holder);
-    }
-}
-
-/// Whether somebody waits for a holder to be done.
-///
-/// The holder gives back by a store, passes a light fence, and looks whether he is awaited. Who waits says so, issues a heavy
-/// fence, and looks at the holder. If the holder's fence came first, the other finds that he is done; otherwise the holder
-/// finds that he is awaited.
-#[derive(Debug)]
-pub struct Awaited(Futex);
-
-impl Awaited {
-    pub const fn new() -> Self {
-        Self(Futex::new(0))
-    }
-
-    /// Gives back what `holder`, the calling thread, holds.
-    #[inline]
-    pub fn release(&self, holder: &AtomicU64) {
-        // Release: partners are the Acquires of whoever takes it next, by `try_lock` or in a section.
-        holder.store(0, Release);
-        // Partner: the heavy fence in `wait_until`.
-        light_by_backend();
-        // Relaxed: see above.
-        if self.0.load(Relaxed) != 0 {
-            self.wake_slow();
-        }
-    }
-
-    #[cold]
-    fn wake_slow(&self) {
-        // Relaxed: the word carries nothing else.
-        if self.0.swap(0, Relaxed) != 0 {
-            self.0.wake(u32::MAX, NonZeroU32::MAX);
-        }
-    }
-
-    /// Sleeps until `done` says so, which is asked whenever a holder has given back.
-    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
-        while !done() {
-            self.0.store(1, Relaxed);
-            heavy();
-            if done() {
-                break;
-            }
-            self.0.wait(1, NonZeroU32::MAX);
-        }
     }
 }

@@ -50,6 +50,7 @@ pub mod faults;
 #[cfg_attr(all(target_arch = "x86_64", target_pointer_width = "64"), path = "x86_64.rs")]
 #[cfg_attr(not(all(target_arch = "x86_64", target_pointer_width = "64")), path = "portable.rs")]
 mod arch;
+mod awaited;
 mod cell;
 mod counter;
 mod histogram;

@@ -139,10 +139,13 @@ impl<const N: usize> Words<N> {
             }
         }
         // Any CPU's word would do, as it is atomic.
-        let row = row(rows, word, runtime::nearest(cpus(rows)));
-        let words = if mutant("plain-word-atomically") { &row.plain } else { &row.atomic };
+        let near = runtime::nearest(cpus(rows));
+        if mutant("plain-word-atomically") {
+            row(rows, word, (near + 1) % cpus(rows)).plain[word % WIDTH].fetch_add(by, Release);
+            return;
+        }
         // Release: as above.
-        words[word % WIDTH].fetch_add(by, Release);
+        row(rows, word, near).atomic[word % WIDTH].fetch_add(by, Release);
     }
 
     /// The sum of word `word` over all CPUs, wrapping around.
