@@ -451,6 +451,8 @@ fn a_section_that_is_always_interrupted_gives_way_to_the_fallback() {
 #[test]
 fn a_thread_that_is_not_registered_touches_nothing() {
     let _alone = alone();
+    // Chosen by a thread that is.
+    stillpoint::percpu::report();
     thread::spawn(|| {
         rseq::unregister();
         for operation in operations() {

@@ -114,10 +114,12 @@ pub unsafe fn mm_cid(offset: isize) -> u32 {
     unsafe { read(offset + MM_CID) }
 }
 
-/// Whether the kernel writes the concurrency id to an area of `size` bytes.
+/// Whether the kernel writes the concurrency id to an area that the C library says has `size` bytes.
 pub fn has_mm_cid(size: usize) -> bool {
+    // What glibc (2.40) says counts the fields that it knows; the area it registers is then as large as the first version.
+    const KNOWN_TO_GLIBC: usize = 20;
     let needed = MM_CID as usize + size_of::<u32>();
-    feature_size() >= needed && size >= needed
+    feature_size() >= needed && (size >= needed || size == KNOWN_TO_GLIBC)
 }
 
 /// The 32 bits at `offset` from the thread pointer. Volatile: the kernel changes them.
