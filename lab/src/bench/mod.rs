@@ -2,6 +2,7 @@
 
 mod callback;
 pub(crate) mod fence;
+pub(crate) mod percpu;
 pub(crate) mod read;
 pub(crate) mod sync;
 
@@ -25,6 +26,8 @@ enum Name {
     Sync,
     /// The process-wide fence.
     Fence,
+    /// Per-CPU data: counters, pools, histograms, and the number of the CPU.
+    Percpu,
     /// What is done after a grace period: how soon, at what cost, and how much waits.
     Callback,
     /// All of them, one after the other.
@@ -35,10 +38,11 @@ enum Name {
 type Bench = (Name, f64, fn(Budget) -> anyhow::Result<Report>);
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Bench; 4] = [
+const BENCHES: [Bench; 5] = [
     (Name::Read, 30.0, read::run),
     (Name::Sync, 40.0, sync::run),
     (Name::Fence, 30.0, fence::run),
+    (Name::Percpu, 40.0, percpu::run),
     (Name::Callback, 40.0, callback::run),
 ];
 

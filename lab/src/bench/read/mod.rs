@@ -4,7 +4,7 @@
 //! behind it, close. With nesting 2 a second section is opened inside the first, and `pair_ns` is the time of both.
 
 mod systems;
-mod turn;
+pub(crate) mod turn;
 
 use std::thread;
 use std::time::Duration;

@@ -1,10 +1,11 @@
-//! One measurement of the read bench: threads that start together and loop until told to stop.
+//! One measurement of a loop: threads that start together and loop until told to stop.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::harness::clock::thread_cpu_time;
 use crate::harness::crew::{Arrivals, Gate};
 
 /// Iterations between two looks at the stop flag: long enough that looking costs nothing (10,000 of the cheapest take
@@ -13,7 +14,7 @@ const BATCH: u32 = 10_000;
 
 /// Coordinates the threads of a measurement with the thread that takes the time.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     ready: Arrivals,
     start: Gate,
     stop: AtomicBool,
@@ -22,7 +23,7 @@ pub(super) struct Turn {
 impl Turn {
     /// Called in each thread, once it is registered: runs `batch` with a number of iterations until the turn is over,
     /// and returns the nanoseconds of an iteration.
-    pub(super) fn time(&self, mut batch: impl FnMut(u32) -> u64) -> f64 {
+    pub(crate) fn time(&self, mut batch: impl FnMut(u32) -> u64) -> f64 {
         // Warms caches and lazy initialization, and keeps the wake-up out of the time.
         black_box(batch(BATCH));
         self.ready.arrive();
@@ -37,8 +38,23 @@ impl Turn {
         start.elapsed().as_nanos() as f64 / iterations as f64
     }
 
+    /// [`time`](Self::time), but of the time that the thread is on a CPU: for more threads than CPUs.
+    pub(crate) fn time_on_cpu(&self, mut batch: impl FnMut(u32) -> u64) -> f64 {
+        black_box(batch(BATCH));
+        self.ready.arrive();
+        self.start.wait();
+        let start = thread_cpu_time();
+        let mut iterations = 0_u64;
+        // Relaxed: as above.
+        while !self.stop.load(Ordering::Relaxed) || iterations == 0 {
+            black_box(batch(BATCH));
+            iterations += u64::from(BATCH);
+        }
+        (thread_cpu_time() - start).as_nanos() as f64 / iterations as f64
+    }
+
     /// Called in the thread that takes the time: lets `threads` threads start together, and ends the turn after `slice`.
-    pub(super) fn last_for(&self, slice: Duration, threads: usize) {
+    pub(crate) fn last_for(&self, slice: Duration, threads: usize) {
         self.ready.wait_for(threads);
         self.start.open();
         thread::sleep(slice);
@@ -46,7 +62,7 @@ impl Turn {
     }
 
     /// Ends the turn, also for threads that have not started.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.start.open();
     }
@@ -54,7 +70,7 @@ impl Turn {
 
 /// Adds what `section` reads, `iterations` times: the loop around every system's section.
 #[inline(always)]
-pub(super) fn repeat(iterations: u32, mut section: impl FnMut() -> u64) -> u64 {
+pub(crate) fn repeat(iterations: u32, mut section: impl FnMut() -> u64) -> u64 {
     let mut sum = 0_u64;
     for _ in 0..iterations {
         sum = sum.wrapping_add(section());
