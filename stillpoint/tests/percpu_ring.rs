@@ -54,7 +54,7 @@ fn write_and_read(ring: &Ring<4>, unregistered: impl Fn(usize) -> bool + Sync) {
             });
         }
         let mut reader = ring.reader().expect("nobody else reads");
-        assert!(ring.reader().is_none(), "two readers");
+        assert!(ring.reader().is_none() && ring.reader().is_none(), "two readers");
         // By CPU and thread, the last number: records of a thread on a CPU are in order. A thread without registration and
         // one with write to different tracks, but a thread to one kind only.
         let mut last = vec![[None; THREADS]; stillpoint::percpu::report().cpus()];

@@ -3,6 +3,7 @@
 pub(crate) mod e1;
 pub(crate) mod e2;
 pub(crate) mod e3;
+mod e5;
 
 use comfy_table::Table;
 
@@ -26,6 +27,8 @@ enum Name {
     E2,
     /// `synchronize()` on its own track, against a callback that wakes its caller.
     E3,
+    /// A per-CPU counter: locked, and in critical sections; and the number of the CPU.
+    E5,
 }
 
 /// What an experiment found out, and how to show it.
@@ -47,6 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Name::E1 => e1::run(args.options.budget(40.0))?,
             Name::E2 => e2::run(args.options.budget(40.0))?,
             Name::E3 => e3::run(args.options.budget(e3::SECONDS))?,
+            Name::E5 => e5::run(args.options.budget(30.0))?,
         };
         findings.print();
         args.options.write(&findings.report, args.names.len())?;

@@ -137,7 +137,8 @@ impl<const WORDS: usize> Ring<WORDS> {
 
     /// The right to read. Nothing if somebody else has it.
     pub fn reader(&self) -> Option<Reader<'_, WORDS>> {
-        (self.reading.try_lock() != Taken::No).then_some(Reader { ring: self })
+        // `then`, not `then_some`: dropping a reader gives the right back.
+        (self.reading.try_lock() != Taken::No).then(|| Reader { ring: self })
     }
 
     /// Records that were refused, or that the reader found to be overwritten.

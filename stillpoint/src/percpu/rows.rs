@@ -6,8 +6,10 @@
 //! # Layout
 //!
 //! ```text
-//! all -> | header | row of CPU 0: plain 0..8, atomic 0..8 | row of CPU 1 | ... | words 8..16, row of CPU 0 | ...
-//!          128 B    64 B           64 B                     128 B
+//!         all
+//!          v
+//! | header | row of CPU 0: plain 0..8, atomic 0..8 | row of CPU 1 | ... | words 8..16, row of CPU 0 | ...
+//!  128 B    64 B           64 B                     128 B
 //! ```
 //!
 //! # Invariants
@@ -88,8 +90,8 @@ const _: () = assert!(size_of::<Header>() == size_of::<Row>());
 /// `N` words on each CPU. See the [module](self).
 #[derive(Debug)]
 pub struct Words<const N: usize> {
-    fast: AtomicPtr<Header>,
-    all: AtomicPtr<Header>,
+    fast: AtomicPtr<Row>,
+    all: AtomicPtr<Row>,
     spare: [AtomicU64; N],
 }
 
@@ -111,7 +113,7 @@ impl<const N: usize> Words<N> {
         if let Some(rows) = NonNull::new(self.fast.load(Acquire)) {
             // SAFETY: published, and alive as long as `self` (2). Every thread has an area at the offset (3).
             let done = unsafe {
-                let offset = rows.as_ref().offset;
+                let offset = header(rows).offset;
                 section::add(place::<N>(rows, offset, word), by)
             };
             if done {
@@ -171,20 +173,24 @@ impl<const N: usize> Words<N> {
         }
     }
 
-    fn rows(&self) -> Option<NonNull<Header>> {
+    fn rows(&self) -> Option<NonNull<Row>> {
         // Acquire: as in `add`.
         NonNull::new(self.all.load(Acquire))
     }
 
     /// Makes the rows; nothing if there is no memory for them.
     #[cold]
-    fn make_slow(&self) -> Option<NonNull<Header>> {
+    fn make_slow(&self) -> Option<NonNull<Row>> {
         let report = runtime::report();
         let layout = layout::<N>(report.cpus())?;
         // SAFETY: the layout has a size.
-        let fresh = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Header>();
-        // SAFETY: fresh memory, large and aligned enough for the header; the rows are zeroed, which is what they start with.
-        unsafe { fresh.write(Header { offset: report.library_offset(), cpus: report.cpus() }) };
+        let block = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let header = Header { offset: report.library_offset(), cpus: report.cpus() };
+        // SAFETY: fresh memory, large and aligned enough for the header and rows behind it, which are zeroed, as they start.
+        let fresh = unsafe {
+            block.cast().write(header);
+            block.cast::<Row>().add(1)
+        };
         // Release: partners are the Acquires in `add` and `rows`. Acquire: the rows of whoever was faster.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => {
@@ -196,7 +202,7 @@ impl<const N: usize> Words<N> {
             }
             Err(faster) => {
                 // SAFETY: ours alone, with the layout that it was allocated with.
-                unsafe { dealloc(fresh.as_ptr().cast(), layout) };
+                unsafe { dealloc(block.as_ptr(), layout) };
                 NonNull::new(faster)
             }
         }
@@ -209,7 +215,7 @@ impl<const N: usize> Drop for Words<N> {
             && let Some(layout) = layout::<N>(cpus(rows))
         {
             // SAFETY: published by `make_slow` with this layout, and nobody has a reference to `self` any more (2).
-            unsafe { dealloc(rows.as_ptr().cast(), layout) };
+            unsafe { dealloc(rows.as_ptr().sub(1).cast(), layout) };
         }
     }
 }
@@ -219,9 +225,14 @@ fn layout<const N: usize>(cpus: usize) -> Option<Layout> {
     Layout::array::<Row>(rows).ok()
 }
 
-fn cpus(rows: NonNull<Header>) -> usize {
-    // SAFETY: the header is initialized before the pointer gets out, and alive while its owner is.
-    unsafe { rows.as_ref().cpus }
+#[inline(always)]
+fn header<'a>(rows: NonNull<Row>) -> &'a Header {
+    // SAFETY: written right before the rows before their pointer gets out, and alive while their owner is.
+    unsafe { rows.sub(1).cast().as_ref() }
+}
+
+fn cpus(rows: NonNull<Row>) -> usize {
+    header(rows).cpus
 }
 
 /// Where sections find `word`.
@@ -230,17 +241,17 @@ fn cpus(rows: NonNull<Header>) -> usize {
 ///
 /// `rows` are those of a `Words<N>`, and `word` is less than `N`.
 #[inline(always)]
-unsafe fn place<const N: usize>(rows: NonNull<Header>, offset: isize, word: usize) -> Place {
-    // SAFETY: the caller's contract: after the header comes, for each eight words, a row for each CPU.
+unsafe fn place<const N: usize>(rows: NonNull<Row>, offset: isize, word: usize) -> Place {
+    let cpus = header(rows).cpus;
+    // SAFETY: the caller's contract: for each eight words, there is a row for each CPU.
     unsafe {
-        let cpus = rows.as_ref().cpus;
-        let first = rows.cast::<Row>().add(1).add(if N <= WIDTH { 0 } else { word / WIDTH * cpus });
+        let first = rows.add(if N <= WIDTH { 0 } else { word / WIDTH * cpus });
         Place { offset, cpus, word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
     }
 }
 
 /// The row of `cpu` that has `word`.
-fn row<'a>(rows: NonNull<Header>, word: usize, cpu: usize) -> &'a Row {
+fn row<'a>(rows: NonNull<Row>, word: usize, cpu: usize) -> &'a Row {
     // SAFETY: as in `place`; all accesses to rows are atomic, or sections that the language does not see.
-    unsafe { rows.cast::<Row>().add(1 + word / WIDTH * cpus(rows) + cpu).as_ref() }
+    unsafe { rows.add(word / WIDTH * cpus(rows) + cpu).as_ref() }
 }

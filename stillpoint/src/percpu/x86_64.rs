@@ -108,10 +108,16 @@ pub unsafe fn add(place: Place, by: u64) -> bool {
         asm!(
             arm!(),
             row!(),
+            "add {t}, {word}",
+            // Not one `add` to memory, nor an index in the address: with these processors forward a store to the load of
+            // the next add several cycles later.
+            "mov {x}, qword ptr [{t}]",
+            "lea {x}, [{x} + {by}]",
             point!(3),
-            "add qword ptr [{word} + {t}], {by}",
+            "mov qword ptr [{t}], {x}",
             end!("jmp {failed}"),
             t = out(reg) _,
+            x = out(reg) _,
             offset = in(reg) place.offset,
             cpus = in(reg) place.cpus,
             word = in(reg) place.word,
