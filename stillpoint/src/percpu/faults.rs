@@ -6,7 +6,7 @@
 //! tests see: these are the mutants of `docs/proof.md`.
 
 /// A numbered point of a section: nothing, unless faults are compiled in. Changes the flags.
-#[cfg(not(all(stillpoint_faults, target_arch = "x86_64")))]
+#[cfg(all(not(stillpoint_faults), target_arch = "x86_64"))]
 macro_rules! point {
     ($number:literal) => {
         ""
@@ -14,7 +14,7 @@ macro_rules! point {
 }
 
 /// `$broken` if the mutant is selected, otherwise `$right`: instructions. Changes the flags.
-#[cfg(not(all(stillpoint_faults, target_arch = "x86_64")))]
+#[cfg(all(not(stillpoint_faults), target_arch = "x86_64"))]
 macro_rules! unless_mutant {
     ($number:literal, $right:expr, $broken:expr) => {
         $right

@@ -48,7 +48,15 @@ mod faults;
 pub mod faults;
 
 #[cfg_attr(all(target_arch = "x86_64", target_pointer_width = "64"), path = "x86_64.rs")]
-#[cfg_attr(not(all(target_arch = "x86_64", target_pointer_width = "64")), path = "portable.rs")]
+#[cfg_attr(all(target_arch = "aarch64", target_pointer_width = "64"), path = "aarch64.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
+#[cfg_attr(
+    not(all(
+        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+        target_pointer_width = "64"
+    )),
+    path = "portable.rs"
+)]
 mod arch;
 mod awaited;
 mod cell;

@@ -1,9 +1,9 @@
 //! No critical sections: on other architectures each attempt fails. See [`super::section`].
 
-use super::section::{FAILED, Place, Pushed};
+use super::section::{FAILED, Place, Pushed, Tally};
 
 /// See [`super::section`].
-pub unsafe fn add(_: Place, _: u64) -> bool {
+pub unsafe fn add(_: Tally, _: u64) -> bool {
     false
 }
 

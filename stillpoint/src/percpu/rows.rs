@@ -28,13 +28,14 @@
 //! domains do.
 
 use core::alloc::Layout;
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::alloc::{alloc_zeroed, dealloc};
 
 use super::faults::mutant;
 use super::runtime;
-use super::section::{self, Place, tries};
+use super::section::{self, BOUND, Tally, tries};
 
 /// Words of a kind in a row.
 const WIDTH: usize = 8;
@@ -84,8 +85,11 @@ pub struct Header {
     cpus: usize,
 }
 
-/// Rows come right behind it.
-const _: () = assert!(size_of::<Header>() == size_of::<Row>());
+/// Rows come right behind it, and the sections find the bound there.
+const _: () = assert!(
+    size_of::<Header>() == size_of::<Row>()
+        && size_of::<Header>() as isize - offset_of!(Header, cpus) as isize == BOUND
+);
 
 /// `N` words on each CPU. See the [module](self).
 #[derive(Debug)]
@@ -114,7 +118,7 @@ impl<const N: usize> Words<N> {
             // SAFETY: published, and alive as long as `self` (2). Every thread has an area at the offset (3).
             let done = unsafe {
                 let offset = header(rows).offset;
-                section::add(place::<N>(rows, offset, word), by)
+                section::add(tally::<N>(rows, offset, word), by)
             };
             if done {
                 return;
@@ -135,7 +139,7 @@ impl<const N: usize> Words<N> {
         if let Some(offset) = runtime::offset() {
             for _ in tries() {
                 // SAFETY: as in `add`; the thread has an area at the offset.
-                if unsafe { section::add(place::<N>(rows, offset, word), by) } {
+                if unsafe { section::add(tally::<N>(rows, offset, word), by) } {
                     return;
                 }
             }
@@ -231,6 +235,7 @@ fn header<'a>(rows: NonNull<Row>) -> &'a Header {
     unsafe { rows.sub(1).cast().as_ref() }
 }
 
+#[inline(always)]
 fn cpus(rows: NonNull<Row>) -> usize {
     header(rows).cpus
 }
@@ -241,12 +246,11 @@ fn cpus(rows: NonNull<Row>) -> usize {
 ///
 /// `rows` are those of a `Words<N>`, and `word` is less than `N`.
 #[inline(always)]
-unsafe fn place<const N: usize>(rows: NonNull<Row>, offset: isize, word: usize) -> Place {
-    let cpus = header(rows).cpus;
+unsafe fn tally<const N: usize>(rows: NonNull<Row>, offset: isize, word: usize) -> Tally {
     // SAFETY: the caller's contract: for each eight words, there is a row for each CPU.
     unsafe {
-        let first = rows.add(if N <= WIDTH { 0 } else { word / WIDTH * cpus });
-        Place { offset, cpus, word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
+        let first = rows.add(if N <= WIDTH { 0 } else { word / WIDTH * cpus(rows) });
+        Tally { offset, rows: rows.as_ptr(), word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
     }
 }
 

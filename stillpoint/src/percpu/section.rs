@@ -79,21 +79,51 @@ pub enum Pushed {
     Failed,
 }
 
-/// Where a section works.
+/// Where a section that takes or gives something works.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// Of the calling thread's area, from the thread pointer.
     pub offset: isize,
     /// Rows there are.
     pub cpus: usize,
-    /// In the row of CPU 0: the word to [`add`] to, otherwise the first.
-    pub word: *mut u64,
+    /// The row of CPU 0.
+    pub rows: *const Row,
 }
 
 impl Place {
     /// That of `rows`.
     #[inline(always)]
     pub fn of(rows: &[Row], offset: isize) -> Self {
-        Self { offset, cpus: rows.len(), word: rows.as_ptr().cast_mut().cast() }
+        Self { offset, cpus: rows.len(), rows: rows.as_ptr() }
     }
+}
+
+/// Where [`add`] works.
+#[derive(Debug, Clone, Copy)]
+pub struct Tally {
+    /// As that of a place.
+    pub offset: isize,
+    /// The row of CPU 0. [`BOUND`] bytes before it stands how many there are: one register less than with the number in one.
+    pub rows: *const Row,
+    /// The word in the row of CPU 0, or in one of further rows.
+    pub word: *const u64,
+}
+
+/// See [`Tally`].
+pub const BOUND: isize = 120;
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Tally {
+    #[inline(always)]
+    pub fn cpus(self) -> usize {
+        // SAFETY: the caller of `add` vouches for it.
+        unsafe { self.rows.byte_offset(-BOUND).cast::<usize>().read() }
+    }
+}
+
+/// The area of the calling thread.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub fn area(offset: isize) -> *const u8 {
+    crate::sys::rseq::thread_pointer().wrapping_offset(offset)
 }

@@ -5,7 +5,7 @@
 
 use core::arch::asm;
 
-use super::section::{Place, Pushed};
+use super::section::{BOUND, Place, Pushed, Tally};
 
 /// Says where the section that begins at `4` and ends before `5` goes on if it is interrupted: at `6`. The kernel finds this
 /// through `rseq_cs`, which is set last before `4`.
@@ -46,12 +46,12 @@ macro_rules! late_table {
 
 /// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`.
 macro_rules! row {
-    () => {
+    ($cpus:literal) => {
         concat!(
             "mov {t:e}, dword ptr fs:[{offset} + 4]\n",
             point!(2),
             "14:\n",
-            unless_mutant!(3, "cmp {t}, {cpus}\njae 7f\n", ""),
+            unless_mutant!(3, concat!("cmp {t}, ", $cpus, "\njae 7f\n"), ""),
             "shl {t}, 7\n",
         )
     };
@@ -60,7 +60,11 @@ macro_rules! row {
 /// The same as an address, of a row that nobody has stopped.
 macro_rules! open_row {
     () => {
-        concat!(row!(), "add {t}, {rows}\n", unless_mutant!(4, "cmp qword ptr [{t}], 0\njne 7f\n", ""),)
+        concat!(
+            row!("{cpus}"),
+            "add {t}, {rows}\n",
+            unless_mutant!(4, "cmp qword ptr [{t}], 0\njne 7f\n", ""),
+        )
     };
 }
 
@@ -102,12 +106,12 @@ macro_rules! leave {
 
 /// See [`super::section::add`].
 #[inline(always)]
-pub unsafe fn add(place: Place, by: u64) -> bool {
+pub unsafe fn add(tally: Tally, by: u64) -> bool {
     // SAFETY: the caller's contract, with (1) to (3) of `section`.
     unsafe {
         asm!(
             arm!(),
-            row!(),
+            row!("qword ptr [{rows} - {BOUND}]"),
             "add {t}, {word}",
             // Not one `add` to memory, nor an index in the address: with these processors forward a store to the load of
             // the next add several cycles later.
@@ -118,10 +122,11 @@ pub unsafe fn add(place: Place, by: u64) -> bool {
             end!("jmp {failed}"),
             t = out(reg) _,
             x = out(reg) _,
-            offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
-            word = in(reg) place.word,
+            offset = in(reg) tally.offset,
+            rows = in(reg) tally.rows,
+            word = in(reg) tally.word,
             by = in(reg) by,
+            BOUND = const BOUND,
             failed = label { return false },
             options(nostack),
         );
@@ -153,7 +158,7 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
             slots = out(reg) _,
             offset = in(reg) place.offset,
             cpus = in(reg) place.cpus,
-            rows = in(reg) place.word,
+            rows = in(reg) place.rows,
             value = in(reg) value,
             failed = label { return Pushed::Failed },
             full = label { return Pushed::Full },
@@ -188,7 +193,7 @@ pub unsafe fn pop(place: Place) -> u64 {
             value = out(reg) value,
             offset = in(reg) place.offset,
             cpus = in(reg) place.cpus,
-            rows = in(reg) place.word,
+            rows = in(reg) place.rows,
             options(nostack),
         );
     }
@@ -235,7 +240,7 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             n = out(reg) pushed,
             offset = in(reg) place.offset,
             cpus = in(reg) place.cpus,
-            rows = in(reg) place.word,
+            rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -283,7 +288,7 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             n = out(reg) popped,
             offset = in(reg) place.offset,
             cpus = in(reg) place.cpus,
-            rows = in(reg) place.word,
+            rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -311,7 +316,7 @@ pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
             t = out(reg) row,
             offset = in(reg) place.offset,
             cpus = in(reg) place.cpus,
-            rows = in(reg) place.word,
+            rows = in(reg) place.rows,
             expected = in(reg) expected,
             new = in(reg) new,
             options(nostack),
@@ -357,7 +362,7 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             x = out(reg) _,
             offset = in(reg) place.offset,
             cpus = in(reg) place.cpus,
-            rows = in(reg) place.word,
+            rows = in(reg) place.rows,
             words = in(reg) words,
             count = in(reg) count,
             failed = label { return Pushed::Failed },
