@@ -292,3 +292,35 @@ fn the_child_of_a_fork_does_not_wait_for_who_held_a_value() {
         }
     });
 }
+
+#[test]
+fn a_thread_that_forks_while_it_has_a_value_keeps_it_in_the_child() {
+    if !in_every_way("a_thread_that_forks_while_it_has_a_value_keeps_it_in_the_child") {
+        return;
+    }
+    let _running = deadline();
+    let cells: PerCpu<Guarded> = PerCpu::new(Guarded::default);
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let fork_in = |value: &mut Guarded| {
+        value.busy.store(true, Relaxed);
+        // SAFETY: the child only uses the values, and ends.
+        match unsafe { libc::fork() } {
+            0 => {
+                let others = catch_unwind(AssertUnwindSafe(|| {
+                    (0..10).for_each(|_| cells.with(|other| other.add(1)));
+                }));
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(if others.is_ok() { 0 } else { 1 }) };
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: waits for our own child, into a place that outlives the call.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+            }
+        }
+        value.busy.store(false, Relaxed);
+    };
+    cells.with(fork_in);
+    cells.for_each(fork_in);
+}

@@ -11,8 +11,8 @@
 //!
 //! 1. A value is used by who holds its cell. The holder word of an own cell is written by a section that finds it 0, and by
 //!    its holder, wherever he runs then.
-//! 2. A visitor stops a row ([`Stopped`]), waits until its cell is not held, and so has it for himself. One visitor at a time
-//!    (`visiting`).
+//! 2. A visitor stops a row ([`Stopped`]), waits until its cell is not held, and holds it himself, before the row is open
+//!    again. One visitor at a time (`visiting`).
 //! 3. Cells are freed with their owner only.
 //! 4. A cell whose holder a fork left behind is emptied, without a look at what was in it.
 
@@ -167,9 +167,11 @@ impl<T> PerCpu<T> {
             if gone {
                 // SAFETY: nobody uses the value: its holder is not in this process, and the row is stopped (2, 4).
                 unsafe { value.get().write(None) };
-                holder.store(0, Relaxed);
             }
-            // SAFETY: nobody holds the cell, and nobody can (2).
+            // The visitor is a holder too, for the child of a fork in the middle of `f`. Relaxed: the row is stopped.
+            holder.store(me(), Relaxed);
+            let _release = Release { holder, awaited };
+            // SAFETY: nobody else holds the cell, and nobody can (2).
             if let Some(value) = unsafe { &mut *value.get() } {
                 f(value);
             }

@@ -12,8 +12,11 @@ use crate::sys::signal::{at_fork, before_main};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
+/// The thread that forked, which goes on in the child under its old number.
+static SURVIVOR: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
-    /// 0 before the first use, and again in the child of a fork.
+    /// 0 before the first use.
     static ME: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -39,8 +42,11 @@ fn me_slow() -> u64 {
 
 /// Whether `holder` is a thread that a fork left behind: in the parent.
 pub fn is_gone(holder: u64) -> bool {
-    // Relaxed: changes while the process has one thread.
-    holder != 0 && holder >> 32 != u64::from(FORKS.load(Relaxed)) && !mutant("holder-never-gone")
+    // Relaxed: both change while the process has one thread.
+    holder != 0
+        && holder >> 32 != u64::from(FORKS.load(Relaxed))
+        && holder != SURVIVOR.load(Relaxed)
+        && !mutant("holder-never-gone")
 }
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
@@ -55,7 +61,7 @@ extern "C" fn arm() {
 
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Relaxed);
-    ME.set(0);
+    SURVIVOR.store(ME.get(), Relaxed);
 }
 
 /// What came of an attempt to hold something.
