@@ -8,7 +8,7 @@
 //! | part | what it gives | when to use it |
 //! |---|---|---|
 //! | [`rcu`] | reads that cost about a nanosecond and never wait; writers that wait for a grace period | data that is read far more often than written: configuration, routing, connection tables |
-//! | [`percpu`] | counters that each CPU adds to for itself, without locked instructions | numbers that every thread changes all the time |
+//! | [`percpu`] | counters, histograms, pools, rings and values that each CPU has for itself, changed without locked instructions | what every thread changes all the time, and somebody reads now and then |
 //! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
 //!
 //! ```
