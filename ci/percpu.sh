@@ -99,6 +99,11 @@ if ! grep --quiet 'exited normally' "$log" || grep --quiet -E '^(count|.*add_slo
     exit 1
 fi
 
+echo "-- a static program, which has no symbols to look up"
+RUSTFLAGS="-C target-feature=+crt-static" cargo build --package stillpoint --target x86_64-unknown-linux-gnu \
+    --target-dir target/static --release --example assembly
+target/static/x86_64-unknown-linux-gnu/release/examples/assembly
+
 echo "-- aarch64 and riscv64: assembled, and what needs no section run on aarch64"
 for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
     cargo rustc --package stillpoint --release --lib --target "$target" -- -D warnings

@@ -55,4 +55,5 @@ fn main() {
     count(black_box(&counter));
     assert_eq!(counter.sum(), 2);
     assert!(cpu_number() < percpu::report().cpus());
+    println!("{}", percpu::report());
 }
