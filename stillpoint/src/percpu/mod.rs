@@ -30,8 +30,11 @@
 //! - Reads visit every CPU's word: some nanoseconds for each. A read is no snapshot of a moment.
 //! - The C library registers threads if it is glibc 2.35 or later. With others each thread is registered here by its first
 //!   operation, which allocates, and every operation is a few nanoseconds slower.
-//! - Operations may be used in signal handlers, except for the first one on a container (see [`Counter::prepare`]), and the
-//!   first one of a thread that must be registered ([`register_thread`]).
+//! - Operations may be used in signal handlers, except for those that allocate: the first one on a counter or histogram (see
+//!   [`Counter::prepare`]), the first one of a thread that must be registered ([`register_thread`]), and [`PerCpu::with`],
+//!   which may make a value.
+//! - A thread that is preempted in a section starts it over, which costs nanoseconds; one that is stepped through by a
+//!   debugger uses the fallback.
 //! - Not for the child of a `vfork`, which has the memory of its parent but is not registered; only calls of `exec` and
 //!   `_exit` are allowed there anyway. The child of a `fork` works.
 
