@@ -2,12 +2,19 @@
 # Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo).
 set -euo pipefail
 
-# Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports; spin explores models.
+# Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports;
+# spin explores models; gdb and valgrind run per-CPU data where there is no
+# rseq, as does qemu on another architecture.
 missing() {
     command -v cc >/dev/null || echo gcc
     command -v objcopy >/dev/null || echo binutils
     command -v jq >/dev/null || echo jq
     command -v spin >/dev/null || echo spin
+    command -v gdb >/dev/null || echo gdb
+    command -v valgrind >/dev/null || echo valgrind
+    command -v qemu-aarch64 >/dev/null || echo qemu-user
+    command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu
+    [[ -f /usr/aarch64-linux-gnu/lib/libc.so.6 ]] || echo libc6-dev-arm64-cross
     [[ -f $(cc -print-file-name=liburcu-memb.a 2>/dev/null) ]] || echo liburcu-dev
 }
 
@@ -27,7 +34,19 @@ for component in fmt clippy; do
         echo "rustup could not add $component" >&2
 done
 
+targets=(aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu)
+has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
+for target in "${targets[@]}"; do
+    has_target "$target" || rustup target add "$target" || echo "rustup could not add $target" >&2
+done
+
 failed=0
+for target in "${targets[@]}"; do
+    if ! has_target "$target"; then
+        echo "NOT INSTALLED: the standard library for $target" >&2
+        failed=1
+    fi
+done
 for package in $(missing); do
     echo "NOT INSTALLED: $package" >&2
     failed=1

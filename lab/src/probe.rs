@@ -58,6 +58,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     line("membarrier", commands(libc::MEMBARRIER_CMD_QUERY));
     line("  registered", commands(GET_REGISTRATIONS));
     line("rseq", rseq());
+    line("percpu", stillpoint::percpu::report().to_string());
     line("fence", chosen.to_string());
     line("  choosing", report::duration(choosing.as_nanos() as f64));
     line("  heavy()", heavy()?);

@@ -54,7 +54,7 @@ fn deny_passes_arguments_and_the_exit_status_on() {
 
 #[test]
 fn every_bench_writes_rows_and_says_what_it_skipped() {
-    for bench in ["read", "sync", "fence", "qsbr", "srcu", "callback"] {
+    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
         stillpoint(&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path]);
@@ -76,6 +76,7 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
         let expected: &[&str] = match bench {
             "read" => &["nesting", "threads"],
             "sync" => &["callers", "idle_threads", "readers", "section_us"],
+            "percpu" => &["op", "threads", "threads_per_cpu"],
             "callback" => &["most_values", "our_limit_bytes", "payload", "readers", "stall_ms", "threads"],
             "qsbr" => &["asked_per_s", "readers", "threads"],
             "srcu" => &["guards", "threads"],
@@ -89,8 +90,9 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
 fn every_experiment_writes_rows_beside_what_was_posted() {
     let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("seeds.json");
     let path = json.to_str().expect("the path is text");
-    let shown = stdout(&["seeds", "e1", "e2", "e3", "--seconds", "0.5", "--rounds", "1", "--json", path]);
-    for experiment in ["e1", "e2", "e3"] {
+    let shown =
+        stdout(&["seeds", "e1", "e2", "e3", "e5", "--seconds", "0.5", "--rounds", "1", "--json", path]);
+    for experiment in ["e1", "e2", "e3", "e5"] {
         assert!(shown.contains(&format!("seeds {experiment}: ")), "{shown}");
         let text = std::fs::read_to_string(json.with_extension(format!("{experiment}.json")));
         let text = text.expect("the report is there");
@@ -106,7 +108,7 @@ fn every_experiment_writes_rows_beside_what_was_posted() {
 #[test]
 fn torture_says_once_whether_it_passed() {
     let flood: &[&str] = &["flood", "--count", "300000", "--limit-mib", "4", "--stall-seconds", "0.2"];
-    for arguments in [&["waiters", "--seconds", "1"], flood] {
+    for arguments in [&["waiters", "--seconds", "1"], &["percpu", "--seconds", "1"], flood] {
         let shown = stdout(&[&["torture"], arguments].concat());
         let name = arguments[0];
         assert_eq!(shown.matches("torture ").count(), 1, "{shown}");

@@ -6,29 +6,18 @@
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
+#[path = "support/ways.rs"]
+mod ways;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
 
 use deadline::deadline;
-use stillpoint::percpu::{self, Counter, Mode};
-
-/// Environments in which per-CPU data works differently: rseq by the C library, by ourselves, not at all.
-const WAYS: [&[(&str, &str)]; 3] =
-    [&[], &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], &[("STILLPOINT_PERCPU", "atomic")]];
-
-/// True in a child that is to run the test; the parent has run it in every environment.
-fn in_every_way(test: &str) -> bool {
-    if child::variant().is_some() {
-        return true;
-    }
-    for environment in WAYS {
-        child::with_environment(test, "", environment);
-    }
-    false
-}
+use stillpoint::percpu::{self, Counter, Histogram, Mode};
+use ways::{WAYS, in_every_way};
 
 /// Threads that add, each moved about and signalled: what they have added in all.
 fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl Fn(u64) -> bool + Sync) {
@@ -136,7 +125,7 @@ fn a_counter_wraps_around() {
 #[test]
 fn who_finds_an_add_in_the_sum_sees_what_was_done_before_it() {
     let _running = deadline();
-    for _ in 0..2000 {
+    for _ in 0..300 {
         let (counter, before) = (Counter::new(), AtomicU64::new(0));
         counter.prepare();
         thread::scope(|scope| {
@@ -152,6 +141,7 @@ fn who_finds_an_add_in_the_sum_sees_what_was_done_before_it() {
                 if found == 10 {
                     break;
                 }
+                thread::yield_now();
             }
         });
     }
@@ -305,4 +295,38 @@ fn the_child_of_a_fork_counts_on() {
         }
     }
     assert_eq!(counter.sum(), 2);
+}
+
+#[test]
+fn a_histogram_counts_every_value_once() {
+    if !in_every_way("a_histogram_counts_every_value_once") {
+        return;
+    }
+    let _running = deadline();
+    let histogram = Histogram::new();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for value in 0..10_000u64 {
+                    histogram.record(value);
+                    if value % 1000 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    let seen = histogram.snapshot();
+    assert_eq!(seen.count(), 80_000);
+    // Each bucket has as many as it is wide, of each thread.
+    for (low, high, count) in seen.buckets() {
+        let values = 10_000.min(high + 1) - low;
+        assert_eq!(count, 8 * values, "{low}..={high}");
+    }
+    assert_eq!(seen.quantile(0.0), Some(0));
+    assert!(seen.quantile(1.0).is_some_and(|most| most >= 9_999));
+    histogram.record(u64::MAX);
+    let later = histogram.snapshot().since(&seen);
+    assert_eq!((later.count(), later.quantile(0.5)), (1, Some(u64::MAX)));
+    assert_eq!(Histogram::new().snapshot().quantile(0.5), None);
 }

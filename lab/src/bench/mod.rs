@@ -2,6 +2,7 @@
 
 mod callback;
 pub(crate) mod fence;
+pub(crate) mod percpu;
 mod qsbr;
 pub(crate) mod read;
 mod srcu;
@@ -31,6 +32,8 @@ enum Name {
     Qsbr,
     /// Sections that may sleep: what they cost, and the grace period that waits for many of them.
     Srcu,
+    /// Per-CPU data: counters, pools, histograms, and the number of the CPU.
+    Percpu,
     /// What is done after a grace period: how soon, at what cost, and how much waits.
     Callback,
     /// All of them, one after the other.
@@ -41,12 +44,13 @@ enum Name {
 type Bench = (Name, f64, fn(Budget) -> anyhow::Result<Report>);
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 7] = [
     (Name::Read, 30.0, read::run),
     (Name::Sync, 40.0, sync::run),
     (Name::Fence, 30.0, fence::run),
     (Name::Qsbr, 40.0, qsbr::run),
     (Name::Srcu, 30.0, srcu::run),
+    (Name::Percpu, 40.0, percpu::run),
     (Name::Callback, 40.0, callback::run),
 ];
 

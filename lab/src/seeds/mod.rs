@@ -4,6 +4,7 @@ pub(crate) mod e1;
 pub(crate) mod e2;
 pub(crate) mod e3;
 mod e4;
+mod e5;
 
 use comfy_table::Table;
 
@@ -29,6 +30,8 @@ enum Name {
     E3,
     /// QSBR grace periods that sleep: a flag for each reader, or one for all.
     E4,
+    /// A per-CPU counter: locked, and in critical sections; and the number of the CPU.
+    E5,
 }
 
 /// What an experiment found out, and how to show it.
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Name::E2 => e2::run(args.options.budget(40.0))?,
             Name::E4 => e4::run(args.options.budget(40.0))?,
             Name::E3 => e3::run(args.options.budget(e3::SECONDS))?,
+            Name::E5 => e5::run(args.options.budget(30.0))?,
         };
         findings.print();
         args.options.write(&findings.report, args.names.len())?;

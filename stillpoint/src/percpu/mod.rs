@@ -9,6 +9,10 @@
 //! | container | what it is |
 //! |---|---|
 //! | [`Counter`] | a number that is added to often and read seldom, exact |
+//! | [`Histogram`] | how often values of each size occurred, exact counts |
+//! | [`Pool`] | boxes kept for those who need one next |
+//! | [`Ring`] | records of events, which one reader takes |
+//! | [`PerCpu`] | any value, one a CPU, for one thread at a time; and for a visitor from elsewhere |
 //!
 //! [`cpu()`] is the number of the current CPU, without a call.
 //!
@@ -26,8 +30,11 @@
 //! - Reads visit every CPU's word: some nanoseconds for each. A read is no snapshot of a moment.
 //! - The C library registers threads if it is glibc 2.35 or later. With others each thread is registered here by its first
 //!   operation, which allocates, and every operation is a few nanoseconds slower.
-//! - Operations may be used in signal handlers, except for the first one on a container (see [`Counter::prepare`]), and the
-//!   first one of a thread that must be registered ([`register_thread`]).
+//! - Operations may be used in signal handlers, except for those that allocate: the first one on a counter or histogram (see
+//!   [`Counter::prepare`]), the first one of a thread that must be registered ([`register_thread`]), and [`PerCpu::with`],
+//!   which may make a value.
+//! - A thread that is preempted in a section starts it over, which costs nanoseconds; one that is stepped through by a
+//!   debugger uses the fallback.
 //! - Not for the child of a `vfork`, which has the memory of its parent but is not registered; only calls of `exec` and
 //!   `_exit` are allowed there anyway. The child of a `fork` works.
 
@@ -36,15 +43,41 @@ use core::sync::atomic::Ordering::*;
 
 use crate::sys::rseq;
 
+#[cfg(not(stillpoint_faults))]
+#[macro_use]
+mod faults;
+#[cfg(stillpoint_faults)]
+#[macro_use]
+pub mod faults;
+
 #[cfg_attr(all(target_arch = "x86_64", target_pointer_width = "64"), path = "x86_64.rs")]
-#[cfg_attr(not(all(target_arch = "x86_64", target_pointer_width = "64")), path = "portable.rs")]
+#[cfg_attr(all(target_arch = "aarch64", target_pointer_width = "64"), path = "aarch64.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
+#[cfg_attr(
+    not(all(
+        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+        target_pointer_width = "64"
+    )),
+    path = "portable.rs"
+)]
 mod arch;
+mod awaited;
+mod cell;
 mod counter;
+mod histogram;
+mod holder;
+mod pool;
+mod remote;
+mod ring;
 pub(crate) mod rows;
 mod runtime;
 mod section;
 
+pub use cell::PerCpu;
 pub use counter::Counter;
+pub use histogram::{Histogram, Snapshot};
+pub use pool::Pool;
+pub use ring::{Event, Reader, Ring, WhenFull};
 pub use runtime::{Mode, Report};
 
 /// Chooses how per-CPU data is updated, if that has not been done, and says what was chosen.

@@ -6,8 +6,10 @@
 //! # Layout
 //!
 //! ```text
-//! Rows -> | header | row of CPU 0: plain 0..8, atomic 0..8 | row of CPU 1 | ... | words 8..16, row of CPU 0 | ...
-//!           128 B    64 B           64 B                     128 B
+//!         all
+//!          v
+//! | header | row of CPU 0: plain 0..8, atomic 0..8 | row of CPU 1 | ... | words 8..16, row of CPU 0 | ...
+//!  128 B    64 B           64 B                     128 B
 //! ```
 //!
 //! # Invariants
@@ -26,24 +28,53 @@
 //! domains do.
 
 use core::alloc::Layout;
+use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::alloc::{alloc_zeroed, dealloc};
 
+use super::faults::mutant;
 use super::runtime;
-use super::section::{self, Place, ROW, TRIES};
+use super::section::{self, BOUND, Tally, tries};
 
 /// Words of a kind in a row.
 const WIDTH: usize = 8;
 
-/// A row: no two CPUs write to the same pair of cache lines.
+/// What a CPU has for itself: two cache lines, as processors fetch them in pairs, so that no two CPUs write to the same.
+#[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct Row {
-    plain: [AtomicU64; WIDTH],
-    atomic: [AtomicU64; WIDTH],
+pub struct Row {
+    /// Changed by critical sections on this CPU; how else, says who owns the row.
+    pub plain: [AtomicU64; WIDTH],
+    /// Changed by atomic operations of anybody.
+    pub atomic: [AtomicU64; WIDTH],
 }
 
-const _: () = assert!(size_of::<Row>() == ROW);
+/// The sections count on it.
+const _: () = assert!(size_of::<Row>() == 128);
+
+impl Row {
+    /// A row for each CPU.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    pub fn for_each_cpu() -> Box<[Self]> {
+        boxed(runtime::report().cpus(), |_| Self::default())
+    }
+}
+
+/// `len` values.
+///
+/// # Panics
+///
+/// If there is no memory.
+pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).expect("there is memory for per-CPU data");
+    values.extend((0..len).map(make));
+    values.into_boxed_slice()
+}
 
 /// What stands before the rows, in a line that nobody writes to.
 #[derive(Debug)]
@@ -54,13 +85,17 @@ pub struct Header {
     cpus: usize,
 }
 
-const _: () = assert!(size_of::<Header>() == ROW);
+/// Rows come right behind it, and the sections find the bound there.
+const _: () = assert!(
+    size_of::<Header>() == size_of::<Row>()
+        && size_of::<Header>() as isize - offset_of!(Header, cpus) as isize == BOUND
+);
 
 /// `N` words on each CPU. See the [module](self).
 #[derive(Debug)]
 pub struct Words<const N: usize> {
-    fast: AtomicPtr<Header>,
-    all: AtomicPtr<Header>,
+    fast: AtomicPtr<Row>,
+    all: AtomicPtr<Row>,
     spare: [AtomicU64; N],
 }
 
@@ -97,8 +132,8 @@ impl<const N: usize> Words<N> {
         if let Some(rows) = NonNull::new(self.fast.load(Acquire)) {
             // SAFETY: published, and alive as long as `self` (2). Every thread has an area at the offset (3).
             return unsafe {
-                let offset = rows.as_ref().offset;
-                section::add(place::<N>(rows, offset, word), by)
+                let offset = header(rows).offset;
+                section::add(tally::<N>(rows, offset, word), by)
             };
         }
         false
@@ -114,16 +149,21 @@ impl<const N: usize> Words<N> {
             return;
         };
         if let Some(offset) = runtime::offset() {
-            for _ in 0..TRIES {
+            for _ in tries() {
                 // SAFETY: as in `add`; the thread has an area at the offset.
-                if unsafe { section::add(place::<N>(rows, offset, word), by) } {
+                if unsafe { section::add(tally::<N>(rows, offset, word), by) } {
                     return;
                 }
             }
         }
         // Any CPU's word would do, as it is atomic.
+        let near = runtime::nearest(cpus(rows));
+        if mutant("plain-word-atomically") {
+            row(rows, word, (near + 1) % cpus(rows)).plain[word % WIDTH].fetch_add(by, Release);
+            return;
+        }
         // Release: as above.
-        row(rows, word, runtime::nearest(cpus(rows))).atomic[word % WIDTH].fetch_add(by, Release);
+        row(rows, word, near).atomic[word % WIDTH].fetch_add(by, Release);
     }
 
     /// The sum of word `word` over all CPUs, wrapping around.
@@ -172,20 +212,24 @@ impl<const N: usize> Words<N> {
         }
     }
 
-    fn rows(&self) -> Option<NonNull<Header>> {
+    fn rows(&self) -> Option<NonNull<Row>> {
         // Acquire: as in `add`.
         NonNull::new(self.all.load(Acquire))
     }
 
     /// Makes the rows; nothing if there is no memory for them. Without `fast`, they are not for `try_add`.
     #[cold]
-    fn make_slow(&self, fast: bool) -> Option<NonNull<Header>> {
+    fn make_slow(&self, fast: bool) -> Option<NonNull<Row>> {
         let report = runtime::report();
         let layout = layout::<N>(report.cpus())?;
         // SAFETY: the layout has a size.
-        let fresh = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Header>();
-        // SAFETY: fresh memory, large and aligned enough for the header; the rows are zeroed, which is what they start with.
-        unsafe { fresh.write(Header { offset: report.library_offset(), cpus: report.cpus() }) };
+        let block = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let header = Header { offset: report.library_offset(), cpus: report.cpus() };
+        // SAFETY: fresh memory, large and aligned enough for the header and rows behind it, which are zeroed, as they start.
+        let fresh = unsafe {
+            block.cast().write(header);
+            block.cast::<Row>().add(1)
+        };
         // Release: partners are the Acquires in `add` and `rows`. Acquire: the rows of whoever was faster.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => {
@@ -197,7 +241,7 @@ impl<const N: usize> Words<N> {
             }
             Err(faster) => {
                 // SAFETY: ours alone, with the layout that it was allocated with.
-                unsafe { dealloc(fresh.as_ptr().cast(), layout) };
+                unsafe { dealloc(block.as_ptr(), layout) };
                 NonNull::new(faster)
             }
         }
@@ -210,7 +254,7 @@ impl<const N: usize> Drop for Words<N> {
             && let Some(layout) = layout::<N>(cpus(rows))
         {
             // SAFETY: published by `make_slow` with this layout, and nobody has a reference to `self` any more (2).
-            unsafe { dealloc(rows.as_ptr().cast(), layout) };
+            unsafe { dealloc(rows.as_ptr().sub(1).cast(), layout) };
         }
     }
 }
@@ -220,9 +264,15 @@ fn layout<const N: usize>(cpus: usize) -> Option<Layout> {
     Layout::array::<Row>(rows).ok()
 }
 
-fn cpus(rows: NonNull<Header>) -> usize {
-    // SAFETY: the header is initialized before the pointer gets out, and alive while its owner is.
-    unsafe { rows.as_ref().cpus }
+#[inline(always)]
+fn header<'a>(rows: NonNull<Row>) -> &'a Header {
+    // SAFETY: written right before the rows before their pointer gets out, and alive while their owner is.
+    unsafe { rows.sub(1).cast().as_ref() }
+}
+
+#[inline(always)]
+fn cpus(rows: NonNull<Row>) -> usize {
+    header(rows).cpus
 }
 
 /// Where sections find `word`.
@@ -231,17 +281,16 @@ fn cpus(rows: NonNull<Header>) -> usize {
 ///
 /// `rows` are those of a `Words<N>`, and `word` is less than `N`.
 #[inline(always)]
-unsafe fn place<const N: usize>(rows: NonNull<Header>, offset: isize, word: usize) -> Place {
-    // SAFETY: the caller's contract: after the header comes, for each eight words, a row for each CPU.
+unsafe fn tally<const N: usize>(rows: NonNull<Row>, offset: isize, word: usize) -> Tally {
+    // SAFETY: the caller's contract: for each eight words, there is a row for each CPU.
     unsafe {
-        let cpus = rows.as_ref().cpus;
-        let first = rows.cast::<Row>().add(1).add(if N <= WIDTH { 0 } else { word / WIDTH * cpus });
-        Place { offset, cpus, word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
+        let first = rows.add(if N <= WIDTH { 0 } else { word / WIDTH * cpus(rows) });
+        Tally { offset, rows: rows.as_ptr(), word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
     }
 }
 
 /// The row of `cpu` that has `word`.
-fn row<'a>(rows: NonNull<Header>, word: usize, cpu: usize) -> &'a Row {
+fn row<'a>(rows: NonNull<Row>, word: usize, cpu: usize) -> &'a Row {
     // SAFETY: as in `place`; all accesses to rows are atomic, or sections that the language does not see.
-    unsafe { rows.cast::<Row>().add(1 + word / WIDTH * cpus(rows) + cpu).as_ref() }
+    unsafe { rows.add(word / WIDTH * cpus(rows) + cpu).as_ref() }
 }

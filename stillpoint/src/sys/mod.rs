@@ -62,3 +62,11 @@ pub fn membarrier_query() -> MembarrierQuery {
 pub fn membarrier(command: MembarrierCommand) -> Result<(), Errno> {
     rustix::thread::membarrier(command)
 }
+
+/// `membarrier(PRIVATE_EXPEDITED_RSEQ, CPU)`: interrupts the critical section that a thread of this process may be in on `cpu`.
+pub fn membarrier_rseq(cpu: usize) -> Result<(), Errno> {
+    let cpu = u32::try_from(cpu).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the kernel checks the number, and does nothing if there is no such CPU.
+    let cpu = unsafe { rustix::thread::Cpuid::from_raw(cpu) };
+    rustix::thread::membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu)
+}

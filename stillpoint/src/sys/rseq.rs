@@ -73,23 +73,28 @@ fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
 /// A static program has no symbols to look up at run time: weak ones, null where the C library lacks them.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
-    core::arch::global_asm!(
-        ".pushsection .data.rel.ro, \"aw\", @progbits",
-        ".balign 8",
-        ".weak __rseq_offset",
-        ".weak __rseq_size",
-        ".hidden stillpoint_rseq_symbols",
-        ".globl stillpoint_rseq_symbols",
-        "stillpoint_rseq_symbols: .quad __rseq_offset, __rseq_size",
-        ".popsection",
-    );
+    #[repr(C)]
+    struct Symbols(*const isize, *const libc::c_uint);
     unsafe extern "C" {
-        static stillpoint_rseq_symbols: (*const isize, *const libc::c_uint);
+        #[link_name = "stillpoint_rseq_symbols"]
+        static SYMBOLS: Symbols;
     }
-    // SAFETY: defined above, and never written.
-    let (offset, size) = unsafe { stillpoint_rseq_symbols };
-    (!offset.is_null() && !size.is_null()).then_some((offset, size))
+    // SAFETY: defined below, and never written after the program has been loaded.
+    let Symbols(offset, size) = unsafe { &SYMBOLS };
+    (!offset.is_null() && !size.is_null()).then_some((*offset, *size))
 }
+
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+core::arch::global_asm!(
+    ".pushsection .data.rel.ro.stillpoint_rseq_symbols, \"aw\", @progbits",
+    ".balign 8",
+    ".weak __rseq_offset",
+    ".weak __rseq_size",
+    ".globl stillpoint_rseq_symbols",
+    ".hidden stillpoint_rseq_symbols",
+    "stillpoint_rseq_symbols: .quad __rseq_offset, __rseq_size",
+    ".popsection",
+);
 
 /// The CPU that the thread with an area at `offset` from the thread pointer runs on; not one where the thread is not
 /// registered. With 0 instead of an offset the result means nothing.
@@ -114,10 +119,12 @@ pub unsafe fn mm_cid(offset: isize) -> u32 {
     unsafe { read(offset + MM_CID) }
 }
 
-/// Whether the kernel writes the concurrency id to an area of `size` bytes.
+/// Whether the kernel writes the concurrency id to an area that the C library says has `size` bytes.
 pub fn has_mm_cid(size: usize) -> bool {
+    // What glibc (2.40) says counts the fields that it knows; the area it registers is then as large as the first version.
+    const KNOWN_TO_GLIBC: usize = 20;
     let needed = MM_CID as usize + size_of::<u32>();
-    feature_size() >= needed && size >= needed
+    feature_size() >= needed && (size >= needed || size == KNOWN_TO_GLIBC)
 }
 
 /// The 32 bits at `offset` from the thread pointer. Volatile: the kernel changes them.

@@ -1,10 +1,11 @@
-//! One measurement of the read bench: threads that start together and loop until told to stop.
+//! One measurement of a loop: threads that start together and loop until told to stop.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::harness::clock::thread_cpu_time;
 use crate::harness::crew::{Arrivals, Gate};
 
 /// Iterations between two looks at the stop flag: long enough that looking costs nothing (10,000 of the cheapest take
@@ -35,6 +36,21 @@ impl Turn {
             iterations += u64::from(BATCH);
         }
         start.elapsed().as_nanos() as f64 / iterations as f64
+    }
+
+    /// [`time`](Self::time), but of the time that the thread is on a CPU: for more threads than CPUs.
+    pub(crate) fn time_on_cpu(&self, mut batch: impl FnMut(u32) -> u64) -> f64 {
+        black_box(batch(BATCH));
+        self.ready.arrive();
+        self.start.wait();
+        let start = thread_cpu_time();
+        let mut iterations = 0_u64;
+        // Relaxed: as above.
+        while !self.stop.load(Ordering::Relaxed) || iterations == 0 {
+            black_box(batch(BATCH));
+            iterations += u64::from(BATCH);
+        }
+        (thread_cpu_time() - start).as_nanos() as f64 / iterations as f64
     }
 
     /// Called in the thread that takes the time: lets `threads` threads start together, and ends the turn after `slice`.

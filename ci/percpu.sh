@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Per-CPU data where `cargo test` cannot show it: with faults at every point of every section, with each step broken (the
+# broken ones must fail), without optimization and with all of it, without the C library's registration, with rseq denied,
+# under valgrind, stepped through by a debugger, on other architectures as far as that goes, and in a library that is
+# unloaded. Two minutes, after the builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset STILLPOINT_PERCPU STILLPOINT_FENCE
+
+table=docs/proof.md
+limit=60 # seconds a test may take to find its mutant
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+tests=(--test percpu --test percpu_pool --test percpu_ring --test percpu_cell)
+binaries() { # name and path of the test programs that cargo builds with these arguments
+    cargo test --package stillpoint --message-format=json --no-run "$@" 2>/dev/null |
+        grep -oE '"executable":"[^"]+"' | cut -d'"' -f4 | while IFS= read -r path; do
+            name=$(basename "$path")
+            echo "${name%-*} $path"
+        done
+}
+
+echo "-- faults at every point of every section"
+export RUST_BACKTRACE=0
+faults=(--release --target-dir target/faults --test faults_percpu --test percpu_ring --test percpu_cell)
+RUSTFLAGS="--cfg stillpoint_faults" cargo test --package stillpoint --no-run "${faults[@]}"
+declare -A binary
+while read -r name path; do binary[$name]=$path; done < <(RUSTFLAGS="--cfg stillpoint_faults" binaries "${faults[@]}")
+"${binary[faults_percpu]}"
+for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
+    env "$environment" STILLPOINT_TEST_CHILD=1 "${binary[faults_percpu]}" --nocapture \
+        --exact whatever_happens_at_any_point_the_outcome_is_right 2>&1 | grep 'combinations'
+done
+"${binary[faults_percpu]}" --nocapture --exact an_unarmed_section_loses_updates 2>&1 | grep '^a\|^w' || true
+
+echo "-- broken sections and steps"
+# Rows of the table: | `mutant` | ... | `test_file::test` |, of these test files.
+rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `((faults_percpu|percpu[a-z_]*)::[a-z_]+)` \|$/\1 \2/p' "$table")
+in_source=$({
+    sed -n '/IN_SECTIONS: /,/\];/p' stillpoint/src/percpu/faults.rs
+    grep -rhoE 'mutant\("[a-z-]+"' stillpoint/src/percpu --exclude=awaited.rs
+} | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u)
+if ! diff <(echo "$in_source") <(cut -d' ' -f1 <<<"$rows" | sort -u); then
+    echo "the mutants in src/percpu (<) and in $table (>) differ" >&2
+    exit 1
+fi
+refuted=0
+while read -r mutant test; do
+    status=0
+    (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[${test%::*}]}" --exact "${test#*::}") >"$log" 2>&1 || status=$?
+    if ((status == 0 || status == 124)); then
+        echo "SURVIVES  $mutant ($test)" >&2
+        exit 1
+    fi
+    printf 'refuted   %-26s %s\n' "$mutant" "$test"
+    refuted=$((refuted + 1))
+done <<<"$rows"
+echo "$refuted mutants refuted"
+
+echo "-- without optimization, and across all crates"
+cargo test --package stillpoint --quiet "${tests[@]}"
+CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
+    cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu_pool --test percpu_ring
+
+echo "-- rseq is denied, and the C library does not register threads"
+cargo build --release --package stillpoint-lab
+stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
+while read -r name path; do binary[$name]=$path; done < <(binaries "${tests[@]}")
+for errno in ENOSYS EPERM; do
+    denied=("$stillpoint" deny --errno "$errno" rseq --)
+    report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$stillpoint" probe | sed -n 's/^percpu *//p')
+    echo "$errno: $report"
+    grep --quiet '^atomic: .*the kernel refuses' <<<"$report"
+    for test in percpu_pool percpu_ring percpu_cell; do
+        "${denied[@]}" "${binary[$test]}" --quiet
+    done
+done
+# The stop of a row needs membarrier.
+"$stillpoint" deny membarrier -- "${binary[percpu_pool]}" --quiet
+"$stillpoint" deny membarrier -- "${binary[percpu_cell]}" --quiet
+
+echo "-- valgrind, whose threads cannot be registered"
+valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_pool]}" --exact what_was_used_last_comes_first
+valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact a_signed_counter_counts_down
+valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_ring]}" \
+    --exact the_oldest_records_are_overwritten_and_the_newest_refused
+
+echo "-- a debugger that steps through an add"
+cargo build --release --package stillpoint --example assembly
+example=${CARGO_TARGET_DIR:-target}/release/examples/assembly
+# Every step interrupts the section; after as many as the tries may take, the function has returned.
+gdb --batch --nx --eval-command 'break count' --eval-command 'ignore 1 1' --eval-command run \
+    --eval-command 'stepi 2000' --eval-command 'info symbol $pc' --eval-command delete --eval-command continue \
+    "$example" >"$log" 2>&1 || true
+if ! grep --quiet 'exited normally' "$log" || grep --quiet -E '^(count|.*add_slow.*) .*in section' "$log"; then
+    cat "$log"
+    echo "the add did not end, or not rightly, when stepped through" >&2
+    exit 1
+fi
+
+echo "-- a static program, which has no symbols to look up"
+RUSTFLAGS="-C target-feature=+crt-static" cargo build --package stillpoint --target x86_64-unknown-linux-gnu \
+    --target-dir target/static --release --example assembly
+target/static/x86_64-unknown-linux-gnu/release/examples/assembly
+
+echo "-- aarch64 and riscv64: assembled, and what needs no section run on aarch64"
+for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
+    cargo rustc --package stillpoint --release --lib --target "$target" -- -D warnings
+done
+# The emulator has no rseq, so these run the fallback; and it starts no programs, so each test is its own child.
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
+    --test percpu_pool --test percpu_ring --test percpu_cell
+
+echo "-- a shared library that is loaded, used and unloaded"
+cargo build --package stillpoint --example unloaded
+cargo test --package stillpoint --quiet --test percpu_unload -- --include-ignored

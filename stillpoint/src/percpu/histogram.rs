@@ -1,0 +1,155 @@
+//! How often values of each size occurred.
+
+use core::fmt;
+
+use super::rows::Words;
+
+/// Bits of a value that a bucket tells apart, after the first: buckets are at most 1/8 of their values wide.
+const PRECISION: u32 = 3;
+/// Values below are buckets of their own.
+const EXACT: u64 = 1 << PRECISION;
+const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
+
+/// Counts values by size: latencies, lengths, depths.
+///
+/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it is as
+/// fast and loses nothing. Values below 8 are counted one by one, others in buckets no wider than an eighth of the value.
+///
+/// # Memory
+///
+/// 8 KiB for each CPU that this machine may ever have, allocated by the first value, and 4 KiB in the histogram itself.
+///
+/// ```
+/// use stillpoint::percpu::Histogram;
+///
+/// static NANOSECONDS: Histogram = Histogram::new();
+///
+/// for value in 1..=1000 {
+///     NANOSECONDS.record(value);
+/// }
+/// let seen = NANOSECONDS.snapshot();
+/// assert_eq!(seen.count(), 1000);
+/// let median = seen.quantile(0.5).expect("there are values");
+/// assert!((500..=500 + 500 / 8).contains(&median));
+/// ```
+pub struct Histogram {
+    words: Words<BUCKETS>,
+}
+
+impl Histogram {
+    /// Without values. Allocates nothing.
+    pub const fn new() -> Self {
+        Self { words: Words::new() }
+    }
+
+    /// Counts `value`. Never waits and never fails.
+    #[inline]
+    pub fn record(&self, value: u64) {
+        self.words.add(bucket(value), 1);
+    }
+
+    /// What has been counted so far: all values that were recorded before, and perhaps some of those that are being recorded.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { counts: (0..BUCKETS).map(|bucket| self.words.sum(bucket)).collect() }
+    }
+
+    /// Allocates memory now, so that the first [`record`](Self::record) need not.
+    pub fn prepare(&self) {
+        self.words.prepare();
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Histogram").field(&self.snapshot()).finish()
+    }
+}
+
+/// The counts of a [`Histogram`] at a time.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    counts: Box<[u64]>,
+}
+
+impl Snapshot {
+    /// Values counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The buckets with values: lowest and highest value that belong there, and how many there were. In ascending order.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(bucket, &count)| (lowest(bucket), highest(bucket), count))
+    }
+
+    /// The highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for the maximum.
+    /// Nothing without values.
+    ///
+    /// # Panics
+    ///
+    /// If `part` is not between 0 and 1.
+    pub fn quantile(&self, part: f64) -> Option<u64> {
+        assert!((0.0..=1.0).contains(&part), "a part of all values is between 0 and 1, not {part}");
+        let rank = ((part * self.count() as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.buckets().find_map(|(_, highest, count)| {
+            seen += count;
+            (seen >= rank).then_some(highest)
+        })
+    }
+
+    /// What has been counted since `earlier`, a snapshot of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let counts = self.counts.iter().zip(&earlier.counts);
+        Self { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.buckets().map(|(low, high, count)| (low..=high, count))).finish()
+    }
+}
+
+/// The bucket of a value: its highest bits, and how many are below them.
+#[inline(always)]
+fn bucket(value: u64) -> usize {
+    let shift = (63 - (value | EXACT).leading_zeros()) - PRECISION;
+    ((u64::from(shift) << PRECISION) + (value >> shift)) as usize
+}
+
+fn lowest(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let shift = (bucket >> PRECISION).saturating_sub(1);
+    (bucket - (shift << PRECISION)) << shift
+}
+
+fn highest(bucket: usize) -> u64 {
+    if bucket + 1 < BUCKETS { lowest(bucket + 1) - 1 } else { u64::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_one_bucket_no_wider_than_an_eighth() {
+        let mut next = 0u64;
+        for index in 0..BUCKETS {
+            let (low, high) = (lowest(index), highest(index));
+            assert_eq!(low, next, "bucket {index} begins where the last ended");
+            assert_eq!((bucket(low), bucket(high)), (index, index));
+            assert!(high - low <= low / EXACT, "{low}..={high}");
+            next = high.wrapping_add(1);
+        }
+        assert_eq!(next, 0, "the last bucket ends with the last number");
+    }
+}

@@ -1,0 +1,428 @@
+//! Boxes kept for those who need one next.
+//!
+//! # Layout
+//!
+//! Each CPU has two places. Its *stack* is an array whose length is changed by critical sections only: a push writes the slot
+//! above and commits the length, a pop reads the slot below and commits. As slots are not linked, no section follows a
+//! pointer that another thread may have freed meanwhile. Its *shelf* is an array under a lock that is tried and never waited
+//! for: for threads that cannot run sections, for what overflows a stack, and from where empty stacks are filled.
+//!
+//! # Invariants
+//!
+//! 1. A value is in one place: whoever moves one takes it away first and puts it elsewhere then. (A thread that a fork
+//!    interrupts in between takes it with it; the child lacks the value, and has none twice.)
+//! 2. A stack's length is changed by sections of its CPU, or by whoever has stopped the row ([`Stopped`]).
+//! 3. A shelf is changed by who has its lock. The lock is held for a bounded time, in which no code of the user runs and
+//!    nothing is allocated.
+
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+use super::holder::{Lock, Taken};
+use super::remote::{self, Stopped};
+use super::rows::{Row, boxed};
+use super::runtime::{self, Mode};
+use super::section::{self, FAILED, NOTHING, Place, Pushed, tries};
+
+/// Words of a stack's row. See [`super::section`].
+const LEN: usize = 1;
+const CAPACITY: usize = 2;
+const SLOTS: usize = 3;
+
+/// Values moved at once, at most.
+const BATCH: usize = 32;
+
+/// Boxes that were given back, for those who need one: buffers, nodes, connections.
+///
+/// [`push`](Self::push) and [`pop`](Self::pop) change a stack of the current CPU, without locked instructions, so a thread
+/// mostly gets what was used last on its CPU and is still in its cache. The pool is bounded: it refuses values when the CPU's
+/// places are full and there is no room elsewhere. A thread that finds nothing on its CPU takes what others have.
+///
+/// Neither call ever waits. `pop` may return nothing though another thread has just pushed something, and `push` may refuse
+/// though another has just made room: if somebody else is at work in the same place.
+///
+/// # Memory
+///
+/// Room for `2 * capacity` pointers for each CPU that the machine may ever have.
+///
+/// ```
+/// use stillpoint::percpu::Pool;
+///
+/// let buffers: Pool<[u8; 4096]> = Pool::new(16);
+/// let buffer = buffers.pop().unwrap_or_else(|| Box::new([0; 4096]));
+/// // ... use it ...
+/// drop(buffers.push(buffer)); // freed, should the pool be full
+/// assert!(buffers.pop().is_some());
+/// ```
+pub struct Pool<T> {
+    /// Of the area that the C library registers; 0 if it does not, or sections are not used.
+    fast: isize,
+    /// Whether threads run sections at all.
+    sections: bool,
+    capacity: usize,
+    rows: Box<[Row]>,
+    /// `capacity` for each CPU.
+    slots: Box<[AtomicU64]>,
+    shelves: Box<[Shelf]>,
+    /// Of the thread that stops rows.
+    stealing: Lock,
+    holds: PhantomData<T>,
+}
+
+// SAFETY: values are handed from thread to thread, never shared.
+unsafe impl<T: Send> Send for Pool<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Pool<T> {}
+
+/// Its values, in an array that never grows.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shelf {
+    lock: Lock,
+    /// How many there are, for a look from outside.
+    len: AtomicUsize,
+    values: UnsafeCell<Vec<u64>>,
+}
+
+// SAFETY: `values` is used by who holds the lock.
+unsafe impl Sync for Shelf {}
+
+impl Shelf {
+    /// `f` of its values, unless somebody else is there.
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
+        // From a thread that is gone, too: a vector is whole at every moment as long as it does not grow (3).
+        if self.lock.try_lock() == Taken::No {
+            return None;
+        }
+        // SAFETY: the lock is ours.
+        let values = unsafe { &mut *self.values.get() };
+        let result = f(values);
+        self.len.store(values.len(), Relaxed);
+        self.lock.unlock();
+        Some(result)
+    }
+}
+
+impl<T> Pool<T> {
+    /// An empty pool for twice `capacity` boxes for each CPU, `capacity` of them without locks.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for it.
+    pub fn new(capacity: usize) -> Self {
+        let report = runtime::report();
+        // Without it nobody could take what lies in another CPU's stack.
+        let sections = report.mode() == Mode::Rseq && remote::is_available();
+        let rows = Row::for_each_cpu();
+        let stacked = if sections { capacity } else { 0 };
+        let slots = boxed(stacked.saturating_mul(rows.len()), |_| AtomicU64::new(0));
+        for (cpu, row) in rows.iter().enumerate() {
+            // Relaxed: the pool is handed to other threads after that.
+            row.plain[CAPACITY].store(stacked as u64, Relaxed);
+            row.plain[SLOTS]
+                .store(slots.as_ptr().wrapping_add(cpu * stacked).expose_provenance() as u64, Relaxed);
+        }
+        let shelf = |_| {
+            let mut values = Vec::new();
+            values.try_reserve_exact(capacity).expect("there is memory for per-CPU data");
+            Shelf { lock: Lock::new(), len: AtomicUsize::new(0), values: UnsafeCell::new(values) }
+        };
+        Self {
+            fast: if sections { report.library_offset() } else { 0 },
+            sections,
+            capacity,
+            shelves: boxed(rows.len(), shelf),
+            rows,
+            slots,
+            stealing: Lock::new(),
+            holds: PhantomData,
+        }
+    }
+
+    /// Keeps `value`.
+    ///
+    /// # Errors
+    ///
+    /// Gives it back if there is no room.
+    #[inline]
+    pub fn push(&self, value: Box<T>) -> Result<(), Box<T>> {
+        let value = into_word(value);
+        // SAFETY: every thread has an area at the offset; rows and slots are those of the pool.
+        if self.fast != 0 && unsafe { section::push(self.place(self.fast), value) } == Pushed::Done {
+            return Ok(());
+        }
+        // SAFETY: it was not kept, so it is still ours.
+        if self.push_slow(value) { Ok(()) } else { Err(unsafe { from_word(value) }) }
+    }
+
+    /// Takes a value that was kept, if there is one: that which was kept last on this CPU.
+    #[inline]
+    pub fn pop(&self) -> Option<Box<T>> {
+        if self.fast != 0 {
+            // SAFETY: as in `push`.
+            let value = unsafe { section::pop(self.place(self.fast)) };
+            if value != NOTHING && value != FAILED {
+                // SAFETY: the section took it away, so it is ours alone (1).
+                return Some(unsafe { from_word(value) });
+            }
+        }
+        // SAFETY: as above.
+        self.pop_slow().map(|value| unsafe { from_word(value) })
+    }
+
+    /// Keeps values of `values`, from the end, until there is no room; the others stay there. Faster than one by one.
+    pub fn push_many(&self, values: &mut Vec<Box<T>>) {
+        while !values.is_empty() {
+            let count = values.len().min(BATCH);
+            let first = values.len() - count;
+            let mut words = [0; BATCH];
+            for (word, value) in words.iter_mut().zip(values.drain(first..)) {
+                *word = into_word(value);
+            }
+            let kept = self.stack_batch(&words[..count]);
+            // SAFETY: the batch is kept from its front; these were not, so they are still ours.
+            values.extend(words[kept..count].iter().map(|&word| unsafe { from_word(word) }));
+            if kept < count
+                && let Some(value) = values.pop()
+                && let Err(value) = self.push(value)
+            {
+                return values.push(value);
+            }
+        }
+    }
+
+    /// Takes at most `most` values, and appends them to `values`. Faster than one by one. How many there were.
+    pub fn pop_many(&self, values: &mut Vec<Box<T>>, most: usize) -> usize {
+        let before = values.len();
+        while values.len() - before < most {
+            let mut words = [0; BATCH];
+            let count = BATCH.min(most - (values.len() - before));
+            let taken = self.unstack_batch(&mut words[..count]);
+            // SAFETY: taken away, so ours alone (1).
+            values.extend(words[..taken].iter().map(|&word| unsafe { from_word(word) }));
+            if taken == 0 {
+                // From a shelf, or from elsewhere, which fills the stack.
+                match self.pop() {
+                    Some(value) => values.push(value),
+                    None => break,
+                }
+            }
+        }
+        values.len() - before
+    }
+
+    /// How many values there are, unless others change that.
+    pub fn len(&self) -> usize {
+        let stacked: usize = self.rows.iter().map(|row| row.plain[LEN].load(Relaxed) as usize).sum();
+        stacked + self.shelves.iter().map(|shelf| shelf.len.load(Relaxed)).sum::<usize>()
+    }
+
+    /// Whether there are no values, unless others change that.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline(always)]
+    fn place(&self, offset: isize) -> Place {
+        Place::of(&self.rows, offset)
+    }
+
+    /// The area of the calling thread, if it may run sections.
+    fn offset(&self) -> Option<isize> {
+        if self.sections { runtime::offset() } else { None }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_slow(&self, value: u64) -> bool {
+        let near = runtime::nearest(self.shelves.len());
+        if let Some(offset) = self.offset() {
+            let mut spilt = false;
+            for _ in tries() {
+                // SAFETY: the thread has an area at the offset; rows and slots are those of the pool.
+                match unsafe { section::push(self.place(offset), value) } {
+                    Pushed::Done => return true,
+                    Pushed::Full if spilt => break,
+                    Pushed::Full => {
+                        self.spill(offset, near);
+                        spilt = true;
+                    }
+                    Pushed::Failed => remote::reopen(&self.rows),
+                }
+            }
+        }
+        self.shelves_from(near).any(|shelf| {
+            let put = shelf.with(|values| {
+                let room = values.len() < self.capacity;
+                if room {
+                    values.push(value);
+                }
+                room
+            });
+            put == Some(true)
+        })
+    }
+
+    /// Makes room in the stack: half of it goes to the shelf.
+    fn spill(&self, offset: isize, near: usize) {
+        self.shelves[near].with(|values| {
+            let mut words = [0; BATCH];
+            let count = BATCH.min(self.capacity - values.len()).min(self.capacity.div_ceil(2));
+            // SAFETY: as in `push_slow`; there is room for that many.
+            let taken = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), count) };
+            if taken != FAILED {
+                values.extend_from_slice(&words[..taken as usize]);
+            }
+        });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pop_slow(&self) -> Option<u64> {
+        let near = runtime::nearest(self.shelves.len());
+        let offset = self.offset();
+        if let Some(offset) = offset {
+            for _ in tries() {
+                // SAFETY: as in `push_slow`.
+                match unsafe { section::pop(self.place(offset)) } {
+                    FAILED => remote::reopen(&self.rows),
+                    NOTHING => break,
+                    value => return Some(value),
+                }
+            }
+        }
+        self.shelves_from(near).find_map(|shelf| self.take_from(shelf, offset)).or_else(|| self.steal(near))
+    }
+
+    /// One value of the shelf, and more for the stack.
+    fn take_from(&self, shelf: &Shelf, offset: Option<isize>) -> Option<u64> {
+        // Relaxed: only to pass empty ones by.
+        if shelf.len.load(Relaxed) == 0 {
+            return None;
+        }
+        shelf.with(|values| {
+            let value = values.pop()?;
+            if let Some(offset) = offset {
+                let count = values.len().min(BATCH).min(self.capacity / 2);
+                let mut words = [0; BATCH];
+                words[..count].copy_from_slice(&values[values.len() - count..]);
+                values.truncate(values.len() - count);
+                // SAFETY: as in `push_slow`; that many were taken away (1).
+                let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), count) };
+                let pushed = if pushed == FAILED { 0 } else { pushed as usize };
+                values.extend_from_slice(&words[pushed..count]);
+            }
+            Some(value)
+        })?
+    }
+
+    /// Half of what another CPU has: one value, and the rest for the shelf.
+    #[cold]
+    fn steal(&self, near: usize) -> Option<u64> {
+        // Acquire: with the length come the values; partner: the commit of a section.
+        let has_some = |row: &Row| row.plain[LEN].load(Acquire) > 0;
+        if !self.sections || !self.rows.iter().any(has_some) || self.stealing.try_lock() == Taken::No {
+            return None;
+        }
+        remote::reopen(&self.rows);
+        let cpus = self.rows.len();
+        let mut victims =
+            (1..=cpus).map(|step| (near + step) % cpus).filter(|&cpu| has_some(&self.rows[cpu]));
+        let stolen = victims.find_map(|victim| {
+            // Without the shelf there is room for one.
+            let with_shelf = self.shelves[near].with(|values| self.steal_from(victim, Some(values)));
+            with_shelf.unwrap_or_else(|| self.steal_from(victim, None))
+        });
+        self.stealing.unlock();
+        stolen
+    }
+
+    fn steal_from(&self, victim: usize, rest: Option<&mut Vec<u64>>) -> Option<u64> {
+        // If the interrupt is denied now, what lies there stays there.
+        let stopped = Stopped::new(&self.rows, victim).ok()?;
+        let len = &self.rows[victim].plain[LEN];
+        // Relaxed, here and below: the interrupt ordered what sections did before it.
+        let found = len.load(Relaxed) as usize;
+        let room = rest.as_ref().map_or(0, |values| self.capacity - values.len());
+        let count = found.div_ceil(2).min(room + 1).min(BATCH);
+        let end = victim * self.capacity + found;
+        let mut words = [0; BATCH];
+        for (word, slot) in words.iter_mut().zip(&self.slots[end - count..end]) {
+            *word = slot.load(Relaxed);
+        }
+        len.store((found - count) as u64, Relaxed);
+        drop(stopped);
+        let (value, others) = words[..count].split_last()?;
+        if let Some(rest) = rest {
+            rest.extend_from_slice(others);
+        }
+        Some(*value)
+    }
+
+    /// Keeps values in the stack, from the first, as long as there is room: how many.
+    fn stack_batch(&self, words: &[u64]) -> usize {
+        let Some(offset) = self.offset() else { return 0 };
+        let pushed = tries().find_map(|_| {
+            // SAFETY: as in `push_slow`.
+            let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), words.len()) };
+            (pushed != FAILED).then_some(pushed as usize)
+        });
+        pushed.unwrap_or(0)
+    }
+
+    /// Takes values from the stack: how many.
+    fn unstack_batch(&self, words: &mut [u64]) -> usize {
+        let Some(offset) = self.offset() else { return 0 };
+        let popped = tries().find_map(|_| {
+            // SAFETY: as in `push_slow`; there is room for that many.
+            let popped = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), words.len()) };
+            (popped != FAILED).then_some(popped as usize)
+        });
+        popped.unwrap_or(0)
+    }
+
+    fn shelves_from(&self, near: usize) -> impl Iterator<Item = &Shelf> {
+        self.shelves[near..].iter().chain(&self.shelves[..near])
+    }
+}
+
+impl<T> Drop for Pool<T> {
+    fn drop(&mut self) {
+        for (row, slots) in self.rows.iter_mut().zip(self.slots.chunks_mut(self.capacity.max(1))) {
+            for slot in &mut slots[..*row.plain[LEN].get_mut() as usize] {
+                // SAFETY: in the pool, and so ours alone (1).
+                drop(unsafe { from_word::<T>(*slot.get_mut()) });
+            }
+        }
+        for shelf in &mut self.shelves {
+            for value in shelf.values.get_mut().drain(..) {
+                // SAFETY: as above.
+                drop(unsafe { from_word::<T>(value) });
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Pool<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+fn into_word<T>(value: Box<T>) -> u64 {
+    Box::into_raw(value).expose_provenance() as u64
+}
+
+/// # Safety
+///
+/// A word of [`into_word`] that is used once.
+unsafe fn from_word<T>(word: u64) -> Box<T> {
+    // SAFETY: the caller's contract.
+    unsafe { Box::from_raw(ptr::with_exposed_provenance_mut(word as usize)) }
+}

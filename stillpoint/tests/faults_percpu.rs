@@ -1,0 +1,555 @@
+//! Faults at every point of every critical section: whatever happens there, the outcome is right.
+//!
+//! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps at a
+//! point is in the handler of a signal, in the middle of a section, and does there what the test says.
+#![cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+
+#[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/rseq.rs"]
+mod rseq;
+#[path = "support/ways.rs"]
+mod ways;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use std::{hint, mem, process, ptr, thread};
+
+use deadline::deadline;
+use stillpoint::percpu::faults::{self, Fault, POINTS};
+use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
+use ways::in_every_way;
+
+/// What a thread does in the middle of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Nothing,
+    Yield,
+    Sleep,
+    /// Goes on on another CPU, and stays there.
+    Move,
+    /// The same operation, on the same container.
+    Same,
+    /// Some microseconds pass, and the section is not interrupted by that.
+    Delay,
+}
+
+const ACTIONS: [Action; 6] =
+    [Action::Nothing, Action::Yield, Action::Sleep, Action::Move, Action::Same, Action::Delay];
+
+/// Where threads trap, and what they do there.
+static POINT: AtomicUsize = AtomicUsize::new(0);
+static ACTION: AtomicUsize = AtomicUsize::new(0);
+static TRAPS: AtomicU64 = AtomicU64::new(0);
+/// Keeps the trap: every attempt is interrupted.
+static FOR_EVER: AtomicBool = AtomicBool::new(false);
+/// How often at most.
+static LEFT: AtomicU64 = AtomicU64::new(0);
+/// Those of the process, wherever its threads are pinned to.
+static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
+/// The operation, for [`Action::Same`].
+static SAME: AtomicPtr<&'static dyn Operation> = AtomicPtr::new(ptr::null_mut());
+
+thread_local!(static IN_HANDLER: Cell<bool> = const { Cell::new(false) });
+
+/// Something that threads do, and that adds up.
+trait Operation: Sync {
+    fn run(&self);
+    /// Panics unless `times` runs add up.
+    fn check(&self, times: u64);
+}
+
+extern "C" fn on_trap(_signal: libc::c_int) {
+    TRAPS.fetch_add(1, Relaxed);
+    if FOR_EVER.load(Relaxed) {
+        if LEFT.fetch_sub(1, Relaxed) == 0 {
+            // More often than bounded tries explain.
+            process::exit(3);
+        }
+        return;
+    }
+    faults::disarm(POINT.load(Relaxed));
+    if IN_HANDLER.replace(true) {
+        return;
+    }
+    match ACTIONS[ACTION.load(Relaxed)] {
+        Action::Nothing | Action::Delay => {}
+        Action::Yield => thread::yield_now(),
+        Action::Sleep => thread::sleep(Duration::from_micros(20)),
+        Action::Move => {
+            let here = stillpoint::percpu::cpu();
+            let elsewhere = CPUS.get().and_then(|cpus| cpus.iter().find(|&&cpu| cpu != here));
+            rseq::pin(&[*elsewhere.unwrap_or(&here)]);
+        }
+        Action::Same => {
+            // SAFETY: points to an operation for as long as traps are set.
+            let same = unsafe { SAME.load(Acquire).as_ref() };
+            same.expect("an operation is set").run();
+        }
+    }
+    IN_HANDLER.set(false);
+}
+
+/// Faults belong to the process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: sigaction is plain data, for which zero is a value; the handler runs at the points only, where its thread
+    // holds no lock of the program or of an allocator.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = on_trap as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_NODEFER | libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()), 0);
+    }
+    CPUS.get_or_init(rseq::allowed_cpus);
+    (0..POINTS).for_each(|point| faults::set(point, Fault::None));
+    FOR_EVER.store(false, Relaxed);
+    one
+}
+
+/// The next thread that comes to `point` does `action`.
+fn arm(point: usize, action: Action) {
+    POINT.store(point, Relaxed);
+    ACTION.store(ACTIONS.iter().position(|known| *known == action).expect("a known one"), Relaxed);
+    faults::set(point, if action == Action::Delay { Fault::Delay } else { Fault::Trap });
+}
+
+/// Runs of an operation, those in handlers included.
+struct Counted<'a> {
+    operation: &'a dyn Operation,
+    runs: AtomicU64,
+}
+
+impl Operation for Counted<'_> {
+    fn run(&self) {
+        self.runs.fetch_add(1, Relaxed);
+        self.operation.run();
+    }
+    fn check(&self, times: u64) {
+        self.operation.check(times);
+    }
+}
+
+/// Threads that run `operation`, each now and then with a fault at `point`.
+fn under_fault(operation: &dyn Operation, point: usize, action: Action, unregistered: fn(usize) -> bool) {
+    const THREADS: usize = 3;
+    const RUNS: usize = 120;
+    let counted = Counted { operation, runs: AtomicU64::new(0) };
+    let dynamic: &dyn Operation = &counted;
+    // SAFETY: only lengthens the life; taken back below, when all threads have ended.
+    let mut dynamic: &'static dyn Operation = unsafe { mem::transmute(dynamic) };
+    SAME.store(&raw mut dynamic, Release);
+    let cpus = rseq::allowed_cpus();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (counted, cpus) = (&counted, &cpus);
+            scope.spawn(move || {
+                if unregistered(thread) {
+                    rseq::unregister();
+                }
+                for run in 0..RUNS {
+                    if run % 4 == thread {
+                        arm(point, action);
+                    }
+                    counted.run();
+                    if run % 10 == 9 {
+                        rseq::pin(cpus);
+                    }
+                }
+            });
+        }
+    });
+    faults::disarm(point);
+    SAME.store(ptr::null_mut(), Release);
+    operation.check(counted.runs.into_inner());
+}
+
+struct Add(Counter);
+
+impl Operation for Add {
+    fn run(&self) {
+        self.0.add(3);
+    }
+    fn check(&self, times: u64) {
+        assert_eq!(self.0.sum(), 3 * times);
+    }
+}
+
+struct Record(Histogram);
+
+impl Operation for Record {
+    fn run(&self) {
+        self.0.record(1000);
+    }
+    fn check(&self, times: u64) {
+        assert_eq!(self.0.snapshot().count(), times);
+    }
+}
+
+/// A value that knows whether somebody has it.
+#[derive(Debug)]
+struct Token(AtomicBool);
+
+impl Token {
+    fn take(&self) {
+        assert!(!self.0.swap(true, AcqRel), "a token is had twice");
+    }
+    fn give(&self) {
+        assert!(self.0.swap(false, AcqRel), "a token is given back twice");
+    }
+}
+
+/// Push and pop, or both in batches: values go round.
+struct Exchange {
+    pool: Pool<Token>,
+    made: AtomicUsize,
+    batch: usize,
+}
+
+impl Exchange {
+    fn new(batch: usize) -> Self {
+        Self { pool: Pool::new(8), made: AtomicUsize::new(0), batch }
+    }
+
+    fn take(&self) -> Box<Token> {
+        let token = self.pool.pop();
+        let token = token.inspect(|token| token.take());
+        token.unwrap_or_else(|| {
+            self.made.fetch_add(1, Relaxed);
+            Box::new(Token(AtomicBool::new(true)))
+        })
+    }
+
+    fn refuse(&self, token: Box<Token>) {
+        token.take();
+        drop(token);
+        self.made.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Operation for Exchange {
+    fn run(&self) {
+        if self.batch == 1 {
+            let token = self.take();
+            token.give();
+            if let Err(token) = self.pool.push(token) {
+                self.refuse(token);
+            }
+            return;
+        }
+        let mut tokens = Vec::new();
+        self.pool.pop_many(&mut tokens, self.batch);
+        tokens.iter().for_each(|token| Token::take(token));
+        while tokens.len() < self.batch {
+            tokens.push(self.take());
+        }
+        tokens.iter().for_each(|token| token.give());
+        self.pool.push_many(&mut tokens);
+        tokens.into_iter().for_each(|token| self.refuse(token));
+    }
+
+    fn check(&self, _times: u64) {
+        let mut found = Vec::new();
+        while let Some(token) = self.pool.pop() {
+            token.take();
+            found.push(token);
+        }
+        assert_eq!(found.len(), self.made.load(Relaxed), "tokens were lost or doubled");
+    }
+}
+
+/// A value of a CPU that two threads must not have at once.
+#[derive(Debug, Default)]
+struct Guarded {
+    busy: bool,
+    runs: u64,
+}
+
+struct Hold(PerCpu<Guarded>);
+
+impl Operation for Hold {
+    fn run(&self) {
+        self.0.with(|value| {
+            assert!(!mem::replace(&mut value.busy, true), "two threads have a value");
+            value.runs += 1;
+            hint::black_box(&mut *value);
+            value.busy = false;
+        });
+    }
+    fn check(&self, times: u64) {
+        let mut runs = 0;
+        self.0.for_each(|value| runs += value.runs);
+        assert_eq!(runs, times);
+    }
+}
+
+struct Write(Ring<3>);
+
+impl Operation for Write {
+    fn run(&self) {
+        self.0.push(&[7, 8, 9]);
+    }
+    fn check(&self, times: u64) {
+        let mut read = 0;
+        self.0.reader().expect("nobody else reads").drain(|event| {
+            assert_eq!(event.words, [7, 8, 9], "a torn record");
+            read += 1;
+        });
+        assert_eq!(read + self.0.lost(), times);
+    }
+}
+
+fn operations() -> [Box<dyn Operation>; 7] {
+    [
+        Box::new(Add(Counter::new())),
+        Box::new(Record(Histogram::new())),
+        Box::new(Exchange::new(1)),
+        Box::new(Exchange::new(5)),
+        Box::new(Hold(PerCpu::new(Guarded::default))),
+        Box::new(Write(Ring::new(50, WhenFull::Refuse))),
+        Box::new(Write(Ring::new(50, WhenFull::Overwrite))),
+    ]
+}
+
+#[test]
+fn whatever_happens_at_any_point_the_outcome_is_right() {
+    if !in_every_way("whatever_happens_at_any_point_the_outcome_is_right") {
+        return;
+    }
+    let _running = deadline();
+    let _alone = alone();
+    // Registered or not: all are, none is, some are.
+    let kinds: [fn(usize) -> bool; 3] = [|_| false, |_| true, |thread| thread == 1];
+    let mut combinations = 0;
+    for point in 0..POINTS - 1 {
+        for action in ACTIONS {
+            for unregistered in kinds {
+                for operation in operations() {
+                    under_fault(&*operation, point, action, unregistered);
+                    combinations += 1;
+                }
+            }
+        }
+    }
+    eprintln!(
+        "{combinations} combinations of operation, point, action and registration; {} traps; {}",
+        TRAPS.load(Relaxed),
+        stillpoint::percpu::report()
+    );
+}
+
+/// One thread, interrupted at `point` by another run of the same operation.
+fn interrupted_once(operation: &dyn Operation, point: usize) {
+    let counted = Counted { operation, runs: AtomicU64::new(0) };
+    let dynamic: &dyn Operation = &counted;
+    // SAFETY: only lengthens the life; taken back below.
+    let mut dynamic: &'static dyn Operation = unsafe { mem::transmute(dynamic) };
+    SAME.store(&raw mut dynamic, Release);
+    // Warm: rows are there, pools have something.
+    counted.run();
+    arm(point, Action::Same);
+    counted.run();
+    faults::disarm(point);
+    SAME.store(ptr::null_mut(), Release);
+    operation.check(counted.runs.into_inner());
+}
+
+#[test]
+fn a_section_that_is_interrupted_has_done_nothing() {
+    let _running = deadline();
+    let _alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    for point in 0..POINTS - 1 {
+        for operation in operations() {
+            interrupted_once(&*operation, point);
+        }
+    }
+}
+
+#[test]
+fn an_add_that_is_moved_to_another_cpu_starts_over_there() {
+    let _running = deadline();
+    let _alone = alone();
+    let cpus = rseq::allowed_cpus();
+    let [first, _, ..] = cpus[..] else {
+        return eprintln!("not checked on one CPU");
+    };
+    let counter = Counter::new();
+    counter.prepare();
+    let (stop, others) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut moved = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            rseq::pin(&[first]);
+            let mut adds = 0;
+            while !stop.load(Relaxed) {
+                counter.add(1);
+                adds += 1;
+                if adds % 512 == 0 {
+                    // Lets the other one in.
+                    thread::yield_now();
+                }
+            }
+            others.store(adds, Relaxed);
+        });
+        // Right before its commit it is moved away from the CPU on which the other thread adds.
+        for _ in 0..2000 {
+            rseq::pin(&[first]);
+            arm(3, Action::Move);
+            counter.add(1);
+            moved += 1;
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(counter.sum(), moved + others.into_inner(), "adds were lost");
+}
+
+#[test]
+fn a_record_is_written_where_its_thread_is() {
+    let _running = deadline();
+    let _alone = alone();
+    let cpus = rseq::allowed_cpus();
+    let [first, second, ..] = cpus[..] else {
+        return eprintln!("not checked on one CPU");
+    };
+    let ring: Ring<1> = Ring::new(8, WhenFull::Refuse);
+    for point in 0..5 {
+        rseq::pin(&[first]);
+        arm(point, Action::Move);
+        assert!(ring.push(&[point as u64]));
+        let mut cpu = None;
+        ring.reader().expect("nobody else reads").drain(|event| cpu = Some(event.cpu));
+        assert_eq!(cpu, Some(second), "moved at point {point}");
+    }
+}
+
+#[test]
+fn a_section_that_is_always_interrupted_gives_way_to_the_fallback() {
+    let _running = deadline();
+    let _alone = alone();
+    for operation in operations() {
+        for point in 1..5 {
+            // More than the sections of an operation, each tried so many times.
+            LEFT.store(1000, Relaxed);
+            FOR_EVER.store(true, Relaxed);
+            arm(point, Action::Nothing);
+            operation.run();
+            faults::disarm(point);
+            FOR_EVER.store(false, Relaxed);
+        }
+        operation.check(4);
+    }
+}
+
+#[test]
+fn a_thread_that_is_not_registered_touches_nothing() {
+    let _alone = alone();
+    // Chosen by a thread that is.
+    stillpoint::percpu::report();
+    thread::spawn(|| {
+        rseq::unregister();
+        for operation in operations() {
+            operation.run();
+            operation.check(1);
+        }
+    })
+    .join()
+    .expect("the thread ends");
+}
+
+#[test]
+fn a_section_leaves_no_trace() {
+    let _alone = alone();
+    for operation in operations() {
+        operation.run();
+        assert_eq!(rseq::current_section(), Some(0), "rseq_cs is set");
+    }
+}
+
+#[test]
+fn a_full_stack_or_ring_takes_no_more() {
+    let _alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let (pool, cpus) = (Pool::new(4), stillpoint::percpu::report().cpus());
+    let kept = (0..100).filter(|&number| pool.push(Box::new(number)).is_ok()).count();
+    assert!(kept <= 8 * cpus, "{kept} kept");
+    let ring: Ring<1> = Ring::new(7, WhenFull::Refuse);
+    let written = (0..100).filter(|&number| ring.push(&[number])).count();
+    assert_eq!(written, 8);
+}
+
+#[test]
+fn a_visitor_has_a_stopped_row_for_itself() {
+    let _running = deadline();
+    let _alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let cells: PerCpu<u64> = PerCpu::new(|| 0);
+    cells.with(|value| *value = 1);
+    cells.for_each(|visited| {
+        let visited: *const u64 = visited;
+        cells.with(|value| assert!(!ptr::eq(value, visited), "two have a value"));
+    });
+}
+
+#[test]
+fn a_visitor_interrupts_a_section_that_has_passed_the_stop() {
+    let _running = deadline();
+    let _alone = alone();
+    let cpus = rseq::allowed_cpus();
+    if cpus.len() < 2 {
+        return eprintln!("not checked on one CPU");
+    }
+    let cells: PerCpu<AtomicBool> = PerCpu::new(AtomicBool::default);
+    let stop = AtomicBool::new(false);
+    let occupy = |value: &AtomicBool| {
+        assert!(!value.swap(true, AcqRel), "two threads have a value");
+        hint::spin_loop();
+        value.store(false, Release);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            rseq::pin(&cpus[..1]);
+            while !stop.load(Relaxed) {
+                // Slow between the look at the stop and the commit.
+                faults::set(3, Fault::Delay);
+                cells.with(|value| occupy(value));
+            }
+        });
+        rseq::pin(&cpus[1..2]);
+        for _ in 0..2000 {
+            cells.for_each(|value| (0..200).for_each(|_| occupy(value)));
+        }
+        stop.store(true, Relaxed);
+    });
+    faults::disarm(3);
+}
+
+#[test]
+fn an_unarmed_section_loses_updates() {
+    // Not a property of the library: the tests above could have failed.
+    let me = std::env::current_exe().expect("the test knows its file");
+    for test in [
+        "a_section_that_is_interrupted_has_done_nothing",
+        "an_add_that_is_moved_to_another_cpu_starts_over_there",
+        "whatever_happens_at_any_point_the_outcome_is_right",
+    ] {
+        let output = process::Command::new(&me)
+            .args(["--exact", test, "--nocapture"])
+            .env("STILLPOINT_MUTANT", "not-armed")
+            .output()
+            .expect("the child starts");
+        assert!(!output.status.success(), "{test} does not notice that sections are not armed");
+        let text = String::from_utf8_lossy(&output.stderr);
+        let found = text.lines().find(|line| {
+            ["left:", "lost", "twice", "two threads", "torn"].iter().any(|word| line.contains(word))
+        });
+        eprintln!("{test}: {}", found.unwrap_or("ended by a signal").trim());
+    }
+}

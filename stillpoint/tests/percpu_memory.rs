@@ -1,0 +1,77 @@
+//! Per-CPU data when there is no memory.
+#![cfg(not(loom))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::panic::catch_unwind;
+use std::ptr;
+use std::thread;
+
+use stillpoint::percpu::{self, Counter, Histogram, Pool};
+
+/// Has no memory for threads that ask for none.
+struct Exhaustible;
+
+thread_local! {
+    static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: the system's allocator, or a failure, which is allowed at any time.
+unsafe impl GlobalAlloc for Exhaustible {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if EXHAUSTED.get() {
+            return ptr::null_mut();
+        }
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract, and all memory is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Exhaustible = Exhaustible;
+
+/// `f`, with no memory for this thread.
+fn without_memory<R>(f: impl FnOnce() -> R) -> R {
+    EXHAUSTED.set(true);
+    let result = f();
+    EXHAUSTED.set(false);
+    result
+}
+
+#[test]
+fn an_add_without_memory_counts() {
+    let (counter, histogram) = (Counter::new(), Histogram::new());
+    without_memory(|| {
+        // The choice of the mode needs memory too.
+        counter.prepare();
+        for _ in 0..1000 {
+            counter.add(1);
+            histogram.record(5);
+        }
+        assert_eq!(counter.sum(), 1000);
+        assert!(percpu::cpu() < 1 << 16);
+    });
+    // With memory, and beside threads that have had some all the time.
+    thread::scope(|scope| {
+        scope.spawn(|| (0..1000).for_each(|_| counter.add(1)));
+        scope.spawn(|| without_memory(|| (0..1000).for_each(|_| counter.add(1))));
+    });
+    histogram.record(5);
+    assert_eq!(counter.sum(), 3000);
+    assert_eq!(histogram.snapshot().count(), 1001);
+    assert_eq!(counter.sum(), 3000);
+}
+
+#[test]
+fn a_pool_that_cannot_be_made_panics_and_says_why() {
+    percpu::report();
+    // Panics need memory themselves, so this fails for its size.
+    let panic = catch_unwind(|| Pool::<u64>::new(usize::MAX / 64)).expect_err("there is not so much memory");
+    let message = panic.downcast_ref::<String>().expect("a message");
+    assert!(message.contains("there is memory for per-CPU data"), "{message}");
+}

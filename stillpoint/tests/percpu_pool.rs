@@ -1,0 +1,269 @@
+//! Pools: nothing is lost, and nothing is had twice.
+#![cfg(not(loom))]
+
+#[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/rseq.rs"]
+mod rseq;
+#[path = "support/tracked.rs"]
+mod tracked;
+#[path = "support/ways.rs"]
+mod ways;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread;
+
+use deadline::deadline;
+use stillpoint::percpu::Pool;
+use tracked::Tracked;
+use ways::in_every_way;
+
+/// A value that knows whether somebody has it.
+#[derive(Debug)]
+struct Token {
+    number: usize,
+    held: AtomicBool,
+}
+
+impl Token {
+    fn new(number: usize) -> Box<Self> {
+        Box::new(Self { number, held: AtomicBool::new(true) })
+    }
+
+    fn take(&self) {
+        assert!(!self.held.swap(true, AcqRel), "token {} is had twice", self.number);
+    }
+
+    fn give(&self) {
+        assert!(self.held.swap(false, AcqRel), "token {} is given back twice", self.number);
+    }
+}
+
+/// Threads that pop and push under load; afterwards every token is there once.
+fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(usize) -> bool + Sync) {
+    let _running = deadline();
+    let pool = Pool::new(16);
+    // As many as have room, and those that did not.
+    let mut kept = 0;
+    for number in 0..tokens {
+        let token = Token::new(number);
+        token.give();
+        if let Err(token) = pool.push(token) {
+            token.take();
+            break;
+        }
+        kept += 1;
+    }
+    let cpus = rseq::allowed_cpus();
+    let exchanged = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (pool, cpus, exchanged, unregistered) = (&pool, &cpus, &exchanged, &unregistered);
+            scope.spawn(move || {
+                if unregistered(thread) {
+                    rseq::unregister();
+                }
+                let mut mine = Vec::new();
+                for round in 0..rounds {
+                    match (round + thread) % 7 {
+                        0 => {
+                            pool.pop_many(&mut mine, 5);
+                            mine.iter().for_each(|token| Token::take(token));
+                            mine.iter().for_each(|token| token.give());
+                            while !mine.is_empty() {
+                                pool.push_many(&mut mine);
+                            }
+                        }
+                        _ => {
+                            if let Some(token) = pool.pop() {
+                                token.take();
+                                exchanged.fetch_add(1, Relaxed);
+                                if round % 64 == 0 {
+                                    thread::yield_now();
+                                }
+                                token.give();
+                                let mut refused = pool.push(token);
+                                while let Err(token) = refused {
+                                    thread::yield_now();
+                                    refused = pool.push(token);
+                                }
+                            }
+                        }
+                    }
+                    if round % 300 == 0 {
+                        rseq::pin(&[cpus[(round / 300 + thread) % cpus.len()]]);
+                    } else if round % 300 == 150 {
+                        rseq::pin(cpus);
+                    }
+                }
+            });
+        }
+    });
+    assert!(exchanged.into_inner() > 0, "nothing was exchanged");
+    assert_eq!(pool.len(), kept);
+    let mut found = vec![false; tokens];
+    while let Some(token) = pool.pop() {
+        token.take();
+        assert!(!std::mem::replace(&mut found[token.number], true), "token {} twice", token.number);
+    }
+    assert_eq!(found.iter().filter(|found| **found).count(), kept);
+}
+
+#[test]
+fn nothing_is_lost_or_had_twice() {
+    if in_every_way("nothing_is_lost_or_had_twice") {
+        exchange(8, 10_000, 24, |_| false);
+    }
+}
+
+#[test]
+fn threads_with_and_without_rseq_exchange_values() {
+    exchange(8, 10_000, 24, |thread| thread % 2 == 0);
+}
+
+#[test]
+fn a_thread_finds_what_was_left_on_another_cpu() {
+    if !in_every_way("a_thread_finds_what_was_left_on_another_cpu") {
+        return;
+    }
+    let _running = deadline();
+    let cpus = rseq::allowed_cpus();
+    let pool = Pool::new(64);
+    for (number, &cpu) in cpus.iter().enumerate() {
+        rseq::pin(&[cpu]);
+        for value in 0..10 {
+            pool.push(Box::new(number * 10 + value)).expect("there is room");
+        }
+    }
+    // All of it can be had from any CPU.
+    rseq::pin(&cpus[..1]);
+    let mut found: Vec<usize> = std::iter::from_fn(|| pool.pop()).map(|value| *value).collect();
+    found.sort_unstable();
+    assert_eq!(found, (0..10 * cpus.len()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_pool_refuses_what_has_no_room() {
+    if !in_every_way("a_pool_refuses_what_has_no_room") {
+        return;
+    }
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let pool = Pool::new(10);
+    let mut kept = 0;
+    while pool.push(Box::new(kept)).is_ok() {
+        kept += 1;
+        assert!(kept <= 20 * stillpoint::percpu::report().cpus());
+    }
+    assert!(kept >= 10);
+    assert_eq!(pool.len(), kept);
+    let mut more = vec![Box::new(1), Box::new(2)];
+    pool.push_many(&mut more);
+    assert_eq!(more.len(), 2, "no room for them either");
+    assert!(pool.pop().is_some());
+    pool.push_many(&mut more);
+    assert_eq!(more.len(), 1, "room for one");
+    let pool = Pool::new(0);
+    assert!(pool.push(Box::new(1)).is_err() && pool.pop().is_none());
+}
+
+#[test]
+fn what_was_used_last_comes_first() {
+    if !in_every_way("what_was_used_last_comes_first") {
+        return;
+    }
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let pool = Pool::new(8);
+    for value in 0..8 {
+        pool.push(Box::new(value)).expect("there is room");
+    }
+    let mut values = Vec::new();
+    assert_eq!(pool.pop_many(&mut values, 3), 3);
+    assert!(values.iter().all(|value| **value >= 5), "{values:?}");
+    assert_eq!(pool.pop_many(&mut values, 100), 5);
+    assert_eq!(pool.pop_many(&mut values, 100), 0);
+    pool.push_many(&mut values);
+    assert!(values.is_empty());
+    assert_eq!(pool.len(), 8);
+}
+
+#[test]
+fn a_pool_drops_what_it_holds() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    if !in_every_way("a_pool_drops_what_it_holds") {
+        return;
+    }
+    let pool = Pool::new(16);
+    thread::scope(|scope| {
+        scope.spawn(|| (0..5).for_each(|_| pool.push(Box::new(Tracked(&DROPS))).expect("there is room")));
+        scope.spawn(|| {
+            // One that no section keeps.
+            rseq::unregister();
+            pool.push(Box::new(Tracked(&DROPS))).expect("there is room");
+        });
+    });
+    drop(pool.pop());
+    assert_eq!(DROPS.load(Acquire), 1);
+    drop(pool);
+    assert_eq!(DROPS.load(Acquire), 6);
+}
+
+#[test]
+fn the_child_of_a_fork_uses_the_pool_whatever_others_were_doing() {
+    if !in_every_way("the_child_of_a_fork_uses_the_pool_whatever_others_were_doing") {
+        return;
+    }
+    let _running = deadline();
+    let pool = Pool::new(4);
+    for value in 0..8 {
+        let _ = pool.push(Box::new(value));
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    if let Some(value) = pool.pop() {
+                        let _ = pool.push(value);
+                    }
+                }
+            });
+        }
+        for _ in 0..100 {
+            // SAFETY: the child only uses the pool, whose values are small, and ends.
+            match unsafe { libc::fork() } {
+                0 => {
+                    // SAFETY: ends a child that hangs.
+                    unsafe { libc::alarm(20) };
+                    // No more than there were: some may have been on their way. And room for more.
+                    let mut found = 0;
+                    while let Some(value) = pool.pop() {
+                        std::mem::forget(value);
+                        found += 1;
+                    }
+                    let mut kept = 0;
+                    for _ in 0..4 {
+                        // Not allocated: the child of a process with threads should not.
+                        // SAFETY: a value without size needs no memory.
+                        kept += usize::from(pool.push(unsafe { Box::from_raw(&raw mut VALUE) }).is_ok());
+                    }
+                    let right = found <= 8 && kept == 4;
+                    // SAFETY: ends the child at once.
+                    unsafe { libc::_exit(if right { 0 } else { 1 }) };
+                }
+                child => {
+                    let mut status = 0;
+                    // SAFETY: waits for our own child, into a place that outlives the call.
+                    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+                }
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+static mut VALUE: i32 = 7;
