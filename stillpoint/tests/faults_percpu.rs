@@ -17,7 +17,7 @@ mod ways;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{hint, mem, process, ptr, thread};
 
@@ -462,6 +462,37 @@ fn a_thread_that_is_not_registered_touches_nothing() {
     })
     .join()
     .expect("the thread ends");
+}
+
+#[test]
+fn threads_without_sections_add_to_words_of_their_own() {
+    const ADDS: u64 = 500_000;
+    let _running = deadline();
+    let _alone = alone();
+    let cpus = rseq::allowed_cpus();
+    let [first, second, ..] = cpus[..] else {
+        return eprintln!("not checked on one CPU");
+    };
+    let counter = Counter::new();
+    counter.prepare();
+    let started = Barrier::new(2);
+    thread::scope(|scope| {
+        let (counter, started) = (&counter, &started);
+        let add = move || {
+            started.wait();
+            (0..ADDS).for_each(|_| counter.add(1));
+        };
+        scope.spawn(move || {
+            rseq::unregister();
+            rseq::pin(&[first]);
+            add();
+        });
+        scope.spawn(move || {
+            rseq::pin(&[second]);
+            add();
+        });
+    });
+    assert_eq!(counter.sum(), 2 * ADDS, "adds were lost");
 }
 
 #[test]
