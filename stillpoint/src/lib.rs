@@ -30,6 +30,8 @@
 #[cfg(not(loom))]
 pub mod fence;
 #[cfg(not(loom))]
+pub mod lock;
+#[cfg(not(loom))]
 pub mod rcu;
 #[cfg(not(loom))]
 mod sequence;
@@ -39,6 +41,9 @@ mod sync;
 mod sys;
 
 // What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
+#[cfg(loom)]
+#[path = "lock/model.rs"]
+pub mod lock;
 #[cfg(loom)]
 #[path = "rcu/model.rs"]
 pub mod rcu;

@@ -1,0 +1,49 @@
+//! The mechanisms and constants of the lock, as a type: the lock that ships pays for no switch.
+
+use super::events::Event;
+
+/// What a lock does, and for how long. The defaults are the lock that ships; others are for measuring.
+pub trait Policy: Send + Sync + 'static {
+    /// Who comes may take a free lock past the queue.
+    const STEAL: bool = true;
+    /// A spinner says so, and is not followed by others; who releases does not wake the head then.
+    const ANNOUNCE: bool = true;
+    /// Who releases when the head has waited for a quantum queues at its next contention.
+    const LEAD: bool = true;
+    /// The lock is kept for a head that has waited for long.
+    const RESERVE: bool = true;
+    /// A sleeping waiter that becomes the head sleeps on until the lock is released.
+    const DEFER: bool = true;
+    /// A lock that is kept for a head which does not come is taken by somebody else.
+    const BYPASS: bool = true;
+    /// Nanoseconds that a thread spins before it queues.
+    const SPIN_NS: u32 = 6_000;
+    /// The same beside an announced spinner.
+    const BEHIND_NS: u32 = 300;
+    /// Nanoseconds that the head spins before it sleeps.
+    const HEAD_NS: u32 = 6_000;
+    /// Nanoseconds between two looks of a thread that has lost a race.
+    const GAP_NS: u32 = 1_000;
+    /// Slow acquisitions for which a lost race is remembered.
+    const GAP_FOR: u32 = 256;
+    /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
+    const KEPT_NS: u32 = 50_000;
+    /// Nanoseconds of waiting, as the head, after which somebody on its processor queues.
+    const QUANTUM_NS: u64 = 100_000;
+    /// Nanoseconds of waiting, as the head, after which the lock is kept for it.
+    const RESERVE_NS: u64 = 200_000;
+    /// Contended releases of a thread between two looks at the clock.
+    const LOOK_EVERY: u32 = 16;
+    /// Nanoseconds that a lock is kept for a head that does not come.
+    const BYPASS_NS: u64 = 50_000_000;
+
+    /// Something has happened.
+    #[inline(always)]
+    fn count(_event: Event) {}
+}
+
+/// The lock that ships.
+#[derive(Debug)]
+pub struct Shipped;
+
+impl Policy for Shipped {}
