@@ -244,10 +244,9 @@ impl<P: Policy> Raw<P> {
                 continue;
             }
             let (queue, next) = Self::without_first(word, slot);
-            // `PARKED` stays: it may be there for somebody outside.
-            let left = queue | flags(word) & !PEND;
-            // Relaxed: the next one is told by its state.
-            if self.word().compare_exchange(word, left, Relaxed, Relaxed).is_ok() {
+            // The flags stay: the lock is kept for the next one, and `PARKED` may be there for somebody outside. Relaxed: the
+            // next one is told by its state.
+            if self.word().compare_exchange(word, queue | flags(word), Relaxed, Relaxed).is_ok() {
                 if next != 0 && !mutant("leave-alone") {
                     // Awake: who holds the lock need not know of it.
                     self.promote(next, true);
@@ -334,8 +333,8 @@ impl<P: Policy> Raw<P> {
             // Acquire: as in `head`.
             let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
             let (queue, next) = Self::without_first(word, gone);
-            // Nothing is kept for nobody.
-            let passed = queue | flags(word) & !(PEND | SPIN);
+            // A spinner may not have survived a fork either.
+            let passed = queue | flags(word) & !SPIN;
             if self.word().compare_exchange(word, passed, Relaxed, Relaxed).is_ok() {
                 let node = table().node(gone);
                 node.owned.alone();
