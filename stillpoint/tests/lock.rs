@@ -341,7 +341,11 @@ fn in_child(child: impl FnOnce()) {
 fn in_the_child_of_a_fork_a_lock_that_the_forking_thread_held_can_be_used() {
     // In a process of its own: a child can start no threads if another test was about to start one.
     if child::variant().is_none() {
-        return child::run("in_the_child_of_a_fork_a_lock_that_the_forking_thread_held_can_be_used", "alone", None);
+        return child::run(
+            "in_the_child_of_a_fork_a_lock_that_the_forking_thread_held_can_be_used",
+            "alone",
+            None,
+        );
     }
     let _running = deadline();
     let lock = Mutex::new(0);

@@ -140,6 +140,17 @@ impl Local {
         self.busy.store(0, Relaxed);
     }
 
+    /// The thread ends. If it locks after that, in a later destructor, it leases slots for single waits.
+    pub fn end(&self) {
+        self.has_ended.set(true);
+        let slot = self.own.replace(0);
+        if self.left_at.replace(0) != 0 {
+            table().orphan(slot);
+        } else if slot != 0 {
+            table().give_back(slot);
+        }
+    }
+
     /// Until [`settle`](Self::settle), which gets the value, the thread owes somebody a wake-up.
     pub fn owe(&self) -> u32 {
         self.busy.swap(1, Relaxed)
@@ -219,16 +230,7 @@ mod exit {
     }
 
     unsafe extern "C" fn at_exit(_: *mut c_void) {
-        with(|local| {
-            // In a later destructor the thread leases slots for single waits.
-            let slot = local.own.replace(0);
-            if local.left_at.replace(0) != 0 {
-                table().orphan(slot);
-            } else if slot != 0 {
-                table().give_back(slot);
-            }
-            local.has_ended.set(true);
-        });
+        with(super::Local::end);
     }
 
     unsafe extern "C" fn in_child() {

@@ -50,7 +50,11 @@ impl<P: Policy> Raw<P> {
             let word = self.word().load(Relaxed);
             if word & LOCKED == 0 {
                 let taken = (word | LOCKED) & !announced;
-                if self.word().compare_exchange(word, taken, weaken(Acquire, "outside-relaxed"), Relaxed).is_ok() {
+                if self
+                    .word()
+                    .compare_exchange(word, taken, weaken(Acquire, "outside-relaxed"), Relaxed)
+                    .is_ok()
+                {
                     return true;
                 }
                 continue;

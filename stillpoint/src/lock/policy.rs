@@ -16,6 +16,14 @@ pub trait Policy: Send + Sync + 'static {
     const DEFER: bool = true;
     /// A lock that is kept for a head which does not come is taken by somebody else.
     const BYPASS: bool = true;
+    /// Threads go by the processor on which the head went to wait.
+    const HINT: bool = true;
+    /// Who is woken as the head has the one after it woken too.
+    const KICK_AHEAD: bool = false;
+    /// A waiter that spins stops if the one before it sleeps.
+    const EARLY: bool = true;
+    /// Nanoseconds that a waiter which is not the first spins before it sleeps.
+    const NODE_NS: u32 = 0;
     /// Nanoseconds that a thread spins before it queues.
     const SPIN_NS: u32 = 6_000;
     /// The same beside an announced spinner.

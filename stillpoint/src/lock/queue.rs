@@ -14,7 +14,7 @@
 //! for `BYPASS_NS` at most; if it is kept for a head of that age then, the sleeper gives its place up and takes the lock. The
 //! head's quantum begins anew, and later.
 
-use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
+use crate::sync::{Ordering::*, cpu, mutant, now, spin_loop, spins, weaken};
 
 use super::events::Event;
 use super::policy::Policy;
@@ -38,7 +38,7 @@ impl<P: Policy> Raw<P> {
     }
 
     /// Waits in `slot`, which is in the queue.
-    pub(super) fn wait_on(&self, slot: u32, until: Option<u64>) -> Outcome {
+    pub fn wait_on(&self, slot: u32, until: Option<u64>) -> Outcome {
         let node = table().node(slot);
         let outcome = match self.await_promotion(node, until) {
             None => self.head(slot, node, until),
@@ -89,10 +89,13 @@ impl<P: Policy> Raw<P> {
     /// Sleeps until the node is the head, or there is no point in waiting.
     fn await_promotion(&self, node: &Node, until: Option<u64>) -> Option<Outcome> {
         loop {
-            // Acquire: the links of the heads before; partner: the Release in `promote`.
-            match node.state.load(weaken(Acquire, "promoted-relaxed")) {
+            // Relaxed, here and below: what the head before did is seen through the word.
+            match node.state.load(Relaxed) {
                 WAIT => {
-                    // Relaxed: who promotes looks at the state only. If it fails, it has been promoted.
+                    if P::NODE_NS > 0 {
+                        Self::spin_in_queue(node);
+                    }
+                    // If it fails, it has been promoted.
                     let _ = node.state.compare_exchange(WAIT, NPARK, Relaxed, Relaxed);
                 }
                 state @ (NPARK | HPARK) => {
@@ -108,8 +111,7 @@ impl<P: Policy> Raw<P> {
                             return Some(Outcome::TimedOutInQueue);
                         }
                         if state == HPARK {
-                            // Acquire: as above.
-                            node.state.swap(HEAD, weaken(Acquire, "promoted-relaxed"));
+                            node.state.store(HEAD, Relaxed);
                         }
                     } else if Self::is_stuck(self.word().load(Relaxed)) && self.give_up(node) {
                         return Some(if self.bypass() { Outcome::TakenInQueue } else { Outcome::Again });
@@ -117,6 +119,20 @@ impl<P: Policy> Raw<P> {
                 }
                 _ => return None,
             }
+        }
+    }
+
+    /// Spins as long as a waiter that is not the first may, or until it is.
+    fn spin_in_queue(node: &Node) {
+        let before = table().node(node.prev.load(Relaxed));
+        let mut left = spins(P::NODE_NS);
+        while left > 0 && node.state.load(Relaxed) == WAIT {
+            let sleeps = matches!(before.state.load(Relaxed), NPARK | HPARK);
+            if P::EARLY && left.is_multiple_of(4) && sleeps {
+                break;
+            }
+            left -= 1;
+            spin_loop();
         }
     }
 
@@ -233,7 +249,7 @@ impl<P: Policy> Raw<P> {
 
     /// For the head whose time is over: promotes the next and leaves. True if the lock could be had after all.
     #[cold]
-    fn leave(&self, slot: u32) -> bool {
+    pub fn leave(&self, slot: u32) -> bool {
         loop {
             // Acquire: as in `head`.
             let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
@@ -244,9 +260,10 @@ impl<P: Policy> Raw<P> {
                 continue;
             }
             let (queue, next) = Self::without_first(word, slot);
-            // The flags stay: the lock is kept for the next one, and `PARKED` may be there for somebody outside. Relaxed: the
-            // next one is told by its state.
-            if self.word().compare_exchange(word, queue | flags(word), Relaxed, Relaxed).is_ok() {
+            // The flags stay: the lock is kept for the next one, and `PARKED` may be there for somebody outside. Release: the
+            // links; partner: the Acquire in `head`, of the next one.
+            let order = weaken(Release, "leave-relaxed");
+            if self.word().compare_exchange(word, queue | flags(word), order, Relaxed).is_ok() {
                 if next != 0 && !mutant("leave-alone") {
                     // Awake: who holds the lock need not know of it.
                     self.promote(next, true);
@@ -287,27 +304,25 @@ impl<P: Policy> Raw<P> {
 
     /// Makes `next`, which the word names as the first already, the head; or the first after it that has not given up.
     /// Unless it `wakes`, the caller holds the lock, and a sleeper sleeps on until the release.
-    pub(super) fn promote(&self, mut next: u32, wakes: bool) {
+    pub fn promote(&self, mut next: u32, wakes: bool) {
         loop {
             let node = table().node(next);
             node.since.store(now(), Relaxed);
-            // Release, here and below: the links; partner: the Acquire in `await_promotion`. Acquire: partner is the Release in
-            // `give_up`.
-            let order = weaken(Release, "promote-relaxed");
+            // Relaxed, here and below: the links are published through the word. Acquire: partner is the Release in `give_up`.
             match node.state.load(weaken(Acquire, "gone-relaxed")) {
                 WAIT => {
-                    if node.state.compare_exchange(WAIT, HEAD, order, Relaxed).is_ok() {
+                    if node.state.compare_exchange(WAIT, HEAD, Relaxed, Relaxed).is_ok() {
                         return;
                     }
                 }
                 NPARK if wakes => {
-                    if node.state.compare_exchange(NPARK, HEAD, order, Relaxed).is_ok() {
+                    if node.state.compare_exchange(NPARK, HEAD, Relaxed, Relaxed).is_ok() {
                         node.state.wake(1);
                         return;
                     }
                 }
                 NPARK => {
-                    if node.state.compare_exchange(NPARK, HPARK, order, Relaxed).is_ok() {
+                    if node.state.compare_exchange(NPARK, HPARK, Relaxed, Relaxed).is_ok() {
                         // Relaxed: published by the release of the lock.
                         if !mutant("sleeper-forgotten") {
                             self.word().fetch_or(PARKED, Relaxed);
@@ -316,7 +331,10 @@ impl<P: Policy> Raw<P> {
                     }
                 }
                 // Acquire: as for the load. If it fails, the owner is back.
-                GONE if node.state.compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed).is_err() => {}
+                GONE if node
+                    .state
+                    .compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed)
+                    .is_err() => {}
                 GONE | ORPHAN | DEAD if !mutant("gone-promoted") => match self.pass_over(next) {
                     0 => return,
                     after => next = after,
@@ -335,12 +353,15 @@ impl<P: Policy> Raw<P> {
             let (queue, next) = Self::without_first(word, gone);
             // A spinner may not have survived a fork either.
             let passed = queue | flags(word) & !SPIN;
-            if self.word().compare_exchange(word, passed, Relaxed, Relaxed).is_ok() {
+            // Release: as in `leave`, which may have brought us here.
+            let order = weaken(Release, "pass-relaxed");
+            if self.word().compare_exchange(word, passed, order, Relaxed).is_ok() {
                 let node = table().node(gone);
                 node.owned.alone();
-                // Release: partner is the Acquire in `find_place` and `orphan`. Acquire: partner is the Release in `orphan`.
-                let order = acq_rel(mutant("passed-relaxed"), mutant("passed-read-relaxed"));
-                if node.state.compare_exchange(PASSED, IDLE, order, Acquire).is_err() {
+                // Release: partner is the Acquire in `find_place` and `orphan`. Relaxed: an orphan's owner has done nothing with it
+                // since it became `GONE`.
+                let order = weaken(Release, "passed-relaxed");
+                if node.state.compare_exchange(PASSED, IDLE, order, Relaxed).is_err() {
                     table().give_back(gone);
                 }
                 return next;

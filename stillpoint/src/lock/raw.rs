@@ -31,8 +31,9 @@
 //! - The release of a lock that somebody waits for also acquires, before it looks at a node: the word that says `PARKED` was
 //!   written after the state `HPARK`. The compare-exchange of the kick cannot stand in for that. It may fail, and *a failed
 //!   compare-exchange orders nothing*: it would be a plain load that finds an old state, and the head would sleep on.
-//! - Links are written before the enqueueing compare-exchange (Release), and read by who has loaded the word (Acquire). What
-//!   one head has linked the next one sees through its promotion.
+//! - Links are written before a Release of the word (an enqueueing, the release of the lock by who was the head, a head that
+//!   leaves), and read by who has loaded the word (Acquire). So the states of nodes need no order of their own, but where a slot
+//!   changes its owner.
 
 use core::marker::PhantomData;
 
@@ -43,7 +44,7 @@ use crate::sync::{
 use super::events::Event;
 use super::local::{self, Local, Place};
 use super::policy::Policy;
-use super::table::{DEAD, FORKED, HEAD, HPARK, table};
+use super::table::{DEAD, FORKED, HEAD, HPARK, NPARK, Node, WAIT, table};
 use super::word::{LOCKED, PARKED, PEND, SPIN, head, is_open, is_reserved};
 
 /// See the [module](self).
@@ -56,7 +57,7 @@ pub struct Raw<P> {
 
 /// How an attempt to get the lock in the queue ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub enum Outcome {
     /// With the lock.
     Taken,
     /// With the lock; the slot stays in the queue.
@@ -83,10 +84,23 @@ impl<P: Policy> Raw<P> {
         &self.word
     }
 
-    /// For the model: the last in the queue.
+    /// For the model: a lock that is held, with a queue of the slots 1 to `last`, all awake.
     #[cfg(loom)]
-    pub fn tail(&self) -> u32 {
-        super::word::tail(self.word().load(Relaxed))
+    pub fn with_queue(last: u32) -> Self {
+        for slot in 1..=last {
+            assert_eq!(table().lease(), Some(slot));
+            let node = table().node(slot);
+            node.prev.store(slot - 1, Relaxed);
+            node.state.store(if slot == 1 { HEAD } else { WAIT }, Relaxed);
+        }
+        let word = super::word::with_queue(LOCKED, 1, last);
+        Self { word: AtomicU32::new(word), memory: Witness::new(), policy: PhantomData }
+    }
+
+    /// For the model: the first in the queue.
+    #[cfg(loom)]
+    pub fn first(&self) -> u32 {
+        head(self.word().load(Relaxed))
     }
 
     /// For the model: the caller frees the lock.
@@ -168,7 +182,8 @@ impl<P: Policy> Raw<P> {
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
         while is_open(word) && (P::STEAL || head(word) == 0) {
-            match self.word().compare_exchange(word, word | LOCKED, weaken(Acquire, "steal-relaxed"), Relaxed) {
+            match self.word().compare_exchange(word, word | LOCKED, weaken(Acquire, "steal-relaxed"), Relaxed)
+            {
                 Ok(_) => {
                     P::count(Event::Steal);
                     return true;
@@ -240,8 +255,7 @@ impl<P: Policy> Raw<P> {
                 }
             }
             if is_reserved(word) {
-                // Relaxed: a guess.
-                if kept == 0 || table().node(head(word)).cpu.load(Relaxed) == cpu() {
+                if kept == 0 || Self::is_here(table().node(head(word))) {
                     return Some(announced);
                 }
                 kept -= 1;
@@ -308,7 +322,7 @@ impl<P: Policy> Raw<P> {
                     P::count(Event::Pend);
                     freed |= PEND;
                 }
-                let leads = P::LEAD && waited >= P::QUANTUM_NS && table().node(first).cpu.load(Relaxed) == cpu();
+                let leads = P::LEAD && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
                 if leads {
                     P::count(Event::Lead);
                     local.end_quantum(self.address());
@@ -341,6 +355,12 @@ impl<P: Policy> Raw<P> {
         });
     }
 
+    /// Whether the owner of `node` went to wait on the processor that this thread runs on, or that is not asked.
+    fn is_here(node: &Node) -> bool {
+        // Relaxed: a guess.
+        !P::HINT || node.cpu.load(Relaxed) == cpu()
+    }
+
     fn release(&self, word: u32, freed: u32) -> Result<(), u32> {
         // Release as in `unlock`. Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in
         // `promote`, and in `lock_outside`; the node shows that it sleeps.
@@ -354,6 +374,19 @@ impl<P: Policy> Raw<P> {
         // Relaxed, both: the word has been acquired, so an older state than the one it was parked with is not seen.
         if state.load(Relaxed) == HPARK && state.compare_exchange(HPARK, HEAD, Relaxed, Relaxed).is_ok() {
             P::count(Event::Kick);
+            state.wake(1);
+            if P::KICK_AHEAD {
+                Self::kick_after(first);
+            }
+        }
+    }
+
+    /// Wakes the one after the head, which goes on waiting, awake.
+    fn kick_after(first: u32) {
+        // Relaxed: a guess, as the head may have gone.
+        let next = table().node(first).next.load(Relaxed);
+        let state = &table().node(next).state;
+        if next != 0 && state.compare_exchange(NPARK, WAIT, Relaxed, Relaxed).is_ok() {
             state.wake(1);
         }
     }

@@ -25,7 +25,7 @@
 //!    promoter that takes it out of the queue.
 //! 2. `next` of a node in a queue is 0 or the node after it; `prev` is the node before it, if it is not the first.
 
-use crate::sync::{AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, acq_rel, mutant, weaken};
+use crate::sync::{AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, mutant, weaken};
 
 use super::word::SLOT_BITS;
 
@@ -148,9 +148,9 @@ impl Table {
 
     /// Gives up a slot that may still be in a queue.
     pub fn orphan(&self, slot: u32) {
-        // Release: what its owner did with it; partner: the Acquire in `promote`. Acquire: partner is the Release in `pass_over`.
-        let order = acq_rel(mutant("orphan-relaxed"), mutant("orphan-read-relaxed"));
-        if self.node(slot).state.swap(ORPHAN, order) == IDLE {
+        // Acquire: partner is the Release in `pass_over`. What its owner did with the slot comes before the Release in `give_up`, on
+        // the same word.
+        if self.node(slot).state.swap(ORPHAN, weaken(Acquire, "idle-orphan-relaxed")) == IDLE {
             self.give_back(slot);
         }
     }

@@ -1,0 +1,90 @@
+//! `bench lock-parts`: what each mechanism and each constant of the lock is worth.
+//!
+//! The lock is a type of its mechanisms and constants. One is changed at a time; `stillpoint` is the lock that ships. A ratio above
+//! 1 in `mops`, or below 1 in `max_wait_ns`, speaks for the lock as it ships.
+
+use std::time::Duration;
+
+use stillpoint::lock::lab::Policy;
+
+use super::load::{Cell, Work};
+use super::systems::{System, Variant};
+use super::{Outcome, measure};
+use crate::harness::report::OURS;
+use crate::harness::{Budget, Report};
+
+/// Usual time of all variants.
+pub(crate) const SECONDS: f64 = 400.0;
+const QUICK_SECONDS: f64 = 80.0;
+
+const CELLS: [Cell; 5] = [
+    Cell::new(2, 0, 0),
+    Cell::new(8, 100, 2000),
+    Cell::new(64, 100, 100),
+    Cell::new(64, 1000, 1000),
+    Cell::new(64, 1000, 1000).on_one_cpu(),
+];
+
+/// The lock that ships, and variants of it.
+macro_rules! variants {
+    ($($type:ident $name:literal { $($item:tt)* })*) => {
+        $(
+            struct $type;
+            impl Policy for $type { $($item)* }
+        )*
+        const VARIANTS: &[System] = &[
+            System { name: OURS, run: shipped, only_spins: false },
+            $(System::new::<Variant<$type>>($name),)*
+        ];
+    };
+}
+
+/// With the same wrapper as the variants.
+fn shipped(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
+    super::load::run::<Variant<stillpoint::lock::lab::Shipped>>(cell, work, slice)
+}
+
+variants! {
+    NoSteal "no-stealing" { const STEAL: bool = false; }
+    NoAnnounce "no-announcement" { const ANNOUNCE: bool = false; }
+    NoLead "no-lead" { const LEAD: bool = false; }
+    NoReserve "no-reservation" { const RESERVE: bool = false; }
+    NoQuantum "no-quantum" { const LEAD: bool = false; const RESERVE: bool = false; }
+    NoDefer "no-deferred-kick" { const DEFER: bool = false; }
+    NoBypass "no-bypass" { const BYPASS: bool = false; }
+    NoHint "no-cpu-hint" { const HINT: bool = false; }
+    NoGap "no-gap" { const GAP_FOR: u32 = 0; }
+    KickAhead "kick-ahead" { const KICK_AHEAD: bool = true; const NODE_NS: u32 = 6_000; }
+    NodeSpins "waiters-spin" { const NODE_NS: u32 = 6_000; }
+    NodeSpinsOn "waiters-spin-late" { const NODE_NS: u32 = 6_000; const EARLY: bool = false; }
+    Spin1 "spin-1500" { const SPIN_NS: u32 = 1_500; }
+    Spin24 "spin-24000" { const SPIN_NS: u32 = 24_000; }
+    Behind0 "behind-0" { const BEHIND_NS: u32 = 0; }
+    Behind3 "behind-3000" { const BEHIND_NS: u32 = 3_000; }
+    Head1 "head-1500" { const HEAD_NS: u32 = 1_500; }
+    Head24 "head-24000" { const HEAD_NS: u32 = 24_000; }
+    Gap250 "gap-250" { const GAP_NS: u32 = 250; }
+    Gap4000 "gap-4000" { const GAP_NS: u32 = 4_000; }
+    GapFor16 "gap-for-16" { const GAP_FOR: u32 = 16; }
+    Kept0 "kept-0" { const KEPT_NS: u32 = 0; }
+    Kept12 "kept-12000" { const KEPT_NS: u32 = 12_000; }
+    Kept200 "kept-200000" { const KEPT_NS: u32 = 200_000; }
+    Quantum50 "quantum-50" { const QUANTUM_NS: u64 = 50_000; const RESERVE_NS: u64 = 100_000; }
+    Quantum200 "quantum-200" { const QUANTUM_NS: u64 = 200_000; const RESERVE_NS: u64 = 400_000; }
+    Quantum400 "quantum-400" { const QUANTUM_NS: u64 = 400_000; const RESERVE_NS: u64 = 800_000; }
+    ReserveAtOnce "reserve-at-quantum" { const RESERVE_NS: u64 = 100_000; }
+    ReserveLate "reserve-late" { const RESERVE_NS: u64 = 400_000; }
+    Look4 "look-4" { const LOOK_EVERY: u32 = 4; }
+    Look64 "look-64" { const LOOK_EVERY: u32 = 64; }
+}
+
+/// Runs the bench.
+///
+/// # Errors
+///
+/// Fails if the machine does not allow the threads.
+pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
+    let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
+    let (variants, cells) = if quick { (&VARIANTS[..13], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
+    Ok(Report::new("lock-parts", &measure("bench lock-parts", variants, cells, budget)?, Vec::new()))
+}
