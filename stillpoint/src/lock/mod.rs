@@ -34,6 +34,8 @@
 //! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for version 0.4 of it too with the feature `lock_api_04` |
 //! | [`Condvar`] | waiting for something that changes under the lock |
 //!
+//! With the feature `lock-events`, `events()` tells what happened in locks.
+//!
 //! There is no poisoning: a panic under the lock releases it. Guards may be sent to other threads.
 //!
 //! # Trade-offs
@@ -66,6 +68,19 @@ mod tests;
 mod word;
 
 pub use condvar::{Condvar, WaitTimeoutResult};
+#[cfg(feature = "lock-events")]
+pub use events::Events;
+
+/// What has happened in the locks of this process; for tuning. Only with the feature `lock-events`, without which nothing is
+/// counted and nothing paid.
+///
+/// ```
+/// println!("{:#?}", stillpoint::lock::events());
+/// ```
+#[cfg(feature = "lock-events")]
+pub fn events() -> Events {
+    events::read()
+}
 
 /// The lock by itself, of four bytes, for [`lock_api::Mutex`].
 ///
@@ -102,7 +117,24 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod lab {
-    pub use super::events::Event;
+    pub use super::events::{Event, Events, add, read, reset};
     pub use super::policy::{Policy, Shipped};
     pub use super::raw::Raw;
+
+    /// All slots that nobody uses, until dropped: who waits meanwhile, and has none, waits outside the queues.
+    #[derive(Debug)]
+    pub struct Slots(Vec<u32>);
+
+    impl Slots {
+        /// Leases them.
+        pub fn lease_all() -> Self {
+            Self(std::iter::from_fn(|| super::table::table().lease()).collect())
+        }
+    }
+
+    impl Drop for Slots {
+        fn drop(&mut self) {
+            self.0.iter().for_each(|&slot| super::table::table().give_back(slot));
+        }
+    }
 }

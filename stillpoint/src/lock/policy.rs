@@ -45,13 +45,31 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds that a lock is kept for a head that does not come.
     const BYPASS_NS: u64 = 50_000_000;
 
+    /// Events are [counted](Self::count): what takes time only for that is done.
+    const COUNTS: bool = false;
+
+    /// Something has happened, `by` times.
+    #[inline(always)]
+    fn add(_event: Event, _by: u64) {}
+
     /// Something has happened.
     #[inline(always)]
-    fn count(_event: Event) {}
+    fn count(event: Event) {
+        Self::add(event, 1);
+    }
 }
 
 /// The lock that ships.
 #[derive(Debug)]
 pub struct Shipped;
 
-impl Policy for Shipped {}
+impl Policy for Shipped {
+    #[cfg(feature = "lock-events")]
+    const COUNTS: bool = true;
+
+    #[cfg(feature = "lock-events")]
+    #[inline]
+    fn add(event: Event, by: u64) {
+        super::events::add(event, by);
+    }
+}

@@ -129,6 +129,7 @@ impl<P: Policy> Raw<P> {
         while left > 0 && node.state.load(Relaxed) == WAIT {
             let sleeps = matches!(before.state.load(Relaxed), NPARK | HPARK);
             if P::EARLY && left.is_multiple_of(4) && sleeps {
+                P::count(Event::WaitEarly);
                 break;
             }
             left -= 1;
@@ -227,8 +228,11 @@ impl<P: Policy> Raw<P> {
                 return true;
             }
         }
-        if self.word().load(Relaxed) & LOCKED != 0 {
-            P::count(Event::Spurious);
+        if P::COUNTS {
+            P::add(Event::WakeNs, now().saturating_sub(node.kicked.load(Relaxed)));
+            if self.word().load(Relaxed) & LOCKED != 0 {
+                P::count(Event::Spurious);
+            }
         }
         false
     }

@@ -38,7 +38,7 @@
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, Ordering::*, Witness, acq_rel, const_unless_loom, cpu, mutant, spin_loop, spins, weaken,
+    AtomicU32, Ordering::*, Witness, acq_rel, const_unless_loom, cpu, mutant, now, spin_loop, spins, weaken,
 };
 
 use super::events::Event;
@@ -370,11 +370,21 @@ impl<P: Policy> Raw<P> {
 
     /// Wakes the head, if it sleeps.
     fn kick(first: u32) {
-        let state = &table().node(first).state;
+        let node = table().node(first);
         // Relaxed, both: the word has been acquired, so an older state than the one it was parked with is not seen.
-        if state.load(Relaxed) == HPARK && state.compare_exchange(HPARK, HEAD, Relaxed, Relaxed).is_ok() {
+        if node.state.load(Relaxed) != HPARK {
+            return;
+        }
+        let begin = if P::COUNTS { now() } else { 0 };
+        if P::COUNTS {
+            node.kicked.store(begin, Relaxed);
+        }
+        if node.state.compare_exchange(HPARK, HEAD, Relaxed, Relaxed).is_ok() {
+            node.state.wake(1);
             P::count(Event::Kick);
-            state.wake(1);
+            if P::COUNTS {
+                P::add(Event::KickNs, now() - begin);
+            }
             if P::KICK_AHEAD {
                 Self::kick_after(first);
             }

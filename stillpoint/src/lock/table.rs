@@ -53,6 +53,8 @@ pub struct Node {
     pub cpu: AtomicU32,
     /// When it became the first.
     pub since: AtomicU64,
+    /// When it was kicked, where that is counted.
+    pub kicked: AtomicU64,
     /// Touched by the owner.
     pub owned: Witness,
 }
@@ -83,6 +85,7 @@ impl Node {
             next: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             since: AtomicU64::new(0),
+            kicked: AtomicU64::new(0),
             owned: Witness::new(),
         }
     }
@@ -95,6 +98,7 @@ impl Node {
             next: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             since: AtomicU64::new(0),
+            kicked: AtomicU64::new(0),
             owned: Witness::new(),
         }
     }
