@@ -28,6 +28,7 @@ impl Policy for Patient {
 struct Hurried;
 
 impl Policy for Hurried {
+    const DEMAND: bool = false;
     const BYPASS: bool = false;
     const QUANTUM_NS: u64 = 0;
     const RESERVE_NS: u64 = 0;
@@ -38,6 +39,7 @@ impl Policy for Hurried {
 struct Led;
 
 impl Policy for Led {
+    const DEMAND: bool = false;
     const QUANTUM_NS: u64 = 0;
     const RESERVE: bool = false;
     const LOOK_EVERY: u32 = 1;

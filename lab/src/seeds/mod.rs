@@ -3,6 +3,8 @@
 pub(crate) mod e1;
 pub(crate) mod e2;
 pub(crate) mod e3;
+mod e6;
+mod e7;
 
 use comfy_table::Table;
 
@@ -26,6 +28,10 @@ enum Name {
     E2,
     /// `synchronize()` on its own track, against a callback that wakes its caller.
     E3,
+    /// The queued lock, its mechanisms switched off in turn.
+    E6,
+    /// A failed compare-exchange orders nothing: the litmus of the lock's kick.
+    E7,
 }
 
 /// What an experiment found out, and how to show it.
@@ -47,6 +53,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Name::E1 => e1::run(args.options.budget(40.0))?,
             Name::E2 => e2::run(args.options.budget(40.0))?,
             Name::E3 => e3::run(args.options.budget(e3::SECONDS))?,
+            Name::E6 => e6::run(args.options.budget(60.0))?,
+            Name::E7 => e7::run(args.options.budget(1.0))?,
         };
         findings.print();
         args.options.write(&findings.report, args.names.len())?;

@@ -30,11 +30,20 @@ pub struct Local {
     has_ended: Cell<bool>,
     /// The lock, by address, at which the thread has ended a quantum; 0 if none.
     ended_at: Cell<usize>,
-    /// Contended releases.
+    /// Contended releases; of those since the last look, how many were beside a spinner.
     releases: Cell<u32>,
-    /// Slow acquisitions for which the thread takes its time, since it has lost a race.
+    spinners: Cell<u32>,
+    /// The time of the last look, and when the lock was taken that is released at the next one.
+    looked_at: Cell<u64>,
+    taken_at: Cell<u64>,
+    /// How often the thread has lost races: [`LOST`] up with each, one down with each slow acquisition.
     lost: Cell<u32>,
 }
+
+/// Weight of a lost race, the sum that makes it often, and the most.
+const LOST: u32 = 16;
+const LOST_OFTEN: u32 = 64;
+const LOST_MOST: u32 = 512;
 
 /// Where a thread is to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +80,9 @@ impl Local {
             has_ended: Cell::new(false),
             ended_at: Cell::new(0),
             releases: Cell::new(0),
+            spinners: Cell::new(0),
+            looked_at: Cell::new(0),
+            taken_at: Cell::new(0),
             lost: Cell::new(0),
         }
     }
@@ -160,11 +172,31 @@ impl Local {
         self.busy.store(busy, Relaxed);
     }
 
-    /// Counts a contended release; whether it is one in `every`.
-    pub fn counts(&self, every: u32) -> bool {
-        let releases = self.releases.get().wrapping_add(1);
-        self.releases.set(releases);
-        releases.is_multiple_of(every)
+    /// Whether the contended release to come is one in `every`, at which the thread looks at the clock.
+    #[inline]
+    pub fn looks_next(&self, every: u32) -> bool {
+        self.releases.get() % every == every - 1
+    }
+
+    /// The thread has taken a lock at this time, and [looks next](Self::looks_next).
+    pub fn has_taken(&self, time: u64) {
+        self.taken_at.set(time);
+    }
+
+    /// Counts a contended release, beside a spinner or not.
+    #[inline]
+    pub fn counts(&self, spins: bool) {
+        self.releases.set(self.releases.get().wrapping_add(1));
+        self.spinners.set(self.spinners.get() + u32::from(spins));
+    }
+
+    /// At the last of `every` contended releases: whether the lock hardly rests, as far as this thread can tell. Others spun for it
+    /// at a quarter of these releases, or the thread itself held it for an eighth of the time.
+    pub fn is_in_demand(&self, every: u32, time: u64) -> bool {
+        let since = self.looked_at.replace(time);
+        let held = time.saturating_sub(self.taken_at.replace(time));
+        let spinners = self.spinners.replace(0);
+        spinners * 4 >= every || held.saturating_mul(u64::from(every) * 8) >= time.saturating_sub(since)
     }
 
     /// The thread has ended a quantum at the lock with this address.
@@ -181,16 +213,16 @@ impl Local {
         has
     }
 
-    /// The thread has lost a race for a lock, and takes its time in the next `acquisitions`.
-    pub fn lose_race(&self, acquisitions: u32) {
-        self.lost.set(acquisitions);
+    /// The thread has lost a race for a lock.
+    pub fn lose_race(&self) {
+        self.lost.set((self.lost.get() + LOST).min(LOST_MOST));
     }
 
-    /// Whether the thread is to take its time.
+    /// Whether the thread is to take its time, as it loses races again and again.
     pub fn takes_its_time(&self) -> bool {
         let lost = self.lost.get();
         self.lost.set(lost.saturating_sub(1));
-        lost > 0
+        lost > LOST_OFTEN
     }
 }
 

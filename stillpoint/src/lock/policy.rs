@@ -30,16 +30,20 @@ pub trait Policy: Send + Sync + 'static {
     const BEHIND_NS: u32 = 300;
     /// Nanoseconds that the head spins before it sleeps.
     const HEAD_NS: u32 = 6_000;
-    /// Nanoseconds between two looks of a thread that has lost a race.
-    const GAP_NS: u32 = 1_000;
-    /// Slow acquisitions for which a lost race is remembered.
-    const GAP_FOR: u32 = 256;
+    /// Nanoseconds between two looks at the lock of a thread that takes its time.
+    const GAP_NS: u32 = 250;
+    /// Threads that lose races again and again take their time.
+    const GAP: bool = true;
+    /// A lock that rests most of the time is not kept for the head so soon.
+    const DEMAND: bool = true;
     /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
     const KEPT_NS: u32 = 50_000;
     /// Nanoseconds of waiting, as the head, after which somebody on its processor queues.
     const QUANTUM_NS: u64 = 100_000;
     /// Nanoseconds of waiting, as the head, after which the lock is kept for it.
     const RESERVE_NS: u64 = 200_000;
+    /// The same for a lock that rests most of the time.
+    const RESERVE_IDLE_NS: u64 = 1_000_000;
     /// Contended releases of a thread between two looks at the clock.
     const LOOK_EVERY: u32 = 16;
     /// Nanoseconds that a lock is kept for a head that does not come.

@@ -71,6 +71,9 @@ pub enum Outcome {
 }
 
 impl<P: Policy> Raw<P> {
+    /// Who may not take the lock past the queue cannot stand in for a kick.
+    const ANNOUNCE: bool = P::ANNOUNCE && P::STEAL;
+
     const_unless_loom! {
         /// A free lock.
         pub fn new() -> Self {
@@ -142,13 +145,10 @@ impl<P: Policy> Raw<P> {
     /// The caller holds it.
     #[inline]
     pub unsafe fn unlock(&self) {
-        // Relaxed: a guess. It spares those whom somebody waits for a compare-exchange that fails.
-        if self.word().load(Relaxed) == LOCKED {
-            // Release: partner is the Acquire of whoever takes the lock.
-            let order = weaken(Release, "unlock-relaxed");
-            if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_ok() {
-                return;
-            }
+        // Release: partner is the Acquire of whoever takes the lock.
+        let order = weaken(Release, "unlock-relaxed");
+        if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_ok() {
+            return;
         }
         self.unlock_slow(false);
     }
@@ -186,6 +186,13 @@ impl<P: Policy> Raw<P> {
             {
                 Ok(_) => {
                     P::count(Event::Steal);
+                    if P::DEMAND && head(word) != 0 {
+                        local::with(|local| {
+                            if local.looks_next(P::LOOK_EVERY) {
+                                local.has_taken(now());
+                            }
+                        });
+                    }
                     return true;
                 }
                 Err(now) => word = now,
@@ -236,9 +243,9 @@ impl<P: Policy> Raw<P> {
     fn spin(&self, local: &Local) -> Option<u32> {
         let (mut left, mut behind, mut kept) = (spins(P::SPIN_NS), spins(P::BEHIND_NS), spins(P::KEPT_NS));
         let mut announced = 0;
-        if local.takes_its_time() {
-            (0..spins(P::GAP_NS)).for_each(|_| spin_loop());
-        }
+        // Looking costs the holder a miss: who holds it for a moment again and again had better be left alone for some time.
+        let gap = if P::GAP && local.takes_its_time() { spins(P::GAP_NS).max(1) } else { 1 };
+        (1..gap).for_each(|_| spin_loop());
         let mut word = self.word().load(Relaxed);
         loop {
             if is_open(word) && (P::STEAL || head(word) == 0) {
@@ -247,7 +254,7 @@ impl<P: Policy> Raw<P> {
                     Ok(_) => return None,
                     Err(now) => {
                         if now & LOCKED != 0 {
-                            local.lose_race(P::GAP_FOR);
+                            local.lose_race();
                         }
                         word = now;
                         continue;
@@ -263,7 +270,7 @@ impl<P: Policy> Raw<P> {
                 word = self.word().load(Relaxed);
                 continue;
             }
-            if P::ANNOUNCE && head(word) != 0 {
+            if Self::ANNOUNCE && head(word) != 0 {
                 // Relaxed: it carries nothing; what is owed for it is in invariant 3.
                 if word & SPIN == 0 && left > 0 {
                     match self.word().compare_exchange(word, word | SPIN, Relaxed, Relaxed) {
@@ -284,8 +291,8 @@ impl<P: Policy> Raw<P> {
             if left == 0 {
                 return Some(announced);
             }
-            left -= 1;
-            spin_loop();
+            left = left.saturating_sub(gap);
+            (0..gap).for_each(|_| spin_loop());
             word = self.word().load(Relaxed);
         }
     }
@@ -294,8 +301,12 @@ impl<P: Policy> Raw<P> {
     #[cold]
     fn unlock_slow(&self, fair: bool) {
         local::with(|local| {
-            let due = (P::LEAD || P::RESERVE) && local.counts(P::LOOK_EVERY);
+            let looks = (P::LEAD || P::RESERVE) && local.looks_next(P::LOOK_EVERY);
+            let time = if looks { now() } else { 0 };
+            let in_demand = looks && (!P::DEMAND || local.is_in_demand(P::LOOK_EVERY, time));
+            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
             let mut word = self.word().load(Relaxed);
+            local.counts(word & SPIN != 0);
             // Whether the thread was busy before it came to owe a wake-up.
             let mut busy = None;
             let kicked = loop {
@@ -317,18 +328,20 @@ impl<P: Policy> Raw<P> {
                     continue;
                 }
                 let mut freed = word & !LOCKED;
-                let waited = if due { Self::waited(table().node(first)) } else { 0 };
-                if word & PEND == 0 && (fair || P::RESERVE && waited >= P::RESERVE_NS) {
+                // Relaxed: whoever is the head by now, somebody is.
+                let since = table().node(first).since.load(Relaxed);
+                let waited = time.saturating_sub(since);
+                if word & PEND == 0 && (fair || looks && P::RESERVE && waited >= reserve_ns) {
                     P::count(Event::Pend);
                     freed |= PEND;
                 }
-                let leads = P::LEAD && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
+                let leads = P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
                 if leads {
                     P::count(Event::Lead);
                     local.end_quantum(self.address());
                 }
                 // A spinner gets the lock without a kick, unless the head is to have it.
-                let spins = P::ANNOUNCE && word & SPIN != 0;
+                let spins = Self::ANNOUNCE && word & SPIN != 0;
                 let kicks = word & PARKED != 0 && (!spins || leads || freed & PEND != 0);
                 if kicks {
                     freed &= !PARKED;

@@ -33,11 +33,21 @@ macro_rules! variants {
             impl Policy for $type { $($item)* }
         )*
         const VARIANTS: &[System] = &[
-            System { name: OURS, run: shipped, only_spins: false },
+            SHIPPED,
             $(System::new::<Variant<$type>>($name),)*
         ];
     };
 }
+
+/// The lock that ships.
+pub(crate) const SHIPPED: System = System { name: OURS, run: shipped, only_spins: false };
+/// Variants that others ask for.
+pub(crate) const NO_STEAL: System = System::new::<Variant<NoSteal>>("no-stealing");
+pub(crate) const NO_ANNOUNCE: System = System::new::<Variant<NoAnnounce>>("no-announcement");
+pub(crate) const NO_LEAD: System = System::new::<Variant<NoLead>>("no-lead");
+pub(crate) const NO_RESERVE: System = System::new::<Variant<NoReserve>>("no-reservation");
+pub(crate) const NO_QUANTUM: System = System::new::<Variant<NoQuantum>>("no-quantum");
+pub(crate) const NO_DEFER: System = System::new::<Variant<NoDefer>>("no-deferred-kick");
 
 /// With the same wrapper as the variants.
 fn shipped(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
@@ -53,7 +63,8 @@ variants! {
     NoDefer "no-deferred-kick" { const DEFER: bool = false; }
     NoBypass "no-bypass" { const BYPASS: bool = false; }
     NoHint "no-cpu-hint" { const HINT: bool = false; }
-    NoGap "no-gap" { const GAP_FOR: u32 = 0; }
+    NoGap "no-gap" { const GAP: bool = false; }
+    NoDemand "no-demand" { const DEMAND: bool = false; }
     KickAhead "kick-ahead" { const KICK_AHEAD: bool = true; const NODE_NS: u32 = 6_000; }
     NodeSpins "waiters-spin" { const NODE_NS: u32 = 6_000; }
     NodeSpinsOn "waiters-spin-late" { const NODE_NS: u32 = 6_000; const EARLY: bool = false; }
@@ -63,9 +74,8 @@ variants! {
     Behind3 "behind-3000" { const BEHIND_NS: u32 = 3_000; }
     Head1 "head-1500" { const HEAD_NS: u32 = 1_500; }
     Head24 "head-24000" { const HEAD_NS: u32 = 24_000; }
-    Gap250 "gap-250" { const GAP_NS: u32 = 250; }
+    Gap1000 "gap-1000" { const GAP_NS: u32 = 1_000; }
     Gap4000 "gap-4000" { const GAP_NS: u32 = 4_000; }
-    GapFor16 "gap-for-16" { const GAP_FOR: u32 = 16; }
     Kept0 "kept-0" { const KEPT_NS: u32 = 0; }
     Kept12 "kept-12000" { const KEPT_NS: u32 = 12_000; }
     Kept200 "kept-200000" { const KEPT_NS: u32 = 200_000; }
@@ -74,6 +84,7 @@ variants! {
     Quantum400 "quantum-400" { const QUANTUM_NS: u64 = 400_000; const RESERVE_NS: u64 = 800_000; }
     ReserveAtOnce "reserve-at-quantum" { const RESERVE_NS: u64 = 100_000; }
     ReserveLate "reserve-late" { const RESERVE_NS: u64 = 400_000; }
+    ReserveIdle "reserve-idle-400" { const RESERVE_IDLE_NS: u64 = 400_000; }
     Look4 "look-4" { const LOOK_EVERY: u32 = 4; }
     Look64 "look-64" { const LOOK_EVERY: u32 = 64; }
 }
@@ -85,6 +96,6 @@ variants! {
 /// Fails if the machine does not allow the threads.
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
-    let (variants, cells) = if quick { (&VARIANTS[..13], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
+    let (variants, cells) = if quick { (&VARIANTS[..14], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
     Ok(Report::new("lock-parts", &measure("bench lock-parts", variants, cells, budget)?, Vec::new()))
 }

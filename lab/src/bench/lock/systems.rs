@@ -40,9 +40,11 @@ impl System {
     }
 }
 
+pub(crate) const STD: System = System::new::<std::sync::Mutex<u64>>("std");
+
 pub(super) const SYSTEMS: [System; 9] = [
     System::new::<stillpoint::lock::Mutex<u64>>(OURS),
-    System::new::<std::sync::Mutex<u64>>("std"),
+    STD,
     System::new::<parking_lot_12::Mutex<u64>>("parking_lot-0.12"),
     System::new::<parking_lot::Mutex<u64>>("parking_lot-0.13"),
     System::new::<usync::Mutex<u64>>("usync"),
