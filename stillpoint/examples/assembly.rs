@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use stillpoint::fence;
+use stillpoint::lock::Mutex;
 use stillpoint::rcu::{self, Guard, Rcu};
 
 /// Enter, load, exit.
@@ -30,9 +31,17 @@ fn light_fence(ours: &std::sync::atomic::AtomicU64, theirs: &std::sync::atomic::
     theirs.load(Relaxed)
 }
 
+/// Lock, add, unlock, when nobody else wants the lock.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn one_lock(number: &Mutex<u64>) {
+    *number.lock() += 1;
+}
+
 fn main() {
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
     assert_eq!(repin_and_load(black_box(&number), &mut rcu::enter()), 7);
+    one_lock(black_box(&Mutex::new(1)));
     assert_eq!(light_fence(&Default::default(), &Default::default()), 0);
 }

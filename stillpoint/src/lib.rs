@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`rcu`] | reads that cost about a nanosecond and never wait; writers that wait for a grace period | data that is read far more often than written: configuration, routing, connection tables |
 //! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
+//! | [`lock`] | a mutex of four bytes that keeps its throughput, and lets nobody wait for long, when threads outnumber processors | data that threads change in short sections, where there are many of them |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu};

@@ -46,7 +46,10 @@ const POSTED: Posted = Posted {
             title: "statistics of one build",
             unit: "count",
             columns: &["pending_lock", "pending_fail", "wait_node", "lock_kick", "unlock_kick", "spurious"],
-            rows: &[FiguresRow { row: "build", values: &[2912098.0, 10619.0, 755359.0, 755354.0, 87.0, 8.0] }],
+            rows: &[FiguresRow {
+                row: "build",
+                values: &[2912098.0, 10619.0, 755359.0, 755354.0, 87.0, 8.0],
+            }],
         },
     ],
 };
@@ -62,8 +65,7 @@ impl Policy for Counted {
     }
 }
 
-const SYSTEMS: [System; 8] =
-    [SHIPPED, STD, NO_STEAL, NO_ANNOUNCE, NO_LEAD, NO_RESERVE, NO_QUANTUM, NO_DEFER];
+const SYSTEMS: [System; 8] = [SHIPPED, STD, NO_STEAL, NO_ANNOUNCE, NO_LEAD, NO_RESERVE, NO_QUANTUM, NO_DEFER];
 
 /// Runs the experiment.
 ///

@@ -4,6 +4,7 @@
 
 mod flood;
 mod futures;
+mod lock;
 mod readers;
 mod waiters;
 
@@ -25,6 +26,8 @@ enum Name {
     Waiters(waiters::Args),
     /// Writers retire without end while a reader stalls: what waits to be freed stays below a limit.
     Flood(flood::Args),
+    /// Threads take one lock in all ways, under signals, forks and timeouts: one at a time, and none waits for ever.
+    Lock(lock::Args),
 }
 
 /// A wait, or a writer, that has not moved on for so long has lost its wake-up.
@@ -35,6 +38,7 @@ pub(crate) fn run(args: &Args) {
     let (name, outcome) = match &args.name {
         Name::Waiters(args) => (waiters::NAME, waiters::run(args)),
         Name::Flood(args) => (flood::NAME, flood::run(args)),
+        Name::Lock(args) => (lock::NAME, lock::run(args)),
     };
     match outcome {
         Ok(what) => println!("torture {name}: passed, {what}"),

@@ -18,8 +18,6 @@ pub enum Event {
     WaitNode,
     /// The head went to sleep.
     WaitHead,
-    /// A waiter went to sleep early, as the one before it did.
-    WaitEarly,
     /// A sleeping head was woken.
     Kick,
     /// The head was woken and had to wait on.
@@ -77,7 +75,6 @@ mod counters {
             slowpath: sum(Event::SlowPath),
             wait_node: sum(Event::WaitNode),
             wait_head: sum(Event::WaitHead),
-            wait_early: sum(Event::WaitEarly),
             kick: sum(Event::Kick),
             spurious: sum(Event::Spurious),
             pend: sum(Event::Pend),
@@ -102,8 +99,6 @@ mod counters {
         pub wait_node: u64,
         /// The first in a queue went to sleep.
         pub wait_head: u64,
-        /// A waiter went to sleep early, as the one before it did.
-        pub wait_early: u64,
         /// The first in a queue was woken.
         pub kick: u64,
         /// It was woken and had to wait on.

@@ -36,10 +36,14 @@ pub struct Local {
     /// The time of the last look, and when the lock was taken that is released at the next one.
     looked_at: Cell<u64>,
     taken_at: Cell<u64>,
+    /// Slow acquisitions for which the thread still takes its time.
+    patient: Cell<u32>,
     /// How often the thread has lost races: [`LOST`] up with each, one down with each slow acquisition.
     lost: Cell<u32>,
 }
 
+/// Slow acquisitions for which a lost race is remembered.
+const PATIENT: u32 = 256;
 /// Weight of a lost race, the sum that makes it often, and the most.
 const LOST: u32 = 16;
 const LOST_OFTEN: u32 = 64;
@@ -83,6 +87,7 @@ impl Local {
             spinners: Cell::new(0),
             looked_at: Cell::new(0),
             taken_at: Cell::new(0),
+            patient: Cell::new(0),
             lost: Cell::new(0),
         }
     }
@@ -215,14 +220,17 @@ impl Local {
 
     /// The thread has lost a race for a lock.
     pub fn lose_race(&self) {
+        self.patient.set(PATIENT);
         self.lost.set((self.lost.get() + LOST).min(LOST_MOST));
     }
 
-    /// Whether the thread is to take its time, as it loses races again and again.
-    pub fn takes_its_time(&self) -> bool {
-        let lost = self.lost.get();
+    /// Whether the thread is to take its time before it looks at a lock again, as it has lost a race; and between all looks, as it
+    /// loses races again and again. Counts a slow acquisition.
+    pub fn takes_its_time(&self) -> (bool, bool) {
+        let (patient, lost) = (self.patient.get(), self.lost.get());
+        self.patient.set(patient.saturating_sub(1));
         self.lost.set(lost.saturating_sub(1));
-        lost > LOST_OFTEN
+        (patient > 0, lost > LOST_OFTEN)
     }
 }
 

@@ -18,12 +18,6 @@ pub trait Policy: Send + Sync + 'static {
     const BYPASS: bool = true;
     /// Threads go by the processor on which the head went to wait.
     const HINT: bool = true;
-    /// Who is woken as the head has the one after it woken too.
-    const KICK_AHEAD: bool = false;
-    /// A waiter that spins stops if the one before it sleeps.
-    const EARLY: bool = true;
-    /// Nanoseconds that a waiter which is not the first spins before it sleeps.
-    const NODE_NS: u32 = 0;
     /// Nanoseconds that a thread spins before it queues.
     const SPIN_NS: u32 = 6_000;
     /// The same beside an announced spinner.
@@ -31,13 +25,13 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds that the head spins before it sleeps.
     const HEAD_NS: u32 = 6_000;
     /// Nanoseconds between two looks at the lock of a thread that takes its time.
-    const GAP_NS: u32 = 250;
-    /// Threads that lose races again and again take their time.
+    const GAP_NS: u32 = 1_000;
+    /// Threads that lose races take their time.
     const GAP: bool = true;
     /// A lock that rests most of the time is not kept for the head so soon.
     const DEMAND: bool = true;
     /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
-    const KEPT_NS: u32 = 50_000;
+    const KEPT_NS: u32 = 12_000;
     /// Nanoseconds of waiting, as the head, after which somebody on its processor queues.
     const QUANTUM_NS: u64 = 100_000;
     /// Nanoseconds of waiting, as the head, after which the lock is kept for it.

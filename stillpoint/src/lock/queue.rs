@@ -92,9 +92,6 @@ impl<P: Policy> Raw<P> {
             // Relaxed, here and below: what the head before did is seen through the word.
             match node.state.load(Relaxed) {
                 WAIT => {
-                    if P::NODE_NS > 0 {
-                        Self::spin_in_queue(node);
-                    }
                     // If it fails, it has been promoted.
                     let _ = node.state.compare_exchange(WAIT, NPARK, Relaxed, Relaxed);
                 }
@@ -119,21 +116,6 @@ impl<P: Policy> Raw<P> {
                 }
                 _ => return None,
             }
-        }
-    }
-
-    /// Spins as long as a waiter that is not the first may, or until it is.
-    fn spin_in_queue(node: &Node) {
-        let before = table().node(node.prev.load(Relaxed));
-        let mut left = spins(P::NODE_NS);
-        while left > 0 && node.state.load(Relaxed) == WAIT {
-            let sleeps = matches!(before.state.load(Relaxed), NPARK | HPARK);
-            if P::EARLY && left.is_multiple_of(4) && sleeps {
-                P::count(Event::WaitEarly);
-                break;
-            }
-            left -= 1;
-            spin_loop();
         }
     }
 

@@ -44,7 +44,7 @@ use crate::sync::{
 use super::events::Event;
 use super::local::{self, Local, Place};
 use super::policy::Policy;
-use super::table::{DEAD, FORKED, HEAD, HPARK, NPARK, Node, WAIT, table};
+use super::table::{DEAD, FORKED, HEAD, HPARK, Node, table};
 use super::word::{LOCKED, PARKED, PEND, SPIN, head, is_open, is_reserved};
 
 /// See the [module](self).
@@ -90,6 +90,7 @@ impl<P: Policy> Raw<P> {
     /// For the model: a lock that is held, with a queue of the slots 1 to `last`, all awake.
     #[cfg(loom)]
     pub fn with_queue(last: u32) -> Self {
+        use super::table::WAIT;
         for slot in 1..=last {
             assert_eq!(table().lease(), Some(slot));
             let node = table().node(slot);
@@ -244,8 +245,11 @@ impl<P: Policy> Raw<P> {
         let (mut left, mut behind, mut kept) = (spins(P::SPIN_NS), spins(P::BEHIND_NS), spins(P::KEPT_NS));
         let mut announced = 0;
         // Looking costs the holder a miss: who holds it for a moment again and again had better be left alone for some time.
-        let gap = if P::GAP && local.takes_its_time() { spins(P::GAP_NS).max(1) } else { 1 };
-        (1..gap).for_each(|_| spin_loop());
+        let (takes_time, always) = if P::GAP { local.takes_its_time() } else { (false, false) };
+        if takes_time {
+            (0..spins(P::GAP_NS)).for_each(|_| spin_loop());
+        }
+        let gap = if always { spins(P::GAP_NS).max(1) } else { 1 };
         let mut word = self.word().load(Relaxed);
         loop {
             if is_open(word) && (P::STEAL || head(word) == 0) {
@@ -335,7 +339,8 @@ impl<P: Policy> Raw<P> {
                     P::count(Event::Pend);
                     freed |= PEND;
                 }
-                let leads = P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
+                let leads =
+                    P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
                 if leads {
                     P::count(Event::Lead);
                     local.end_quantum(self.address());
@@ -398,19 +403,6 @@ impl<P: Policy> Raw<P> {
             if P::COUNTS {
                 P::add(Event::KickNs, now() - begin);
             }
-            if P::KICK_AHEAD {
-                Self::kick_after(first);
-            }
-        }
-    }
-
-    /// Wakes the one after the head, which goes on waiting, awake.
-    fn kick_after(first: u32) {
-        // Relaxed: a guess, as the head may have gone.
-        let next = table().node(first).next.load(Relaxed);
-        let state = &table().node(next).state;
-        if next != 0 && state.compare_exchange(NPARK, WAIT, Relaxed, Relaxed).is_ok() {
-            state.wake(1);
         }
     }
 }

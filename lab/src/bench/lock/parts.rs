@@ -65,19 +65,16 @@ variants! {
     NoHint "no-cpu-hint" { const HINT: bool = false; }
     NoGap "no-gap" { const GAP: bool = false; }
     NoDemand "no-demand" { const DEMAND: bool = false; }
-    KickAhead "kick-ahead" { const KICK_AHEAD: bool = true; const NODE_NS: u32 = 6_000; }
-    NodeSpins "waiters-spin" { const NODE_NS: u32 = 6_000; }
-    NodeSpinsOn "waiters-spin-late" { const NODE_NS: u32 = 6_000; const EARLY: bool = false; }
     Spin1 "spin-1500" { const SPIN_NS: u32 = 1_500; }
     Spin24 "spin-24000" { const SPIN_NS: u32 = 24_000; }
     Behind0 "behind-0" { const BEHIND_NS: u32 = 0; }
     Behind3 "behind-3000" { const BEHIND_NS: u32 = 3_000; }
     Head1 "head-1500" { const HEAD_NS: u32 = 1_500; }
     Head24 "head-24000" { const HEAD_NS: u32 = 24_000; }
-    Gap1000 "gap-1000" { const GAP_NS: u32 = 1_000; }
+    Gap250 "gap-250" { const GAP_NS: u32 = 250; }
     Gap4000 "gap-4000" { const GAP_NS: u32 = 4_000; }
     Kept0 "kept-0" { const KEPT_NS: u32 = 0; }
-    Kept12 "kept-12000" { const KEPT_NS: u32 = 12_000; }
+    Kept50 "kept-50000" { const KEPT_NS: u32 = 50_000; }
     Kept200 "kept-200000" { const KEPT_NS: u32 = 200_000; }
     Quantum50 "quantum-50" { const QUANTUM_NS: u64 = 50_000; const RESERVE_NS: u64 = 100_000; }
     Quantum200 "quantum-200" { const QUANTUM_NS: u64 = 200_000; const RESERVE_NS: u64 = 400_000; }
@@ -96,6 +93,6 @@ variants! {
 /// Fails if the machine does not allow the threads.
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
-    let (variants, cells) = if quick { (&VARIANTS[..14], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
+    let (variants, cells) = if quick { (&VARIANTS[..11], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
     Ok(Report::new("lock-parts", &measure("bench lock-parts", variants, cells, budget)?, Vec::new()))
 }
