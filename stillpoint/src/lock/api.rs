@@ -33,7 +33,6 @@ impl<P: Policy> Raw<P> {
 // SAFETY: one thread at a time has the lock, from an acquiring read-modify-write of the word to a releasing one. A lock that is
 // held may be moved: a queue without its lock would be one that somebody waits in, who borrows the lock.
 unsafe impl<P: Policy> lock_api::RawMutex for Raw<P> {
-    #[expect(clippy::declare_interior_mutable_const, reason = "each use is to be a lock of its own")]
     const INIT: Self = Self::new();
 
     type Guard = GuardSend;
@@ -89,7 +88,6 @@ mod api_04 {
 
     // SAFETY: as for version 0.5.
     unsafe impl<P: Policy> lock_api_04::RawMutex for Raw<P> {
-        #[expect(clippy::declare_interior_mutable_const, reason = "each use is to be a lock of its own")]
         const INIT: Self = Self::new();
 
         type GuardMarker = lock_api_04::GuardSend;

@@ -33,7 +33,7 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
     const KEPT_NS: u32 = 12_000;
     /// Nanoseconds of waiting, as the head, after which somebody on its processor queues.
-    const QUANTUM_NS: u64 = 100_000;
+    const QUANTUM_NS: u64 = 150_000;
     /// Nanoseconds of waiting, as the head, after which the lock is kept for it.
     const RESERVE_NS: u64 = 200_000;
     /// The same for a lock that rests most of the time.

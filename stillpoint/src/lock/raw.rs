@@ -70,6 +70,12 @@ pub enum Outcome {
     Again,
 }
 
+impl<P: Policy> Default for Raw<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<P: Policy> Raw<P> {
     /// Who may not take the lock past the queue cannot stand in for a kick.
     const ANNOUNCE: bool = P::ANNOUNCE && P::STEAL;
@@ -211,7 +217,7 @@ impl<P: Policy> Raw<P> {
                 P::count(Event::SlowPath);
                 // Who has ended a quantum, or has a place already, does not spin.
                 let mut announced = 0;
-                if !local.has_left(lock) && !(P::LEAD && local.has_ended_quantum(lock)) {
+                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) {
                     match self.spin(local) {
                         Some(spin) => announced = spin,
                         None => return true,

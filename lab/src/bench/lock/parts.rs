@@ -76,10 +76,10 @@ variants! {
     Kept0 "kept-0" { const KEPT_NS: u32 = 0; }
     Kept50 "kept-50000" { const KEPT_NS: u32 = 50_000; }
     Kept200 "kept-200000" { const KEPT_NS: u32 = 200_000; }
-    Quantum50 "quantum-50" { const QUANTUM_NS: u64 = 50_000; const RESERVE_NS: u64 = 100_000; }
-    Quantum200 "quantum-200" { const QUANTUM_NS: u64 = 200_000; const RESERVE_NS: u64 = 400_000; }
-    Quantum400 "quantum-400" { const QUANTUM_NS: u64 = 400_000; const RESERVE_NS: u64 = 800_000; }
-    ReserveAtOnce "reserve-at-quantum" { const RESERVE_NS: u64 = 100_000; }
+    QuantumHalf "quantum-half" { const QUANTUM_NS: u64 = 75_000; const RESERVE_NS: u64 = 100_000; }
+    QuantumDouble "quantum-double" { const QUANTUM_NS: u64 = 300_000; const RESERVE_NS: u64 = 400_000; }
+    QuantumFourfold "quantum-fourfold" { const QUANTUM_NS: u64 = 600_000; const RESERVE_NS: u64 = 800_000; }
+    ReserveAtOnce "reserve-at-quantum" { const RESERVE_NS: u64 = 150_000; }
     ReserveLate "reserve-late" { const RESERVE_NS: u64 = 400_000; }
     ReserveIdle "reserve-idle-400" { const RESERVE_IDLE_NS: u64 = 400_000; }
     Look4 "look-4" { const LOOK_EVERY: u32 = 4; }
