@@ -326,9 +326,10 @@ fn in_child(child: impl FnOnce()) {
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid == 0 {
-        // SAFETY: plain calls; a child that hangs is killed.
+        // SAFETY: a plain call; a child that hangs is killed.
         unsafe { libc::alarm(50) };
         child();
+        // SAFETY: ends the child without the destructors of the parent's test.
         unsafe { libc::_exit(0) };
     }
     let mut status = -1;

@@ -4,7 +4,7 @@
 //! for each of some processors, so that counting does not make locks slower than they are.
 
 #[cfg(any(feature = "lock-events", feature = "lab"))]
-pub use counters::{Events, add, read, reset};
+pub use counters::{Events, add, read};
 
 /// Something that happens in a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,9 @@ pub enum Event {
     WakeNs,
 }
 
+#[cfg(feature = "lab")]
+pub use counters::reset;
+
 #[cfg(any(feature = "lock-events", feature = "lab"))]
 mod counters {
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -63,6 +66,7 @@ mod counters {
     }
 
     /// Counts from 0 again.
+    #[cfg(feature = "lab")]
     pub fn reset() {
         COUNTERS.iter().flat_map(|set| set.iter()).for_each(|counter| counter.store(0, Relaxed));
     }
