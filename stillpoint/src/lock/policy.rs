@@ -25,7 +25,7 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds that the head spins before it sleeps.
     const HEAD_NS: u32 = 6_000;
     /// Nanoseconds between two looks at the lock of a thread that takes its time.
-    const GAP_NS: u32 = 1_000;
+    const GAP_NS: u32 = 4_000;
     /// Threads that lose races take their time.
     const GAP: bool = true;
     /// A lock that rests most of the time is not kept for the head so soon.

@@ -71,8 +71,8 @@ variants! {
     Behind3 "behind-3000" { const BEHIND_NS: u32 = 3_000; }
     Head1 "head-1500" { const HEAD_NS: u32 = 1_500; }
     Head24 "head-24000" { const HEAD_NS: u32 = 24_000; }
-    Gap250 "gap-250" { const GAP_NS: u32 = 250; }
-    Gap4000 "gap-4000" { const GAP_NS: u32 = 4_000; }
+    Gap1000 "gap-1000" { const GAP_NS: u32 = 1_000; }
+    Gap16000 "gap-16000" { const GAP_NS: u32 = 16_000; }
     Kept0 "kept-0" { const KEPT_NS: u32 = 0; }
     Kept50 "kept-50000" { const KEPT_NS: u32 = 50_000; }
     Kept200 "kept-200000" { const KEPT_NS: u32 = 200_000; }
