@@ -54,10 +54,11 @@ fn deny_passes_arguments_and_the_exit_status_on() {
 
 #[test]
 fn every_bench_writes_rows_and_says_what_it_skipped() {
-    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback"] {
+    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "lock"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
-        stillpoint(&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path]);
+        let quick: &[&str] = if bench == "lock" { &["--quick"] } else { &[] };
+        stillpoint(&[&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path], quick].concat());
         let text = std::fs::read_to_string(&json).expect("the report is there");
         let report: Value = serde_json::from_str(&text).expect("the report is JSON");
         assert_eq!(report["bench"], bench);
@@ -80,6 +81,7 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
             "callback" => &["most_values", "our_limit_bytes", "payload", "readers", "stall_ms", "threads"],
             "qsbr" => &["asked_per_s", "readers", "threads"],
             "srcu" => &["guards", "threads"],
+            "lock" => &["cpus", "cs_ns", "ncs_ns", "threads"],
             _ => &["backend", "callers", "running"],
         };
         assert!(keys.iter().eq(expected), "{keys:?}");
@@ -90,9 +92,23 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
 fn every_experiment_writes_rows_beside_what_was_posted() {
     let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("seeds.json");
     let path = json.to_str().expect("the path is text");
-    let shown =
-        stdout(&["seeds", "e1", "e2", "e3", "e5", "--seconds", "0.5", "--rounds", "1", "--json", path]);
-    for experiment in ["e1", "e2", "e3", "e5"] {
+    let experiments = ["e1", "e2", "e3", "e5", "e6", "e7"];
+    let shown = stdout(&[
+        "seeds",
+        "e1",
+        "e2",
+        "e3",
+        "e5",
+        "e6",
+        "e7",
+        "--seconds",
+        "0.5",
+        "--rounds",
+        "1",
+        "--json",
+        path,
+    ]);
+    for experiment in experiments {
         assert!(shown.contains(&format!("seeds {experiment}: ")), "{shown}");
         let text = std::fs::read_to_string(json.with_extension(format!("{experiment}.json")));
         let text = text.expect("the report is there");
@@ -108,10 +124,12 @@ fn every_experiment_writes_rows_beside_what_was_posted() {
 #[test]
 fn torture_says_once_whether_it_passed() {
     let flood: &[&str] = &["flood", "--count", "300000", "--limit-mib", "4", "--stall-seconds", "0.2"];
-    for arguments in [&["waiters", "--seconds", "1"], &["percpu", "--seconds", "1"], flood] {
+    for arguments in
+        [&["waiters", "--seconds", "1"], &["percpu", "--seconds", "1"], &["lock", "--seconds", "1"], flood]
+    {
         let shown = stdout(&[&["torture"], arguments].concat());
         let name = arguments[0];
         assert_eq!(shown.matches("torture ").count(), 1, "{shown}");
-        assert!(shown.contains(&format!("\ntorture {name}: passed, ")), "{shown}");
+        assert!(shown.lines().any(|line| line.starts_with(&format!("torture {name}: passed, "))), "{shown}");
     }
 }

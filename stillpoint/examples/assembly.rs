@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use stillpoint::fence;
+use stillpoint::lock::Mutex;
 use stillpoint::percpu::{self, Counter};
 use stillpoint::qsbr::{self, Handle};
 use stillpoint::rcu::{self, Guard, Rcu};
@@ -75,6 +76,13 @@ fn cpu_number() -> usize {
     percpu::cpu()
 }
 
+/// Lock, add, unlock, when nobody else wants the lock.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn one_lock(number: &Mutex<u64>) {
+    *number.lock() += 1;
+}
+
 fn main() {
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
@@ -86,6 +94,7 @@ fn main() {
     assert_eq!(qsbr_load(&Rcu::new_in(7, qsbr::Global), &thread), 7);
     qsbr_report(&mut thread);
     retire_one(black_box(Box::new(7)));
+    one_lock(black_box(&Mutex::new(1)));
     assert_eq!(light_fence(&Default::default(), &Default::default()), 0);
     let counter = Counter::new();
     count(black_box(&counter));

@@ -408,7 +408,9 @@ fn limits_hold_for_threads_that_go_offline_or_leave_instead_of_reporting() {
             // Slower than the caller.
             Here::call(thread::yield_now);
         }
-        handle.map(|handle| handle.offline(|| ()));
+        if let Some(handle) = handle {
+            handle.offline(|| ());
+        }
         assert!(Here::stats().queued <= LIMIT + 64, "{}", Here::stats());
     };
     let mut handle = Here::register();

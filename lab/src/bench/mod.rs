@@ -2,11 +2,14 @@
 
 mod callback;
 pub(crate) mod fence;
+pub(crate) mod lock;
 pub(crate) mod percpu;
 mod qsbr;
 pub(crate) mod read;
 mod srcu;
 pub(crate) mod sync;
+
+use std::path::PathBuf;
 
 use crate::harness::{Budget, Options, Report};
 
@@ -16,6 +19,12 @@ pub(crate) struct Args {
     /// What to measure.
     #[arg(value_enum)]
     name: Name,
+    /// A part of the grid that takes less than two minutes (lock, lock-parts).
+    #[arg(long)]
+    quick: bool,
+    /// Draw the result as SVG (lock).
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -36,22 +45,28 @@ enum Name {
     Percpu,
     /// What is done after a grace period: how soon, at what cost, and how much waits.
     Callback,
+    /// Mutexes: throughput, fairness, and how long anyone waits.
+    Lock,
+    /// The mechanisms and constants of our lock, each changed in turn.
+    LockParts,
     /// All of them, one after the other.
     All,
 }
 
 /// A bench, its name and its usual time in seconds.
-type Bench = (Name, f64, fn(Budget) -> anyhow::Result<Report>);
+type Bench = (Name, f64, fn(&Args, Budget) -> anyhow::Result<Report>);
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Bench; 7] = [
-    (Name::Read, 30.0, read::run),
-    (Name::Sync, 40.0, sync::run),
-    (Name::Fence, 30.0, fence::run),
-    (Name::Qsbr, 40.0, qsbr::run),
-    (Name::Srcu, 30.0, srcu::run),
-    (Name::Percpu, 40.0, percpu::run),
-    (Name::Callback, 40.0, callback::run),
+const BENCHES: [Bench; 9] = [
+    (Name::Read, 30.0, |_, budget| read::run(budget)),
+    (Name::Sync, 40.0, |_, budget| sync::run(budget)),
+    (Name::Fence, 30.0, |_, budget| fence::run(budget)),
+    (Name::Qsbr, 40.0, |_, budget| qsbr::run(budget)),
+    (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
+    (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
+    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.plot.as_deref(), budget)),
+    (Name::LockParts, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
+    (Name::Callback, 40.0, |_, budget| callback::run(budget)),
 ];
 
 /// Runs the benches that `args` names.
@@ -63,7 +78,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let wanted = |bench: &&Bench| args.name == bench.0 || args.name == Name::All;
     let reports = BENCHES.iter().filter(wanted).count();
     for (_, seconds, run) in BENCHES.iter().filter(wanted) {
-        let report = run(args.options.budget(*seconds))?;
+        let report = run(args, args.options.budget(*seconds))?;
         report.print();
         args.options.write(&report, reports)?;
     }

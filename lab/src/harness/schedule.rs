@@ -60,6 +60,11 @@ impl Budget {
         (rounds, Duration::from_secs_f64(self.seconds / (slices * rounds as f64)))
     }
 
+    /// `seconds` in place of the `usual` time, if the user did not say how much.
+    pub(crate) fn instead_of(self, usual: f64, seconds: f64) -> Self {
+        if self.seconds == usual { Self { seconds, ..self } } else { self }
+    }
+
     /// A part of the time, with as many rounds.
     pub(crate) fn share(self, part: f64) -> Self {
         Self { seconds: self.seconds * part, ..self }

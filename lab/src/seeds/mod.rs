@@ -5,6 +5,8 @@ pub(crate) mod e2;
 pub(crate) mod e3;
 mod e4;
 mod e5;
+mod e6;
+mod e7;
 
 use comfy_table::Table;
 
@@ -32,6 +34,10 @@ enum Name {
     E4,
     /// A per-CPU counter: locked, and in critical sections; and the number of the CPU.
     E5,
+    /// The queued lock, its mechanisms switched off in turn.
+    E6,
+    /// A failed compare-exchange orders nothing: the litmus of the lock's kick.
+    E7,
 }
 
 /// What an experiment found out, and how to show it.
@@ -55,6 +61,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Name::E4 => e4::run(args.options.budget(40.0))?,
             Name::E3 => e3::run(args.options.budget(e3::SECONDS))?,
             Name::E5 => e5::run(args.options.budget(30.0))?,
+            Name::E6 => e6::run(args.options.budget(60.0))?,
+            Name::E7 => e7::run(args.options.budget(1.0))?,
         };
         findings.print();
         args.options.write(&findings.report, args.names.len())?;

@@ -4,6 +4,7 @@
 
 mod flood;
 mod futures;
+mod lock;
 mod percpu;
 mod readers;
 mod waiters;
@@ -28,6 +29,8 @@ enum Name {
     Flood(flood::Args),
     /// Threads use per-CPU data in all ways at once, move, get signals, come and go: nothing is lost, or had twice.
     Percpu(percpu::Args),
+    /// Threads take one lock in all ways, under signals, forks and timeouts: one at a time, and none waits for ever.
+    Lock(lock::Args),
 }
 
 /// A wait, or a writer, that has not moved on for so long has lost its wake-up.
@@ -39,6 +42,7 @@ pub(crate) fn run(args: &Args) {
         Name::Waiters(args) => (waiters::NAME, waiters::run(args)),
         Name::Flood(args) => (flood::NAME, flood::run(args)),
         Name::Percpu(args) => (percpu::NAME, percpu::run(args)),
+        Name::Lock(args) => (lock::NAME, lock::run(args)),
     };
     match outcome {
         Ok(what) => println!("torture {name}: passed, {what}"),

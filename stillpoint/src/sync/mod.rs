@@ -16,18 +16,22 @@ mod fork_safe;
 pub mod model;
 #[cfg(not(loom))]
 mod native;
+#[cfg(not(loom))]
+mod pause;
 
 pub(crate) use fork_safe::ForkSafe;
 #[cfg(loom)]
 pub use model::{
-    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, Words, budget, heavy, light,
-    light_by_backend, mutant, now, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness, Words, budget,
+    cpu, heavy, light, light_by_backend, mutant, now, spin_loop, spins, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, Futex, Mutex, MutexGuard, UnsafeCell, Words, budget, heavy, light,
-    light_by_backend, mutant, now, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness, Words, budget,
+    cpu, heavy, light, light_by_backend, mutant, now, spin_loop, yield_now,
 };
+#[cfg(not(loom))]
+pub(crate) use pause::spins;
 
 pub use core::sync::atomic::Ordering;
 

@@ -54,6 +54,11 @@ pub fn budget(_machine: u32) -> u32 {
     BUDGET.load(Relaxed)
 }
 
+/// The model's number, however long that is.
+pub fn spins(_ns: u32) -> u32 {
+    BUDGET.load(Relaxed)
+}
+
 /// Nothing: every order of threads is tried anyhow.
 pub fn yield_now() {}
 
@@ -128,6 +133,11 @@ pub fn now() -> u64 {
     0
 }
 
+/// All threads run on the same processor.
+pub fn cpu() -> u32 {
+    0
+}
+
 /// A process-wide fence. Several may be in flight: who acknowledges a request acknowledges the earlier ones, as the requests
 /// are a chain of read-modify-writes.
 pub fn heavy() {
@@ -187,8 +197,11 @@ interruptible!(AtomicU32, atomic::AtomicU32, u32, [
     load(order: Ordering) -> u32;
     store(value: u32, order: Ordering) -> ();
     swap(value: u32, order: Ordering) -> u32;
+    fetch_add(value: u32, order: Ordering) -> u32;
+    fetch_sub(value: u32, order: Ordering) -> u32;
     fetch_or(value: u32, order: Ordering) -> u32;
     fetch_and(value: u32, order: Ordering) -> u32;
+    compare_exchange(old: u32, new: u32, yes: Ordering, no: Ordering) -> Result<u32, u32>;
 ]);
 interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     load(order: Ordering) -> *mut T;
@@ -292,3 +305,77 @@ impl Deref for Futex {
         &self.word
     }
 }
+
+/// A futex word of 32 bits: as [`Futex`], with sleepers that need no masks.
+#[derive(Debug)]
+pub struct Futex32 {
+    word: AtomicU32,
+    /// Ticket of every sleeper, in order of arrival; the next ticket.
+    sleepers: Mutex<(Vec<u64>, u64)>,
+    woken: Condvar,
+}
+
+impl Futex32 {
+    pub fn new(value: u32) -> Self {
+        Self { word: AtomicU32::new(value), sleepers: Mutex::new((Vec::new(), 0)), woken: Condvar::new() }
+    }
+
+    /// A sleep with an end is over at once: that is a moment like any other, as threads stop anywhere.
+    pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
+        let mut sleepers = self.sleepers.lock().unwrap();
+        if self.word.load(Relaxed) != expected {
+            return false;
+        }
+        if until.is_some() {
+            return true;
+        }
+        let ticket = sleepers.1;
+        sleepers.1 += 1;
+        sleepers.0.push(ticket);
+        while sleepers.0.contains(&ticket) {
+            sleepers = self.woken.wait(sleepers).unwrap();
+        }
+        false
+    }
+
+    pub fn wake(&self, count: u32) {
+        let mut sleepers = self.sleepers.lock().unwrap();
+        let woken = sleepers.0.len().min(count as usize);
+        sleepers.0.drain(..woken);
+        self.woken.notify_all();
+    }
+}
+
+impl Deref for Futex32 {
+    type Target = AtomicU32;
+
+    fn deref(&self) -> &AtomicU32 {
+        &self.word
+    }
+}
+
+/// Memory of which loom knows who uses it when.
+#[derive(Debug)]
+pub struct Witness(UnsafeCell<()>);
+
+impl Witness {
+    #[track_caller]
+    pub fn new() -> Self {
+        Self(UnsafeCell::new(()))
+    }
+
+    #[track_caller]
+    pub fn shared(&self) {
+        self.0.with(|_| ());
+    }
+
+    #[track_caller]
+    pub fn alone(&self) {
+        self.0.with_mut(|_| ());
+    }
+}
+
+// SAFETY: loom checks every use; there is nothing in it.
+unsafe impl Sync for Witness {}
+// SAFETY: as above.
+unsafe impl Send for Witness {}

@@ -30,6 +30,12 @@ pub fn now() -> u64 {
     sys::now()
 }
 
+/// The processor that the calling thread runs on, or did a moment ago. In a model there is one.
+#[inline]
+pub fn cpu() -> u32 {
+    sys::cpu()
+}
+
 /// `core`'s cell, with loom's way to use it.
 #[derive(Debug)]
 pub struct UnsafeCell<T>(cell::UnsafeCell<T>);
@@ -83,4 +89,52 @@ impl Deref for Futex {
     fn deref(&self) -> &AtomicU64 {
         &self.0
     }
+}
+
+/// A 32-bit atomic word that threads can sleep on.
+#[derive(Debug)]
+pub struct Futex32(AtomicU32);
+
+impl Futex32 {
+    pub const fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the word differs from `expected`.
+    /// Whether the time is over. May return for no reason.
+    pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
+        sys::futex32_wait(&self.0, expected, until)
+    }
+
+    /// Wakes at most `count` threads.
+    pub fn wake(&self, count: u32) {
+        sys::futex32_wake(&self.0, count);
+    }
+}
+
+impl Deref for Futex32 {
+    type Target = AtomicU32;
+
+    #[inline(always)]
+    fn deref(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+/// Something that is not there: stands for memory that the model checker watches.
+#[derive(Debug)]
+pub struct Witness;
+
+impl Witness {
+    pub const fn new() -> Self {
+        Self
+    }
+
+    /// Here the memory is used by one of several threads.
+    #[inline(always)]
+    pub fn shared(&self) {}
+
+    /// Here nobody else uses the memory.
+    #[inline(always)]
+    pub fn alone(&self) {}
 }

@@ -33,6 +33,11 @@ impl AtThreadExit {
         self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
     }
 
+    /// Has [`arm`](Self::arm) find a key: the sooner, the lower, and the lowest need no memory of their own.
+    pub fn prepare(&self) {
+        self.key();
+    }
+
     fn key(&self) -> Option<libc::pthread_key_t> {
         // Acquire, here and below: the key has been created. Partner: the Release below.
         let stored = self.key.load(Acquire);

@@ -41,10 +41,33 @@ pub fn futex_wake(word: &AtomicU64, count: u32, mask: NonZeroU32) {
     let _ = futex::wake_bitset(low_half(word), futex::Flags::PRIVATE, count, mask);
 }
 
+/// `futex(FUTEX_WAIT_BITSET)` on a word of 32 bits: sleeps until woken, or until the monotonic clock shows `until`
+/// nanoseconds, unless the word differs from `expected`. Whether the time is over. Returns early on signals.
+pub fn futex32_wait(word: &AtomicU32, expected: u32, until: Option<u64>) -> bool {
+    let until = until.and_then(|until| Timespec::try_from(Duration::from_nanos(until)).ok());
+    let flags = futex::Flags::PRIVATE;
+    futex::wait_bitset(word, flags, expected, until.as_ref(), NonZeroU32::MAX) == Err(Errno::TIMEDOUT)
+}
+
+/// `futex(FUTEX_WAKE)` on a word of 32 bits: wakes at most `count` sleepers. The memory of the word is not touched.
+pub fn futex32_wake(word: &AtomicU32, count: u32) {
+    // The kernel reads the count as an int.
+    let _ = futex::wake(word, futex::Flags::PRIVATE, count.min(i32::MAX as u32));
+}
+
 /// `clock_gettime(CLOCK_MONOTONIC)`, in nanoseconds.
 pub fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The processor that the calling thread runs on, or did a moment ago. From glibc 2.35 on that costs a load of a thread-local
+/// variable, before that a call without a system call.
+#[inline]
+pub fn cpu() -> u32 {
+    // SAFETY: a plain call.
+    let cpu = unsafe { libc::sched_getcpu() };
+    cpu as u32
 }
 
 /// The name of a thread of this process, as the kernel keeps it; nothing if it cannot be read.

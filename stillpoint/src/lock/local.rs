@@ -1,0 +1,283 @@
+//! What a thread keeps for locks: its slot, and a memory of what it did.
+//!
+//! # The slot
+//!
+//! A thread leases a slot at its first wait and gives it back when it ends; a destructor that locks after that leases one for
+//! as long as it waits. [`Local::busy`] says that the slot is in use, or that the thread owes somebody a wake-up. A signal
+//! handler that finds it must not stand in a queue, neither behind the thread that it has interrupted nor behind one that this
+//! thread is about to wake; it waits [outside](super::outside).
+//!
+//! A wait that times out may leave the slot in the queue. The thread keeps it, to take its place again when it comes back to
+//! that lock, or to use it elsewhere once it has been passed over. Until then it leases another one, or, if it would
+//! wait for a limited time again, waits outside: so no thread leaves more than one slot behind.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::table::{GONE, IDLE, WAIT, table};
+use crate::sync::{Ordering::Acquire, weaken};
+
+/// See the [module](self). Only this thread and its signal handlers touch it, which is why `core`'s atomics do in the model too.
+#[derive(Debug)]
+pub struct Local {
+    /// Changes by single instructions, for signal handlers, which leave the rest alone if it is 1.
+    busy: AtomicU32,
+    /// The slot, or 0.
+    own: Cell<u32>,
+    /// The lock, by address, in whose queue the slot was left; 0 if none.
+    left_at: Cell<usize>,
+    /// The slot has been given back by the destructor.
+    has_ended: Cell<bool>,
+    /// The lock, by address, at which the thread has ended a quantum; 0 if none.
+    ended_at: Cell<usize>,
+    /// Contended releases; of those since the last look, how many were beside a spinner.
+    releases: Cell<u32>,
+    spinners: Cell<u32>,
+    /// The time of the last look, and when the lock was taken that is released at the next one.
+    looked_at: Cell<u64>,
+    taken_at: Cell<u64>,
+    /// Slow acquisitions for which the thread still takes its time.
+    patient: Cell<u32>,
+    /// How often the thread has lost races: [`LOST`] up with each, one down with each slow acquisition.
+    lost: Cell<u32>,
+}
+
+/// Slow acquisitions for which a lost race is remembered.
+const PATIENT: u32 = 256;
+/// Weight of a lost race, the sum that makes it often, and the most.
+const LOST: u32 = 16;
+const LOST_OFTEN: u32 = 64;
+const LOST_MOST: u32 = 512;
+
+/// Where a thread is to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At the end of the queue, in this slot.
+    Last(u32),
+    /// Where the slot is in the queue already.
+    Back(u32),
+    /// Outside the queue.
+    Outside,
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    static LOCAL: Local = const { Local::new() };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static LOCAL: Local = Local::new();
+}
+
+/// Calls `f` with what the calling thread keeps.
+#[inline(always)]
+pub fn with<R>(f: impl FnOnce(&Local) -> R) -> R {
+    LOCAL.with(f)
+}
+
+impl Local {
+    const fn new() -> Self {
+        Self {
+            busy: AtomicU32::new(0),
+            own: Cell::new(0),
+            left_at: Cell::new(0),
+            has_ended: Cell::new(false),
+            ended_at: Cell::new(0),
+            releases: Cell::new(0),
+            spinners: Cell::new(0),
+            looked_at: Cell::new(0),
+            taken_at: Cell::new(0),
+            patient: Cell::new(0),
+            lost: Cell::new(0),
+        }
+    }
+
+    /// Whether the thread has left its slot in the queue of the lock with this address, or has it there again.
+    pub fn has_left(&self, lock: usize) -> bool {
+        self.left_at.get() == lock
+    }
+
+    /// A place to wait in for the lock with this address. A slot is in use until [`put`](Self::put) or
+    /// [`leave`](Self::leave).
+    pub fn take(&self, lock: usize, is_timed: bool) -> Place {
+        if self.busy.swap(1, Relaxed) != 0 {
+            return Place::Outside;
+        }
+        let place = self.find_place(lock, is_timed);
+        if place == Place::Outside {
+            self.busy.store(0, Relaxed);
+        }
+        place
+    }
+
+    fn find_place(&self, lock: usize, is_timed: bool) -> Place {
+        let own = self.own.get();
+        let left_at = self.left_at.get();
+        if left_at == 0 && own != 0 {
+            return Place::Last(own);
+        }
+        if left_at != 0 {
+            let state = &table().node(own).state;
+            // Relaxed: only its owner has used the slot.
+            if left_at == lock && state.compare_exchange(GONE, WAIT, Relaxed, Relaxed).is_ok() {
+                self.left_at.set(0);
+                return Place::Back(own);
+            }
+            // Acquire: who passed it over has done with it; partner: the Release in `pass_over`.
+            if state.load(weaken(Acquire, "idle-read-relaxed")) == IDLE {
+                self.left_at.set(0);
+                return Place::Last(own);
+            }
+            if is_timed {
+                return Place::Outside;
+            }
+        }
+        let Some(slot) = table().lease() else { return Place::Outside };
+        if own == 0 && !self.has_ended.get() && exit::arm() {
+            self.own.set(slot);
+        }
+        Place::Last(slot)
+    }
+
+    /// Ends the use of a slot that is in no queue.
+    pub fn put(&self, slot: u32) {
+        if slot != self.own.get() {
+            table().give_back(slot);
+        }
+        self.busy.store(0, Relaxed);
+    }
+
+    /// Ends the use of a slot that stays in the queue of the lock with this address.
+    pub fn leave(&self, slot: u32, lock: usize) {
+        if slot == self.own.get() {
+            self.left_at.set(lock);
+        } else {
+            table().orphan(slot);
+        }
+        self.busy.store(0, Relaxed);
+    }
+
+    /// The thread ends. If it locks after that, in a later destructor, it leases slots for single waits.
+    pub fn end(&self) {
+        self.has_ended.set(true);
+        let slot = self.own.replace(0);
+        if self.left_at.replace(0) != 0 {
+            table().orphan(slot);
+        } else if slot != 0 {
+            table().give_back(slot);
+        }
+    }
+
+    /// Until [`settle`](Self::settle), which gets the value, the thread owes somebody a wake-up.
+    pub fn owe(&self) -> u32 {
+        self.busy.swap(1, Relaxed)
+    }
+
+    pub fn settle(&self, busy: u32) {
+        self.busy.store(busy, Relaxed);
+    }
+
+    /// Whether the contended release to come is one in `every`, at which the thread looks at the clock.
+    #[inline]
+    pub fn looks_next(&self, every: u32) -> bool {
+        self.releases.get() % every == every - 1
+    }
+
+    /// The thread has taken a lock at this time, and [looks next](Self::looks_next).
+    pub fn has_taken(&self, time: u64) {
+        self.taken_at.set(time);
+    }
+
+    /// Counts a contended release, beside a spinner or not.
+    #[inline]
+    pub fn counts(&self, spins: bool) {
+        self.releases.set(self.releases.get().wrapping_add(1));
+        self.spinners.set(self.spinners.get() + u32::from(spins));
+    }
+
+    /// At the last of `every` contended releases: whether the lock hardly rests, as far as this thread can tell. Others spun for it
+    /// at a quarter of these releases, or the thread itself held it for an eighth of the time.
+    pub fn is_in_demand(&self, every: u32, time: u64) -> bool {
+        let since = self.looked_at.replace(time);
+        let held = time.saturating_sub(self.taken_at.replace(time));
+        let spinners = self.spinners.replace(0);
+        spinners * 4 >= every || held.saturating_mul(u64::from(every) * 8) >= time.saturating_sub(since)
+    }
+
+    /// The thread has ended a quantum at the lock with this address.
+    pub fn end_quantum(&self, lock: usize) {
+        self.ended_at.set(lock);
+    }
+
+    /// Whether the thread has ended a quantum at this lock; says so once.
+    pub fn has_ended_quantum(&self, lock: usize) -> bool {
+        let has = self.ended_at.get() == lock;
+        if has {
+            self.ended_at.set(0);
+        }
+        has
+    }
+
+    /// The thread has lost a race for a lock.
+    pub fn lose_race(&self) {
+        self.patient.set(PATIENT);
+        self.lost.set((self.lost.get() + LOST).min(LOST_MOST));
+    }
+
+    /// Whether the thread is to take its time before it looks at a lock again, as it has lost a race; and between all looks, as it
+    /// loses races again and again. Counts a slow acquisition.
+    pub fn takes_its_time(&self) -> (bool, bool) {
+        let (patient, lost) = (self.patient.get(), self.lost.get());
+        self.patient.set(patient.saturating_sub(1));
+        self.lost.set(lost.saturating_sub(1));
+        (patient > 0, lost > LOST_OFTEN)
+    }
+}
+
+#[cfg(loom)]
+mod exit {
+    /// The model's threads keep their slots.
+    pub fn arm() -> bool {
+        true
+    }
+}
+
+#[cfg(not(loom))]
+mod exit {
+    use core::ffi::c_void;
+    use core::ptr;
+
+    use super::{table, with};
+    use crate::sys::at_exit::AtThreadExit;
+    use crate::sys::signal::{at_fork, before_main};
+
+    static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
+
+    before_main!(prepare);
+
+    /// Early, so that the key is one of those for which the C library needs no memory: the first contended lock of a thread
+    /// may be in a signal handler.
+    extern "C" fn prepare() {
+        EXIT.prepare();
+        // Without memory, children of forks lack the slots of their parents' other threads.
+        let _ = at_fork(in_child);
+    }
+
+    /// Has the slot given back at the end of the thread. False if that cannot be done.
+    pub fn arm() -> bool {
+        // SAFETY: `at_exit` does not use the pointer, which is not null only because it would not be called else.
+        unsafe { EXIT.arm(ptr::without_provenance_mut(1)) }
+    }
+
+    unsafe extern "C" fn at_exit(_: *mut c_void) {
+        with(super::Local::end);
+    }
+
+    unsafe extern "C" fn in_child() {
+        with(|local| {
+            // A slot that was left in a queue stays there, and is dead.
+            let own = if local.left_at.replace(0) == 0 { local.own.get() } else { local.own.replace(0) };
+            table().reset_in_child(own);
+        });
+    }
+}

@@ -1,0 +1,89 @@
+//! Waiting without a place in the queue.
+//!
+//! A thread has no node when all slots are in use, and a signal handler when it has interrupted the use of the thread's. They
+//! take the lock whenever it is free, even if it is kept for the head, as a handler may have interrupted that head. They sleep on
+//! one word for all, and every contended release wakes them while there are any: slow and unfair, and good enough for what
+//! hardly ever happens.
+//!
+//! # No wake-up is lost
+//!
+//! Who sleeps has counted itself in `unusual`, read `outside`, and then set [`PARKED`] by a read-modify-write in a word that says
+//! [`LOCKED`]. The release comes later in the order of that word, so it takes the slow way, finds the count, and raises `outside`
+//! to another number than was read. `PARKED` is only taken away by releases, and by a head that takes the lock, which comes after
+//! one.
+
+use crate::sync::{Ordering::*, mutant, now, spin_loop, spins, weaken};
+
+use super::events::Event;
+use super::policy::Policy;
+use super::raw::Raw;
+use super::table::{FORKED, table};
+use super::word::{LOCKED, PARKED};
+
+/// Counts the thread in `unusual` while it is there.
+struct Present;
+
+impl Present {
+    fn new() -> Self {
+        // Relaxed: published by the Release of who sets `PARKED`.
+        table().unusual.fetch_add(1, Relaxed);
+        Self
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        table().unusual.fetch_sub(1, Relaxed);
+    }
+}
+
+impl<P: Policy> Raw<P> {
+    /// Waits for the lock outside the queue; takes `announced` back. Whether the lock has been taken.
+    #[cold]
+    pub(super) fn lock_outside(&self, mut announced: u32, until: Option<u64>) -> bool {
+        P::count(Event::Outside);
+        let _present = Present::new();
+        let mut left = spins(P::SPIN_NS);
+        loop {
+            // Relaxed: if the number is an old one, the sleep fails.
+            let number = table().outside.load(Relaxed);
+            let word = self.word().load(Relaxed);
+            if word & LOCKED == 0 {
+                let taken = (word | LOCKED) & !announced;
+                if self
+                    .word()
+                    .compare_exchange(word, taken, weaken(Acquire, "outside-relaxed"), Relaxed)
+                    .is_ok()
+                {
+                    return true;
+                }
+                continue;
+            }
+            if left > 0 {
+                left -= 1;
+                spin_loop();
+                continue;
+            }
+            let parked = (word | PARKED) & !announced;
+            // Release: the count; partner: the Acquire in `release`.
+            let order = weaken(Release, "outside-park-relaxed");
+            if self.word().compare_exchange(word, parked, order, Relaxed).is_err() {
+                continue;
+            }
+            announced = 0;
+            if table().outside.wait(number, until) || until.is_some_and(|until| now() >= until) {
+                return false;
+            }
+        }
+    }
+
+    /// After a release: those outside look again.
+    #[cold]
+    pub(super) fn wake_outside() {
+        // Relaxed, both: the word orders them.
+        if table().unusual.load(Relaxed) & !FORKED != 0 && !mutant("outside-not-woken") {
+            table().outside.fetch_add(1, Relaxed);
+            table().outside.wake(u32::MAX);
+        }
+    }
+}

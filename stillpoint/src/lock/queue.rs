@@ -1,0 +1,357 @@
+//! The lock's queue: how threads stand in it, become its head, and leave it.
+//!
+//! The word names the first and the last node. A node knows the one before it (`prev`), from before it is in the queue, so a
+//! thread that is preempted there leaves no gap. The head links the other direction (`next`), as far as the links are missing,
+//! when it leaves: it walks back from the tail.
+//!
+//! A waiter whose time is over marks its node `GONE`, and whoever promotes passes it over; a head whose time is over promotes
+//! the next one, awake. So there is a queue only while somebody waits in it: a lock that is not in use has no nodes.
+//!
+//! # The head that does not come
+//!
+//! A lock that is kept for its head is free, and nobody may take it. If the head does not run, because of a quota, a debugger,
+//! or threads of higher priority, the others must not wait for that. Whoever goes to sleep and sees that the lock is kept sleeps
+//! for `BYPASS_NS` at most; if it is kept for a head of that age then, the sleeper gives its place up and takes the lock. The
+//! head's quantum begins anew, and later.
+
+use crate::sync::{Ordering::*, cpu, mutant, now, spin_loop, spins, weaken};
+
+use super::events::Event;
+use super::policy::Policy;
+use super::raw::{Outcome, Raw};
+use super::table::{DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
+use super::word::{LOCKED, PARKED, PEND, SPIN, flags, head, is_open, is_reserved, tail, with_queue};
+
+/// Bypasses of a head are at least so many `BYPASS_NS` apart.
+const BYPASS_APART: u64 = 16;
+
+impl<P: Policy> Raw<P> {
+    /// Waits in the queue, in `slot`. `announced` is what [`spin`](Self::spin) says.
+    pub(super) fn wait(&self, slot: u32, announced: u32, until: Option<u64>) -> Outcome {
+        let node = table().node(slot);
+        let outcome = match self.enqueue(slot, node, announced) {
+            None => Outcome::Taken,
+            Some(HEAD) => self.head(slot, node, until),
+            Some(_) => return self.wait_on(slot, until),
+        };
+        Self::ended(node, outcome)
+    }
+
+    /// Waits in `slot`, which is in the queue.
+    pub fn wait_on(&self, slot: u32, until: Option<u64>) -> Outcome {
+        let node = table().node(slot);
+        let outcome = match self.await_promotion(node, until) {
+            None => self.head(slot, node, until),
+            Some(outcome) => outcome,
+        };
+        Self::ended(node, outcome)
+    }
+
+    fn ended(node: &Node, outcome: Outcome) -> Outcome {
+        if matches!(outcome, Outcome::Taken | Outcome::TimedOut) {
+            // Relaxed: in no queue; who kicks it all the same does no harm.
+            node.state.store(IDLE, Relaxed);
+        }
+        outcome
+    }
+
+    /// Becomes the tail; the state of the node then. `None` if the lock was free, and has been taken.
+    fn enqueue(&self, slot: u32, node: &Node, announced: u32) -> Option<u32> {
+        node.owned.alone();
+        node.next.store(0, Relaxed);
+        node.cpu.store(cpu(), Relaxed);
+        let mut word = self.word().load(Relaxed);
+        loop {
+            if is_open(word) && (P::STEAL || head(word) == 0) {
+                let order = weaken(Acquire, "steal-relaxed");
+                match self.word().compare_exchange(word, (word | LOCKED) & !announced, order, Relaxed) {
+                    Ok(_) => return None,
+                    Err(now) => word = now,
+                }
+                continue;
+            }
+            let last = tail(word);
+            let (state, first) = if last == 0 { (HEAD, slot) } else { (WAIT, head(word)) };
+            if last == 0 {
+                node.since.store(now(), Relaxed);
+            }
+            node.prev.store(last, Relaxed);
+            node.state.store(state, Relaxed);
+            let queued = with_queue(flags(word) & !announced, first, slot);
+            // Release: the node is ready; partner is the Acquire of whoever loads the word to walk: `head`, `pass_over`.
+            match self.word().compare_exchange(word, queued, weaken(Release, "enqueue-relaxed"), Relaxed) {
+                Ok(_) => return Some(state),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Sleeps until the node is the head, or there is no point in waiting.
+    fn await_promotion(&self, node: &Node, until: Option<u64>) -> Option<Outcome> {
+        loop {
+            // Relaxed, here and below: what the head before did is seen through the word.
+            match node.state.load(Relaxed) {
+                WAIT => {
+                    // If it fails, it has been promoted.
+                    let _ = node.state.compare_exchange(WAIT, NPARK, Relaxed, Relaxed);
+                }
+                state @ (NPARK | HPARK) => {
+                    P::count(Event::WaitNode);
+                    let bypass = (P::BYPASS && state == NPARK && is_reserved(self.word().load(Relaxed)))
+                        .then(|| now().saturating_add(P::BYPASS_NS));
+                    let end = [until, bypass].into_iter().flatten().min();
+                    if !node.state.wait(state, end) {
+                        continue;
+                    }
+                    if until.is_some() && until == end {
+                        if state == NPARK && self.give_up(node) {
+                            return Some(Outcome::TimedOutInQueue);
+                        }
+                        if state == HPARK {
+                            node.state.store(HEAD, Relaxed);
+                        }
+                    } else if Self::is_stuck(self.word().load(Relaxed)) && self.give_up(node) {
+                        return Some(if self.bypass() { Outcome::TakenInQueue } else { Outcome::Again });
+                    }
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Waits no more, unless the node has been promoted.
+    fn give_up(&self, node: &Node) -> bool {
+        node.owned.alone();
+        // Release: what its owner did with the slot; partner: the Acquire in `promote`.
+        node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
+    }
+
+    /// Whether the lock is kept for a head that does not come.
+    fn is_stuck(word: u32) -> bool {
+        is_reserved(word) && Self::waited(table().node(head(word))) >= P::BYPASS_NS
+    }
+
+    /// Takes a lock that is kept for a head that does not come.
+    #[cold]
+    fn bypass(&self) -> bool {
+        let mut word = self.word().load(Relaxed);
+        while is_reserved(word) {
+            let taken = (word | LOCKED) & !PEND;
+            match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
+                Ok(_) => {
+                    P::count(Event::Bypass);
+                    let later = now().saturating_add(BYPASS_APART * P::BYPASS_NS);
+                    table().node(head(word)).since.store(later, Relaxed);
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Waits as the head.
+    fn head(&self, slot: u32, node: &Node, until: Option<u64>) -> Outcome {
+        let mut left = spins(P::HEAD_NS);
+        let mut is_past = P::RESERVE && Self::waited(node) >= P::QUANTUM_NS;
+        loop {
+            // Acquire: the nodes behind; partner: the Release in `enqueue`.
+            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            if word & LOCKED == 0 {
+                if self.take_as_head(word, slot) {
+                    return Outcome::Taken;
+                }
+            } else if is_past && word & PEND == 0 {
+                // Relaxed: it carries nothing. If it fails, the next round sees to it.
+                if self.word().compare_exchange(word, word | PEND, Relaxed, Relaxed).is_ok() {
+                    P::count(Event::Pend);
+                }
+            } else if left > 0 {
+                left -= 1;
+                spin_loop();
+            } else {
+                if self.head_sleeps(word, node, until) {
+                    return if self.leave(slot) { Outcome::Taken } else { Outcome::TimedOut };
+                }
+                left = spins(P::HEAD_NS);
+                is_past = P::RESERVE && Self::waited(node) >= P::QUANTUM_NS;
+            }
+        }
+    }
+
+    /// Nanoseconds for which the owner of `node` has been the head.
+    pub(super) fn waited(node: &Node) -> u64 {
+        // Relaxed: to be off the mark does no harm.
+        now().saturating_sub(node.since.load(Relaxed))
+    }
+
+    /// Sleeps as the head, if the word is still `word`, which says that somebody holds the lock. Whether the time is over.
+    fn head_sleeps(&self, word: u32, node: &Node, until: Option<u64>) -> bool {
+        // Relaxed: published by the Release below.
+        if !mutant("state-after-word") {
+            node.state.store(HPARK, Relaxed);
+        }
+        // A spinner that is still there announces itself again.
+        let parked = (word | PARKED) & !SPIN;
+        // Release: the state; partner is the Acquire in `release`.
+        if self.word().compare_exchange(word, parked, weaken(Release, "park-relaxed"), Relaxed).is_err() {
+            // Nobody was told. Relaxed: who kicks by an old word does no harm.
+            node.state.store(HEAD, Relaxed);
+            return false;
+        }
+        if mutant("state-after-word") {
+            node.state.store(HPARK, Relaxed);
+        }
+        P::count(Event::WaitHead);
+        // Relaxed: the word is loaded again.
+        while node.state.load(Relaxed) == HPARK {
+            if node.state.wait(HPARK, until) {
+                node.state.store(HEAD, Relaxed);
+                return true;
+            }
+        }
+        if P::COUNTS {
+            P::add(Event::WakeNs, now().saturating_sub(node.kicked.load(Relaxed)));
+            if self.word().load(Relaxed) & LOCKED != 0 {
+                P::count(Event::Spurious);
+            }
+        }
+        false
+    }
+
+    /// For the head: takes the lock, which is free, and promotes the next. False if the word is not `word` any more.
+    fn take_as_head(&self, word: u32, slot: u32) -> bool {
+        let (queue, next) = Self::without_first(word, slot);
+        // The flags go: nobody sleeps as the head yet, the lock was kept for us, and a spinner announces itself again.
+        let order = weaken(Acquire, "head-take-relaxed");
+        if self.word().compare_exchange(word, queue | LOCKED, order, Relaxed).is_err() {
+            return false;
+        }
+        if next != 0 {
+            self.promote(next, !P::DEFER);
+        }
+        true
+    }
+
+    /// For the head whose time is over: promotes the next and leaves. True if the lock could be had after all.
+    #[cold]
+    pub fn leave(&self, slot: u32) -> bool {
+        loop {
+            // Acquire: as in `head`.
+            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            if word & LOCKED == 0 {
+                if self.take_as_head(word, slot) {
+                    return true;
+                }
+                continue;
+            }
+            let (queue, next) = Self::without_first(word, slot);
+            // The flags stay: the lock is kept for the next one, and `PARKED` may be there for somebody outside. Release: the
+            // links; partner: the Acquire in `head`, of the next one.
+            let order = weaken(Release, "leave-relaxed");
+            if self.word().compare_exchange(word, queue | flags(word), order, Relaxed).is_ok() {
+                if next != 0 && !mutant("leave-alone") {
+                    // Awake: who holds the lock need not know of it.
+                    self.promote(next, true);
+                }
+                return false;
+            }
+        }
+    }
+
+    /// The queue of `word` without its first node, and which is the next.
+    fn without_first(word: u32, first: u32) -> (u32, u32) {
+        let last = tail(word);
+        if last == first {
+            return (0, 0);
+        }
+        let next = Self::next_of(first, last);
+        (with_queue(0, next, last), next)
+    }
+
+    /// The node after the first one, in a queue that ends with `last`.
+    fn next_of(first: u32, last: u32) -> u32 {
+        let mut slot = last;
+        // Relaxed, all: see the orderings in `raw`.
+        loop {
+            let before = table().node(slot).prev.load(Relaxed);
+            let link = &table().node(before).next;
+            if link.load(Relaxed) == slot {
+                break;
+            }
+            link.store(slot, Relaxed);
+            if before == first {
+                break;
+            }
+            slot = before;
+        }
+        table().node(first).next.load(Relaxed)
+    }
+
+    /// Makes `next`, which the word names as the first already, the head; or the first after it that has not given up.
+    /// Unless it `wakes`, the caller holds the lock, and a sleeper sleeps on until the release.
+    pub fn promote(&self, mut next: u32, wakes: bool) {
+        loop {
+            let node = table().node(next);
+            node.since.store(now(), Relaxed);
+            // Relaxed, here and below: the links are published through the word. Acquire: partner is the Release in `give_up`.
+            match node.state.load(weaken(Acquire, "gone-relaxed")) {
+                WAIT => {
+                    if node.state.compare_exchange(WAIT, HEAD, Relaxed, Relaxed).is_ok() {
+                        return;
+                    }
+                }
+                NPARK if wakes => {
+                    if node.state.compare_exchange(NPARK, HEAD, Relaxed, Relaxed).is_ok() {
+                        node.state.wake(1);
+                        return;
+                    }
+                }
+                NPARK => {
+                    if node.state.compare_exchange(NPARK, HPARK, Relaxed, Relaxed).is_ok() {
+                        // Relaxed: published by the release of the lock.
+                        if !mutant("sleeper-forgotten") {
+                            self.word().fetch_or(PARKED, Relaxed);
+                        }
+                        return;
+                    }
+                }
+                // Acquire: as for the load. If it fails, the owner is back.
+                GONE if node
+                    .state
+                    .compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed)
+                    .is_err() => {}
+                GONE | ORPHAN | DEAD if !mutant("gone-promoted") => match self.pass_over(next) {
+                    0 => return,
+                    after => next = after,
+                },
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes the first node, whose owner has gone, out of the queue, and frees it; the next one, or 0.
+    #[cold]
+    fn pass_over(&self, gone: u32) -> u32 {
+        loop {
+            // Acquire: as in `head`.
+            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            let (queue, next) = Self::without_first(word, gone);
+            // A spinner may not have survived a fork either.
+            let passed = queue | flags(word) & !SPIN;
+            // Release: as in `leave`, which may have brought us here.
+            let order = weaken(Release, "pass-relaxed");
+            if self.word().compare_exchange(word, passed, order, Relaxed).is_ok() {
+                let node = table().node(gone);
+                node.owned.alone();
+                // Release: partner is the Acquire in `find_place` and `orphan`. Relaxed: an orphan's owner has done nothing with it
+                // since it became `GONE`.
+                let order = weaken(Release, "passed-relaxed");
+                if node.state.compare_exchange(PASSED, IDLE, order, Relaxed).is_err() {
+                    table().give_back(gone);
+                }
+                return next;
+            }
+        }
+    }
+}

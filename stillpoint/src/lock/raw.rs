@@ -1,0 +1,414 @@
+//! The lock: taking it when it is free, spinning for it, releasing it. The queue is in [`queue`](super::queue).
+//!
+//! A queue in order of arrival bounds how long anyone waits, and is slow as soon as its head is off the processor. Letting
+//! whoever runs take the lock is fast, and starves those who sleep. Here whoever runs takes the lock, past a queue of sleepers,
+//! until the head has waited for a *quantum*; then somebody who took the lock past it queues, which leaves a processor to the
+//! head, and if that was not enough the lock is kept for the head. The word is that of [`word`](super::word).
+//!
+//! 1. *Lock.* Take a free lock, or *steal* it past a queue. Else spin for a bounded time; beside a queue one spinner says so
+//!    ([`SPIN`]), and the others do not spin for long. Who has ended a quantum does not spin.
+//! 2. *Queue.* Become the tail and sleep on the own node until promoted. The head spins, then sleeps.
+//! 3. *The head takes the lock* and promotes the next, which sleeps on if it sleeps ([`PARKED`]).
+//! 4. *Release.* Nobody waits: one read-modify-write. A sleeping head is woken unless somebody spins. Now and then the
+//!    releaser looks at the clock, for the head's sake.
+//!
+//! # Invariants
+//!
+//! 1. The word changes by read-modify-writes only, so every release sequence on it runs on for ever.
+//! 2. Only the head changes the head: it takes the lock, or gives up ([`queue`](super::queue)). Between that change and the end
+//!    of the promotion nobody is the head, and the one who promotes acts for it.
+//! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, either the lock is held and the word
+//!    says [`PARKED`]; or the holder is about to say so, being the one who promoted it; or somebody has taken [`PARKED`] away and
+//!    will kick; or an announced spinner will take the lock, or say that it gives up while somebody holds it.
+//! 4. [`PEND`] is set only while there is a head, which is awake, or will be woken by the release if the lock is held; it goes when
+//!    the head takes the lock or gives up. A head that does not come loses it ([`queue`](super::queue)).
+//! 5. After the change of the word that releases the lock, its memory is not touched: it may be gone. The node that is
+//!    kicked is in the table, for ever; if it has another use by then, its owner looks again and sleeps on.
+//!
+//! # Orderings
+//!
+//! - Taking the lock acquires, releasing it releases.
+//! - The release of a lock that somebody waits for also acquires, before it looks at a node: the word that says `PARKED` was
+//!   written after the state `HPARK`. The compare-exchange of the kick cannot stand in for that. It may fail, and *a failed
+//!   compare-exchange orders nothing*: it would be a plain load that finds an old state, and the head would sleep on.
+//! - Links are written before a Release of the word (an enqueueing, the release of the lock by who was the head, a head that
+//!   leaves), and read by who has loaded the word (Acquire). So the states of nodes need no order of their own, but where a slot
+//!   changes its owner.
+
+use core::marker::PhantomData;
+
+use crate::sync::{
+    AtomicU32, Ordering::*, Witness, acq_rel, const_unless_loom, cpu, mutant, now, spin_loop, spins, weaken,
+};
+
+use super::events::Event;
+use super::local::{self, Local, Place};
+use super::policy::Policy;
+use super::table::{DEAD, FORKED, HEAD, HPARK, Node, table};
+use super::word::{LOCKED, PARKED, PEND, SPIN, head, is_open, is_reserved};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Raw<P> {
+    word: AtomicU32,
+    memory: Witness,
+    policy: PhantomData<P>,
+}
+
+/// How an attempt to get the lock in the queue ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// With the lock.
+    Taken,
+    /// With the lock; the slot stays in the queue.
+    TakenInQueue,
+    /// Without: the time is over.
+    TimedOut,
+    /// Without: the time is over, and the slot stays in the queue.
+    TimedOutInQueue,
+    /// The place was given up for a lock that somebody else got. The slot stays in the queue.
+    Again,
+}
+
+impl<P: Policy> Default for Raw<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Policy> Raw<P> {
+    /// Who may not take the lock past the queue cannot stand in for a kick.
+    const ANNOUNCE: bool = P::ANNOUNCE && P::STEAL;
+
+    const_unless_loom! {
+        /// A free lock.
+        pub fn new() -> Self {
+            Self { word: AtomicU32::new(0), memory: Witness::new(), policy: PhantomData }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn word(&self) -> &AtomicU32 {
+        self.memory.shared();
+        &self.word
+    }
+
+    /// For the model: a lock that is held, with a queue of the slots 1 to `last`, all awake.
+    #[cfg(loom)]
+    pub fn with_queue(last: u32) -> Self {
+        use super::table::WAIT;
+        for slot in 1..=last {
+            assert_eq!(table().lease(), Some(slot));
+            let node = table().node(slot);
+            node.prev.store(slot - 1, Relaxed);
+            node.state.store(if slot == 1 { HEAD } else { WAIT }, Relaxed);
+        }
+        let word = super::word::with_queue(LOCKED, 1, last);
+        Self { word: AtomicU32::new(word), memory: Witness::new(), policy: PhantomData }
+    }
+
+    /// For the model: the first in the queue.
+    #[cfg(loom)]
+    pub fn first(&self) -> u32 {
+        head(self.word().load(Relaxed))
+    }
+
+    /// For the model: the caller frees the lock.
+    #[cfg(loom)]
+    pub fn is_freed(&self) {
+        self.memory.alone();
+    }
+
+    /// Takes the lock.
+    #[inline]
+    pub fn lock(&self) {
+        // Acquire, wherever somebody takes the lock: partner is the Release in `unlock` and `unlock_slow`.
+        let order = weaken(Acquire, "lock-relaxed");
+        if let Err(word) = self.word().compare_exchange(0, LOCKED, order, Relaxed) {
+            self.lock_contended(word);
+        }
+    }
+
+    /// Takes the lock if it is free and not kept for somebody.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        let order = weaken(Acquire, "lock-relaxed");
+        match self.word().compare_exchange(0, LOCKED, order, Relaxed) {
+            Ok(_) => true,
+            Err(word) => self.steal(word),
+        }
+    }
+
+    /// Takes the lock, unless the clock shows `until` nanoseconds before.
+    #[inline]
+    pub fn lock_until(&self, until: u64) -> bool {
+        self.try_lock() || self.lock_slow(Some(until))
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds it.
+    #[inline]
+    pub unsafe fn unlock(&self) {
+        // Release: partner is the Acquire of whoever takes the lock.
+        let order = weaken(Release, "unlock-relaxed");
+        if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_ok() {
+            return;
+        }
+        self.unlock_slow(false);
+    }
+
+    /// Releases the lock, and keeps it for the one who has waited longest.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds it.
+    #[inline]
+    pub unsafe fn unlock_fair(&self) {
+        let order = weaken(Release, "unlock-relaxed");
+        if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_err() {
+            self.unlock_slow(true);
+        }
+    }
+
+    /// Whether somebody holds the lock.
+    pub fn is_locked(&self) -> bool {
+        self.word().load(Relaxed) & LOCKED != 0
+    }
+
+    #[cold]
+    fn lock_contended(&self, word: u32) {
+        if !self.steal(word) {
+            self.lock_slow(None);
+        }
+    }
+
+    /// Takes the lock while that is open to all.
+    #[inline]
+    fn steal(&self, mut word: u32) -> bool {
+        while is_open(word) && (P::STEAL || head(word) == 0) {
+            match self.word().compare_exchange(word, word | LOCKED, weaken(Acquire, "steal-relaxed"), Relaxed)
+            {
+                Ok(_) => {
+                    P::count(Event::Steal);
+                    if P::DEMAND && head(word) != 0 {
+                        local::with(|local| {
+                            if local.looks_next(P::LOOK_EVERY) {
+                                local.has_taken(now());
+                            }
+                        });
+                    }
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Waits for the lock, until the clock shows `until`. Whether it has been taken.
+    #[cold]
+    fn lock_slow(&self, until: Option<u64>) -> bool {
+        let lock = self.address();
+        local::with(|local| {
+            loop {
+                P::count(Event::SlowPath);
+                // Who has ended a quantum, or has a place already, does not spin.
+                let mut announced = 0;
+                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) {
+                    match self.spin(local) {
+                        Some(spin) => announced = spin,
+                        None => return true,
+                    }
+                }
+                let (slot, outcome) = match local.take(lock, until.is_some()) {
+                    Place::Last(slot) => (slot, self.wait(slot, announced, until)),
+                    Place::Back(slot) => (slot, self.wait_on(slot, until)),
+                    Place::Outside => return self.lock_outside(announced, until),
+                };
+                match outcome {
+                    Outcome::Taken | Outcome::TimedOut => local.put(slot),
+                    _ => local.leave(slot, lock),
+                }
+                match outcome {
+                    Outcome::Taken | Outcome::TakenInQueue => return true,
+                    Outcome::TimedOut | Outcome::TimedOutInQueue => return false,
+                    Outcome::Again => {}
+                }
+            }
+        })
+    }
+
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// Polls the lock for a bounded time. `None` if it has been taken; else [`SPIN`] if the thread has announced that it spins,
+    /// which whoever is told must take back, or 0.
+    fn spin(&self, local: &Local) -> Option<u32> {
+        let (mut left, mut behind, mut kept) = (spins(P::SPIN_NS), spins(P::BEHIND_NS), spins(P::KEPT_NS));
+        let mut announced = 0;
+        // Looking costs the holder a miss: who holds it for a moment again and again had better be left alone for some time.
+        let (takes_time, always) = if P::GAP { local.takes_its_time() } else { (false, false) };
+        if takes_time {
+            (0..spins(P::GAP_NS)).for_each(|_| spin_loop());
+        }
+        let gap = if always { spins(P::GAP_NS).max(1) } else { 1 };
+        let mut word = self.word().load(Relaxed);
+        loop {
+            if is_open(word) && (P::STEAL || head(word) == 0) {
+                let order = weaken(Acquire, "steal-relaxed");
+                match self.word().compare_exchange(word, (word | LOCKED) & !announced, order, Relaxed) {
+                    Ok(_) => return None,
+                    Err(now) => {
+                        if now & LOCKED != 0 {
+                            local.lose_race();
+                        }
+                        word = now;
+                        continue;
+                    }
+                }
+            }
+            if is_reserved(word) {
+                if kept == 0 || Self::is_here(table().node(head(word))) {
+                    return Some(announced);
+                }
+                kept -= 1;
+                spin_loop();
+                word = self.word().load(Relaxed);
+                continue;
+            }
+            if Self::ANNOUNCE && head(word) != 0 {
+                // Relaxed: it carries nothing; what is owed for it is in invariant 3.
+                if word & SPIN == 0 && left > 0 {
+                    match self.word().compare_exchange(word, word | SPIN, Relaxed, Relaxed) {
+                        Ok(_) => announced = SPIN,
+                        Err(now) => {
+                            word = now;
+                            continue;
+                        }
+                    }
+                } else if announced == 0 {
+                    // Somebody else has, or there is no time left for it.
+                    if behind == 0 {
+                        return Some(0);
+                    }
+                    behind -= 1;
+                }
+            }
+            if left == 0 {
+                return Some(announced);
+            }
+            left = left.saturating_sub(gap);
+            (0..gap).for_each(|_| spin_loop());
+            word = self.word().load(Relaxed);
+        }
+    }
+
+    /// Releases a lock that somebody waits for, or has waited for; `fair`: it is kept for the head.
+    #[cold]
+    fn unlock_slow(&self, fair: bool) {
+        local::with(|local| {
+            let looks = (P::LEAD || P::RESERVE) && local.looks_next(P::LOOK_EVERY);
+            let time = if looks { now() } else { 0 };
+            let in_demand = looks && (!P::DEMAND || local.is_in_demand(P::LOOK_EVERY, time));
+            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
+            let mut word = self.word().load(Relaxed);
+            local.counts(word & SPIN != 0);
+            // Whether the thread was busy before it came to owe a wake-up.
+            let mut busy = None;
+            let kicked = loop {
+                let first = head(word);
+                if first == 0 {
+                    // Nobody is left who would take these away.
+                    let freed = word & !(LOCKED | PARKED | PEND | SPIN);
+                    match self.release(word, freed) {
+                        Ok(()) => break 0,
+                        Err(now) => word = now,
+                    }
+                    continue;
+                }
+                // Relaxed: such nodes are older than this process.
+                let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
+                if is_forked && table().node(first).state.load(Relaxed) == DEAD {
+                    self.promote(first, false);
+                    word = self.word().load(Relaxed);
+                    continue;
+                }
+                let mut freed = word & !LOCKED;
+                // Relaxed: whoever is the head by now, somebody is.
+                let since = table().node(first).since.load(Relaxed);
+                let waited = time.saturating_sub(since);
+                if word & PEND == 0 && (fair || looks && P::RESERVE && waited >= reserve_ns) {
+                    P::count(Event::Pend);
+                    freed |= PEND;
+                }
+                let leads =
+                    P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
+                if leads {
+                    P::count(Event::Lead);
+                    local.end_quantum(self.address());
+                }
+                // A spinner gets the lock without a kick, unless the head is to have it.
+                let spins = Self::ANNOUNCE && word & SPIN != 0;
+                let kicks = word & PARKED != 0 && (!spins || leads || freed & PEND != 0);
+                if kicks {
+                    freed &= !PARKED;
+                    busy.get_or_insert_with(|| local.owe());
+                }
+                match self.release(word, freed) {
+                    Ok(()) => break if kicks { first } else { 0 },
+                    Err(now) => word = now,
+                }
+            };
+            // The lock's memory may be gone (5).
+            if kicked != 0 && !mutant("no-kick") {
+                Self::kick(kicked);
+            }
+            if let Some(busy) = busy {
+                local.settle(busy);
+            }
+            if table().unusual.load(Relaxed) != 0 {
+                Self::wake_outside();
+            }
+            if mutant("look-back") {
+                self.word().load(Relaxed);
+            }
+        });
+    }
+
+    /// Whether the owner of `node` went to wait on the processor that this thread runs on, or that is not asked.
+    fn is_here(node: &Node) -> bool {
+        // Relaxed: a guess.
+        !P::HINT || node.cpu.load(Relaxed) == cpu()
+    }
+
+    fn release(&self, word: u32, freed: u32) -> Result<(), u32> {
+        // Release as in `unlock`. Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in
+        // `promote`, and in `lock_outside`; the node shows that it sleeps.
+        let order = acq_rel(mutant("unlock-slow-relaxed"), mutant("kicked-read-relaxed"));
+        self.word().compare_exchange(word, freed, order, Relaxed).map(|_| ())
+    }
+
+    /// Wakes the head, if it sleeps.
+    fn kick(first: u32) {
+        let node = table().node(first);
+        // Relaxed, both: the word has been acquired, so an older state than the one it was parked with is not seen.
+        if node.state.load(Relaxed) != HPARK {
+            return;
+        }
+        let begin = if P::COUNTS { now() } else { 0 };
+        if P::COUNTS {
+            node.kicked.store(begin, Relaxed);
+        }
+        if node.state.compare_exchange(HPARK, HEAD, Relaxed, Relaxed).is_ok() {
+            node.state.wake(1);
+            P::count(Event::Kick);
+            if P::COUNTS {
+                P::add(Event::KickNs, now() - begin);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The lock's word: who holds it, who waits, and what the next release has to do.
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 18.. | tail | slot of the last in the queue; 0 if it is empty |
+//! | 4..18 | head | slot of the first in the queue; 0 if it is empty |
+//! | 3 | [`SPIN`] | somebody spins and has said so: the lock will be taken without a wake-up |
+//! | 2 | [`PEND`] | the lock is kept for the head: nobody else may take it |
+//! | 1 | [`PARKED`] | the head sleeps, or somebody [outside](super::outside) does: the release has to wake |
+//! | 0 | [`LOCKED`] | somebody holds the lock |
+
+pub const LOCKED: u32 = 1;
+pub const PARKED: u32 = 2;
+pub const PEND: u32 = 4;
+pub const SPIN: u32 = 8;
+
+const FLAGS: u32 = LOCKED | PARKED | PEND | SPIN;
+const HEAD_SHIFT: u32 = 4;
+const TAIL_SHIFT: u32 = 18;
+/// Bits of a slot's number.
+pub const SLOT_BITS: u32 = 14;
+
+#[inline(always)]
+pub fn head(word: u32) -> u32 {
+    word >> HEAD_SHIFT & ((1 << SLOT_BITS) - 1)
+}
+
+#[inline(always)]
+pub fn tail(word: u32) -> u32 {
+    word >> TAIL_SHIFT
+}
+
+#[inline(always)]
+pub fn flags(word: u32) -> u32 {
+    word & FLAGS
+}
+
+/// The word of a queue from `head` to `tail`, with `flags`.
+#[inline(always)]
+pub fn with_queue(flags: u32, head: u32, tail: u32) -> u32 {
+    flags | head << HEAD_SHIFT | tail << TAIL_SHIFT
+}
+
+/// Whether the lock can be taken by somebody who is not the head.
+#[inline(always)]
+pub fn is_open(word: u32) -> bool {
+    word & (LOCKED | PEND) == 0
+}
+
+/// Whether the lock is free, and kept for the head.
+#[inline(always)]
+pub fn is_reserved(word: u32) -> bool {
+    word & (LOCKED | PEND) == PEND
+}

@@ -1,0 +1,421 @@
+//! Models of the queued lock: exclusion, wake-ups, timeouts, and what a release touches. Time stands still, and every limit on
+//! time has been reached or never is, by the policy of the model; a sleep with an end is over at once.
+#![cfg(loom)]
+
+mod model;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::lock::condvar::Condvar;
+use stillpoint::lock::local::{self, Local};
+use stillpoint::lock::policy::Policy;
+use stillpoint::lock::raw::{Outcome, Raw};
+use stillpoint::lock::table::{GONE, SLOTS, table};
+use stillpoint::sync::Ordering::Relaxed;
+
+/// Heads wait for their turn.
+struct Patient;
+
+impl Policy for Patient {
+    const LEAD: bool = false;
+    const RESERVE: bool = false;
+    const BYPASS_NS: u64 = 0;
+}
+
+/// Every release finds that the head has waited for long.
+struct Hurried;
+
+impl Policy for Hurried {
+    const DEMAND: bool = false;
+    const BYPASS: bool = false;
+    const QUANTUM_NS: u64 = 0;
+    const RESERVE_NS: u64 = 0;
+    const LOOK_EVERY: u32 = 1;
+}
+
+/// Every release tells somebody to queue; nothing is kept for anybody.
+struct Led;
+
+impl Policy for Led {
+    const DEMAND: bool = false;
+    const QUANTUM_NS: u64 = 0;
+    const RESERVE: bool = false;
+    const LOOK_EVERY: u32 = 1;
+}
+
+/// Nobody takes the lock past the queue; sleepers are woken as soon as they are the first.
+struct Strict;
+
+impl Policy for Strict {
+    const STEAL: bool = false;
+    const LEAD: bool = false;
+    const RESERVE: bool = false;
+    const DEFER: bool = false;
+}
+
+struct World<P: Policy> {
+    lock: Raw<P>,
+    /// Sections so far.
+    sections: UnsafeCell<usize>,
+}
+
+// SAFETY: loom checks every access of the cell.
+unsafe impl<P: Policy> Sync for World<P> {}
+// SAFETY: as above.
+unsafe impl<P: Policy> Send for World<P> {}
+
+impl<P: Policy> World<P> {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { lock: Raw::new(), sections: UnsafeCell::new(0) })
+    }
+
+    /// The section of who holds the lock; how many there have been.
+    fn section(&self) -> usize {
+        self.sections.with_mut(|sections| unsafe {
+            *sections += 1;
+            *sections
+        })
+    }
+
+    fn lock(&self) -> usize {
+        self.lock.lock();
+        self.leave_section()
+    }
+
+    fn leave_section(&self) -> usize {
+        let sections = self.section();
+        // SAFETY: this thread holds it.
+        unsafe { self.lock.unlock() };
+        sections
+    }
+
+    /// Whether the lock could be had in time.
+    fn lock_in_time(&self) -> bool {
+        let taken = self.lock.lock_until(0);
+        if taken {
+            self.leave_section();
+        }
+        taken
+    }
+
+    /// A section of who waits, and another of who waits again. Whoever has the last one of all frees the lock.
+    fn lock_and_free(&self, times: usize, last: usize) {
+        for _ in 0..times {
+            if self.lock() == last {
+                self.lock.is_freed();
+            }
+        }
+    }
+}
+
+/// `threads` threads lock `times` each; the last frees the lock.
+fn exclusion<P: Policy>(threads: usize, times: usize) {
+    let world = World::<P>::new();
+    let others: Vec<_> = (1..threads)
+        .map(|_| {
+            let w = world.clone();
+            thread::spawn(move || w.lock_and_free(times, threads * times))
+        })
+        .collect();
+    world.lock_and_free(times, threads * times);
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(world.sections.with(|sections| unsafe { *sections }), threads * times);
+}
+
+/// The lock is held while the others come; then they get it, in some order.
+fn queue<P: Policy>(others: usize) {
+    let world = World::<P>::new();
+    world.lock.lock();
+    let others: Vec<_> = (0..others)
+        .map(|_| {
+            let w = world.clone();
+            thread::spawn(move || w.lock())
+        })
+        .collect();
+    thread::yield_now();
+    world.leave_section();
+    let n = others.len();
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(world.sections.with(|sections| unsafe { *sections }), n + 1);
+}
+
+#[test]
+fn two_threads_exclude_each_other_and_the_last_may_free_the_lock() {
+    check(0, 3, || exclusion::<Patient>(2, 2));
+}
+
+#[test]
+fn a_head_that_sleeps_is_woken() {
+    check(0, 2, || queue::<Patient>(2));
+}
+
+#[test]
+fn a_queue_of_three_is_linked_and_served() {
+    check(0, 0, || queue::<Patient>(3));
+}
+
+/// A queue of four, of whom the first goes, and the second takes the lock: it must see what the first has linked.
+fn succession(go: impl FnOnce(&Raw<Patient>) + Send + 'static) {
+    let lock = Arc::new(Raw::<Patient>::with_queue(4));
+    let l = lock.clone();
+    let first = thread::spawn(move || go(&l));
+    let l = lock.clone();
+    let second = thread::spawn(move || assert_eq!(l.wait_on(2, None), Outcome::Taken));
+    // SAFETY: the model begins with a lock that is held.
+    unsafe { lock.unlock() };
+    first.join().unwrap();
+    second.join().unwrap();
+    assert_eq!(lock.first(), 3);
+}
+
+#[test]
+fn a_head_sees_what_the_one_that_gave_up_has_linked() {
+    check(0, 2, || {
+        succession(|lock| {
+            if lock.leave(1) {
+                // SAFETY: it has got the lock after all.
+                unsafe { lock.unlock() };
+            }
+        });
+    });
+}
+
+#[test]
+fn a_head_sees_what_was_linked_when_another_was_passed_over() {
+    check(0, 2, || {
+        succession(|lock| {
+            table().node(1).state.store(GONE, Relaxed);
+            lock.promote(1, true);
+        });
+    });
+}
+
+#[test]
+fn a_spinner_that_says_so_takes_the_lock_or_leaves_the_waking_to_the_holder() {
+    check(1, 2, || exclusion::<Patient>(3, 1));
+}
+
+#[test]
+fn a_lock_that_is_kept_for_the_head_is_taken_by_it() {
+    check(0, 1, || exclusion::<Hurried>(3, 1));
+}
+
+#[test]
+fn who_has_ended_a_quantum_queues() {
+    check(0, 2, || exclusion::<Led>(2, 2));
+}
+
+#[test]
+fn without_stealing_and_with_early_wake_ups_all_get_the_lock() {
+    check(0, 1, || queue::<Strict>(2));
+}
+
+#[test]
+fn who_waits_for_a_limited_time_gives_his_place_up_and_nobody_else_loses_a_wake_up() {
+    check(0, 1, || {
+        let world = World::<Patient>::new();
+        world.lock.lock();
+        let w = world.clone();
+        let patient = thread::spawn(move || w.lock());
+        let w = world.clone();
+        let hasty = thread::spawn(move || w.lock_in_time());
+        thread::yield_now();
+        world.leave_section();
+        patient.join().unwrap();
+        let was_in_time = hasty.join().unwrap();
+        assert_eq!(world.sections.with(|sections| unsafe { *sections }), 2 + usize::from(was_in_time));
+        // The queue is empty, and so is the lock.
+        assert!(world.lock.try_lock());
+    });
+}
+
+#[test]
+fn a_head_whose_time_is_over_promotes_who_comes_after_it() {
+    check(0, 0, || {
+        let world = World::<Patient>::new();
+        world.lock.lock();
+        let others: Vec<_> = [true, true, false]
+            .map(|is_hasty| {
+                let w = world.clone();
+                thread::spawn(move || if is_hasty { usize::from(w.lock_in_time()) } else { w.lock().min(1) })
+            })
+            .into();
+        thread::yield_now();
+        world.leave_section();
+        let taken: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
+        assert_eq!(world.sections.with(|sections| unsafe { *sections }), 1 + taken);
+    });
+}
+
+#[test]
+fn who_comes_back_takes_his_place_again_or_another_one() {
+    check(0, 1, || {
+        let world = World::<Patient>::new();
+        world.lock.lock();
+        let w = world.clone();
+        let patient = thread::spawn(move || w.lock());
+        let w = world.clone();
+        let hasty = thread::spawn(move || {
+            if !w.lock_in_time() {
+                w.lock();
+            }
+        });
+        thread::yield_now();
+        world.leave_section();
+        patient.join().unwrap();
+        hasty.join().unwrap();
+        assert_eq!(world.sections.with(|sections| unsafe { *sections }), 3);
+    });
+}
+
+#[test]
+fn the_slot_of_a_thread_that_ends_is_freed_once_wherever_it_is() {
+    check(0, 1, || {
+        let world = World::<Patient>::new();
+        world.lock.lock();
+        let w = world.clone();
+        let patient = thread::spawn(move || {
+            w.lock();
+            local::with(Local::end);
+        });
+        let w = world.clone();
+        let hasty = thread::spawn(move || {
+            w.lock_in_time();
+            local::with(Local::end);
+        });
+        thread::yield_now();
+        world.leave_section();
+        patient.join().unwrap();
+        hasty.join().unwrap();
+        let free: Vec<u32> = std::iter::from_fn(|| table().lease()).collect();
+        assert_eq!(free.len(), SLOTS - 1);
+    });
+}
+
+#[test]
+fn a_notification_reaches_who_has_looked_before() {
+    check(0, 2, || {
+        let world = World::<Patient>::new();
+        let changed = Arc::new(Condvar::new());
+        let (w, c) = (world.clone(), changed.clone());
+        let waiter = thread::spawn(move || {
+            w.lock.lock();
+            while w.sections.with(|sections| unsafe { *sections }) == 0 {
+                let ticket = c.ticket();
+                // SAFETY: this thread holds it.
+                unsafe { w.lock.unlock() };
+                c.sleep(ticket, None);
+                w.lock.lock();
+            }
+            // SAFETY: as above.
+            unsafe { w.lock.unlock() };
+        });
+        world.lock();
+        changed.notify_one();
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn who_finds_no_slot_waits_outside_the_queue() {
+    check(0, 1, || {
+        let slots: Vec<u32> = std::iter::from_fn(|| table().lease()).collect();
+        assert_eq!(slots.len(), SLOTS - 1);
+        table().give_back(slots[0]);
+        queue::<Patient>(2);
+    });
+}
+
+#[test]
+fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_taken_by_who_waits() {
+    check(0, 1, || {
+        let world = World::<Patient>::new();
+        world.lock.lock();
+        let others = [(), ()].map(|()| {
+            let w = world.clone();
+            thread::spawn(move || w.lock())
+        });
+        thread::yield_now();
+        world.section();
+        // SAFETY: this thread holds it.
+        unsafe { world.lock.unlock_fair() };
+        for other in others {
+            other.join().unwrap();
+        }
+        assert!(world.lock.try_lock());
+    });
+}
+
+/// A cell for each slot that only its owner touches.
+struct Owned([UnsafeCell<bool>; SLOTS]);
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for Owned {}
+// SAFETY: as above.
+unsafe impl Send for Owned {}
+
+impl Owned {
+    fn mark(&self, slot: u32, owned: bool) {
+        self.0[slot as usize].with_mut(|cell| unsafe {
+            assert_ne!(*cell, owned, "a slot with two owners");
+            *cell = owned;
+        });
+    }
+
+    fn lease(&self) -> u32 {
+        let slot = table().lease().expect("there are enough");
+        self.mark(slot, true);
+        slot
+    }
+
+    fn give_back(&self, slot: u32) {
+        self.mark(slot, false);
+        table().give_back(slot);
+    }
+}
+
+#[test]
+fn a_slot_belongs_to_one_thread_at_a_time() {
+    check(0, 3, || {
+        let owned = Arc::new(Owned(std::array::from_fn(|_| UnsafeCell::new(false))));
+        let (a, b) = (owned.lease(), owned.lease());
+        owned.give_back(b);
+        owned.give_back(a);
+        let o = owned.clone();
+        // The stack's top comes back above another next: the tag must tell.
+        let other = thread::spawn(move || {
+            let first = o.lease();
+            let _second = o.lease();
+            o.give_back(first);
+        });
+        owned.lease();
+        owned.lease();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_slot_that_was_given_back_is_leased_again() {
+    check(0, 3, || {
+        let owned = Arc::new(Owned(std::array::from_fn(|_| UnsafeCell::new(false))));
+        let others = [0, 1].map(|_| {
+            let o = owned.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let slot = o.lease();
+                    assert!(slot <= 2);
+                    o.give_back(slot);
+                }
+            })
+        });
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
