@@ -47,7 +47,7 @@ use super::policy::Policy;
 use super::table::{DEAD, FORKED, HEAD, HPARK, Node, table};
 use super::word::{LOCKED, PARKED, PEND, SPIN, head, is_open, is_reserved};
 
-/// See the [module](self).
+/// The queued lock by itself, with the mechanisms and constants of a policy.
 #[derive(Debug)]
 pub struct Raw<P> {
     word: AtomicU32,
