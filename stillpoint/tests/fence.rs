@@ -298,7 +298,7 @@ fn the_child_of_a_process_with_one_thread_can_fence() {
         0 => {
             let ordered = panic::catch_unwind(|| {
                 // Often: what misses here misses seldom.
-                assert!((0..20).all(|_| !both_miss([fence::light, fence::heavy])));
+                assert!((0..8).all(|_| !both_miss([fence::light, fence::heavy])));
                 assert_fences();
             });
             // SAFETY: ends the child at once.

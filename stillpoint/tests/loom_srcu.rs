@@ -228,8 +228,14 @@ fn a_domain_that_is_closed_waits_for_nobody() {
         let world = World::new();
         // Its guard was leaked.
         let _ = world.phases().enter();
-        let t = spawn(&world, 0, |world| world.phases().close());
+        let t = spawn(&world, 0, |world| {
+            world.look();
+            world.phases().close();
+        });
+        let old = world.published.load();
         world.engine.synchronize(None).unwrap();
+        // SAFETY: the memory of values is never given back.
+        unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
         t.join().unwrap();
     });
 }

@@ -99,6 +99,11 @@ pub trait Host {
     /// A heavy fence.
     fn fence(&self);
 
+    /// Whether the calling thread runs a stall hook.
+    fn is_reporting(&self) -> bool {
+        false
+    }
+
     /// Provides a worker: somebody who calls [`Callbacks::work`]. False if that cannot be done.
     fn start_worker(&self) -> bool;
 
@@ -437,9 +442,14 @@ impl Callbacks {
 
     /// For who has rung and found no worker: provides one, or, if none can be had, is the worker until `enough`.
     fn provide_or_work(&self, host: &impl Host, enough: impl Fn() -> bool) {
-        if !host.start_worker() {
-            self.work(host, enough);
+        if host.start_worker() {
+            return;
         }
+        if host.is_reporting() {
+            // A grace period waits for this thread: the last handle has gone in a stall hook. What is left stays.
+            return self.alarm.give_up();
+        }
+        self.work(host, enough);
     }
 
     /// Rounds that have begun: one that fails and has a greater number began after this call.

@@ -141,8 +141,13 @@ impl<W: World> Host for W {
         }));
     }
 
+    fn is_reporting(&self) -> bool {
+        stall::is_reporting()
+    }
+
     fn start_worker(&self) -> bool {
-        let world = self.keep();
+        // SAFETY: the job waits for grace periods, and runs what was deferred.
+        let world = unsafe { self.keep() };
         Job::new(move || world.core().callbacks.work(&*world, || false)).submit()
     }
 

@@ -42,7 +42,11 @@ pub unsafe trait World: Clone + Send + Sync + Unpin + 'static {
     fn core(&self) -> &Core<Self::Readers>;
 
     /// Keeps the domain for a job.
-    fn keep(&self) -> Self::Kept;
+    ///
+    /// # Safety
+    ///
+    /// Nobody makes a handle of it, or opens a section by it, once the last handle has gone.
+    unsafe fn keep(&self) -> Self::Kept;
 
     /// The calling thread's reader, if readers belong to threads, and it has one.
     fn own(&self) -> Option<&'static Reader>;
@@ -162,7 +166,7 @@ unsafe impl<D: Static> World for D {
         &D::shared().core
     }
 
-    fn keep(&self) -> Here<D> {
+    unsafe fn keep(&self) -> Here<D> {
         Here(D::HERE)
     }
 

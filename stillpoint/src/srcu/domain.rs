@@ -163,7 +163,8 @@ impl Domain {
         deferred::call(self, f, hints);
     }
 
-    /// Drops `value` after a grace period, in a worker thread: as [`rcu::retire`](crate::rcu::retire), but never in this thread.
+    /// Drops `value` after a grace period, in a worker thread: as [`rcu::retire`](crate::rcu::retire), but not in this thread, unless
+    /// there is no memory to queue it.
     #[track_caller]
     pub fn retire<T: Send + 'static>(&self, value: Box<T>) {
         self.retire_with(value, Hints::new());
@@ -276,8 +277,10 @@ impl Domain {
 unsafe fn free(inner: NonNull<Inner>) {
     // SAFETY: the caller's contract.
     unsafe {
+        // The pointer of the box; the caller's may have been made of a reference.
+        let whole = inner.as_ref().here.inner.load(Relaxed);
         fork::unlist(inner.as_ref());
-        drop(Box::from_raw(inner.as_ptr()));
+        drop(Box::from_raw(whole));
     }
 }
 
@@ -394,7 +397,7 @@ unsafe impl World for Domain {
         &self.inner().core
     }
 
-    fn keep(&self) -> Kept {
+    unsafe fn keep(&self) -> Kept {
         let inner = self.inner();
         // Relaxed: the caller's handle, or job, keeps it meanwhile.
         inner.keepers.fetch_add(1, Relaxed);

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::domain::Inner;
 use crate::sync::ForkSafe;
-use crate::sys::signal::{around_fork, before_main};
+use crate::sys::signal::{around_fork, before_main, with_all_blocked};
 
 /// The domains that have been used, and not freed.
 static LIST: ForkSafe<Mutex<List>> = ForkSafe::new(Mutex::new(List { first: ptr::null() }));
@@ -93,23 +93,22 @@ fn domains(list: &List) -> impl Iterator<Item = &Inner> {
     core::iter::successors(unsafe { list.first.as_ref() }, |inner| unsafe { inner.fork.next.get().as_ref() })
 }
 
-/// Forks are known.
+/// Forks are known, or about to be. They must not be twice: `prepare` takes a lock.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 
 before_main!(arm);
 
 extern "C" fn arm() {
-    if !IS_ARMED.load(Relaxed) && around_fork(prepare, in_parent, in_child) {
-        IS_ARMED.store(true, Relaxed);
+    if !IS_ARMED.swap(true, Relaxed) && !around_fork(prepare, in_parent, in_child) {
+        IS_ARMED.store(false, Relaxed);
     }
 }
 
 /// The calling thread is about to fork.
 unsafe extern "C" fn prepare() {
     let list = list();
-    for inner in domains(&list) {
-        inner.fork.sections.set(inner.phases().sections());
-    }
+    // A section of a signal handler between two sums would stay open in the child.
+    with_all_blocked(|| domains(&list).for_each(|inner| inner.fork.sections.set(inner.phases().sections())));
     // SAFETY: under the lock.
     unsafe { *HELD.0.get() = Some(list) };
 }
@@ -125,10 +124,13 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     // SAFETY: as above. The lock is written over: it may have waiters that do not exist.
     let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
-    for inner in domains(&held) {
-        // SAFETY: the only thread, which forked in `fork`.
-        unsafe { inner.reset_in_child(inner.fork.sections.get()) };
-    }
+    // As in `prepare`.
+    with_all_blocked(|| {
+        for inner in domains(&held) {
+            // SAFETY: the only thread, which forked in `fork`.
+            unsafe { inner.reset_in_child(inner.fork.sections.get()) };
+        }
+    });
     let first = held.first;
     core::mem::forget(held);
     // SAFETY: the only thread, and nobody has a reference to the list.

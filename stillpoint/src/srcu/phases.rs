@@ -344,8 +344,8 @@ impl Phases {
 
     /// There is no handle any more.
     pub fn close(&self) {
-        // Relaxed: the swap orders it.
-        self.closed.store(1, Relaxed);
+        // Release: all that was done through the handles; partner: the Acquire in `is_closed`.
+        self.closed.store(1, weaken(Release, "closed-store-relaxed"));
         // Release: a leader who arms after this finds the domain closed; partner: the Acquire of the `fetch_add` in
         // `sleep_for`. One who has armed before is woken.
         // The lower half differs from what the leader may compare with, as nobody wakes so often.
@@ -356,8 +356,8 @@ impl Phases {
     }
 
     fn is_closed(&self) -> bool {
-        // Relaxed: see `close`. A leader who looks too early sleeps, and is woken.
-        self.closed.load(Relaxed) != 0
+        // Acquire: partner is the Release in `close`. A leader who looks too early sleeps, and is woken.
+        self.closed.load(weaken(Acquire, "closed-load-relaxed")) != 0
     }
 
     pub fn lines(&self) -> &Lines {
@@ -372,8 +372,9 @@ impl Phases {
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, sections: [u64; 2]) {
         self.inherited.store(sections[0] + sections[1], Relaxed);
-        self.shown.attention.store(NO_PHASE, Relaxed);
-        self.awaited.store(0, Relaxed);
+        // `attention` stays: the caller may be a leader who has forked in a stall hook, and goes on. If not, some count down in
+        // vain. The lower half differs from what he compares with, as in `close`.
+        self.awaited.store(u64::from(u32::MAX), Relaxed);
         // SAFETY: the caller's contract.
         unsafe {
             self.shown.words.reset_in_child([sections[0], sections[1], 0, 0]);
