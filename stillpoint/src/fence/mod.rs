@@ -81,7 +81,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::sequence::Sequence;
 use crate::sync::ForkSafe;
-use crate::sys::signal::{at_fork, before_main};
+use crate::sys::signal::{at_fork_once, before_main};
 
 mod membarrier;
 mod signal;
@@ -232,9 +232,7 @@ static IS_ARMED: AtomicBool = AtomicBool::new(false);
 before_main!(arm);
 
 extern "C" fn arm() {
-    if !IS_ARMED.load(Relaxed) && at_fork(in_child) {
-        IS_ARMED.store(true, Relaxed);
-    }
+    at_fork_once(&IS_ARMED, in_child);
 }
 
 /// The child of a fork, which has one thread: others may have been at work on what is here.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use super::awaited::Awaited;
 use super::faults::mutant;
 use crate::sync::AtomicU64;
-use crate::sys::signal::{at_fork, before_main};
+use crate::sys::signal::{at_fork_once, before_main};
 
 /// How often this process, or one that it was forked from, was the child of a fork.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -54,9 +54,7 @@ static IS_ARMED: AtomicBool = AtomicBool::new(false);
 before_main!(arm);
 
 extern "C" fn arm() {
-    if !IS_ARMED.load(Relaxed) && at_fork(in_child) {
-        IS_ARMED.store(true, Relaxed);
-    }
+    at_fork_once(&IS_ARMED, in_child);
 }
 
 unsafe extern "C" fn in_child() {

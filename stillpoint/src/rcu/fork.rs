@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{pool, stall};
 use crate::sync::ForkSafe;
-use crate::sys::signal::{at_fork, before_main};
+use crate::sys::signal::{at_fork_once, before_main};
 
 /// How often this process, or one that it was forked from, was the child of a fork.
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -80,9 +80,7 @@ static IS_ARMED: AtomicBool = AtomicBool::new(false);
 before_main!(arm);
 
 extern "C" fn arm() {
-    if !IS_ARMED.load(Relaxed) && at_fork(in_child) {
-        IS_ARMED.store(true, Relaxed);
-    }
+    at_fork_once(&IS_ARMED, in_child);
 }
 
 /// The child of a fork, which has one thread.

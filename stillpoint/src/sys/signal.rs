@@ -1,6 +1,7 @@
 //! A real-time signal of our own, sent to single threads.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::{mem, ptr};
 use std::io;
 
@@ -87,6 +88,13 @@ pub(crate) use before_main;
 pub fn at_fork(child: unsafe extern "C" fn()) -> bool {
     // SAFETY: a function without arguments that lives as long as the program.
     unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
+}
+
+/// [`at_fork`], unless `is_armed`, which says that it has been done. Two callers at once may do it twice.
+pub fn at_fork_once(is_armed: &AtomicBool, child: unsafe extern "C" fn()) {
+    if !is_armed.load(Relaxed) && at_fork(child) {
+        is_armed.store(true, Relaxed);
+    }
 }
 
 /// As [`at_fork`], with functions for the thread that forks: before, and afterwards in the parent.
