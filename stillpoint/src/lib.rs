@@ -29,12 +29,31 @@
 //! limits.replace(vec![11, 22, 33]);
 //! ```
 //!
+//! # Features
+//!
+//! None is on by default, and none costs anything where it is off.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tracing` | events of the target `stillpoint`, for subscribers of [tracing](https://docs.rs/tracing): each grace period at the level `TRACE`, or `DEBUG` if readers held it up; each report of a stall at the level `WARN`, in place of a line on the standard error |
+//! | `metrics` | the module `metrics`: the statistics for recorders of [metrics](https://docs.rs/metrics) |
+//! | `lock-events` | `lock::events()`: what happened in locks |
+//! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
+//! | `check` | in release builds too, an assertion after each wait that a full grace period has passed: see [`rcu`](rcu#checks) |
+//!
+//! Events and metrics are made by writers and by the program itself: readers never pay for them. The subscriber is called when
+//! a grace period has ended, by the thread that led it; until then nothing else of it is waited for.
+//!
+//! # Where it runs
+//!
 //! Linux 4.14 or later; where `membarrier` is missing or denied, readers execute a fence instead: see [`fence::report`].
 
 #[cfg(not(loom))]
 pub mod fence;
 #[cfg(not(loom))]
 pub mod lock;
+#[cfg(all(feature = "metrics", not(loom)))]
+pub mod metrics;
 #[cfg(not(loom))]
 pub mod percpu;
 #[cfg(not(loom))]

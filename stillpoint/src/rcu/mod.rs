@@ -135,6 +135,7 @@ pub(crate) mod callbacks;
 pub(crate) mod check;
 pub(crate) mod engine;
 pub(crate) mod entry;
+pub(crate) mod events;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod published;
