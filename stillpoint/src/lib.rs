@@ -29,6 +29,8 @@
 //! limits.replace(vec![11, 22, 33]);
 //! ```
 //!
+//! The [`guide`] says which part is for which job, and how to come here from other ways of doing it.
+//!
 //! # Features
 //!
 //! None is on by default, and none costs anything where it is off.
@@ -50,6 +52,8 @@
 
 #[cfg(not(loom))]
 pub mod fence;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(all(feature = "metrics", not(loom)))]
