@@ -8,7 +8,7 @@
 //! | the same, in a loop that does nothing but read | [`qsbr`](crate::qsbr) | [`rcu`](crate::rcu) | a read is a load, and the loop can report once a round |
 //! | the same, and readers sleep inside, or hold what they read over `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all its writers would wait for the sleeper |
 //! | the same, and readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
-//! | a map of which entries come and go | an array of [`Rcu`](crate::rcu::Rcu)s, a bucket each | one `Rcu` of all | [`update`](crate::rcu::Rcu::update) copies what it changes |
+//! | a map of which entries come and go | an array of [`Rcu`](crate::rcu::Rcu)s, a bucket each | one `Rcu` of all | [`modify`](crate::rcu::Rcu::modify) copies what it changes |
 //! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to what they read |
 //! | a number that all add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line travels from CPU to CPU |
 //! | how often each size or duration occurred | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram under a mutex | the same |
@@ -95,11 +95,12 @@
 //! - What belongs together belongs into one [`Rcu`](crate::rcu::Rcu). There is no moment that two of them share.
 //! - After a `replace`, readers see the old value until their sections end. Whoever must know that nobody does any more waits
 //!   for a grace period.
-//! - An [`Rcu`](crate::rcu::Rcu) may be changed by several threads at once. [`update`](crate::rcu::Rcu::update) loses nobody's
-//!   change; `load`, then `replace`, does.
+//! - An [`Rcu`](crate::rcu::Rcu) may be changed by several threads at once. [`modify`](crate::rcu::Rcu::modify) and
+//!   [`update`](crate::rcu::Rcu::update) lose nobody's change; `load`, then `replace`, does.
 //! - Memory that waits to be freed is bounded by making those wait who retire more: see [`Limits`](crate::rcu::Limits).
-//! - `Counter` and `Histogram` can be statics; [`Pool`](crate::percpu::Pool), [`Ring`](crate::percpu::Ring) and
-//!   [`PerCpu`](crate::percpu::PerCpu) allocate when they are made, and need a `LazyLock` there.
+//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics as they are. [`Rcu`](crate::rcu::Rcu),
+//!   [`Pool`](crate::percpu::Pool), [`Ring`](crate::percpu::Ring) and [`PerCpu`](crate::percpu::PerCpu) allocate when they are made, and
+//!   need a `LazyLock` there.
 //!
 //! # Seeing what goes on
 //!

@@ -7,8 +7,9 @@
 //! | `RwLock::new(value)` | `Rcu::new(value)` |
 //! | `let value = lock.read().unwrap();` | `let guard = rcu::enter(); let value = pointer.load(&guard);` |
 //! | `*lock.write().unwrap() = new;` | `pointer.replace(new);` |
-//! | `lock.write().unwrap().push(x);` | `pointer.update(\|old\| { let mut new = old.clone(); new.push(x); new });` |
+//! | `lock.write().unwrap().push(x);` | `pointer.modify(\|value\| value.push(x));` |
 //! | `mem::replace(&mut *lock.write().unwrap(), new)` | `pointer.replace(new).wait()` |
+//! | `static LOCK: RwLock<T> = RwLock::new(...);` | `static POINTER: LazyLock<Rcu<T>> = LazyLock::new(\|\| Rcu::new(...));` |
 //! | `get_mut`, `into_inner` | the same |
 //!
 //! ```
@@ -24,7 +25,7 @@
 //! // After:
 //! let hosts = Rcu::new(vec!["a"]);
 //! let first = hosts.load(&rcu::enter())[0];
-//! hosts.update(|old| [&old[..], &["b"]].concat());
+//! hosts.modify(|hosts| hosts.push("b"));
 //! assert_eq!((first, hosts.load(&rcu::enter()).len()), ("a", 2));
 //! ```
 //!
@@ -32,11 +33,11 @@
 //!
 //! - A writer does not wait for readers, and does not keep them out: they have the old value as long as their section lasts. If
 //!   the old value must be out of use before something else is done, wait for it.
-//! - A change copies the value. If that is much, put parts of it into `Arc`s, or into `Rcu`s of their own.
+//! - A change, by `modify` or `update`, copies the value. If that is much, put parts of it into `Arc`s, or into `Rcu`s of their own.
 //! - The value is `Send`, `Sync` and `'static`, as it may outlive the `Rcu`, and be dropped by another thread.
-//! - Writers do not keep each other out either: `update` runs its closure again if another writer was faster. If making a value has
-//!   effects, put a `Mutex<()>` around writing.
-//! - Nothing is poisoned. A panic in `update` leaves the value as it was.
+//! - Writers do not keep each other out either: `modify` and `update` run their closures again if another writer was faster. If making a
+//!   value has effects, put a `Mutex<()>` around writing.
+//! - Nothing is poisoned. A panic in `modify` leaves the value as it was.
 //! - A guard is not `Send`, as that of `RwLock` is not. Tasks use [`srcu`](crate::srcu), where tokio's `RwLock` was.
 //!
 //! From arc-swap: `ArcSwap<T>` becomes `Rcu<T>`, `load()` becomes `load(&guard)`, `rcu()` becomes `update`. Where `load_full()` made an `Arc` to
@@ -50,7 +51,7 @@
 //! | an `Atomic<T>` that is never null: `load`, `unsafe { shared.deref() }` | [`Rcu<T>`](crate::rcu::Rcu): [`load`](crate::rcu::Rcu::load), without `unsafe` |
 //! | one that may be null | `Rcu<Option<T>>` |
 //! | `swap`, then `unsafe { guard.defer_destroy(old) }` | [`replace`](crate::rcu::Rcu::replace) |
-//! | a loop of `compare_exchange` | [`update`](crate::rcu::Rcu::update) |
+//! | a loop of `compare_exchange` | [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
 //! | links between nodes | `AtomicPtr`, and [`retire_raw`](crate::rcu::retire_raw) for those that are unlinked |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |

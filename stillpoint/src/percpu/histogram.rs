@@ -24,10 +24,15 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 ///
 /// static NANOSECONDS: Histogram = Histogram::new();
 ///
+/// let begun = std::time::Instant::now();
+/// NANOSECONDS.record(begun.elapsed().as_nanos() as u64);
+/// # let before = NANOSECONDS.snapshot();
+///
 /// for value in 1..=1000 {
 ///     NANOSECONDS.record(value);
 /// }
 /// let seen = NANOSECONDS.snapshot();
+/// # let seen = seen.since(&before);
 /// assert_eq!(seen.count(), 1000);
 /// let median = seen.quantile(0.5).expect("there are values");
 /// assert!((500..=500 + 500 / 8).contains(&median));
