@@ -6,8 +6,8 @@
 //! handling a packet of it any more, so the bill is final.
 //!
 //! ```sh
-//! cargo run --example connection_table             # a second of traffic; every byte must be on one bill
-//! cargo run --example connection_table -- forever  # says each second what is going on
+//! cargo run -p stillpoint --example connection_table             # a second of traffic; every byte must be on one bill
+//! cargo run -p stillpoint --example connection_table -- forever  # says each second what is going on
 //! ```
 
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! sense is refused, and the old settings stay.
 //!
 //! ```sh
-//! cargo run --example hot_reload              # changes a file of its own, and checks what the threads see
-//! cargo run --example hot_reload -- FILE      # serves for ever: edit FILE meanwhile
+//! cargo run -p stillpoint --example hot_reload              # changes a file of its own, and checks what the threads see
+//! cargo run -p stillpoint --example hot_reload -- FILE      # serves for ever: edit FILE meanwhile
 //! ```
 
 use std::path::{Path, PathBuf};

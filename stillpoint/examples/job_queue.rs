@@ -5,8 +5,8 @@
 //! here is under a `lock::Mutex`, which does neither, and the program shows for how long jobs have waited.
 //!
 //! ```sh
-//! cargo run --release --example job_queue             # on one CPU; each job must be done once
-//! cargo run --release --example job_queue -- forever  # says each second how long jobs wait
+//! cargo run --release -p stillpoint --example job_queue             # on one CPU; each job must be done once
+//! cargo run --release -p stillpoint --example job_queue -- forever  # says each second how long jobs wait
 //! ```
 
 use std::collections::VecDeque;

@@ -4,8 +4,8 @@
 //! for putting them together.
 //!
 //! ```sh
-//! cargo run --example metrics_endpoint                    # asks itself, and checks the answer
-//! cargo run --example metrics_endpoint -- 127.0.0.1:9100  # for ever: curl http://127.0.0.1:9100/metrics
+//! cargo run -p stillpoint --example metrics_endpoint                    # asks itself, and checks the answer
+//! cargo run -p stillpoint --example metrics_endpoint -- 127.0.0.1:9100  # for ever: curl http://127.0.0.1:9100/metrics
 //! ```
 
 use std::fmt::Write as _;

@@ -81,7 +81,7 @@
 //!
 //! Longer ones are in the repository, in `stillpoint/examples`, and run by themselves:
 //!
-//! | `cargo run --example` | shows |
+//! | `cargo run -p stillpoint --example` | shows |
 //! |---|---|
 //! | `hot_reload` | configuration that is edited while threads use it (`rcu`) |
 //! | `connection_table` | a hash table that packets go through, and bills that are final (`qsbr`) |
