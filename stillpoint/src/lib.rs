@@ -37,14 +37,15 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `tracing` | events of the target `stillpoint`, for subscribers of [tracing](https://docs.rs/tracing): each grace period at the level `TRACE`, or `DEBUG` if readers held it up; each report of a stall at the level `WARN`, in place of a line on the standard error |
+//! | `tracing` | events of the target `stillpoint`, for subscribers of [tracing](https://docs.rs/tracing): each grace period at the level `TRACE`, or `DEBUG` if readers held it up; each [report of a stall](rcu#stalls) at the level `WARN`, in place of a line on the standard error |
 //! | `metrics` | the module `metrics`: the statistics for recorders of [metrics](https://docs.rs/metrics) |
 //! | `lock-events` | `lock::events()`: what happened in locks |
 //! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
 //! | `check` | in release builds too, an assertion after each wait that a full grace period has passed: see [`rcu`](rcu#checks) |
 //!
-//! Events and metrics are made by writers and by the program itself: readers never pay for them. The subscriber is called when
-//! a grace period has ended, by the thread that led it; until then nothing else of it is waited for.
+//! Readers never pay for any of them. A subscriber is called by the thread that has led a grace period, when that has ended and
+//! nobody waits for it any more; it may do there what that thread may, and what it waits for makes no events in turn. Without a
+//! subscriber a grace period costs one load more.
 //!
 //! # Where it runs
 //!

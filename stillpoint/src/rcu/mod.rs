@@ -73,7 +73,7 @@
 //! # Stalls
 //!
 //! A grace period that has waited for 10 seconds says on the standard error for which threads, and where they registered;
-//! again after 20, and so on. [`set_stall_timeout`] and [`set_stall_hook`] change that; [`Stats::longest_wait`] and
+//! again after 20, and so on; with the feature `tracing`, in an event if a subscriber takes it. [`set_stall_timeout`] and [`set_stall_hook`] change that; [`Stats::longest_wait`] and
 //! [`Stats::stalls`] keep count.
 //!
 //! # Checks
