@@ -45,7 +45,7 @@
 //!
 //! Readers never pay for any of them. A subscriber is called by the thread that has led a grace period, when that has ended and
 //! nobody waits for it any more; it may do there what that thread may, and what it waits for makes no events in turn. Without a
-//! subscriber a grace period costs one load more.
+//! subscriber a grace period takes some nanoseconds more.
 //!
 //! # Where it runs
 //!
