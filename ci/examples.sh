@@ -12,6 +12,5 @@ for program in "${programs[@]}"; do
 done
 
 echo "-- tracing and metrics"
-features=(--package stillpoint --features "tracing,metrics,lock-events" --quiet)
-cargo test "${features[@]}" --test tracing --test metrics
-cargo test "${features[@]}" --doc metrics
+cargo test --package stillpoint-integrations --features tests --quiet
+cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics

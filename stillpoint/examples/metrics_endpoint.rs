@@ -9,14 +9,13 @@
 //! ```
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use stillpoint::percpu::{Counter, Histogram};
-use tiny_http::{Response, Server};
 
 const WORKERS: usize = 4;
 
@@ -42,9 +41,9 @@ fn request(number: u64) {
 
 /// What `/metrics` says.
 fn metrics() -> String {
-    // In this order, so that no request is in the histogram and not in the counter.
-    let latency = LATENCY.snapshot();
+    // In this order: a request that is counted here is in the histogram, as it came there before.
     let (requests, in_flight) = (REQUESTS.sum(), IN_FLIGHT.sum());
+    let latency = LATENCY.snapshot();
     let mut text = format!(
         "# TYPE requests_total counter\nrequests_total {requests}\n\
          # TYPE requests_in_flight gauge\nrequests_in_flight {in_flight}\n\
@@ -62,20 +61,36 @@ fn metrics() -> String {
     text
 }
 
-/// Answers until the server is unblocked.
-fn serve(server: &Server) {
-    for request in server.incoming_requests() {
-        let response = match request.url() {
-            "/metrics" => Response::from_string(metrics()),
-            _ => Response::from_string("see /metrics\n").with_status_code(404),
-        };
-        // Who asked may be gone.
-        let _ = request.respond(response);
+/// Answers one request.
+fn answer(stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut head = BufReader::new(&stream).take(8192).lines();
+    let request = head.next().unwrap_or_else(|| Ok(String::new()))?;
+    // To the empty line: a connection that is closed with something unread in it is reset.
+    while head.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let (status, text) = match request.split(' ').nth(1) {
+        Some("/metrics") => ("200 OK", metrics()),
+        _ => ("404 Not Found", "see /metrics\n".to_owned()),
+    };
+    let length = text.len();
+    write!(
+        &stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{text}"
+    )
+}
+
+/// Answers for ever, one after the other.
+fn serve(listener: &TcpListener) {
+    for stream in listener.incoming() {
+        if let Err(error) = stream.and_then(answer) {
+            eprintln!("not answered: {error}");
+        }
     }
 }
 
 /// What `curl` would print.
-fn get(server: SocketAddr, path: &str) -> std::io::Result<String> {
+fn get(server: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
@@ -89,30 +104,30 @@ fn value(answer: &str, metric: &str) -> f64 {
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {metric} in:\n{answer}"))
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+fn main() -> io::Result<()> {
     let address = env::args().nth(1);
-    let server = Server::http(address.as_deref().unwrap_or("127.0.0.1:0"))?;
-    let at = server.server_addr().to_ip().expect("it listens at an IP address");
+    let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0"))?;
+    let at = listener.local_addr()?;
     println!("http://{at}/metrics");
+    // It ends with the process.
+    let server = thread::spawn(move || serve(&listener));
 
     let stop = AtomicBool::new(false);
     let (first, last, made) = thread::scope(|scope| {
         let work = || (0..).take_while(|_| !stop.load(Relaxed)).inspect(|&number| request(number)).count();
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
         if address.is_some() {
-            serve(&server);
+            server.join().expect("the server does not end");
         }
-        scope.spawn(|| serve(&server));
         let first = get(at, "/metrics");
         thread::sleep(Duration::from_millis(500));
         stop.store(true, Relaxed);
         let made: usize = workers.into_iter().map(|worker| worker.join().expect("no request fails")).sum();
-        let last = get(at, "/metrics");
-        server.unblock();
-        (first, last, made)
+        (first, get(at, "/metrics"), made)
     });
     let (first, last) = (first?, last?);
     print!("{}", last.split("\r\n\r\n").nth(1).unwrap_or_default());
+    assert!(get(at, "/")?.contains(" 404 "));
     assert!(value(&first, "requests_total") <= value(&last, "requests_total"));
     assert_eq!(value(&last, "requests_total"), made as f64);
     assert_eq!(value(&last, "request_seconds_count"), made as f64);

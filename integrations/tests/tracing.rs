@@ -1,10 +1,9 @@
 //! What subscribers of `tracing` are told of grace periods and stalls.
-#![cfg(not(loom))]
 
-#[path = "support/child.rs"]
+#[path = "../../stillpoint/tests/support/child.rs"]
 #[allow(dead_code, reason = "one way to start a child is enough here")]
 mod child;
-#[path = "support/deadline.rs"]
+#[path = "../../stillpoint/tests/support/deadline.rs"]
 mod deadline;
 
 use std::any::type_name;
