@@ -43,6 +43,8 @@
 //! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
 //! | `check` | in release builds too, an assertion after each wait that a full grace period has passed: see [`rcu`](rcu#checks) |
 //!
+//! Events have the fields `domain` and `number`, which grace period of that it is; and `took`, or, of a stall, `waited`.
+//!
 //! Readers never pay for any of them. A subscriber is called by the thread that has led a grace period, when that has ended and
 //! nobody waits for it any more; it may do there what that thread may, and what it waits for makes no events in turn. Without a
 //! subscriber a grace period takes some nanoseconds more.

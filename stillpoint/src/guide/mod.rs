@@ -105,8 +105,9 @@
 //! # Seeing what goes on
 //!
 //! [`fence::report`](crate::fence::report) and [`percpu::report`](crate::percpu::report) say what this machine allows, and
-//! what was chosen; log them when a program starts. [`rcu::stats`](crate::rcu::stats) counts, and the features `tracing` and
-//! `metrics` hand that on (see [the crate's page](crate#features)). A grace period that waits for ten seconds names the
-//! threads that it waits for: [stalls](crate::rcu#stalls).
+//! what was chosen: log them when a program starts, or see `cargo run --release -- probe` in the repository.
+//! [`rcu::stats`](crate::rcu::stats) counts, and the features `tracing` and `metrics` hand that on (see
+//! [the crate's page](crate#features)). A grace period that waits for ten seconds names the threads that it waits for:
+//! [stalls](crate::rcu#stalls).
 
 pub mod porting;
