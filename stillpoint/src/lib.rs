@@ -29,12 +29,38 @@
 //! limits.replace(vec![11, 22, 33]);
 //! ```
 //!
+//! The [`guide`] says which part is for which job, and how to come here from other ways of doing it.
+//!
+//! # Features
+//!
+//! None is on by default, and none costs anything where it is off.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tracing` | events of the target `stillpoint`, for subscribers of [tracing](https://docs.rs/tracing): each grace period at the level `TRACE`, or `DEBUG` if readers held it up; each [report of a stall](rcu#stalls) at the level `WARN`, in place of a line on the standard error |
+//! | `metrics` | the module `metrics`: the statistics for recorders of [metrics](https://docs.rs/metrics) |
+//! | `lock-events` | `lock::events()`: what happened in locks |
+//! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
+//! | `check` | in release builds too, an assertion after each wait that a full grace period has passed: see [`rcu`](rcu#checks) |
+//!
+//! Events have the fields `domain` and `number`, which grace period of that it is; and `took`, or, of a stall, `waited`.
+//!
+//! Readers never pay for any of them. A subscriber is called by the thread that has led a grace period, when that has ended and
+//! nobody waits for it any more; it may do there what that thread may, and what it waits for makes no events in turn. Without a
+//! subscriber a grace period takes some nanoseconds more.
+//!
+//! # Where it runs
+//!
 //! Linux 4.14 or later; where `membarrier` is missing or denied, readers execute a fence instead: see [`fence::report`].
 
 #[cfg(not(loom))]
 pub mod fence;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(not(loom))]
 pub mod lock;
+#[cfg(all(feature = "metrics", not(loom)))]
+pub mod metrics;
 #[cfg(not(loom))]
 pub mod percpu;
 #[cfg(not(loom))]

@@ -34,6 +34,26 @@ fn updates_by_many_threads_are_all_counted() {
 }
 
 #[test]
+fn modifications_by_many_threads_are_all_kept() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let numbers = Rcu::new_in(Vec::new(), Own);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let numbers = &numbers;
+            scope.spawn(move || {
+                for number in 0..100 {
+                    drop(numbers.modify(|numbers| numbers.push(100 * thread + number)));
+                }
+            });
+        }
+    });
+    let mut numbers = numbers.into_inner();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..400));
+}
+
+#[test]
 fn every_value_replaced_by_many_threads_is_returned_to_one_of_them() {
     stillpoint::domain! { struct Own; }
     const THREADS: usize = 4;

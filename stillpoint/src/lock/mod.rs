@@ -41,7 +41,8 @@
 //! # Trade-offs
 //!
 //! - Where each thread has a processor, this is a spinning lock like others; a queue that hardly ever forms gains nothing.
-//! - Fairness costs throughput: each quantum puts one thread to sleep and another one to work. `docs/measurements.md` shows what is
+//! - Fairness costs throughput, up to a third where the lock is the bottleneck: each quantum puts one thread to sleep and another
+//!   one to work. `docs/measurements.md` shows what is
 //!   gained and lost, and how long the quantum is.
 //! - A thread spins for some microseconds before it sleeps. Programs that must not burn a cycle want another lock.
 //! - 16,383 threads can wait in queues at once, in a process. More wait all the same, but slowly, and with no bound.

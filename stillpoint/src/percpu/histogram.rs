@@ -13,7 +13,8 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 /// Counts values by size: latencies, lengths, depths.
 ///
 /// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it is as
-/// fast and loses nothing. Values below 8 are counted one by one, others in buckets no wider than an eighth of the value.
+/// fast and loses nothing. Values below 8 are counted one by one, others in buckets no wider than an eighth of the value. It
+/// keeps no sum of the values: who wants that, exactly, has a [`Counter`](super::Counter) beside it.
 ///
 /// # Memory
 ///
@@ -24,10 +25,15 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 ///
 /// static NANOSECONDS: Histogram = Histogram::new();
 ///
+/// let begun = std::time::Instant::now();
+/// NANOSECONDS.record(begun.elapsed().as_nanos() as u64);
+/// # let before = NANOSECONDS.snapshot();
+///
 /// for value in 1..=1000 {
 ///     NANOSECONDS.record(value);
 /// }
 /// let seen = NANOSECONDS.snapshot();
+/// # let seen = seen.since(&before);
 /// assert_eq!(seen.count(), 1000);
 /// let median = seen.quantile(0.5).expect("there are values");
 /// assert!((500..=500 + 500 / 8).contains(&median));

@@ -29,6 +29,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::check::{Check, Ticket};
+use super::events::{Begun, Ended};
 use super::queue::Queue;
 use super::reader::Reader;
 use super::stall::{Blockers, Watch};
@@ -253,7 +254,7 @@ impl<R: Readers> Engine<R> {
 
     fn wait_with(&self, own: Option<&Reader>, due: Due, heavy: fn()) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.turns.wait_for(due.target, || self.grace_period(own, heavy))?;
+        self.take_turns(own, due.target, heavy)?;
         self.check.served(due.ticket);
         Ok(())
     }
@@ -262,30 +263,56 @@ impl<R: Readers> Engine<R> {
     #[cfg(not(loom))]
     pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.turns.wait_for(self.turns.next(), || self.grace_period(own, heavy))
+        self.take_turns(own, self.turns.next(), heavy)
+    }
+
+    /// Waits until the grace period has ended; leads it, if nobody else does, and tells of it afterwards.
+    fn take_turns(&self, own: Option<&Reader>, target: Target, heavy: fn()) -> Result<(), Orphaned> {
+        // Of two, after somebody else has failed, the last.
+        let mut ended = None;
+        let result = self.turns.wait_for(target, || {
+            ended = self.grace_period(own, heavy)?;
+            Ok(())
+        });
+        self.tell(ended);
+        result
+    }
+
+    fn tell(&self, ended: Option<Ended>) {
+        if let Some(ended) = ended {
+            ended.tell((self.domain)());
+        }
     }
 
     /// Completes a grace period, if nobody else is at it, no reader blocks it for long, and it needs no heavy fence, unless it
     /// may `fence`. The calling thread, whose reader is `own`, is outside.
     pub fn try_synchronize(&self, own: Option<&Reader>, fence: bool) -> bool {
-        self.turns.try_lead(|| {
+        let mut told = None;
+        let is_led = self.turns.try_lead(|| {
+            let begun = Begun::now();
             let number = self.check.begin();
             let ended = self.readers.begin(own, fence.then_some(heavy)).is_ok();
             if ended {
                 self.check.end(number);
+                told = begun.end(self.turns.completed() + 1, false);
             }
             ended
-        })
+        });
+        self.tell(told);
+        is_led
     }
 
-    /// Leads a grace period, whose heavy fences are `heavy`.
-    fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Result<(), Orphaned> {
+    /// Leads a grace period, whose heavy fences are `heavy`. What there is to tell of it.
+    fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Result<Option<Ended>, Orphaned> {
+        let begun = Begun::now();
         let number = self.check.begin();
-        if let Err(blocked) = self.readers.begin(own, Some(heavy)) {
+        let blocked = self.readers.begin(own, Some(heavy)).err();
+        let held_up = blocked.is_some();
+        if let Some(blocked) = blocked {
             self.sleep(blocked, heavy)?;
         }
         self.check.end(number);
-        Ok(())
+        Ok(begun.end(self.turns.completed() + 1, held_up))
     }
 
     #[cold]

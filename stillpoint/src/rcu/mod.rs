@@ -73,7 +73,7 @@
 //! # Stalls
 //!
 //! A grace period that has waited for 10 seconds says on the standard error for which threads, and where they registered;
-//! again after 20, and so on. [`set_stall_timeout`] and [`set_stall_hook`] change that; [`Stats::longest_wait`] and
+//! again after 20, and so on; with the feature `tracing`, in an event if a subscriber takes it. [`set_stall_timeout`] and [`set_stall_hook`] change that; [`Stats::longest_wait`] and
 //! [`Stats::stalls`] keep count.
 //!
 //! # Checks
@@ -110,8 +110,11 @@
 //!   [`Retired`] instead of waiting.
 //! - Two threads that each wait for a grace period of a domain inside a section of the other's wait for ever. Waiting
 //!   inside a section of the *same* domain panics.
+//! - What is deferred in one domain is done by one worker, one thing after the other, as whoever defers it may hold a lock that it
+//!   takes. A program that defers faster than that is made to wait. Values without destructors, and those with
+//!   [`Hints::local`], are freed by the threads that retire them, and several times faster.
 //! - The reader's orderings rest on the compiler fence being one and on `membarrier`, which the language's memory model
-//!   does not know. `docs/proof.md` says what has been checked and how.
+//!   does not know; they are measured and tested on x86-64 only. `docs/proof.md` says what has been checked and how.
 //!
 //! # Sources
 //!
@@ -135,6 +138,7 @@ pub(crate) mod callbacks;
 pub(crate) mod check;
 pub(crate) mod engine;
 pub(crate) mod entry;
+pub(crate) mod events;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod published;

@@ -5,6 +5,7 @@ pub mod callbacks;
 pub mod check;
 pub mod engine;
 pub mod entry;
+pub mod events;
 pub mod progress;
 pub mod published;
 pub mod queue;

@@ -30,6 +30,18 @@ use super::world::{self, World};
 /// });
 /// ```
 ///
+/// It allocates when it is made, so a static one is made by its first user:
+///
+/// ```
+/// use std::sync::LazyLock;
+/// use stillpoint::rcu::{self, Rcu};
+///
+/// static LIMITS: LazyLock<Rcu<Vec<u32>>> = LazyLock::new(|| Rcu::new(vec![10]));
+///
+/// LIMITS.modify(|limits| limits.push(20));
+/// assert_eq!(LIMITS.load(&rcu::enter()).len(), 2);
+/// ```
+///
 /// A reference lives as long as its guard, and no longer:
 ///
 /// ```compile_fail,E0505
@@ -90,7 +102,19 @@ impl<T: Send + 'static, D: World> Rcu<T, D> {
         Retired::new(self.value.swap(Box::into_raw(new)), self.domain.clone())
     }
 
-    /// [`update`](Rcu::update) for who has a section open already.
+    /// [`update`](Rcu::update) for who has a section open already, or a handle of [`qsbr`](crate::qsbr), or a guard of
+    /// [`srcu`](crate::srcu).
+    ///
+    /// ```
+    /// use stillpoint::qsbr;
+    /// use stillpoint::rcu::Rcu;
+    ///
+    /// let numbers = Rcu::new_in(vec![1, 2], qsbr::Global);
+    /// let thread = qsbr::register();
+    /// numbers.update_with(&thread, |old| [&old[..], &[3]].concat());
+    /// assert_eq!(numbers.load(&thread).len(), 3);
+    /// # drop(thread);
+    /// ```
     pub fn update_with(&self, guard: &D::Section, mut f: impl FnMut(&T) -> T) -> Retired<T, D>
     where
         T: Sync,
@@ -129,7 +153,8 @@ impl<T: Send + 'static, D: World> Rcu<T, D> {
 impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes what `f` makes of the present value, and returns that for disposal.
     ///
-    /// `f` runs inside a read-side section, and again whenever somebody else replaced the value meanwhile.
+    /// `f` runs inside a read-side section, and again whenever somebody else replaced the value meanwhile. This is for domains
+    /// of [`crate::rcu`]; in others [`update_with`](Self::update_with) takes the guard, or the handle.
     ///
     /// ```
     /// use stillpoint::rcu::Rcu;
@@ -144,6 +169,28 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
         T: Sync,
     {
         self.update_with(&D::enter(), f)
+    }
+
+    /// Publishes a clone of the present value that `f` has changed, and returns that value for disposal: [`update`](Self::update)
+    /// for values that are changed a little.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Rcu;
+    ///
+    /// let numbers = Rcu::new(vec![1, 2]);
+    /// let old = numbers.modify(|numbers| numbers.push(3));
+    /// assert_eq!(old.wait(), [1, 2]);
+    /// ```
+    #[track_caller]
+    pub fn modify(&self, mut f: impl FnMut(&mut T)) -> Retired<T, D>
+    where
+        T: Sync + Clone,
+    {
+        self.update(|old| {
+            let mut new = old.clone();
+            f(&mut new);
+            new
+        })
     }
 }
 

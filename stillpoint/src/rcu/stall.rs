@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::events;
 use super::reader::{Owner, Reader};
 use crate::sync::ForkSafe;
 use crate::sys;
@@ -56,7 +57,7 @@ pub fn set_stall_timeout(limit: Option<Duration>) {
 }
 
 /// Sets what happens when a grace period stalls, in all domains, in place of the default: a line for each reader on the
-/// standard error.
+/// standard error; or, with the feature `tracing`, an event for each if a subscriber takes it.
 ///
 /// The hook runs in a thread that waits for a grace period, the caller's or one of the library's, and holds that up, and
 /// everybody who waits for it: it should be short. It may read ([`enter`](super::enter)). A panic in it is caught. Waiting for a grace period in it, of any
@@ -89,7 +90,7 @@ pub fn set_stall_hook(hook: Box<dyn Fn(&Stall) + Send + Sync + 'static>) {
 pub fn take_stall_hook() -> Box<dyn Fn(&Stall) + Send + Sync + 'static> {
     match exchange(None) {
         Some(hook) => Box::new(move |stall| hook(stall)),
-        None => Box::new(to_stderr),
+        None => Box::new(by_default),
     }
 }
 
@@ -178,7 +179,7 @@ impl Stall {
         let reported = catch_unwind(AssertUnwindSafe(|| {
             // Cloned, so that the lock is free while it runs.
             let hook = hooks().clone();
-            hook.map_or_else(|| to_stderr(self), |hook| hook(self));
+            hook.map_or_else(|| by_default(self), |hook| hook(self));
         }));
         REPORTS.set(false);
         // The panic has reported itself. Its payload may be anything: dropping it might panic again.
@@ -251,6 +252,12 @@ impl fmt::Display for StalledReader {
 }
 
 /// The default report.
+fn by_default(stall: &Stall) {
+    if !events::tell_stall(stall) {
+        to_stderr(stall);
+    }
+}
+
 fn to_stderr(stall: &Stall) {
     let mut text = String::new();
     for line in stall.to_string().lines() {

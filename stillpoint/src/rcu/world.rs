@@ -137,6 +137,11 @@ impl<R> Core<R> {
 /// Each type has a [`Shared`] and a [`Local`](super::Local) of its own. While a `Section` is borrowed, no grace period of the domain
 /// ends that began meanwhile.
 #[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a domain",
+    note = "a domain is `rcu::Global`, `qsbr::Global`, a type made by `domain!`, or a `srcu::Domain` itself: a clone of it, \
+            not a reference"
+)]
 pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
     const HERE: Self;

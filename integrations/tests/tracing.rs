@@ -1,0 +1,166 @@
+//! What subscribers of `tracing` are told of grace periods and stalls.
+
+#[path = "../../stillpoint/tests/support/child.rs"]
+#[allow(dead_code, reason = "one way to start a child is enough here")]
+mod child;
+#[path = "../../stillpoint/tests/support/deadline.rs"]
+mod deadline;
+
+use std::any::type_name;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use deadline::deadline;
+use stillpoint::rcu::{self, Domain};
+use stillpoint::srcu;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::{set_global_default, with_default};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry;
+
+/// An event: its level and its fields.
+type Seen = (Level, BTreeMap<&'static str, String>);
+
+/// Keeps events of the library, and does something of its own for each.
+#[derive(Clone)]
+struct Capture {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    also: fn(),
+}
+
+impl Capture {
+    fn new(also: fn()) -> Self {
+        Self { seen: Arc::default(), also }
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().expect("no panic under the lock").clone()
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Capture {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        assert_eq!(event.metadata().target(), "stillpoint");
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.seen.lock().expect("no panic under the lock").push((*event.metadata().level(), fields.0));
+        (self.also)();
+    }
+}
+
+#[derive(Default)]
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+/// The events of this thread while `f` runs.
+fn captured(also: fn(), f: impl FnOnce()) -> Vec<Seen> {
+    let capture = Capture::new(also);
+    with_default(registry().with(capture.clone()), f);
+    capture.seen()
+}
+
+#[test]
+fn each_grace_period_is_an_event_of_the_thread_that_leads_it() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let seen = captured(|| {}, || (0..3).for_each(|_| Own::synchronize()));
+    let numbers: Vec<_> = seen.iter().map(|(_, fields)| fields["number"].as_str()).collect();
+    assert_eq!(numbers, ["1", "2", "3"]);
+    for (level, fields) in &seen {
+        assert_eq!((*level, fields["message"].as_str()), (Level::TRACE, "grace period"));
+        assert_eq!(fields["domain"], type_name::<Own>());
+        assert!(fields["took"].ends_with('s'), "{fields:?}");
+    }
+
+    let domain = srcu::Domain::new();
+    let seen = captured(|| {}, || domain.synchronize());
+    assert_eq!(seen.len() as u64, domain.stats().grace_periods);
+    assert_eq!(seen[0].1["domain"], "srcu::Domain");
+}
+
+#[test]
+fn one_that_readers_hold_up_is_told_at_debug_level() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let seen = captured(
+        || {},
+        || {
+            let (entered, enters) = std::sync::mpsc::channel();
+            let reader = thread::spawn(move || {
+                let guard = Own::enter();
+                entered.send(()).expect("the test listens");
+                while Own::stats().sleeps == 0 {
+                    thread::yield_now();
+                }
+                drop(guard);
+            });
+            enters.recv().expect("the reader enters");
+            Own::synchronize();
+            reader.join().expect("the reader is content");
+        },
+    );
+    assert_eq!(seen.len(), 1);
+    assert_eq!(
+        (seen[0].0, seen[0].1["message"].as_str()),
+        (Level::DEBUG, "grace period, held up by readers")
+    );
+}
+
+#[test]
+fn a_subscriber_may_wait_for_grace_periods_and_panic() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    // What it waits for is not told in turn.
+    let seen = captured(Own::synchronize, Own::synchronize);
+    assert_eq!((seen.len(), Own::stats().grace_periods), (1, 2));
+
+    let seen = captured(|| panic!("this panic is part of a test"), Own::synchronize);
+    assert_eq!((seen.len(), Own::stats().grace_periods), (1, 3));
+}
+
+#[test]
+fn a_stall_is_a_warning_if_somebody_listens() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    // Stderr, the limit and the default subscriber belong to the process.
+    let name = "a_stall_is_a_warning_if_somebody_listens";
+    let Some(variant) = child::variant() else {
+        for variant in ["heard", "unheard"] {
+            let stderr = child::stderr(name, variant, None);
+            assert_eq!(stderr.contains("stillpoint: grace period 1 of "), variant == "unheard", "{stderr}");
+        }
+        return;
+    };
+    let capture = Capture::new(|| {});
+    if variant == "heard" {
+        set_global_default(registry().with(capture.clone())).expect("nobody else listens");
+    }
+    rcu::set_stall_timeout(Some(Duration::from_millis(1)));
+    let guard = Own::enter();
+    let writer = thread::spawn(Own::synchronize);
+    while Own::stats().stalls == 0 {
+        thread::yield_now();
+    }
+    drop(guard);
+    writer.join().expect("the writer is content");
+    let seen = capture.seen();
+    let warned: Vec<_> = seen.iter().filter(|(level, _)| *level == Level::WARN).collect();
+    assert_eq!(!warned.is_empty(), variant == "heard");
+    for (_, fields) in warned {
+        assert_eq!((fields["domain"].as_str(), fields["number"].as_str()), (type_name::<Own>(), "1"));
+        assert!(fields["message"].contains(", which registered at "), "{fields:?}");
+    }
+}

@@ -1,0 +1,149 @@
+//! A connection table, as of a firewall or a load balancer: packets look their connection up all the time, connections come
+//! and go now and then.
+//!
+//! Packets are handled by threads that do nothing else, so they report quiescent states (`qsbr`) and a lookup costs no more
+//! than without other threads. When a connection is closed, its bill is written after a grace period: no thread can be
+//! handling a packet of it any more, so the bill is final.
+//!
+//! ```sh
+//! cargo run -p stillpoint --example connection_table             # a second of traffic; every byte must be on one bill
+//! cargo run -p stillpoint --example connection_table -- forever  # says each second what is going on
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use stillpoint::fence;
+use stillpoint::percpu::Counter;
+use stillpoint::qsbr::{self, Handle};
+use stillpoint::rcu::Rcu;
+
+const BUCKETS: usize = 256;
+const PACKET_THREADS: usize = 2;
+/// Packets that are handled between two reports.
+const BATCH: usize = 64;
+/// Connections that may be open.
+const KEYS: u64 = 1000;
+
+struct Connection {
+    key: u64,
+    bytes: AtomicU64,
+}
+
+/// A hash table whose buckets are replaced whole. Readers go through a bucket that nobody changes.
+struct Table {
+    buckets: Vec<Rcu<Vec<Arc<Connection>>, qsbr::Global>>,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self { buckets: (0..BUCKETS).map(|_| Rcu::new_in(Vec::new(), qsbr::Global)).collect() }
+    }
+
+    fn bucket(&self, key: u64) -> &Rcu<Vec<Arc<Connection>>, qsbr::Global> {
+        &self.buckets[(key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % BUCKETS]
+    }
+
+    /// The connection, until the thread's next report.
+    fn find<'a>(&'a self, thread: &'a Handle, key: u64) -> Option<&'a Connection> {
+        self.bucket(key).load(thread).iter().find(|connection| connection.key == key).map(|found| &**found)
+    }
+
+    fn open(&self, thread: &Handle, key: u64) {
+        let connection = Arc::new(Connection { key, bytes: AtomicU64::new(0) });
+        self.bucket(key)
+            .update_with(thread, |old| old.iter().cloned().chain([Arc::clone(&connection)]).collect());
+    }
+
+    fn close(&self, thread: &Handle, key: u64) -> Option<Arc<Connection>> {
+        let mut closed = None;
+        self.bucket(key).update_with(thread, |old| {
+            closed = old.iter().find(|connection| connection.key == key).cloned();
+            old.iter().filter(|connection| connection.key != key).cloned().collect()
+        });
+        closed
+    }
+}
+
+static CARRIED: Counter = Counter::new();
+static REFUSED: Counter = Counter::new();
+static BILLED: Counter = Counter::new();
+static BILLS: Counter = Counter::new();
+
+/// The bill of a connection that is in the table no more.
+fn bill(connection: Arc<Connection>) {
+    qsbr::call(move || {
+        BILLED.add(connection.bytes.load(Relaxed));
+        BILLS.add(1);
+    });
+}
+
+/// Handles packets until told to stop.
+fn carry(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
+    let mut thread = qsbr::register();
+    while !stop.load(Relaxed) {
+        for _ in 0..BATCH {
+            let (key, length) = (random() % KEYS, 64 + random() % 1400);
+            match table.find(&thread, key) {
+                Some(connection) => {
+                    connection.bytes.fetch_add(length, Relaxed);
+                    CARRIED.add(length);
+                }
+                None => REFUSED.add(1),
+            }
+        }
+        thread.quiescent();
+    }
+}
+
+/// Opens and closes connections until told to stop.
+fn control(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
+    let mut thread = qsbr::register();
+    while !stop.load(Relaxed) {
+        let key = random() % KEYS;
+        if table.find(&thread, key).is_none() {
+            table.open(&thread, key);
+        } else if let Some(closed) = table.close(&thread, key) {
+            bill(closed);
+        }
+        thread.quiescent();
+    }
+    (0..KEYS).filter_map(|key| table.close(&thread, key)).for_each(bill);
+}
+
+/// Numbers to simulate traffic with (xorshift).
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+fn main() {
+    fence::init();
+    let forever = env::args().nth(1).is_some();
+    let (table, stop) = (Table::new(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (table, stop) = (&table, &stop);
+        for seed in 1..=PACKET_THREADS as u64 {
+            scope.spawn(move || carry(table, random(seed), stop));
+        }
+        scope.spawn(move || control(table, random(u64::MAX), stop));
+        let begun = Instant::now();
+        while forever || begun.elapsed() < Duration::from_secs(1) || BILLS.sum() == 0 {
+            thread::sleep(Duration::from_millis(if forever { 1000 } else { 10 }));
+            if forever {
+                println!("{} MB carried, {} bills; {}", CARRIED.sum() >> 20, BILLS.sum(), qsbr::stats());
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+    qsbr::barrier();
+    println!("{} bytes on {} bills; {} packets refused", BILLED.sum(), BILLS.sum(), REFUSED.sum());
+    assert_eq!(BILLED.sum(), CARRIED.sum(), "a byte was carried after its bill was written");
+}

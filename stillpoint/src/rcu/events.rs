@@ -1,0 +1,117 @@
+//! What the subscribers of `tracing` are told of grace periods, with the feature `tracing`; nothing without it.
+//!
+//! A subscriber is code of the program: it may take locks, defer, panic. So it is called when the grace period has ended and
+//! nobody waits for its leader any more, and what it does is not told in turn.
+
+#[cfg(all(feature = "tracing", not(loom)))]
+pub use told::*;
+#[cfg(not(all(feature = "tracing", not(loom))))]
+pub use untold::*;
+
+#[cfg(all(feature = "tracing", not(loom)))]
+mod told {
+    use core::cell::Cell;
+    use std::mem;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::{Duration, Instant};
+
+    use tracing::level_filters::LevelFilter;
+    use tracing::{Level, debug, event_enabled, trace, warn};
+
+    use super::super::stall::Stall;
+
+    const TARGET: &str = "stillpoint";
+
+    thread_local! {
+        /// This thread is in a subscriber, on our behalf.
+        static TELLS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// When a grace period began, if anybody wants to know.
+    #[derive(Debug)]
+    pub struct Begun(Option<Instant>);
+
+    impl Begun {
+        pub fn now() -> Self {
+            let is_told = Level::DEBUG <= LevelFilter::current() && !TELLS.get();
+            Self(is_told.then(Instant::now))
+        }
+
+        /// The grace period `number` has ended; `held_up` by readers, or not.
+        pub fn end(self, number: u64, held_up: bool) -> Option<Ended> {
+            self.0.map(|begun| Ended { number, held_up, took: begun.elapsed() })
+        }
+    }
+
+    /// A grace period to be told of.
+    #[derive(Debug)]
+    pub struct Ended {
+        number: u64,
+        held_up: bool,
+        took: Duration,
+    }
+
+    impl Ended {
+        #[cold]
+        pub fn tell(self, domain: &'static str) {
+            let Self { number, held_up, took } = self;
+            TELLS.set(true);
+            let told = catch_unwind(AssertUnwindSafe(|| {
+                if held_up {
+                    debug!(target: TARGET, domain, number, ?took, "grace period, held up by readers");
+                } else {
+                    trace!(target: TARGET, domain, number, ?took, "grace period");
+                }
+            }));
+            TELLS.set(false);
+            // The panic has reported itself. Its payload may be anything: dropping it might panic again.
+            if let Err(payload) = told {
+                mem::forget(payload);
+            }
+        }
+    }
+
+    /// Whether a subscriber has been told of the stall.
+    pub fn tell_stall(stall: &Stall) -> bool {
+        let is_told = event_enabled!(target: TARGET, Level::WARN);
+        if is_told {
+            let (domain, number, waited) = (stall.domain(), stall.grace_period(), stall.waited());
+            for line in stall.to_string().lines() {
+                warn!(target: TARGET, domain, number, ?waited, "{line}");
+            }
+        }
+        is_told
+    }
+}
+
+#[cfg(not(all(feature = "tracing", not(loom))))]
+mod untold {
+    #[derive(Debug)]
+    pub struct Begun;
+
+    impl Begun {
+        #[inline(always)]
+        pub fn now() -> Self {
+            Self
+        }
+
+        #[inline(always)]
+        pub fn end(self, _number: u64, _held_up: bool) -> Option<Ended> {
+            None
+        }
+    }
+
+    #[derive(Debug)]
+    pub enum Ended {}
+
+    impl Ended {
+        pub fn tell(self, _domain: &'static str) {
+            match self {}
+        }
+    }
+
+    #[cfg(not(loom))]
+    pub fn tell_stall(_stall: &super::super::stall::Stall) -> bool {
+        false
+    }
+}
