@@ -116,6 +116,12 @@ impl Lock {
         self.holder.load(Relaxed) == me()
     }
 
+    /// Whether anybody holds it, who cannot give it back meanwhile: asked by its owner.
+    pub fn is_held(&mut self) -> bool {
+        // Relaxed: nobody else has a reference.
+        self.holder.load(Relaxed) != 0
+    }
+
     /// Gives it back.
     pub fn unlock(&self) {
         self.awaited.release(&self.holder);

@@ -69,7 +69,8 @@ pub struct Pool<T> {
     shelves: Box<[Shelf]>,
     /// Of the thread that stops rows.
     stealing: Lock,
-    holds: PhantomData<T>,
+    /// Boxes go in and come out through `&self`: so a pool of longer lives is not one of shorter lives.
+    exchanges: PhantomData<fn(T) -> T>,
 }
 
 // SAFETY: values are handed from thread to thread, never shared.
@@ -138,7 +139,7 @@ impl<T> Pool<T> {
             rows,
             slots,
             stealing: Lock::new(),
-            holds: PhantomData,
+            exchanges: PhantomData,
         }
     }
 
