@@ -34,7 +34,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::alloc::{alloc_zeroed, dealloc};
 
 use super::faults::mutant;
-use super::runtime;
+use super::runtime::{self, Report};
 use super::section::{self, BOUND, Tally, tries};
 
 /// Words of a kind in a row.
@@ -217,10 +217,15 @@ impl<const N: usize> Words<N> {
         NonNull::new(self.all.load(Acquire))
     }
 
-    /// Makes the rows; nothing if there is no memory for them. Without `fast`, they are not for `try_add`.
+    /// Makes the rows; nothing if there is no memory for them, or the allocator calls. Without `fast`, they are not for
+    /// `try_add`.
     #[cold]
     fn make_slow(&self, fast: bool) -> Option<NonNull<Row>> {
         let report = runtime::report();
+        runtime::unless_making(|| self.make(report, fast))
+    }
+
+    fn make(&self, report: &Report, fast: bool) -> Option<NonNull<Row>> {
         let layout = layout::<N>(report.cpus())?;
         // SAFETY: the layout has a size.
         let block = NonNull::new(unsafe { alloc_zeroed(layout) })?;
