@@ -342,7 +342,11 @@ impl Drop for Whole {
 fn nested(cells: &PerCpu<Whole>, depth: usize, innermost: &mut dyn FnMut()) {
     cells.with(|value| {
         value.0.busy.store(true, Relaxed);
-        if depth > 1 { nested(cells, depth - 1, innermost) } else { innermost() }
+        if depth > 1 {
+            nested(cells, depth - 1, innermost)
+        } else {
+            innermost()
+        }
         value.0.busy.store(false, Relaxed);
     });
 }

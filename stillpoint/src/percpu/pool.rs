@@ -346,9 +346,7 @@ impl<T> Pool<T> {
         let cpus = self.rows.len();
         let mut victims =
             (1..=cpus).map(|step| (near + step) % cpus).filter(|&cpu| has_some(&self.rows[cpu]));
-        let stolen = victims.find_map(|victim| {
-            self.steal_from(victim, self.shelves[near].hold().as_ref())
-        });
+        let stolen = victims.find_map(|victim| self.steal_from(victim, self.shelves[near].hold().as_ref()));
         self.stealing.unlock();
         stolen
     }
