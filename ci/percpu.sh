@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Per-CPU data where `cargo test` cannot show it: with faults at every point of every section, with each step broken (the
 # broken ones must fail), without optimization and with all of it, without the C library's registration, with rseq denied,
-# under valgrind, stepped through by a debugger, on other architectures as far as that goes, and in a library that is
-# unloaded. Two minutes, after the builds.
+# under valgrind, stepped through by a debugger, with musl, on other architectures as far as that goes, and in a library that
+# is unloaded. Two minutes, after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset STILLPOINT_PERCPU STILLPOINT_FENCE
@@ -103,6 +103,10 @@ echo "-- a static program, which has no symbols to look up"
 RUSTFLAGS="-C target-feature=+crt-static" cargo build --package stillpoint --target x86_64-unknown-linux-gnu \
     --target-dir target/static --release --example assembly
 target/static/x86_64-unknown-linux-gnu/release/examples/assembly
+
+echo "-- musl, which registers no thread: each is registered here"
+RUSTFLAGS="--cfg stillpoint_faults" cargo test --package stillpoint --target x86_64-unknown-linux-musl \
+    --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
 
 echo "-- aarch64 and riscv64: assembled, and what needs no section run on aarch64"
 for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do

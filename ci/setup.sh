@@ -34,7 +34,7 @@ for component in fmt clippy; do
         echo "rustup could not add $component" >&2
 done
 
-targets=(aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu)
+targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu)
 has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
 for target in "${targets[@]}"; do
     has_target "$target" || rustup target add "$target" || echo "rustup could not add $target" >&2

@@ -198,6 +198,9 @@ fn the_report_says_whose_registration_is_used() {
             "rseq: the C library does not register threads, each is registered here at its first use"
         }
         "rseq" if glibc => "rseq: rseq was asked for; the C library registers each thread",
+        "library" | "own" if cfg!(target_env = "musl") => {
+            "rseq: the C library knows nothing of rseq, each is registered here at its first use"
+        }
         "atomic" => "atomic: atomic was asked for; it needs nothing",
         "neither" => "atomic: STILLPOINT_PERCPU names no mode (rseq, atomic)",
         _ => return eprintln!("not checked with this C library: {text}"),

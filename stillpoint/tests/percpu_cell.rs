@@ -17,10 +17,10 @@ mod ways;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::mpsc;
-use std::thread;
+use std::{process, thread};
 
 use deadline::deadline;
-use stillpoint::percpu::PerCpu;
+use stillpoint::percpu::{self, PerCpu};
 use ways::in_every_way;
 
 /// A number that shows whether two threads are at it at once.
@@ -323,4 +323,71 @@ fn a_thread_that_forks_while_it_has_a_value_keeps_it_in_the_child() {
     };
     cells.with(fork_in);
     cells.for_each(fork_in);
+}
+
+/// A value that must not be dropped, nor looked at, while somebody changes it.
+#[derive(Debug, Default)]
+struct Whole(Guarded);
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if *self.0.busy.get_mut() {
+            // No panic: these must not leave a destructor.
+            process::abort();
+        }
+    }
+}
+
+/// `depth` calls, each within the last.
+fn nested(cells: &PerCpu<Whole>, depth: usize, innermost: &mut dyn FnMut()) {
+    cells.with(|value| {
+        value.0.busy.store(true, Relaxed);
+        if depth > 1 {
+            nested(cells, depth - 1, innermost)
+        } else {
+            innermost()
+        }
+        value.0.busy.store(false, Relaxed);
+    });
+}
+
+#[test]
+fn the_child_of_a_fork_does_not_drop_what_others_were_changing() {
+    if !in_every_way("the_child_of_a_fork_does_not_drop_what_others_were_changing") {
+        return;
+    }
+    let _running = deadline();
+    let cells = Box::into_raw(Box::new(PerCpu::new(Whole::default)));
+    // SAFETY: from a Box, which the parent takes back at the end.
+    let shared: &PerCpu<Whole> = unsafe { &*cells };
+    let (entered, is_in) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let status = thread::scope(|scope| {
+        scope.spawn(move || {
+            // One more than there are places at first.
+            nested(shared, 2 + percpu::report().cpus(), &mut || {
+                entered.send(()).expect("somebody listens");
+                may_leave.recv().expect("somebody says so");
+            });
+        });
+        is_in.recv().expect("it enters");
+        // SAFETY: the child drops its copy, which nobody there uses, and ends.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    drop(Box::from_raw(cells));
+                    libc::_exit(0);
+                }
+                child => {
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                    leave.send(()).expect("it waits for that");
+                    status
+                }
+            }
+        }
+    });
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+    // SAFETY: the threads of this process have ended.
+    drop(unsafe { Box::from_raw(cells) });
 }

@@ -36,6 +36,21 @@ fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
     found
 }
 
+/// Nothing of the library is called at a fork.
+fn fork_once() {
+    // SAFETY: the child ends at once.
+    match unsafe { libc::fork() } {
+        // SAFETY: ends the child.
+        0 => unsafe { libc::_exit(0) },
+        child => {
+            let mut status = 0;
+            // SAFETY: waits for our own child, into a place that outlives the call.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs the example `unloaded`: see ci/percpu.sh"]
 fn a_library_is_unloaded_while_threads_that_used_it_go_on() {
@@ -76,6 +91,7 @@ fn a_library_is_unloaded_while_threads_that_used_it_go_on() {
             assert_eq!(sum() - before, THREADS * 10_000);
             // SAFETY: nobody uses what is in it any more.
             assert_eq!(unsafe { libc::dlclose(handle) }, 0);
+            fork_once();
             meet.wait();
         });
     }

@@ -281,6 +281,14 @@ impl<T> PerCpu<T> {
 }
 
 impl<T> Shared<T> {
+    /// Empties the cell, when only a thread that was left behind could hold it.
+    fn leave_if_held(&mut self) {
+        if self.lock.is_held() {
+            // SAFETY: nobody uses the value.
+            unsafe { self.value.get().write(None) };
+        }
+    }
+
     /// The value, for who has just `taken` the lock.
     ///
     /// # Safety
@@ -322,10 +330,19 @@ impl Drop for Unlock<'_> {
 
 impl<T> Drop for PerCpu<T> {
     fn drop(&mut self) {
+        // Nobody is in `with` or a visit: who still holds something was left behind by a fork (4).
+        for (row, cell) in self.rows.iter_mut().zip(&mut self.own) {
+            if *row.plain[HOLDER].get_mut() != 0 {
+                // SAFETY: nobody uses the value.
+                unsafe { cell.value.get().write(None) };
+            }
+        }
+        self.shared.iter_mut().for_each(Shared::leave_if_held);
         let mut next = *self.more.get_mut();
         while !next.is_null() {
             // SAFETY: of `another`, and nobody else has a reference to `self` any more.
-            let cell = unsafe { Box::from_raw(next) };
+            let mut cell = unsafe { Box::from_raw(next) };
+            cell.leave_if_held();
             next = cell.next;
         }
     }

@@ -102,7 +102,9 @@ impl<T: Number> Counter<T> {
         T::from_bits(self.words.sum(0))
     }
 
-    /// Allocates memory now, so that the first [`add`](Self::add) need not: for adds in signal handlers and allocators.
+    /// Allocates memory now, so that the first [`add`](Self::add) need not: for adds in signal handlers.
+    ///
+    /// A global allocator may add without: what it counts while it is asked for this memory goes to a single word.
     pub fn prepare(&self) {
         self.words.prepare();
     }

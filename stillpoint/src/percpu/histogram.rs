@@ -103,7 +103,9 @@ impl Snapshot {
     /// If `part` is not between 0 and 1.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         assert!((0.0..=1.0).contains(&part), "a part of all values is between 0 and 1, not {part}");
-        let rank = ((part * self.count() as f64).ceil() as u64).max(1);
+        let count = self.count();
+        // A large count is rounded, and not to more than there are.
+        let rank = ((part * count as f64).ceil() as u64).clamp(1, count.max(1));
         let mut seen = 0;
         self.buckets().find_map(|(_, highest, count)| {
             seen += count;
@@ -157,5 +159,15 @@ mod tests {
             next = high.wrapping_add(1);
         }
         assert_eq!(next, 0, "the last bucket ends with the last number");
+    }
+
+    #[test]
+    fn the_last_value_is_found_however_many_there_are() {
+        for count in [1, 1000, (1 << 54) + 3, u64::MAX] {
+            let mut counts = vec![0; BUCKETS];
+            counts[7] = count;
+            let snapshot = Snapshot { counts: counts.into() };
+            assert_eq!((snapshot.quantile(0.0), snapshot.quantile(1.0)), (Some(7), Some(7)), "{count}");
+        }
     }
 }

@@ -35,9 +35,15 @@ fn me_slow() -> u64 {
     arm();
     // Relaxed: a number of its own, and the forks of a process that this thread is in.
     let number = NEXT.fetch_add(1, Relaxed).max(1);
-    let me = u64::from(FORKS.load(Relaxed)) << 32 | u64::from(number);
-    ME.set(me);
-    me
+    // Again, if a signal handler has forked in between, where this thread was not known by its number yet.
+    loop {
+        let forks = FORKS.load(Relaxed);
+        let me = u64::from(forks) << 32 | u64::from(number);
+        ME.set(me);
+        if FORKS.load(Relaxed) == forks {
+            return me;
+        }
+    }
 }
 
 /// Whether `holder` is a thread that a fork left behind: in the parent.
@@ -114,6 +120,12 @@ impl Lock {
     pub fn is_mine(&self) -> bool {
         // Relaxed: only he himself could have written his number.
         self.holder.load(Relaxed) == me()
+    }
+
+    /// Whether anybody holds it, who cannot give it back meanwhile: asked by its owner.
+    pub fn is_held(&mut self) -> bool {
+        // Relaxed: nobody else has a reference.
+        self.holder.load(Relaxed) != 0
     }
 
     /// Gives it back.

@@ -12,10 +12,9 @@
 //! 1. A value is in one place: whoever moves one takes it away first and puts it elsewhere then. (A thread that a fork
 //!    interrupts in between takes it with it; the child lacks the value, and has none twice.)
 //! 2. A stack's length is changed by sections of its CPU, or by whoever has stopped the row ([`Stopped`]).
-//! 3. A shelf is changed by who has its lock. The lock is held for a bounded time, in which no code of the user runs and
-//!    nothing is allocated.
+//! 3. A shelf is changed by who has its lock, and its length after its values. The lock is held for a bounded time, in which no
+//!    code of the user runs and nothing is allocated.
 
-use core::cell::UnsafeCell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
@@ -69,7 +68,8 @@ pub struct Pool<T> {
     shelves: Box<[Shelf]>,
     /// Of the thread that stops rows.
     stealing: Lock,
-    holds: PhantomData<T>,
+    /// Boxes go in and come out through `&self`: so a pool of longer lives is not one of shorter lives.
+    exchanges: PhantomData<fn(T) -> T>,
 }
 
 // SAFETY: values are handed from thread to thread, never shared.
@@ -77,32 +77,58 @@ unsafe impl<T: Send> Send for Pool<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Pool<T> {}
 
-/// Its values, in an array that never grows.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shelf {
     lock: Lock,
-    /// How many there are, for a look from outside.
+    /// How many values there are: the first ones. Changed by who has the lock.
     len: AtomicUsize,
-    values: UnsafeCell<Vec<u64>>,
+    values: Box<[AtomicU64]>,
 }
 
-// SAFETY: `values` is used by who holds the lock.
-unsafe impl Sync for Shelf {}
-
 impl Shelf {
-    /// `f` of its values, unless somebody else is there.
-    fn with<R>(&self, f: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
-        // From a thread that is gone, too: a vector is whole at every moment as long as it does not grow (3).
-        if self.lock.try_lock() == Taken::No {
-            return None;
+    /// The shelf for oneself, unless somebody else is there. From a thread that is gone, too: it is whole at every moment.
+    fn hold(&self) -> Option<Held<'_>> {
+        (self.lock.try_lock() != Taken::No).then(|| Held(self))
+    }
+}
+
+/// A shelf whose lock the calling thread has.
+struct Held<'a>(&'a Shelf);
+
+impl Held<'_> {
+    fn room(&self) -> usize {
+        self.0.values.len() - self.0.len.load(Relaxed)
+    }
+
+    /// Puts words there, from the first, as long as there is room: how many.
+    fn put(&self, words: &[u64]) -> usize {
+        let len = self.0.len.load(Relaxed);
+        let free = &self.0.values[len..];
+        for (slot, word) in free.iter().zip(words) {
+            slot.store(*word, Relaxed);
         }
-        // SAFETY: the lock is ours.
-        let values = unsafe { &mut *self.values.get() };
-        let result = f(values);
-        self.len.store(values.len(), Relaxed);
-        self.lock.unlock();
-        Some(result)
+        let put = free.len().min(words.len());
+        // Release: the child of a fork in the middle of this finds the words with the length.
+        self.0.len.store(len + put, Release);
+        put
+    }
+
+    /// Takes those that were put last, as many as `words` has room for: how many.
+    fn take(&self, words: &mut [u64]) -> usize {
+        let len = self.0.len.load(Relaxed);
+        let rest = len.saturating_sub(words.len());
+        for (slot, word) in self.0.values[rest..len].iter().zip(words) {
+            *word = slot.load(Relaxed);
+        }
+        self.0.len.store(rest, Relaxed);
+        len - rest
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.lock.unlock();
     }
 }
 
@@ -126,9 +152,8 @@ impl<T> Pool<T> {
                 .store(slots.as_ptr().wrapping_add(cpu * stacked).expose_provenance() as u64, Relaxed);
         }
         let shelf = |_| {
-            let mut values = Vec::new();
-            values.try_reserve_exact(capacity).expect("there is memory for per-CPU data");
-            Shelf { lock: Lock::new(), len: AtomicUsize::new(0), values: UnsafeCell::new(values) }
+            let values = boxed(capacity, |_| AtomicU64::new(0));
+            Shelf { lock: Lock::new(), len: AtomicUsize::new(0), values }
         };
         Self {
             fast: if sections { report.library_offset() } else { 0 },
@@ -138,7 +163,7 @@ impl<T> Pool<T> {
             rows,
             slots,
             stealing: Lock::new(),
-            holds: PhantomData,
+            exchanges: PhantomData,
         }
     }
 
@@ -254,29 +279,19 @@ impl<T> Pool<T> {
                 }
             }
         }
-        self.shelves_from(near).any(|shelf| {
-            let put = shelf.with(|values| {
-                let room = values.len() < self.capacity;
-                if room {
-                    values.push(value);
-                }
-                room
-            });
-            put == Some(true)
-        })
+        self.shelves_from(near).any(|shelf| shelf.hold().is_some_and(|shelf| shelf.put(&[value]) == 1))
     }
 
     /// Makes room in the stack: half of it goes to the shelf.
     fn spill(&self, offset: isize, near: usize) {
-        self.shelves[near].with(|values| {
-            let mut words = [0; BATCH];
-            let count = BATCH.min(self.capacity - values.len()).min(self.capacity.div_ceil(2));
-            // SAFETY: as in `push_slow`; there is room for that many.
-            let taken = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), count) };
-            if taken != FAILED {
-                values.extend_from_slice(&words[..taken as usize]);
-            }
-        });
+        let Some(shelf) = self.shelves[near].hold() else { return };
+        let mut words = [0; BATCH];
+        let count = BATCH.min(shelf.room()).min(self.capacity.div_ceil(2));
+        // SAFETY: as in `push_slow`; there is room for that many.
+        let taken = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), count) };
+        if taken != FAILED {
+            shelf.put(&words[..taken as usize]);
+        }
     }
 
     #[cold]
@@ -303,20 +318,20 @@ impl<T> Pool<T> {
         if shelf.len.load(Relaxed) == 0 {
             return None;
         }
-        shelf.with(|values| {
-            let value = values.pop()?;
-            if let Some(offset) = offset {
-                let count = values.len().min(BATCH).min(self.capacity / 2);
-                let mut words = [0; BATCH];
-                words[..count].copy_from_slice(&values[values.len() - count..]);
-                values.truncate(values.len() - count);
-                // SAFETY: as in `push_slow`; that many were taken away (1).
-                let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), count) };
-                let pushed = if pushed == FAILED { 0 } else { pushed as usize };
-                values.extend_from_slice(&words[pushed..count]);
-            }
-            Some(value)
-        })?
+        let shelf = shelf.hold()?;
+        let mut value = [0];
+        if shelf.take(&mut value) == 0 {
+            return None;
+        }
+        if let Some(offset) = offset {
+            let mut words = [0; BATCH];
+            let count = shelf.take(&mut words[..BATCH.min(self.capacity / 2)]);
+            // SAFETY: as in `push_slow`; that many were taken away (1).
+            let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), count) };
+            let pushed = if pushed == FAILED { 0 } else { pushed as usize };
+            shelf.put(&words[pushed..count]);
+        }
+        Some(value[0])
     }
 
     /// Half of what another CPU has: one value, and the rest for the shelf.
@@ -331,22 +346,19 @@ impl<T> Pool<T> {
         let cpus = self.rows.len();
         let mut victims =
             (1..=cpus).map(|step| (near + step) % cpus).filter(|&cpu| has_some(&self.rows[cpu]));
-        let stolen = victims.find_map(|victim| {
-            // Without the shelf there is room for one.
-            let with_shelf = self.shelves[near].with(|values| self.steal_from(victim, Some(values)));
-            with_shelf.unwrap_or_else(|| self.steal_from(victim, None))
-        });
+        let stolen = victims.find_map(|victim| self.steal_from(victim, self.shelves[near].hold().as_ref()));
         self.stealing.unlock();
         stolen
     }
 
-    fn steal_from(&self, victim: usize, rest: Option<&mut Vec<u64>>) -> Option<u64> {
+    /// Without a shelf for the rest there is room for one.
+    fn steal_from(&self, victim: usize, rest: Option<&Held<'_>>) -> Option<u64> {
         // If the interrupt is denied now, what lies there stays there.
         let stopped = Stopped::new(&self.rows, victim).ok()?;
         let len = &self.rows[victim].plain[LEN];
         // Relaxed, here and below: the interrupt ordered what sections did before it.
         let found = len.load(Relaxed) as usize;
-        let room = rest.as_ref().map_or(0, |values| self.capacity - values.len());
+        let room = rest.map_or(0, Held::room);
         let count = found.div_ceil(2).min(room + 1).min(BATCH);
         let end = victim * self.capacity + found;
         let mut words = [0; BATCH];
@@ -357,7 +369,7 @@ impl<T> Pool<T> {
         drop(stopped);
         let (value, others) = words[..count].split_last()?;
         if let Some(rest) = rest {
-            rest.extend_from_slice(others);
+            rest.put(others);
         }
         Some(*value)
     }
@@ -398,9 +410,9 @@ impl<T> Drop for Pool<T> {
             }
         }
         for shelf in &mut self.shelves {
-            for value in shelf.values.get_mut().drain(..) {
+            for slot in &mut shelf.values[..*shelf.len.get_mut()] {
                 // SAFETY: as above.
-                drop(unsafe { from_word::<T>(value) });
+                drop(unsafe { from_word::<T>(*slot.get_mut()) });
             }
         }
     }

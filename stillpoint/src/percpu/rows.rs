@@ -17,7 +17,7 @@
 //! 1. A plain word is changed by critical sections only, those of the CPU whose row it is in; an atomic word by atomic
 //!    operations only, of threads that cannot run sections. Both are read by anybody, and a sum contains both.
 //! 2. Rows are published once, complete and zeroed, and freed with their owner, to whom nobody then has a reference.
-//! 3. `fast` is `all`, or null: not null only where the C library registers every thread, at the offset in the header.
+//! 3. `fast` is `all`, or null: not null only where the C library registers every thread, at `offset`.
 //! 4. Where rows cannot be had, an add goes to `spare`, which is part of every sum. So an add never fails.
 //!
 //! # Orderings
@@ -28,13 +28,12 @@
 //! domains do.
 
 use core::alloc::Layout;
-use core::mem::offset_of;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering::*};
 use std::alloc::{alloc_zeroed, dealloc};
 
 use super::faults::mutant;
-use super::runtime;
+use super::runtime::{self, Report};
 use super::section::{self, BOUND, Tally, tries};
 
 /// Words of a kind in a row.
@@ -80,21 +79,21 @@ pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Header {
-    /// Of the area that the C library registers; 0 if it does not.
-    offset: isize,
     cpus: usize,
 }
 
 /// Rows come right behind it, and the sections find the bound there.
-const _: () = assert!(
-    size_of::<Header>() == size_of::<Row>()
-        && size_of::<Header>() as isize - offset_of!(Header, cpus) as isize == BOUND
-);
+const _: () = assert!(size_of::<Header>() == size_of::<Row>() && size_of::<Header>() as isize == BOUND);
 
 /// `N` words on each CPU. See the [module](self).
+///
+/// In this order: what each add reads is in one cache line.
 #[derive(Debug)]
+#[repr(C, align(16))]
 pub struct Words<const N: usize> {
     fast: AtomicPtr<Row>,
+    /// Of the area that the C library registers, once `fast` is not null. Here, as a load that waits for no other.
+    offset: AtomicIsize,
     all: AtomicPtr<Row>,
     spare: [AtomicU64; N],
 }
@@ -102,7 +101,8 @@ pub struct Words<const N: usize> {
 impl<const N: usize> Words<N> {
     pub const fn new() -> Self {
         let spare = [const { AtomicU64::new(0) }; N];
-        Self { fast: AtomicPtr::new(ptr::null_mut()), all: AtomicPtr::new(ptr::null_mut()), spare }
+        let (fast, all) = (AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut()));
+        Self { fast, offset: AtomicIsize::new(0), all, spare }
     }
 
     /// Adds `by` to word `word` of the CPU the thread is on, wrapping around. Never waits.
@@ -128,13 +128,11 @@ impl<const N: usize> Words<N> {
     #[must_use]
     pub fn try_add(&self, word: usize, by: u64) -> bool {
         assert!(word < N, "no such word");
-        // Acquire: header and rows are complete; partner: the Release in `make_slow`.
+        // Acquire: header and rows are complete, and the offset is there; partner: the Release in `make`.
         if let Some(rows) = NonNull::new(self.fast.load(Acquire)) {
+            let offset = self.offset.load(Relaxed);
             // SAFETY: published, and alive as long as `self` (2). Every thread has an area at the offset (3).
-            return unsafe {
-                let offset = header(rows).offset;
-                section::add(tally::<N>(rows, offset, word), by)
-            };
+            return unsafe { section::add(tally::<N>(rows, offset, word), by) };
         }
         false
     }
@@ -150,7 +148,7 @@ impl<const N: usize> Words<N> {
         };
         if let Some(offset) = runtime::offset() {
             for _ in tries() {
-                // SAFETY: as in `add`; the thread has an area at the offset.
+                // SAFETY: as in `try_add`; the thread has an area at the offset.
                 if unsafe { section::add(tally::<N>(rows, offset, word), by) } {
                     return;
                 }
@@ -213,28 +211,34 @@ impl<const N: usize> Words<N> {
     }
 
     fn rows(&self) -> Option<NonNull<Row>> {
-        // Acquire: as in `add`.
+        // Acquire: header and rows are complete; partner: the Release in `make`.
         NonNull::new(self.all.load(Acquire))
     }
 
-    /// Makes the rows; nothing if there is no memory for them. Without `fast`, they are not for `try_add`.
+    /// Makes the rows; nothing if there is no memory for them, or the allocator calls. Without `fast`, they are not for
+    /// `try_add`.
     #[cold]
     fn make_slow(&self, fast: bool) -> Option<NonNull<Row>> {
         let report = runtime::report();
+        runtime::unless_making(|| self.make(report, fast))
+    }
+
+    fn make(&self, report: &Report, fast: bool) -> Option<NonNull<Row>> {
         let layout = layout::<N>(report.cpus())?;
         // SAFETY: the layout has a size.
         let block = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let header = Header { offset: report.library_offset(), cpus: report.cpus() };
+        let header = Header { cpus: report.cpus() };
         // SAFETY: fresh memory, large and aligned enough for the header and rows behind it, which are zeroed, as they start.
         let fresh = unsafe {
             block.cast().write(header);
             block.cast::<Row>().add(1)
         };
-        // Release: partners are the Acquires in `add` and `rows`. Acquire: the rows of whoever was faster.
+        // Release: partner is the Acquire in `rows`. Acquire: the rows of whoever was faster.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => {
                 if fast && report.library_offset() != 0 {
-                    // Release: partner is the Acquire in `add`.
+                    self.offset.store(report.library_offset(), Relaxed);
+                    // Release: partner is the Acquire in `try_add`.
                     self.fast.store(fresh.as_ptr(), Release);
                 }
                 Some(fresh)
@@ -253,7 +257,7 @@ impl<const N: usize> Drop for Words<N> {
         if let Some(rows) = NonNull::new(*self.all.get_mut())
             && let Some(layout) = layout::<N>(cpus(rows))
         {
-            // SAFETY: published by `make_slow` with this layout, and nobody has a reference to `self` any more (2).
+            // SAFETY: published by `make` with this layout, and nobody has a reference to `self` any more (2).
             unsafe { dealloc(rows.as_ptr().sub(1).cast(), layout) };
         }
     }
@@ -291,6 +295,6 @@ unsafe fn tally<const N: usize>(rows: NonNull<Row>, offset: isize, word: usize) 
 
 /// The row of `cpu` that has `word`.
 fn row<'a>(rows: NonNull<Row>, word: usize, cpu: usize) -> &'a Row {
-    // SAFETY: as in `place`; all accesses to rows are atomic, or sections that the language does not see.
+    // SAFETY: as in `tally`; all accesses to rows are atomic, or sections that the language does not see.
     unsafe { rows.add(word / WIDTH * cpus(rows) + cpu).as_ref() }
 }

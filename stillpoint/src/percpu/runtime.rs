@@ -3,6 +3,7 @@
 //! The choice is made once, by the first use of anything per-CPU, and is never changed. It takes no lock, so that a fork or a
 //! signal may come at any moment: whoever is first publishes what he found, others throw theirs away.
 
+use core::cell::Cell;
 use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
@@ -148,7 +149,7 @@ pub(super) struct Fast {
     pub(super) cpus: AtomicUsize,
 }
 
-/// Without memory for a report.
+/// Without memory for a report, or in the middle of making one.
 static NO_MEMORY: Report = Report {
     mode: Mode::Atomic,
     asked: Asked::Nothing,
@@ -176,16 +177,20 @@ pub(super) fn choose_slow(asked: impl FnOnce() -> AskedFor) -> (&'static Report,
     if let Some(chosen) = unsafe { chosen.as_ref() } {
         return (chosen, false);
     }
-    let found = select(asked().0);
+    unless_making(|| publish(select(asked().0))).unwrap_or((&NO_MEMORY, false))
+}
+
+/// Nothing if there is no memory.
+fn publish(found: Report) -> Option<(&'static Report, bool)> {
     // SAFETY: the layout has a size.
     let fresh = unsafe { alloc(Layout::new::<Report>()) }.cast::<Report>();
     if fresh.is_null() {
-        return (&NO_MEMORY, false);
+        return None;
     }
     // SAFETY: fresh memory of this layout, ours alone.
     unsafe { fresh.write(found) };
     // Release: partner is the Acquire in `report`. Acquire: the report of whoever was faster.
-    match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
+    Some(match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => {
             FAST.offset.store(found.offset, Relaxed);
             if found.offset != 0 {
@@ -202,7 +207,23 @@ pub(super) fn choose_slow(asked: impl FnOnce() -> AskedFor) -> (&'static Report,
                 (&*faster, false)
             }
         }
+    })
+}
+
+thread_local! {
+    /// Whether the calling thread is making something, in [`unless_making`].
+    static MAKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `make` makes, which allocates: nothing in the middle of that. So a global allocator may count what it does, and comes
+/// back here only once.
+pub(super) fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
+    if MAKING.replace(true) {
+        return None;
     }
+    let made = make();
+    MAKING.set(false);
+    made
 }
 
 /// What is asked for, as an argument of [`choose_slow`].
@@ -266,7 +287,7 @@ pub(super) fn offset() -> Option<isize> {
     let report = report();
     match (report.mode, report.offset) {
         (Mode::Atomic, _) => None,
-        (Mode::Rseq, 0) => rseq::register_own().ok(),
+        (Mode::Rseq, 0) => unless_making(|| rseq::register_own().ok()),
         (Mode::Rseq, offset) => Some(offset),
     }
 }

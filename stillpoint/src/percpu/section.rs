@@ -110,7 +110,7 @@ pub struct Tally {
 }
 
 /// See [`Tally`].
-pub const BOUND: isize = 120;
+pub const BOUND: isize = 128;
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Tally {

@@ -1,0 +1,12 @@
+//! What goes into a pool lives as long as what may come out.
+use stillpoint::percpu::Pool;
+
+fn keep<'a>(pool: &Pool<&'a str>, text: &'a str) {
+    drop(pool.push(Box::new(text)));
+}
+
+fn main() {
+    let pool: Pool<&'static str> = Pool::new(1);
+    let text = String::from("short");
+    keep(&pool, &text);
+}

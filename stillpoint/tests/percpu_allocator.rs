@@ -1,0 +1,73 @@
+//! A global allocator that counts what it does, from the first allocation of the process on.
+#![cfg(not(loom))]
+
+#[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/ways.rs"]
+mod ways;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::thread;
+
+use deadline::deadline;
+use stillpoint::percpu::{self, Counter, Histogram};
+use ways::in_every_way;
+
+static COUNTED: Counter = Counter::new();
+static SIZES: Histogram = Histogram::new();
+/// For comparison.
+static EXPECTED: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNTED.add(1);
+        SIZES.record(layout.size() as u64);
+        EXPECTED.fetch_add(1, Relaxed);
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract, and all memory is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn an_allocator_counts_every_allocation() {
+    if !in_every_way("an_allocator_counts_every_allocation") {
+        return;
+    }
+    let _running = deadline();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                // The first thing that a thread allocates may be for its registration.
+                percpu::register_thread();
+                (0..1000).for_each(|size| drop(black_box(Vec::<u8>::with_capacity(size))));
+            });
+        }
+    });
+    // Until nobody, such as the test's harness, allocates in between.
+    loop {
+        let before = EXPECTED.load(SeqCst);
+        let (counted, sized) = (COUNTED.sum(), SIZES.snapshot().count());
+        let snapshot = 1;
+        if EXPECTED.load(SeqCst) == before + snapshot && counted == before {
+            assert!((before..=before + snapshot).contains(&sized), "{sized} sizes, {before} allocations");
+            assert!(before >= 4 * 999);
+            return;
+        }
+    }
+}
