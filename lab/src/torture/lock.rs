@@ -1,6 +1,6 @@
 //! `torture lock`: threads that take one lock in all ways at once, under all that may come between.
 //!
-//! Checked: nobody else changes what the lock guards while a thread holds it, each wait ends ([`PATIENCE`]), and all that was done
+//! Checked: nobody else changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and all that was done
 //! under the lock is there in the end. Meanwhile threads end and others take their places, handlers of signals lock, some
 //! threads have a low priority, all slots are taken away now and then, and the process forks.
 
@@ -14,9 +14,8 @@ use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::Slots;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
-use super::{PATIENCE, fail};
+use super::{Common, fail, patience};
 use crate::harness::crew;
-use crate::harness::options::seconds;
 use crate::harness::report::duration;
 
 pub(super) const NAME: &str = "lock";
@@ -24,9 +23,8 @@ pub(super) const NAME: &str = "lock";
 /// How long to run, and how many take part.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How long to run.
-    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
-    seconds: f64,
+    #[command(flatten)]
+    pub(super) common: Common,
     /// Threads.
     #[arg(long, value_name = "N", default_value = "16")]
     threads: NonZeroUsize,
@@ -113,7 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     };
     let begin = LOCK.lock().second;
     let (count, forks) = thread::scope(|scope| {
-        let count = run.watch(scope, args.seconds);
+        let count = run.watch(scope, args.common.seconds);
         run.stop.store(true, Ordering::Relaxed);
         CHANGED.notify_all();
         count
@@ -236,7 +234,7 @@ impl Run {
         self.waits.iter().enumerate().find_map(|(place, wait)| {
             let since = Duration::from_nanos(wait.load(Ordering::Relaxed).checked_sub(1)?);
             let lasted = now.saturating_sub(since);
-            (lasted > PATIENCE)
+            (lasted > patience())
                 .then(|| format!("thread {place} has waited for {:.1} s: {LOCK:?}", lasted.as_secs_f64()))
         })
     }
@@ -283,7 +281,7 @@ fn fork() -> anyhow::Result<()> {
             let mut status = -1;
             // SAFETY: `status` outlives the call.
             while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-                if begin.elapsed() > PATIENCE {
+                if begin.elapsed() > patience() {
                     fail(NAME, "the child of a fork hangs");
                 }
                 thread::sleep(BEAT);
