@@ -41,7 +41,9 @@ pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
     for (part, variable, backend) in &runs {
         println!("-- {part}, {variable}={backend}");
         let mut command = Command::new(&program);
-        command.args(["torture", part, "--seconds", &seconds.to_string(), "--seed", &seed.to_string()]);
+        // As this process was called, whatever comes before `all`.
+        command.args(env::args().skip(1).take_while(|argument| argument != "all"));
+        command.args([part, "--seconds", &seconds.to_string(), "--seed", &seed.to_string()]);
         let status = command.env(variable, backend).status().context("cannot start this program again")?;
         ensure!(status.success(), "{part} with {variable}={backend}: {status}");
     }

@@ -16,7 +16,7 @@ use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
 use super::{Common, fail, patience};
 use crate::harness::crew;
-use crate::harness::report::duration;
+use crate::harness::units::duration;
 
 pub(super) const NAME: &str = "lock";
 

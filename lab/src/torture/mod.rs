@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::harness::options::seconds;
+use crate::harness::units::seconds;
 
 /// Run the library hard and check what it promises.
 #[derive(Debug, clap::Args)]

@@ -48,7 +48,7 @@ pub(super) const READERS: usize = 8;
 pub(super) const UPDATERS: usize = 16;
 
 /// Pointers that readers load, and the elements that they may point to.
-const SHOWN: usize = 4;
+const SHOWN: usize = 2;
 const ELEMENTS: usize = 4096;
 
 /// What readers and updaters share, for as long as the process runs: callbacks and signal handlers may come at any time.

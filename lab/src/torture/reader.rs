@@ -163,14 +163,20 @@ impl Scene {
     #[inline]
     fn fill_store_buffer(&self) {
         if fastrand::u8(..4) == 0 {
-            for _ in 0..fastrand::u8(..32) {
+            for _ in 0..fastrand::u8(..128) {
                 self.far[fastrand::usize(..self.far.len())].store(1, Relaxed);
             }
         }
     }
 }
 
-/// Memory for [`Scene::fill_store_buffer`]: more than caches hold.
+/// Memory for [`Scene::fill_store_buffer`]: more than caches hold. Children have none, so that nobody copies it.
 pub(super) fn far() -> Box<[AtomicU64]> {
-    (0..1 << 20).map(|_| AtomicU64::new(0)).collect()
+    const PAGE: usize = 4096;
+    let far: Box<[AtomicU64]> = (0..1 << 22).map(|_| AtomicU64::new(0)).collect();
+    let begin = far.as_ptr().addr().next_multiple_of(PAGE);
+    let end = far.as_ptr_range().end.addr() / PAGE * PAGE;
+    // SAFETY: whole pages of ours; nothing that a child does is in them. If it fails, forks are slower.
+    unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTFORK) };
+    far
 }

@@ -11,7 +11,8 @@
 //! Each shift has another number of threads, its own limits, and random choices that follow from the seed. At its end all stop, and
 //! everything must have been freed. Readers end within a shift too, and others take their seats.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,21 +24,21 @@ use stillpoint::rcu::Limits;
 use super::disturb::{self, Signals};
 use super::flavor::Flavor;
 use super::oracle::{READERS, Stage, UPDATERS};
-use super::updater::{Count, Desk, WAYS};
+use super::updater::{Count, Desk, WAITS, WAYS};
 use super::{Common, fail, history, patience, reader, updater};
 use crate::harness::pin;
 use crate::harness::progress::Progress;
-use crate::harness::report::duration;
+use crate::harness::units::duration;
 
 /// Time until all stop.
-const SHIFT: Duration = Duration::from_millis(400);
+const SHIFT: Duration = Duration::from_millis(300);
 /// Time between two looks at the threads, signals, forks.
 const BEAT: Duration = Duration::from_millis(1);
 /// One beat in so many forks; in a storm, each.
 const FORKS: u32 = 256;
 
 /// Readers and updaters in a shift. Few at first, and often: they meet each other's every step.
-const CASTS: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (4, 4), (1, 16), (3, 8), (8, 12)];
+const CASTS: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (1, 16), (8, 12)];
 
 /// What all threads share.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub(super) struct Scene {
     start: Instant,
     stop: AtomicBool,
     shy: AtomicBool,
+    /// Ways that updaters choose from: the first, and the one after the last.
+    ways: [AtomicUsize; 2],
 }
 
 impl Scene {
@@ -65,6 +68,7 @@ impl Scene {
             start: Instant::now(),
             stop: AtomicBool::new(false),
             shy: AtomicBool::new(false),
+            ways: Default::default(),
         })))
     }
 
@@ -78,6 +82,12 @@ impl Scene {
     #[inline]
     pub(super) fn is_shy(&self) -> bool {
         self.shy.load(Relaxed)
+    }
+
+    /// What updaters do in this shift.
+    pub(super) fn ways(&self) -> Range<usize> {
+        let [first, end] = &self.ways;
+        first.load(Relaxed)..end.load(Relaxed)
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -170,6 +180,15 @@ impl Director {
         let storm = rng.u8(..8) == 0;
         let shy = if self.shifts < 4 { self.shifts % 2 == 1 } else { rng.u8(..3) == 0 };
         scene.shy.store(shy, Relaxed);
+        // All, those that wait, or one, for its own sake: early on the plainest.
+        let one = if self.shifts < 4 { 0 } else { rng.usize(..if shy { WAITS } else { WAYS.len() }) };
+        let ways = match rng.u8(..3) {
+            0 if !shy => 0..WAYS.len(),
+            0 | 1 => 0..WAITS,
+            _ => one..one + 1,
+        };
+        scene.ways[0].store(ways.start, Relaxed);
+        scene.ways[1].store(ways.end, Relaxed);
         scene.stop.store(false, Relaxed);
 
         let mut threads = Vec::new();
@@ -196,7 +215,10 @@ impl Director {
         let end = scene.elapsed() + SHIFT.min(self.total);
         while scene.elapsed() < end {
             self.beat::<F>();
-            scene.signals.send::<F>(fastrand::usize(..READERS));
+            if !shy {
+                // Their sections would wake whom others have forgotten.
+                scene.signals.send::<F>(fastrand::usize(..READERS));
+            }
             if storm || fastrand::u32(..FORKS) == 0 {
                 disturb::fork::<F>()?;
                 self.forks += 1;

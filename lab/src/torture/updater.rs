@@ -1,5 +1,6 @@
 //! Threads that withdraw elements and wait for grace periods, each time in another way.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::task::{Context, Waker};
@@ -49,20 +50,21 @@ pub(super) const WAYS: [(&str, Way, usize); 12] = [
 ];
 
 /// Those that wait themselves come first.
-const WAITS: usize = 7;
+pub(super) const WAITS: usize = 7;
 
-/// A way, of all of them or those that wait.
-fn choose(waits: bool) -> usize {
-    let ways = &WAYS[..if waits { WAITS } else { WAYS.len() }];
+/// One of these ways.
+fn choose(among: Range<usize>) -> usize {
+    let first = among.start;
+    let ways = &WAYS[among];
     let all: usize = ways.iter().map(|way| way.2).sum();
     let mut left = fastrand::usize(..all);
     for (place, way) in ways.iter().enumerate() {
         match left.checked_sub(way.2) {
             Some(less) => left = less,
-            None => return place,
+            None => return first + place,
         }
     }
-    0
+    first
 }
 
 /// Futures that one thread awaits together, values that it retires at once, and callbacks in a burst: at most.
@@ -128,7 +130,7 @@ pub(super) fn live<F: Flavor>(scene: &'static Scene, seat: usize) {
             // Some are registered readers, and some not yet.
             F::visit(|| ());
         }
-        let way = choose(scene.is_shy());
+        let way = choose(scene.ways());
         let began = scene.elapsed();
         desk.busy.store((way as u64 + 1) << 56 | began.as_micros() as u64, Relaxed);
         history.note(Happened::Waits, way as u64);
