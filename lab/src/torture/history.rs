@@ -193,8 +193,8 @@ pub(super) fn take_case() -> Option<Case> {
 pub(super) fn failure(stage: &Stage) -> Option<String> {
     let (case, time) = case()?;
     let Case { who, section, element, other, way, before, after, .. } = case;
-    let named = |way: u64| WAYS.get(way as usize).map_or("a callback of the reader", |way| way.0);
-    let by = if other < UPDATERS as u64 { format!("updater {other}") } else { "itself".to_owned() };
+    let named = |way: u64| WAYS.get(way as usize).map_or("nothing", |way| way.0);
+    let by = format!("updater {other}");
     let made = |stamp: u64| stamp / 4;
     let mut text = match case.what {
         What::SawFreed => format!(
@@ -210,6 +210,9 @@ pub(super) fn failure(stage: &Stage) -> Option<String> {
             made(after),
             named(way),
         ),
+        What::TooShort if other == UPDATERS as u64 => {
+            format!("a callback that reader {who} deferred in section {section} ran in that section")
+        }
         What::TooShort => format!(
             "{} of {by} was too short: reader {who} is still in section {section}, which was open before",
             named(way)

@@ -16,6 +16,7 @@ use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
 use super::{Common, fail, patience};
 use crate::harness::crew;
+use crate::harness::progress::Progress;
 use crate::harness::units::duration;
 
 pub(super) const NAME: &str = "lock";
@@ -140,9 +141,18 @@ impl Run {
     ) -> anyhow::Result<(Count, u64)> {
         let total = Duration::from_secs_f64(seconds);
         let mut threads = Vec::new();
+        let start = |place| {
+            let seed = fastrand::u64(..);
+            crew::spawn(scope, move || {
+                fastrand::seed(seed);
+                self.live(place)
+            })
+        };
         for place in 0..self.waits.len() {
-            threads.push(crew::spawn(scope, move || self.live(place))?);
+            threads.push(start(place)?);
         }
+        let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
+        let mut shown = 0;
         let (mut count, mut forks, mut slots) = (Count::default(), 0, None);
         while self.start.elapsed() < total || !threads.is_empty() {
             thread::sleep(BEAT);
@@ -150,6 +160,11 @@ impl Run {
                 fail(NAME, &why);
             }
             let ends = self.start.elapsed() >= total;
+            progress.show(|| format!("{} acquisitions, {forks} forks", count.taken));
+            while shown < self.start.elapsed().min(total).as_secs() {
+                shown += 1;
+                progress.advance();
+            }
             self.stop.store(ends, Ordering::Relaxed);
             CHANGED.notify_one();
             self.send_signal();
@@ -175,7 +190,7 @@ impl Run {
                 count.lives += 1;
                 count.longest = count.longest.max(its.longest);
                 if !ends {
-                    threads.push(crew::spawn(scope, move || self.live(its_place))?);
+                    threads.push(start(its_place)?);
                 }
             }
         }

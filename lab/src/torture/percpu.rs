@@ -256,7 +256,9 @@ fn shift(args: &Args, cpus: &[usize]) -> anyhow::Result<u64> {
         let mut workers = Vec::new();
         for (number, id) in ids.iter().enumerate() {
             let (world, done) = (&world, &done);
+            let seed = fastrand::u64(..);
             workers.push(crew::spawn(scope, move || {
+                fastrand::seed(seed);
                 if number % 4 == 3 {
                     unregister();
                 }

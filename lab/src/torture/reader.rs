@@ -138,9 +138,9 @@ fn dwell(scene: &Scene) {
         return spin(400);
     }
     match fastrand::u16(..) {
-        0..32768 => {}
-        32768..57344 => spin(64),
-        57344..65000 => spin(1000),
+        0..16384 => {}
+        16384..49152 => spin(64),
+        49152..65000 => spin(1000),
         65000..65500 => thread::yield_now(),
         65500..65530 => thread::sleep(Duration::from_micros(fastrand::u64(..1000))),
         65530.. => thread::sleep(Duration::from_millis(fastrand::u64(1..5))),
@@ -162,7 +162,7 @@ impl Scene {
     /// do not. What a fence is for happens more often so.
     #[inline]
     fn fill_store_buffer(&self) {
-        if fastrand::u8(..4) == 0 {
+        if fastrand::bool() {
             for _ in 0..fastrand::u8(..128) {
                 self.far[fastrand::usize(..self.far.len())].store(1, Relaxed);
             }
