@@ -11,7 +11,7 @@ use stillpoint::fence;
 
 use crate::harness::machine::{Machine, cpu_list};
 use crate::harness::stats::Summary;
-use crate::harness::{crew, report};
+use crate::harness::{crew, units};
 
 /// Commands of `membarrier(2)`, by bit of its query.
 const COMMANDS: [(libc::c_int, &str); 9] = [
@@ -60,7 +60,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     line("rseq", rseq());
     line("percpu", stillpoint::percpu::report().to_string());
     line("fence", chosen.to_string());
-    line("  choosing", report::duration(choosing.as_nanos() as f64));
+    line("  choosing", units::duration(choosing.as_nanos() as f64));
     line("  heavy()", heavy()?);
     Ok(())
 }
@@ -160,7 +160,7 @@ fn heavy() -> anyhow::Result<String> {
         stop.store(true, Ordering::Relaxed);
         Ok(beside)
     })?;
-    Ok(format!("{} alone, {} beside a running thread", report::duration(alone), report::duration(beside)))
+    Ok(format!("{} alone, {} beside a running thread", units::duration(alone), units::duration(beside)))
 }
 
 /// Calls timed together, as a look at the clock costs as much as a cheap fence.

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::affinity::Cpus;
 use super::routes::Routes;
 use super::run::Outcome;
-use crate::harness::report::duration;
+use crate::harness::units::duration;
 use crate::harness::stats::Summary;
 
 /// The part of its rate that a reader may lose to an updater on another CPU.

@@ -15,6 +15,7 @@ pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod schedule;
 pub(crate) mod stats;
+pub(crate) mod units;
 
 pub(crate) use options::Options;
 pub(crate) use posted::Posted;

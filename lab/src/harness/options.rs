@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::report::Report;
 use super::schedule::Budget;
+use super::units::seconds;
 
 /// How long to measure, and where to leave the result.
 #[derive(Debug, clap::Args)]
@@ -39,12 +40,6 @@ impl Options {
             None => Ok(()),
         }
     }
-}
-
-/// A time that a run can take.
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number")?;
-    if seconds > 0.0 && seconds < 1e6 { Ok(seconds) } else { Err("must be more than 0".to_owned()) }
 }
 
 /// `out.json` becomes `out.read.json`.

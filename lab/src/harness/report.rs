@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::machine::Machine;
 use super::posted::Posted;
 use super::stats::{Config, Metric, Ratio, Recorder, Row};
+use super::units::{digits, duration};
 
 /// The system that this project is about; every ratio is its.
 pub(crate) const OURS: &str = "stillpoint";
@@ -219,34 +220,12 @@ fn value_of(row: &Row) -> String {
     }
 }
 
-/// A duration with the unit that suits its size.
-pub(crate) fn duration(ns: f64) -> String {
-    match ns {
-        _ if ns < 1e3 => format!("{} ns", digits(ns)),
-        _ if ns < 1e6 => format!("{} us", digits(ns / 1e3)),
-        _ if ns < 1e9 => format!("{} ms", digits(ns / 1e6)),
-        _ => format!("{} s", digits(ns / 1e9)),
-    }
-}
-
 /// An amount of memory with the unit that suits its size.
 fn bytes(bytes: f64) -> String {
     match bytes {
         _ if bytes < 1024.0 => format!("{} B", digits(bytes)),
         _ if bytes < 1_048_576.0 => format!("{} KiB", digits(bytes / 1024.0)),
         _ => format!("{} MiB", digits(bytes / 1_048_576.0)),
-    }
-}
-
-/// About three significant digits, without an exponent.
-pub(crate) fn digits(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        v if v >= 99.95 => format!("{value:.0}"),
-        v if v >= 9.995 => format!("{value:.1}"),
-        v if v >= 0.0995 => format!("{value:.2}"),
-        v if v >= 0.000_995 => format!("{value:.4}"),
-        _ => format!("{value:.6}"),
     }
 }
 

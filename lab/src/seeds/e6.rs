@@ -14,7 +14,7 @@ use crate::bench::lock::parts::{NO_ANNOUNCE, NO_DEFER, NO_LEAD, NO_QUANTUM, NO_R
 use crate::bench::lock::systems::{STD, System, Variant};
 use crate::bench::lock::{JAIN, MAX, MOPS, P999, measure};
 use crate::harness::posted::{Figures, FiguresRow, table};
-use crate::harness::report::digits;
+use crate::harness::units::digits;
 use crate::harness::{Budget, Metric, Posted, Report, pin};
 
 const POSTED: Posted = Posted {
@@ -122,7 +122,7 @@ fn count(cells: &[Cell], time: Duration) -> anyhow::Result<Table> {
         let outcome = load::run::<Variant<Counted>>(*cell, work, time)?;
         let events = lab::read();
         let rate = |count: u64| digits(count as f64 / outcome.elapsed.as_secs_f64());
-        let ns = |ns: u64| crate::harness::report::duration(ns as f64);
+        let ns = |ns: u64| crate::harness::units::duration(ns as f64);
         table.add_row([
             cell.threads.to_string(),
             rate(events.steal),

@@ -13,7 +13,7 @@ use anyhow::ensure;
 use crossbeam_utils::CachePadded;
 use stillpoint::rcu::{self, Limits, Stats};
 
-use super::{PATIENCE, fail};
+use super::{fail, patience};
 use crate::harness::crew::{self, Arrivals, Gate};
 use crate::harness::progress::Progress;
 
@@ -257,9 +257,9 @@ impl Run<'_> {
             let born: u64 = self.tallies.iter().map(|tally| tally.born.load(Ordering::Relaxed)).sum();
             if born != last {
                 (last, moved) = (born, Instant::now());
-            } else if moved.elapsed() > PATIENCE {
+            } else if moved.elapsed() > patience() {
                 drop(progress);
-                fail(NAME, &format!("no writer has moved for {PATIENCE:?}; {}", rcu::stats()));
+                fail(NAME, &format!("no writer has moved for {:?}; {}", patience(), rcu::stats()));
             }
             progress.show(|| format!("{}: {born}, {:.2} MiB wait", P::NAME, mib(queued)));
             while shown < born * 100 / count {

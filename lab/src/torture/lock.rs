@@ -1,6 +1,6 @@
 //! `torture lock`: threads that take one lock in all ways at once, under all that may come between.
 //!
-//! Checked: nobody else changes what the lock guards while a thread holds it, each wait ends ([`PATIENCE`]), and all that was done
+//! Checked: nobody else changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and all that was done
 //! under the lock is there in the end. Meanwhile threads end and others take their places, handlers of signals lock, some
 //! threads have a low priority, all slots are taken away now and then, and the process forks.
 
@@ -14,19 +14,18 @@ use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::Slots;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
-use super::{PATIENCE, fail};
+use super::{Common, fail, patience};
 use crate::harness::crew;
-use crate::harness::options::seconds;
-use crate::harness::report::duration;
+use crate::harness::progress::Progress;
+use crate::harness::units::duration;
 
 pub(super) const NAME: &str = "lock";
 
 /// How long to run, and how many take part.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How long to run.
-    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
-    seconds: f64,
+    #[command(flatten)]
+    pub(super) common: Common,
     /// Threads.
     #[arg(long, value_name = "N", default_value = "16")]
     threads: NonZeroUsize,
@@ -113,7 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     };
     let begin = LOCK.lock().second;
     let (count, forks) = thread::scope(|scope| {
-        let count = run.watch(scope, args.seconds);
+        let count = run.watch(scope, args.common.seconds);
         run.stop.store(true, Ordering::Relaxed);
         CHANGED.notify_all();
         count
@@ -142,9 +141,18 @@ impl Run {
     ) -> anyhow::Result<(Count, u64)> {
         let total = Duration::from_secs_f64(seconds);
         let mut threads = Vec::new();
+        let start = |place| {
+            let seed = fastrand::u64(..);
+            crew::spawn(scope, move || {
+                fastrand::seed(seed);
+                self.live(place)
+            })
+        };
         for place in 0..self.waits.len() {
-            threads.push(crew::spawn(scope, move || self.live(place))?);
+            threads.push(start(place)?);
         }
+        let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
+        let mut shown = 0;
         let (mut count, mut forks, mut slots) = (Count::default(), 0, None);
         while self.start.elapsed() < total || !threads.is_empty() {
             thread::sleep(BEAT);
@@ -152,6 +160,11 @@ impl Run {
                 fail(NAME, &why);
             }
             let ends = self.start.elapsed() >= total;
+            progress.show(|| format!("{} acquisitions, {forks} forks", count.taken));
+            while shown < self.start.elapsed().min(total).as_secs() {
+                shown += 1;
+                progress.advance();
+            }
             self.stop.store(ends, Ordering::Relaxed);
             CHANGED.notify_one();
             self.send_signal();
@@ -177,7 +190,7 @@ impl Run {
                 count.lives += 1;
                 count.longest = count.longest.max(its.longest);
                 if !ends {
-                    threads.push(crew::spawn(scope, move || self.live(its_place))?);
+                    threads.push(start(its_place)?);
                 }
             }
         }
@@ -236,7 +249,7 @@ impl Run {
         self.waits.iter().enumerate().find_map(|(place, wait)| {
             let since = Duration::from_nanos(wait.load(Ordering::Relaxed).checked_sub(1)?);
             let lasted = now.saturating_sub(since);
-            (lasted > PATIENCE)
+            (lasted > patience())
                 .then(|| format!("thread {place} has waited for {:.1} s: {LOCK:?}", lasted.as_secs_f64()))
         })
     }
@@ -283,7 +296,7 @@ fn fork() -> anyhow::Result<()> {
             let mut status = -1;
             // SAFETY: `status` outlives the call.
             while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-                if begin.elapsed() > PATIENCE {
+                if begin.elapsed() > patience() {
                     fail(NAME, "the child of a fork hangs");
                 }
                 thread::sleep(BEAT);

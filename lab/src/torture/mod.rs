@@ -1,18 +1,29 @@
 //! `torture`: runs the library hard, for as long as one likes, and checks what it promises.
 //!
-//! Each run ends with one line that says whether it passed; if not, the exit status is 1.
+//! Each run begins with its seed, from which all random choices follow, and ends with one line that says whether it passed; if
+//! not, the exit status is 1.
 
+mod all;
+mod disturb;
+mod flavor;
 mod flood;
 mod futures;
+mod history;
 mod lock;
+mod oracle;
 mod percpu;
-mod readers;
-mod waiters;
+mod reader;
+mod run;
+mod updater;
 
+use std::env;
 use std::process;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use clap::Subcommand;
+
+use crate::harness::units::seconds;
 
 /// Run the library hard and check what it promises.
 #[derive(Debug, clap::Args)]
@@ -23,26 +34,82 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Name {
-    /// Many threads wait for grace periods in all ways at once: each wait ends, and none too early.
-    Waiters(waiters::Args),
-    /// Writers retire without end while a reader stalls: what waits to be freed stays below a limit.
-    Flood(flood::Args),
+    /// Readers and updaters in all ways at once: nothing is freed too early, every wait ends, nothing is left.
+    Rcu(Common),
+    /// The same, of threads that report quiescent states.
+    Qsbr(Common),
+    /// The same, of sleepable domains.
+    Srcu(Common),
     /// Threads use per-CPU data in all ways at once, move, get signals, come and go: nothing is lost, or had twice.
     Percpu(percpu::Args),
     /// Threads take one lock in all ways, under signals, forks and timeouts: one at a time, and none waits for ever.
     Lock(lock::Args),
+    /// Each of these in turn, in processes of their own, on each backend of the fence and of per-CPU data.
+    All(Common),
+    /// Writers retire without end while a reader stalls: what waits to be freed stays below a limit.
+    Flood(flood::Args),
 }
 
-/// A wait, or a writer, that has not moved on for so long has lost its wake-up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// What all of them take.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// How long to run.
+    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
+    seconds: f64,
+    /// What random choices follow from [default: another each time].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Break this step of the library first: the run must fail. For builds with `--cfg stillpoint_mutants`.
+    #[arg(long, value_name = "NAME", value_parser = mutant)]
+    mutant: Option<String>,
+}
+
+/// A step that can be broken; which there are is in `docs/proof.md`.
+fn mutant(name: &str) -> Result<String, &'static str> {
+    if cfg!(stillpoint_mutants) {
+        Ok(name.to_owned())
+    } else {
+        Err("nothing can be broken in this build: it lacks RUSTFLAGS='--cfg stillpoint_mutants', see ci/torture.sh")
+    }
+}
+
+impl Common {
+    /// Chooses the seed, and breaks what is to be broken.
+    fn begin(&self, name: &str) -> u64 {
+        let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
+        if let Some(mutant) = &self.mutant {
+            // SAFETY: there is one thread yet.
+            unsafe { env::set_var("STILLPOINT_MUTANT", mutant) };
+            PATIENCE_MS.store(3000, Relaxed);
+        }
+        let without = self.mutant.as_ref().map_or(String::new(), |mutant| format!(", broken: {mutant}"));
+        println!("torture {name}: --seed {seed}, {}{without}", stillpoint::fence::backend());
+        fastrand::seed(seed);
+        seed
+    }
+}
+
+static PATIENCE_MS: AtomicU64 = AtomicU64::new(30_000);
+
+/// A wait, or a writer, that has not moved on for so long has lost its wake-up. Less where that is what is expected.
+fn patience() -> Duration {
+    Duration::from_millis(PATIENCE_MS.load(Relaxed))
+}
 
 /// Runs what `args` names and prints the verdict. Ends the process if it failed.
 pub(crate) fn run(args: &Args) {
+    let common = |name: &'static str, common: &Common, run: &dyn Fn(u64) -> anyhow::Result<String>| {
+        let seed = common.begin(name);
+        (name, run(seed))
+    };
     let (name, outcome) = match &args.name {
-        Name::Waiters(args) => (waiters::NAME, waiters::run(args)),
+        Name::Rcu(args) => common("rcu", args, &|seed| run::run::<flavor::Rcu>(args, seed)),
+        Name::Qsbr(args) => common("qsbr", args, &|seed| run::run::<flavor::Qsbr>(args, seed)),
+        Name::Srcu(args) => common("srcu", args, &|seed| run::run::<flavor::Srcu>(args, seed)),
+        Name::Percpu(args) => common(percpu::NAME, &args.common, &|_| percpu::run(args)),
+        Name::Lock(args) => common(lock::NAME, &args.common, &|_| lock::run(args)),
+        Name::All(args) => common("all", args, &|seed| all::run(args, seed)),
         Name::Flood(args) => (flood::NAME, flood::run(args)),
-        Name::Percpu(args) => (percpu::NAME, percpu::run(args)),
-        Name::Lock(args) => (lock::NAME, lock::run(args)),
     };
     match outcome {
         Ok(what) => println!("torture {name}: passed, {what}"),

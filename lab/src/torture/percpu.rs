@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
 
-use super::{PATIENCE, fail};
-use crate::harness::options::seconds;
+use super::{Common, fail, patience};
 use crate::harness::progress::Progress;
 use crate::harness::{crew, pin};
 
@@ -20,9 +19,8 @@ pub(super) const NAME: &str = "percpu";
 /// How long to run, and how many take part.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How long to run.
-    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
-    seconds: f64,
+    #[command(flatten)]
+    pub(super) common: Common,
     /// Threads; every fourth one runs without restartable sequences.
     #[arg(long, value_name = "N", default_value = "16")]
     threads: NonZeroUsize,
@@ -258,7 +256,9 @@ fn shift(args: &Args, cpus: &[usize]) -> anyhow::Result<u64> {
         let mut workers = Vec::new();
         for (number, id) in ids.iter().enumerate() {
             let (world, done) = (&world, &done);
+            let seed = fastrand::u64(..);
             workers.push(crew::spawn(scope, move || {
+                fastrand::seed(seed);
                 if number % 4 == 3 {
                     unregister();
                 }
@@ -288,9 +288,9 @@ fn shift(args: &Args, cpus: &[usize]) -> anyhow::Result<u64> {
             }
         }
         world.stop.store(true, Relaxed);
-        let patience = Instant::now();
+        let stopped = Instant::now();
         while done.load(Acquire) < threads {
-            if patience.elapsed() > PATIENCE {
+            if stopped.elapsed() > patience() {
                 fail(NAME, "a thread has not ended: it waits for something that will not come");
             }
             thread::sleep(Duration::from_millis(1));
@@ -328,7 +328,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     // SAFETY: the handler does what is allowed in one: it adds, and writes records.
     let before = unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };
     ensure!(before != libc::SIG_ERR, "no handler for signals can be installed");
-    let length = Duration::from_secs_f64(args.seconds);
+    let length = Duration::from_secs_f64(args.common.seconds);
     let shifts = (length.as_millis() / SHIFT.as_millis()).max(1) as usize;
     let progress = Progress::new("torture percpu", shifts, length);
     let mut operations = 0;

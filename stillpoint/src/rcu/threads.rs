@@ -189,7 +189,8 @@ impl<K: Kind> Threads<K> {
     /// Looks at the readers, one after another; the first that blocks the grace period after a bounded number of looks.
     fn scan(&self, end: usize, counter: u64) -> usize {
         let mut spins = budget(SPINS);
-        for (index, reader) in self.registry.readers(0, end).enumerate() {
+        let skipped = usize::from(mutant("one-reader-skipped"));
+        for (index, reader) in self.registry.readers(0, end).enumerate().skip(skipped) {
             while K::blocks(reader, counter) {
                 if spins == 0 {
                     return index;
@@ -306,7 +307,7 @@ impl<K: Kind> Readers for Threads<K> {
             K::raise(&self.counter)
         };
 
-        let end = self.registry.len();
+        let end = if mutant("no-wait") { 0 } else { self.registry.len() };
         let first = self.scan(end, counter);
         if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
     }

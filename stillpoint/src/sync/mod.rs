@@ -7,9 +7,10 @@
 //! # Mutants
 //!
 //! Each ordering and each step of a protocol that somebody could drop has a name: [`weaken`] makes an ordering
-//! `Relaxed`, [`mutant`] switches a step off. Outside the model checker both are constants that fold away. Under it the
-//! environment variable `STILLPOINT_MUTANT` selects one, and `ci/mutants.sh` shows that a model then fails. The table in
-//! `docs/proof.md` has a row for each name.
+//! `Relaxed`, [`mutant`] switches a step off. Both are constants that fold away, but under the model checker and with
+//! `--cfg stillpoint_mutants`: there the environment variable `STILLPOINT_MUTANT` selects one. `ci/mutants.sh` shows that a
+//! model then fails, `ci/torture.sh` that a torture run on the machine does. The tables in `docs/proof.md` have rows for each
+//! name.
 
 mod fork_safe;
 #[cfg(loom)]
@@ -23,17 +24,32 @@ pub(crate) use fork_safe::ForkSafe;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness, Words, budget,
-    cpu, heavy, light, light_by_backend, mutant, now, spin_loop, spins, yield_now,
+    cpu, heavy, light, light_by_backend, now, spin_loop, spins, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness, Words, budget,
-    cpu, heavy, light, light_by_backend, mutant, now, spin_loop, yield_now,
+    cpu, heavy, light, light_by_backend, now, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use pause::spins;
 
 pub use core::sync::atomic::Ordering;
+
+/// Whether the mutant `name` is selected.
+#[cfg(any(loom, stillpoint_mutants))]
+#[inline]
+pub fn mutant(name: &str) -> bool {
+    static SELECTED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    SELECTED.get_or_init(|| std::env::var("STILLPOINT_MUTANT").ok()).as_deref() == Some(name)
+}
+
+/// There are no mutants otherwise.
+#[cfg(not(any(loom, stillpoint_mutants)))]
+#[inline(always)]
+pub const fn mutant(_name: &str) -> bool {
+    false
+}
 
 /// `order`, or `Relaxed` when the mutant `name` is selected.
 #[inline(always)]

@@ -17,7 +17,6 @@
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32 as AtomicU32Std;
 use std::time::Duration;
 
@@ -34,12 +33,6 @@ const READERS: usize = 3;
 
 /// Acknowledgement of a thread that is off the processor.
 const OFF: u64 = u64::MAX;
-
-/// The mutant selected by `STILLPOINT_MUTANT`, if any.
-pub fn mutant(name: &str) -> bool {
-    static SELECTED: OnceLock<Option<String>> = OnceLock::new();
-    SELECTED.get_or_init(|| std::env::var("STILLPOINT_MUTANT").ok()).as_deref() == Some(name)
-}
 
 /// How often algorithms spin before they sleep, set by each model.
 static BUDGET: AtomicU32Std = AtomicU32Std::new(0);

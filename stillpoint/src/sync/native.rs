@@ -13,12 +13,6 @@ pub(crate) use crate::fence::{heavy, light as light_by_backend, light_by_compile
 pub(crate) use crate::percpu::rows::Words;
 use crate::sys;
 
-/// No mutants outside the model checker.
-#[inline(always)]
-pub const fn mutant(_name: &str) -> bool {
-    false
-}
-
 /// Rounds to spin: tuned on the machine, tiny in a model.
 #[inline(always)]
 pub const fn budget(rounds: u32) -> u32 {

@@ -1,0 +1,25 @@
+//! The torture by itself: `torture NAME` is `stillpoint torture NAME`. For builds of the library with broken steps, as there is
+//! little to compile (feature `alone`).
+
+mod harness {
+    //! What the torture needs of it.
+    pub(crate) mod crew;
+    pub(crate) mod pin;
+    pub(crate) mod progress;
+    pub(crate) mod units;
+}
+#[path = "torture/mod.rs"]
+mod torture;
+
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+#[command(name = "torture", version)]
+struct Cli {
+    #[command(flatten)]
+    args: torture::Args,
+}
+
+fn main() {
+    torture::run(&Cli::parse().args);
+}

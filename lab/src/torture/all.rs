@@ -1,0 +1,51 @@
+//! `torture all`: each torture in a process of its own, as backends are chosen once a process.
+
+use std::env;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+use super::Common;
+
+/// What runs, on which backends: those of the fence, or of per-CPU data.
+const PARTS: [(&str, &str, &[&str]); 5] = [
+    ("rcu", FENCE, &FENCES),
+    ("qsbr", FENCE, &["membarrier"]),
+    ("srcu", FENCE, &FENCES),
+    ("percpu", "STILLPOINT_PERCPU", &["rseq", "atomic"]),
+    ("lock", FENCE, &["membarrier"]),
+];
+
+const FENCE: &str = "STILLPOINT_FENCE";
+const FENCES: [&str; 3] = ["membarrier", "signal", "seqcst"];
+
+/// Runs all of them, each for its share of the time; what passed. Those whose backend the environment chooses run on that one.
+///
+/// # Errors
+///
+/// Fails if one of them does, or cannot be started.
+pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
+    let program = env::current_exe().context("cannot find this program to start it again")?;
+    let runs: Vec<_> = PARTS
+        .iter()
+        .flat_map(|&(part, variable, backends)| {
+            let chosen = env::var(variable).ok();
+            let backends = match chosen {
+                Some(chosen) => vec![chosen],
+                None => backends.iter().map(|&backend| backend.to_owned()).collect(),
+            };
+            backends.into_iter().map(move |backend| (part, variable, backend))
+        })
+        .collect();
+    let seconds = args.seconds / runs.len() as f64;
+    for (part, variable, backend) in &runs {
+        println!("-- {part}, {variable}={backend}");
+        let mut command = Command::new(&program);
+        // As this process was called, whatever comes before `all`.
+        command.args(env::args().skip(1).take_while(|argument| argument != "all"));
+        command.args([part, "--seconds", &seconds.to_string(), "--seed", &seed.to_string()]);
+        let status = command.env(variable, backend).status().context("cannot start this program again")?;
+        ensure!(status.success(), "{part} with {variable}={backend}: {status}");
+    }
+    Ok(format!("{} runs of {seconds:.1} s", runs.len()))
+}

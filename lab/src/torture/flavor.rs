@@ -1,0 +1,343 @@
+//! The kinds of readers that one torture fits: what a section is to each, and who may wait where.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use stillpoint::rcu::{self, GracePeriod, Hints, Limits, Stats, World};
+use stillpoint::{qsbr, srcu};
+
+/// How a section is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Plain,
+    /// Another begins and ends inside.
+    Nested,
+    /// Another begins inside, and ends after it.
+    Extended,
+    /// Another follows at once.
+    Repeated,
+    /// It ends in another thread.
+    Moved,
+}
+
+impl Shape {
+    pub(super) fn random() -> Self {
+        match fastrand::u8(..) {
+            0..32 => Self::Nested,
+            32..64 => Self::Extended,
+            64..96 => Self::Repeated,
+            96 => Self::Moved,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// A kind of reader, and its domain.
+pub(super) trait Flavor: 'static {
+    const NAME: &str;
+    /// Whether signal handlers may read.
+    const HANDLES: bool;
+    /// Whether the callbacks of one thread run in order.
+    const ORDERED: bool;
+
+    type Domain: World;
+    fn domain() -> Self::Domain;
+
+    /// What a thread that reads has.
+    type Reader;
+    fn reader() -> Self::Reader;
+
+    /// A section, or two: `first` is called in its beginning, and `second` at its end.
+    fn section<T: Send>(
+        reader: &mut Self::Reader,
+        shape: Shape,
+        first: impl Fn() -> T,
+        second: impl Fn(T) + Send + Sync,
+    );
+
+    /// Whatever else a thread may do now and then between sections. Not inside one.
+    fn between(_reader: &mut Self::Reader) {}
+
+    /// Does `f`, which takes as long as it takes, outside sections.
+    fn rest(_reader: &mut Self::Reader, f: impl FnOnce()) {
+        f();
+    }
+
+    /// Reads a little, in a thread that mostly waits, or in a signal handler.
+    fn visit(f: impl FnOnce());
+
+    fn synchronize();
+    fn call(f: impl FnOnce() + Send + 'static, hints: Hints);
+    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints);
+    fn barrier();
+    fn set_limits(limits: Limits);
+    fn stats() -> Stats;
+
+    /// In the child of a fork, outside sections: whether grace periods end, and callbacks run.
+    fn works_in_child() -> bool {
+        static CALLED: AtomicBool = AtomicBool::new(false);
+        Self::visit(|| ());
+        Self::synchronize();
+        Self::call(|| CALLED.store(true, Relaxed), Hints::new());
+        Self::barrier();
+        GracePeriod::now_in(Self::domain()).wait();
+        CALLED.load(Relaxed)
+    }
+}
+
+/// Threads that enter and leave sections.
+#[derive(Debug)]
+pub(super) enum Rcu {}
+
+impl Flavor for Rcu {
+    const NAME: &str = "rcu";
+    const HANDLES: bool = true;
+    const ORDERED: bool = true;
+
+    type Domain = rcu::Global;
+    fn domain() -> rcu::Global {
+        rcu::Global
+    }
+
+    type Reader = ();
+    fn reader() {
+        rcu::register();
+    }
+
+    #[inline]
+    fn section<T: Send>(
+        (): &mut (),
+        shape: Shape,
+        first: impl Fn() -> T,
+        second: impl Fn(T) + Send + Sync,
+    ) {
+        let mut guard = rcu::enter();
+        let seen = first();
+        match shape {
+            Shape::Plain | Shape::Moved => second(seen),
+            Shape::Nested => {
+                drop(rcu::enter());
+                second(seen);
+            }
+            Shape::Extended => {
+                let inner = rcu::enter();
+                drop(guard);
+                second(seen);
+                drop(inner);
+                return;
+            }
+            Shape::Repeated => {
+                second(seen);
+                guard.repin();
+                second(first());
+            }
+        }
+        drop(guard);
+    }
+
+    fn visit(f: impl FnOnce()) {
+        let _guard = rcu::enter();
+        f();
+    }
+
+    fn synchronize() {
+        rcu::synchronize();
+    }
+    fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
+        rcu::call_with(f, hints);
+    }
+    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
+        rcu::retire_with(value, hints);
+    }
+    fn barrier() {
+        rcu::barrier();
+    }
+    fn set_limits(limits: Limits) {
+        rcu::set_limits(limits);
+    }
+    fn stats() -> Stats {
+        rcu::stats()
+    }
+}
+
+/// Threads that report quiescent states: a section lasts from one report to the next.
+#[derive(Debug)]
+pub(super) enum Qsbr {}
+
+impl Flavor for Qsbr {
+    const NAME: &str = "qsbr";
+    const HANDLES: bool = false;
+    const ORDERED: bool = true;
+
+    type Domain = qsbr::Global;
+    fn domain() -> qsbr::Global {
+        qsbr::Global
+    }
+
+    type Reader = Option<qsbr::Handle>;
+    fn reader() -> Self::Reader {
+        Some(qsbr::register())
+    }
+
+    #[inline]
+    fn section<T: Send>(
+        reader: &mut Self::Reader,
+        shape: Shape,
+        first: impl Fn() -> T,
+        second: impl Fn(T) + Send + Sync,
+    ) {
+        let thread = reader.get_or_insert_with(qsbr::register);
+        second(first());
+        match shape {
+            // Not reported: it goes on in the next.
+            Shape::Extended => {}
+            Shape::Nested => thread.offline(|| ()),
+            Shape::Repeated => {
+                thread.quiescent();
+                second(first());
+                thread.quiescent();
+            }
+            Shape::Plain | Shape::Moved => thread.quiescent(),
+        }
+    }
+
+    fn between(reader: &mut Self::Reader) {
+        match fastrand::u8(..4) {
+            0 => *reader = None,
+            1 => reader.get_or_insert_with(qsbr::register).synchronize(),
+            _ => reader.get_or_insert_with(qsbr::register).offline(thread::yield_now),
+        }
+    }
+
+    fn rest(reader: &mut Self::Reader, f: impl FnOnce()) {
+        reader.get_or_insert_with(qsbr::register).offline(f);
+    }
+
+    fn visit(f: impl FnOnce()) {
+        let _thread = qsbr::register();
+        f();
+    }
+
+    fn synchronize() {
+        qsbr::synchronize();
+    }
+    fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
+        qsbr::call_with(f, hints);
+    }
+    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
+        qsbr::retire_with(value, hints);
+    }
+    fn barrier() {
+        qsbr::barrier();
+    }
+    fn set_limits(limits: Limits) {
+        qsbr::set_limits(limits);
+    }
+    fn stats() -> Stats {
+        qsbr::stats()
+    }
+}
+
+/// Sections that are counted on each CPU, and may end in any thread.
+#[derive(Debug)]
+pub(super) enum Srcu {}
+
+static DOMAIN: srcu::Domain = srcu::Domain::new();
+
+impl Flavor for Srcu {
+    const NAME: &str = "srcu";
+    const HANDLES: bool = true;
+    // Threads append to the queue of the CPU that they are on.
+    const ORDERED: bool = false;
+
+    type Domain = srcu::Domain;
+    fn domain() -> srcu::Domain {
+        DOMAIN.clone()
+    }
+
+    type Reader = ();
+    fn reader() {
+        DOMAIN.prepare();
+        stillpoint::percpu::register_thread();
+    }
+
+    #[inline]
+    fn section<T: Send>(
+        (): &mut (),
+        shape: Shape,
+        first: impl Fn() -> T,
+        second: impl Fn(T) + Send + Sync,
+    ) {
+        let guard = DOMAIN.enter();
+        if shape == Shape::Extended {
+            // They are two sections, of which the second began before.
+            let other = DOMAIN.enter();
+            let seen = first();
+            drop(guard);
+            second(seen);
+            drop(other);
+            return;
+        }
+        let seen = first();
+        match shape {
+            Shape::Plain | Shape::Extended => second(seen),
+            Shape::Nested => {
+                drop(DOMAIN.enter());
+                second(seen);
+            }
+            Shape::Repeated => {
+                second(seen);
+                drop(guard);
+                let guard = DOMAIN.enter();
+                second(first());
+                drop(guard);
+                return;
+            }
+            Shape::Moved => {
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        second(seen);
+                        drop(guard);
+                    });
+                });
+                return;
+            }
+        }
+        drop(guard);
+    }
+
+    fn visit(f: impl FnOnce()) {
+        let _guard = DOMAIN.enter();
+        f();
+    }
+
+    fn synchronize() {
+        DOMAIN.synchronize();
+    }
+    fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
+        DOMAIN.call_with(f, hints);
+    }
+    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
+        DOMAIN.retire_with(value, hints);
+    }
+    fn barrier() {
+        DOMAIN.barrier();
+    }
+    fn set_limits(limits: Limits) {
+        DOMAIN.set_limits(limits);
+    }
+    fn stats() -> Stats {
+        DOMAIN.stats()
+    }
+
+    /// Sections of other threads are open for ever in the child, so another domain shows it.
+    fn works_in_child() -> bool {
+        static CALLED: AtomicBool = AtomicBool::new(false);
+        let domain = srcu::Domain::new();
+        drop(domain.enter());
+        domain.synchronize();
+        domain.call(|| CALLED.store(true, Relaxed));
+        domain.barrier();
+        CALLED.load(Relaxed)
+    }
+}
