@@ -194,6 +194,7 @@ impl Stage {
 /// What a thread has.
 struct Hands {
     thread: u64,
+    #[allow(clippy::vec_box, reason = "boxes are what a pool takes and gives")]
     tokens: Vec<Box<Token>>,
     /// What it has written.
     written: Cell<u64>,
@@ -223,7 +224,7 @@ impl Scene for Stage {
         Hands { thread: thread as u64, tokens: Vec::new(), written: Cell::new(thread as u64) }
     }
 
-    fn act<'a>(&'a self, hands: &mut Hands, op: &Op) -> Seen {
+    fn act(&self, hands: &mut Hands, op: &Op) -> Seen {
         match *op {
             Op::Add(by) => {
                 self.sum.fetch_add(by.into(), Relaxed);
@@ -445,6 +446,6 @@ fn broken_containers_are_found() {
     ] {
         let when_full = WhenFull::Refuse;
         let make = |_: How| (Stage::new(Some(broken), when_full), Rules::new(when_full));
-        is_found(words, 8, ops(), make);
+        is_found(&[words], 8, ops(), make);
     }
 }

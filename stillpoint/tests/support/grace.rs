@@ -607,14 +607,13 @@ impl Model for Rules {
 
     fn end(&mut self, thread: usize, op: &Op, seen: Seen) -> Result<(), String> {
         let wait = self.waits[thread].take();
-        match &wait {
-            Some(Wait::Sections(_, asked)) => self.over(*asked),
-            Some(Wait::Deferred(count)) => {
-                if self.deferred[..*count].iter().any(|entry| !entry.done.load(Acquire)) {
-                    return Err("a barrier is over, and not all is done that came before".into());
-                }
-            }
-            None => {}
+        if let Some(Wait::Sections(_, asked)) = wait {
+            self.over(asked);
+        }
+        if let Some(Wait::Deferred(count)) = wait
+            && self.deferred[..count].iter().any(|entry| !entry.done.load(Acquire))
+        {
+            return Err("a barrier is over, and not all is done that came before".into());
         }
         if std::mem::take(&mut self.renews[thread]) {
             let section = self.section(thread);
@@ -639,7 +638,7 @@ impl Model for Rules {
                 let (after, before) = (cookie.after.clone(), cookie.elapsed);
                 let asked = cookie.asked;
                 if before && !elapsed {
-                    return Err("a grace period that was over is over no more".into());
+                    return Err("a grace period is not over that was, or that somebody has waited for".into());
                 }
                 if elapsed && self.is_blocked(&after) {
                     return Err("a grace period is over, and a section is open that it waits for".into());
