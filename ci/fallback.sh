@@ -8,7 +8,7 @@ unset STILLPOINT_FENCE
 cargo build --release --package stillpoint-lab --features liburcu
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 suite=(cargo test --release --package stillpoint --quiet)
-fenced=("${suite[@]}" --test 'rcu_*' --test 'srcu_*')
+fenced=("${suite[@]}" --test 'rcu_*' --test 'srcu_*' --test 'fuzz_g*')
 
 echo "-- the backend that is chosen here: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
 "${suite[@]}" --tests

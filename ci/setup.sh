@@ -4,7 +4,7 @@ set -euo pipefail
 
 # Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports;
 # spin explores models; gdb and valgrind run per-CPU data where there is no
-# rseq, as does qemu on another architecture.
+# rseq, as does qemu on another architecture; valgrind is a sanitizer, too.
 missing() {
     command -v cc >/dev/null || echo gcc
     command -v objcopy >/dev/null || echo binutils
@@ -34,6 +34,11 @@ for component in fmt clippy; do
         echo "rustup could not add $component" >&2
 done
 
+# The sanitizers are in nightly toolchains, and are to see the standard library too, so that is built from source.
+has_nightly() { [[ -d $(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library ]]; }
+has_nightly || rustup toolchain install nightly --profile minimal --component rust-src --no-self-update ||
+    echo "rustup could not install nightly with rust-src" >&2
+
 targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu)
 has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
 for target in "${targets[@]}"; do
@@ -47,6 +52,10 @@ for target in "${targets[@]}"; do
         failed=1
     fi
 done
+if ! has_nightly; then
+    echo "NOT INSTALLED: a nightly toolchain with rust-src" >&2
+    failed=1
+fi
 for package in $(missing); do
     echo "NOT INSTALLED: $package" >&2
     failed=1

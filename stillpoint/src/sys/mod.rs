@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex;
 pub use rustix::thread::{MembarrierCommand, MembarrierQuery};
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
 
 pub mod at_exit;
 pub mod rseq;
@@ -28,7 +28,7 @@ pub fn futex_wait(word: &AtomicU64, expected: u64, mask: NonZeroU32, timeout: Op
     // The call wants a moment, not a length. One that no clock reaches is for ever.
     let until = timeout.and_then(|timeout| {
         let length = Timespec::try_from(timeout).ok()?;
-        clock_gettime(ClockId::Monotonic).checked_add(length)
+        clock().checked_add(length)
     });
     // Every failure (the word changed, a signal, the time is over) means the same to the caller: look again.
     let _ = futex::wait_bitset(low_half(word), futex::Flags::PRIVATE, expected as u32, until.as_ref(), mask);
@@ -55,9 +55,18 @@ pub fn futex32_wake(word: &AtomicU32, count: u32) {
     let _ = futex::wake(word, futex::Flags::PRIVATE, count.min(i32::MAX as u32));
 }
 
-/// `clock_gettime(CLOCK_MONOTONIC)`, in nanoseconds.
+/// `clock_gettime(CLOCK_MONOTONIC)`: the C library's, which knows where to find it without a system call. rustix looks for itself
+/// and finds, under valgrind, what is not mapped there.
+fn clock() -> Timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place outlives the call, which cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    Timespec { tv_sec: now.tv_sec, tv_nsec: now.tv_nsec }
+}
+
+/// The monotonic clock, in nanoseconds.
 pub fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    let now = clock();
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

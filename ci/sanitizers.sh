@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Tests of the library under ThreadSanitizer, AddressSanitizer (with leaks) and valgrind's memcheck; and programs that are
+# wrong in one step, each of which the sanitizer must report, while it says nothing of the same program with that step.
+# The first two need a nightly toolchain with rust-src (`ci/setup.sh`). Half a minute, after the builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unset STILLPOINT_PERCPU STILLPOINT_FENCE STILLPOINT_MUTANT RUSTFLAGS
+
+limit=120 # seconds a program may take
+export RUST_BACKTRACE=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+cannot() {
+    echo "CANNOT CHECK: $*" >&2
+    exit 1
+}
+
+fail() {
+    cat "$log" >&2
+    echo "$*" >&2
+    exit 1
+}
+
+# passes WHAT COMMAND...: it ends well, and nothing is reported.
+passes() {
+    local what=$1 begin=$SECONDS status=0
+    shift
+    timeout "$limit" "$@" >"$log" 2>&1 || status=$?
+    ((status == 0)) || fail "$what: status $status"
+    grep --quiet -E '^(ended|test result: ok)' "$log" || fail "$what: did not run"
+    printf 'clean     %-40s %3d s\n' "$what" $((SECONDS - begin))
+}
+
+# tells STEP REPORT COMMAND...: the program that leaves the step out is reported so, the one that takes it is not.
+tells() {
+    local step=$1 report=$2 status=0
+    shift 2
+    passes "wrong $step taken" "$@" "$step" taken
+    # In a shell of its own, which keeps the news of a crash in the log.
+    (timeout "$limit" "$@" "$step" left-out) >"$log" 2>&1 || status=$?
+    ((status == code)) && grep --quiet -E "$report" "$log" || fail "SURVIVES  $step: status $status, no report of $report"
+    printf 'reported  %-40s %s\n' "wrong $step left-out" "$(grep -m1 -oE "$report" "$log")"
+}
+
+# The programs of the package of this folder, by name, that cargo builds with these arguments.
+declare -A binary
+build() {
+    local path name
+    "$@" --no-run
+    while IFS= read -r path; do
+        name=$(basename "$path")
+        binary[${name%-*}]=$path
+    done < <("$@" --no-run --message-format=json 2>/dev/null | grep -oE '"executable":"[^"]+"' | cut -d'"' -f4)
+}
+
+tests=()
+for test in fuzz_grace_periods fuzz_lock fuzz_percpu rcu_use_after_free; do tests+=(--test "$test"); done
+host=$(rustc -vV | sed -n 's/^host: //p')
+code=66 # of a program in which something is reported
+
+if ! sysroot=$(rustc +nightly --print sysroot 2>/dev/null) || [[ ! -d $sysroot/lib/rustlib/src/rust/library ]]; then
+    cannot "there is no nightly toolchain with rust-src"
+fi
+compgen -G "$sysroot/lib/rustlib/$host/lib/librustc-*_rt.tsan.a" >/dev/null ||
+    cannot "the nightly toolchain has no sanitizers for $host"
+nightly=(cargo +nightly test --package stillpoint-sanitizers --target "$host" "${tests[@]}")
+
+echo "-- ThreadSanitizer, which is to see the standard library too; critical sections it cannot see"
+export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+export RUSTFLAGS="-Zsanitizer=thread"
+build "${nightly[@]}" -Zbuild-std --target-dir target/tsan
+export TSAN_OPTIONS="halt_on_error=1 exitcode=$code" STILLPOINT_PERCPU=atomic
+wrong=(target/tsan/"$host"/debug/wrong)
+tells grace-period 'heap-use-after-free|data race' "${wrong[@]}"
+tells release 'data race' "${wrong[@]}"
+tells lock 'data race' "${wrong[@]}"
+for test in fuzz_grace_periods fuzz_lock fuzz_percpu rcu_use_after_free; do
+    passes "$test" "${binary[$test]}"
+done
+unset STILLPOINT_PERCPU
+
+echo "-- AddressSanitizer, and leaks"
+export RUSTFLAGS="-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"
+build "${nightly[@]}" --target-dir target/asan
+export ASAN_OPTIONS="detect_leaks=1 exitcode=$code"
+wrong=(target/asan/"$host"/debug/wrong)
+tells grace-period 'heap-use-after-free' "${wrong[@]}"
+tells ownership 'heap-use-after-free' "${wrong[@]}"
+tells free 'detected memory leaks' "${wrong[@]}"
+for test in fuzz_grace_periods fuzz_lock fuzz_percpu; do
+    passes "$test" "${binary[$test]}"
+done
+# It leaks on purpose.
+passes rcu_use_after_free env ASAN_OPTIONS="detect_leaks=0 exitcode=$code" "${binary[rcu_use_after_free]}"
+
+echo "-- memcheck, where threads cannot be registered and there is no membarrier"
+command -v valgrind >/dev/null || cannot "there is no valgrind"
+unset RUSTFLAGS CARGO_PROFILE_DEV_OPT_LEVEL CARGO_PROFILE_DEV_DEBUG
+build cargo test --package stillpoint-sanitizers --test fuzz_grace_periods --test fuzz_lock --test fuzz_percpu
+memcheck=(valgrind --quiet --fair-sched=yes --error-exitcode=$code --leak-check=full --errors-for-leak-kinds=definite)
+wrong=("${memcheck[@]}" ${CARGO_TARGET_DIR:-target}/debug/wrong)
+tells grace-period 'Invalid read' "${wrong[@]}"
+tells ownership 'Invalid read' "${wrong[@]}"
+tells free 'definitely lost' "${wrong[@]}"
+export PROPTEST_CASES=10
+passes "fuzz_grace_periods" "${memcheck[@]}" "${binary[fuzz_grace_periods]}" programs_of --test-threads=1
+passes "fuzz_lock" "${memcheck[@]}" "${binary[fuzz_lock]}" programs_of
+passes "fuzz_percpu" env STILLPOINT_TEST_CHILD=1 "${memcheck[@]}" "${binary[fuzz_percpu]}" programs_of

@@ -1,0 +1,454 @@
+//! Random programs of locks and condition variables: one thread at a time has a lock, and none waits for one that is free.
+#![cfg(not(loom))]
+
+#[path = "support/panics.rs"]
+mod panics;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/program.rs"]
+mod program;
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+use lock_api::{GuardSend, RawMutexFair, RawMutexTimed};
+use program::{Expect, How, Model, Scene, THREADS, holds, is_found};
+use proptest::prelude::*;
+use stillpoint::lock::{Condvar, Mutex, RawMutex};
+
+const LOCKS: usize = 2;
+const SHORT: Duration = Duration::from_micros(300);
+const LONG: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, Clone)]
+enum Op {
+    Lock(usize),
+    /// With an end that does not come.
+    LockBefore(usize),
+    Try(usize),
+    /// With an end that does.
+    TryBriefly(usize),
+    Unlock(usize),
+    UnlockFairly(usize),
+    /// Gives way to others, if there are any.
+    Bump(usize),
+    /// Puts a token down, and tells one.
+    Put,
+    /// Some of them, and tells all.
+    PutMany(u32),
+    /// Waits for a token, and takes it.
+    Take,
+    /// The same, with an end.
+    TakeBriefly,
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    use Op::*;
+    let lock = 0..LOCKS;
+    prop_oneof![
+        4 => lock.clone().prop_map(Lock),
+        2 => lock.clone().prop_map(LockBefore),
+        2 => lock.clone().prop_map(Try),
+        2 => lock.clone().prop_map(TryBriefly),
+        5 => lock.clone().prop_map(Unlock),
+        3 => lock.clone().prop_map(UnlockFairly),
+        2 => lock.prop_map(Bump),
+        3 => Just(Put),
+        1 => (0..4_u32).prop_map(PutMany),
+        3 => Just(Take),
+        1 => Just(TakeBriefly),
+    ]
+}
+
+/// What is tested, or something that is broken.
+trait Raw:
+    lock_api::RawMutexFair + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant> + Sync
+{
+}
+
+impl Raw for RawMutex {}
+
+/// A lock, and what it protects.
+struct Guarded<R> {
+    lock: R,
+    taken: AtomicBool,
+    /// How often it has been taken: a plain word.
+    count: UnsafeCell<usize>,
+}
+
+// SAFETY: `count` is changed under the lock, which is what is tested.
+unsafe impl<R: Raw> Sync for Guarded<R> {}
+
+impl<R: Raw> Guarded<R> {
+    fn take(&self) {
+        assert!(!self.taken.swap(true, AcqRel), "two threads have a lock");
+        // SAFETY: as seen, nobody else is here.
+        unsafe { *self.count.get() += 1 };
+    }
+
+    fn leave(&self) {
+        assert!(self.taken.swap(false, AcqRel), "a lock is left that nobody has");
+    }
+}
+
+struct Stage<R> {
+    guarded: [Guarded<R>; LOCKS],
+    tokens: Mutex<u32>,
+    put: Condvar,
+    /// How often locks were taken; tokens put down and taken.
+    takes: [AtomicUsize; LOCKS],
+    tokens_put: AtomicU32,
+    tokens_taken: AtomicU32,
+    /// A thread has gone: nobody need wait any more.
+    closed: AtomicBool,
+    free: bool,
+}
+
+impl<R: Raw> Stage<R> {
+    fn new(how: How) -> Self {
+        let guarded = |_| Guarded { lock: R::INIT, taken: AtomicBool::new(false), count: UnsafeCell::new(0) };
+        Self {
+            guarded: [0, 1].map(guarded),
+            tokens: Mutex::new(0),
+            put: Condvar::new(),
+            takes: Default::default(),
+            tokens_put: AtomicU32::new(0),
+            tokens_taken: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+            free: how == How::Freely,
+        }
+    }
+}
+
+/// What a thread has.
+struct Hands<'a, R: Raw> {
+    stage: &'a Stage<R>,
+    guards: [Option<R::Guard>; LOCKS],
+}
+
+impl<R: Raw> Hands<'_, R> {
+    fn taken(&mut self, lock: usize, guard: Option<R::Guard>) -> Seen {
+        let got = guard.is_some();
+        if got {
+            self.stage.guarded[lock].take();
+            self.stage.takes[lock].fetch_add(1, Relaxed);
+            self.guards[lock] = guard;
+        }
+        Seen(got)
+    }
+
+    fn leave(&mut self, index: usize, fairly: bool) {
+        let Some(guard) = self.guards[index].take() else { return };
+        let guarded = &self.stage.guarded[index];
+        guarded.leave();
+        // SAFETY: the guard says that this thread has it.
+        unsafe { if fairly { guarded.lock.unlock_fair(guard) } else { guarded.lock.unlock(guard) } }
+    }
+}
+
+impl<R: Raw> Drop for Hands<'_, R> {
+    fn drop(&mut self) {
+        (0..LOCKS).for_each(|lock| self.leave(lock, false));
+        let _tokens = self.stage.tokens.lock();
+        self.stage.closed.store(true, Relaxed);
+        self.stage.put.notify_all();
+    }
+}
+
+/// Whether the thread got what it wanted.
+#[derive(Debug)]
+struct Seen(bool);
+
+/// Whether a thread may wait for a lock that has these: in ascending order only.
+fn may_wait(has: [bool; LOCKS], lock: usize) -> bool {
+    !has[lock..].contains(&true)
+}
+
+impl<R: Raw> Scene for Stage<R>
+where
+    R::Guard: Send,
+{
+    type Op = Op;
+    type Seen = Seen;
+    type Local<'a>
+        = Hands<'a, R>
+    where
+        R: 'a;
+
+    fn come(&self, _thread: usize) -> Hands<'_, R> {
+        Hands { stage: self, guards: [const { None }; LOCKS] }
+    }
+
+    fn act<'a>(&'a self, hands: &mut Hands<'a, R>, op: &Op) -> Seen {
+        let has = hands.guards.each_ref().map(Option::is_some);
+        let lock = |lock: usize| &self.guarded[lock].lock;
+        match *op {
+            Op::Lock(index) if may_wait(has, index) => {
+                let guard = lock(index).lock();
+                return hands.taken(index, Some(guard));
+            }
+            Op::LockBefore(index) if may_wait(has, index) => {
+                let guard = lock(index).try_lock_for(LONG);
+                assert!(guard.is_some(), "an hour is over");
+                return hands.taken(index, guard);
+            }
+            Op::Try(index) if !has[index] => {
+                let guard = lock(index).try_lock();
+                return hands.taken(index, guard);
+            }
+            Op::TryBriefly(index) if !has[index] => {
+                let guard = lock(index).try_lock_until(Instant::now() + SHORT);
+                return hands.taken(index, guard);
+            }
+            Op::Unlock(index) => hands.leave(index, false),
+            Op::UnlockFairly(index) => hands.leave(index, true),
+            Op::Bump(index) if may_bump(has, index) => {
+                self.guarded[index].leave();
+                let guard = hands.guards[index].as_mut().expect("it has the lock");
+                // SAFETY: the guard says so.
+                unsafe { lock(index).bump(guard) };
+                self.guarded[index].take();
+                self.takes[index].fetch_add(1, Relaxed);
+            }
+            Op::Put => {
+                self.tokens_put.fetch_add(1, Relaxed);
+                *self.tokens.lock() += 1;
+                self.put.notify_one();
+            }
+            Op::PutMany(count) => {
+                self.tokens_put.fetch_add(count, Relaxed);
+                *self.tokens.lock() += count;
+                self.put.notify_all();
+            }
+            // In a free run nobody may come who puts one down.
+            Op::Take if has == [false; LOCKS] && !self.free => {
+                let mut tokens = self.tokens.lock();
+                self.put.wait_while(&mut tokens, |tokens| *tokens == 0 && !self.closed.load(Relaxed));
+                let got = *tokens > 0;
+                *tokens -= u32::from(got);
+                self.tokens_taken.fetch_add(got.into(), Relaxed);
+                return Seen(got);
+            }
+            Op::TakeBriefly | Op::Take if has == [false; LOCKS] => {
+                let until = Instant::now() + SHORT;
+                let mut tokens = self.tokens.lock();
+                while *tokens == 0 {
+                    if self.put.wait_until(&mut tokens, until).timed_out() && *tokens == 0 {
+                        return Seen(false);
+                    }
+                }
+                *tokens -= 1;
+                self.tokens_taken.fetch_add(1, Relaxed);
+                return Seen(true);
+            }
+            _ => {}
+        }
+        Seen(false)
+    }
+
+    fn close(self) {
+        for (guarded, takes) in self.guarded.into_iter().zip(self.takes) {
+            assert!(guarded.lock.try_lock().is_some(), "a lock that nobody has cannot be taken");
+            assert_eq!(guarded.count.into_inner(), takes.into_inner(), "counted under the lock, and taken");
+        }
+        let left = self.tokens_put.into_inner() - self.tokens_taken.into_inner();
+        assert_eq!(self.tokens.into_inner(), left, "tokens left");
+    }
+}
+
+/// Whether a thread may give way: as for waiting, but for the lock itself.
+fn may_bump(has: [bool; LOCKS], lock: usize) -> bool {
+    has[lock] && !has[lock + 1..].contains(&true)
+}
+
+/// What a thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Lock(usize),
+    Token,
+    /// Nothing: the step ends by itself.
+    Nothing,
+}
+
+/// What is right.
+#[derive(Debug)]
+struct Rules {
+    owners: [Option<usize>; LOCKS],
+    tokens: u32,
+    waits: [Wait; THREADS],
+    /// What is to become of a try.
+    gets: Option<bool>,
+}
+
+impl Rules {
+    fn new() -> Self {
+        Self { owners: [None; LOCKS], tokens: 0, waits: [Wait::Nothing; THREADS], gets: None }
+    }
+
+    fn has(&self, thread: usize) -> [bool; LOCKS] {
+        self.owners.map(|owner| owner == Some(thread))
+    }
+}
+
+impl Model for Rules {
+    type Op = Op;
+    type Seen = Seen;
+
+    fn begin(&mut self, thread: usize, op: &Op) -> bool {
+        let has = self.has(thread);
+        self.gets = None;
+        match *op {
+            Op::Lock(lock) | Op::LockBefore(lock) => {
+                if !may_wait(has, lock) {
+                    return false;
+                }
+                self.waits[thread] = Wait::Lock(lock);
+            }
+            Op::Try(lock) | Op::TryBriefly(lock) => {
+                if has[lock] {
+                    return false;
+                }
+                self.gets = Some(self.owners[lock].is_none());
+            }
+            Op::Unlock(lock) | Op::UnlockFairly(lock) => {
+                if !has[lock] {
+                    return false;
+                }
+                self.owners[lock] = None;
+            }
+            Op::Bump(lock) => {
+                if !may_bump(has, lock) {
+                    return false;
+                }
+                self.owners[lock] = None;
+                self.waits[thread] = Wait::Lock(lock);
+            }
+            Op::Put => self.tokens += 1,
+            Op::PutMany(count) => self.tokens += count,
+            Op::Take | Op::TakeBriefly if has != [false; LOCKS] => return false,
+            Op::Take => {
+                // Somebody must be left who puts one down.
+                let idle = self.waits.iter().filter(|wait| **wait == Wait::Nothing).count();
+                if idle == 1 {
+                    return false;
+                }
+                self.waits[thread] = Wait::Token;
+            }
+            Op::TakeBriefly => self.gets = Some(self.tokens > 0),
+        }
+        true
+    }
+
+    fn expect(&self, thread: usize) -> Expect {
+        match self.waits[thread] {
+            Wait::Nothing => Expect::Now,
+            Wait::Lock(lock) if self.owners[lock].is_some() => Expect::Never,
+            Wait::Token if self.tokens == 0 => Expect::Never,
+            _ => Expect::OneOf,
+        }
+    }
+
+    fn end(&mut self, thread: usize, op: &Op, Seen(got): Seen) -> Result<(), String> {
+        self.waits[thread] = Wait::Nothing;
+        let expected = self.gets.take();
+        match *op {
+            Op::Lock(lock) | Op::LockBefore(lock) | Op::Bump(lock) => self.owners[lock] = Some(thread),
+            Op::Try(lock) | Op::TryBriefly(lock) => {
+                if expected.is_some_and(|expected| expected != got) {
+                    return Err(format!("{op:?} of thread {thread}: {got}, where a lock is free or not"));
+                }
+                if got {
+                    self.owners[lock] = Some(thread);
+                }
+            }
+            Op::Take => self.tokens -= 1,
+            Op::TakeBriefly => {
+                if expected.is_some_and(|expected| expected != got) {
+                    return Err(format!("{op:?} of thread {thread}: {got}, where there is a token or not"));
+                }
+                self.tokens -= u32::from(got);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn last(&self, thread: usize) -> Option<Op> {
+        let has = self.has(thread).iter().position(|&has| has).map(Op::Unlock);
+        has.or_else(|| (self.waits.contains(&Wait::Token) && self.tokens == 0).then_some(Op::Put))
+    }
+}
+
+#[test]
+fn programs_of_locks_do_what_the_model_says() {
+    holds(ops(), |how| (Stage::<RawMutex>::new(how), Rules::new()));
+}
+
+/// A lock made wrong: trying for it is `$try_lock`.
+macro_rules! broken {
+    ($name:ident, $try_lock:expr) => {
+        struct $name(RawMutex);
+
+        impl Raw for $name {}
+
+        // SAFETY: none; that is what is to be found out, before anything comes of it.
+        unsafe impl lock_api::RawMutex for $name {
+            const INIT: Self = Self(RawMutex::INIT);
+
+            type Guard = GuardSend;
+
+            fn lock(&self) -> GuardSend {
+                lock_api::RawMutex::lock(&self.0)
+            }
+
+            fn try_lock(&self) -> Option<GuardSend> {
+                $try_lock(&self.0)
+            }
+
+            unsafe fn unlock(&self, guard: GuardSend) {
+                // SAFETY: the caller's contract.
+                unsafe { lock_api::RawMutex::unlock(&self.0, guard) };
+            }
+
+            fn is_locked(&self) -> bool {
+                lock_api::RawMutex::is_locked(&self.0)
+            }
+        }
+
+        // SAFETY: as above.
+        unsafe impl RawMutexFair for $name {
+            unsafe fn unlock_fair(&self, guard: GuardSend) {
+                // SAFETY: the caller's contract.
+                unsafe { RawMutexFair::unlock_fair(&self.0, guard) };
+            }
+        }
+
+        // SAFETY: as above.
+        unsafe impl RawMutexTimed for $name {
+            type Duration = Duration;
+            type Instant = Instant;
+
+            fn try_lock_for(&self, timeout: Duration) -> Option<GuardSend> {
+                self.0.try_lock_for(timeout)
+            }
+
+            fn try_lock_until(&self, until: Instant) -> Option<GuardSend> {
+                self.0.try_lock_until(until)
+            }
+        }
+    };
+}
+
+#[test]
+fn a_lock_that_two_threads_get_is_found() {
+    broken!(Shared, |lock: &RawMutex| {
+        lock_api::RawMutex::try_lock(lock).or_else(|| Some(GuardSend::new()))
+    });
+    is_found(&["two threads have a lock"], 8, ops(), |how| (Stage::<Shared>::new(how), Rules::new()));
+}
+
+#[test]
+fn a_lock_that_is_free_and_cannot_be_had_is_found() {
+    broken!(Shy, |_: &RawMutex| None);
+    is_found(&["cannot be taken", "free or not"], 8, ops(), |how| (Stage::<Shy>::new(how), Rules::new()));
+}

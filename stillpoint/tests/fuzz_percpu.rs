@@ -1,0 +1,451 @@
+//! Random programs of per-CPU containers: exact sums, values that are had once, whole records, in every way that they work.
+#![cfg(not(loom))]
+
+#[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/panics.rs"]
+mod panics;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/program.rs"]
+mod program;
+#[path = "support/ways.rs"]
+mod ways;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use program::{Expect, How, Model, Scene, THREADS, holds, is_found};
+use proptest::prelude::*;
+use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
+use ways::in_every_way;
+
+/// Of a pool's stack, and of a ring.
+const CAPACITY: usize = 4;
+/// Boxes that a thread has at once.
+const MOST: usize = 64;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Add(i32),
+    Sum,
+    Record(u64),
+    Snapshot,
+    /// A box to the pool: a new one, or one that was taken from it.
+    Push,
+    PushMany(usize),
+    Pop,
+    PopMany(usize),
+    Len,
+    Write,
+    Drain,
+    /// To a value of this CPU, and to another one that the first is in use for, so often.
+    With(usize, u32),
+    Visit,
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    use Op::*;
+    prop_oneof![
+        3 => any::<i32>().prop_map(Add),
+        1 => Just(Sum),
+        3 => prop_oneof![0..40_u64, any::<u64>()].prop_map(Record),
+        1 => Just(Snapshot),
+        4 => Just(Push),
+        2 => (0..MOST / 2).prop_map(PushMany),
+        4 => Just(Pop),
+        2 => (0..MOST / 2).prop_map(PopMany),
+        1 => Just(Len),
+        6 => Just(Write),
+        1 => Just(Drain),
+        3 => (1..4_usize, 0..100_u32).prop_map(|(depth, by)| With(depth, by)),
+        1 => Just(Visit),
+    ]
+}
+
+/// What is made wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    /// An add is lost now and then.
+    Counter,
+    /// A value is counted as a smaller one.
+    Histogram,
+    /// A box is not kept, and nobody is told.
+    Pool,
+    /// A record is written over another.
+    Ring,
+    /// A value is reset when it is visited.
+    PerCpu,
+}
+
+/// A box that one thread has at a time.
+#[derive(Debug)]
+struct Token {
+    number: usize,
+    drops: Arc<AtomicUsize>,
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Relaxed);
+    }
+}
+
+struct Stage {
+    counter: Counter<i64>,
+    histogram: Histogram,
+    pool: Pool<Token>,
+    ring: Ring<2>,
+    per_cpu: PerCpu<u64>,
+    /// What all has come to.
+    sum: AtomicI64,
+    recorded: AtomicU64,
+    tokens: AtomicUsize,
+    drops: Arc<AtomicUsize>,
+    /// Boxes that are in the pool or in no place.
+    pooled: Mutex<BTreeSet<usize>>,
+    written: AtomicU64,
+    /// Records read: the last of each thread, on each CPU, if they keep their order.
+    read: Mutex<BTreeMap<(u64, usize), u64>>,
+    records: AtomicU64,
+    added: AtomicU64,
+    broken: Option<Broken>,
+}
+
+impl Stage {
+    fn new(broken: Option<Broken>, when_full: WhenFull) -> Self {
+        Self {
+            counter: Counter::signed(),
+            histogram: Histogram::new(),
+            pool: Pool::new(CAPACITY),
+            ring: Ring::new(CAPACITY, when_full),
+            per_cpu: PerCpu::new(|| 0),
+            sum: AtomicI64::new(0),
+            recorded: AtomicU64::new(0),
+            tokens: AtomicUsize::new(0),
+            drops: Arc::default(),
+            pooled: Mutex::default(),
+            written: AtomicU64::new(0),
+            read: Mutex::default(),
+            records: AtomicU64::new(0),
+            added: AtomicU64::new(0),
+            broken,
+        }
+    }
+
+    fn push(&self, token: Box<Token>) -> Result<(), Box<Token>> {
+        let number = token.number;
+        // Before others can have it.
+        assert!(self.pooled().insert(number), "box {number} is in the pool already");
+        if self.broken == Some(Broken::Pool) && number % 3 == 2 {
+            return Ok(());
+        }
+        self.pool.push(token).inspect_err(|_| {
+            self.pooled().remove(&number);
+        })
+    }
+
+    fn popped(&self, token: &Token) {
+        assert!(self.pooled().remove(&token.number), "box {} is had twice", token.number);
+    }
+
+    fn pooled(&self) -> std::sync::MutexGuard<'_, BTreeSet<usize>> {
+        self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drain(&self) {
+        let Some(mut reader) = self.ring.reader() else { return };
+        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.drain(|event| {
+            let [thread, number] = event.words;
+            assert_eq!(thread, number % THREADS as u64, "a record is torn");
+            let before = last.insert((thread, event.cpu), number);
+            assert!(before.is_none_or(|before| before < number), "records are out of order");
+            self.records.fetch_add(1, Relaxed);
+        });
+    }
+
+    /// Adds to values, the next while the one before is in use.
+    fn with(&self, depth: usize, by: u32) {
+        self.per_cpu.with(|value| {
+            let before = *value;
+            if depth > 1 {
+                self.with(depth - 1, by);
+            }
+            assert_eq!(*value, before, "somebody else has the value");
+            *value += u64::from(by);
+        });
+    }
+
+    fn visit(&self) -> u64 {
+        let mut sum = 0;
+        self.per_cpu.for_each(|value| {
+            sum += *value;
+            if self.broken == Some(Broken::PerCpu) {
+                *value = 0;
+            }
+        });
+        sum
+    }
+}
+
+/// What a thread has.
+struct Hands {
+    thread: u64,
+    #[allow(clippy::vec_box, reason = "boxes are what a pool takes and gives")]
+    tokens: Vec<Box<Token>>,
+    /// What it has written.
+    written: Cell<u64>,
+}
+
+/// What a thread saw.
+#[derive(Debug)]
+enum Seen {
+    Nothing,
+    Sum(i64),
+    /// Lowest and highest value, and how many there are, of each bucket.
+    Snapshot(Vec<(u64, u64, u64)>),
+    /// Boxes that went into the pool, or out of it; and whether all did that should.
+    Moved(usize, bool),
+    Len(usize),
+    Written(bool),
+    Drained(u64, u64),
+    Total(u64),
+}
+
+impl Scene for Stage {
+    type Op = Op;
+    type Seen = Seen;
+    type Local<'a> = Hands;
+
+    fn come(&self, thread: usize) -> Hands {
+        Hands { thread: thread as u64, tokens: Vec::new(), written: Cell::new(thread as u64) }
+    }
+
+    fn act(&self, hands: &mut Hands, op: &Op) -> Seen {
+        match *op {
+            Op::Add(by) => {
+                self.sum.fetch_add(by.into(), Relaxed);
+                if self.broken != Some(Broken::Counter) || by % 4 != 1 {
+                    self.counter.add(by.into());
+                }
+            }
+            Op::Sum => return Seen::Sum(self.counter.sum()),
+            Op::Record(value) => {
+                self.recorded.fetch_add(1, Relaxed);
+                let wrong = self.broken == Some(Broken::Histogram) && value > 1000;
+                self.histogram.record(if wrong { value / 2 } else { value });
+            }
+            Op::Snapshot => {
+                let before = self.histogram.snapshot();
+                let after = self.histogram.snapshot();
+                assert!(before.count() <= after.count(), "values are counted no more");
+                return Seen::Snapshot(after.buckets().collect());
+            }
+            Op::Push => {
+                let token = hands.tokens.pop().unwrap_or_else(|| self.token());
+                let kept = self.push(token);
+                let done = kept.is_ok();
+                hands.tokens.extend(kept.err());
+                return Seen::Moved(done.into(), done);
+            }
+            Op::PushMany(count) => {
+                while hands.tokens.len() < count {
+                    hands.tokens.push(self.token());
+                }
+                let mut some = hands.tokens.split_off(hands.tokens.len() - count);
+                {
+                    let mut pooled = self.pooled();
+                    some.iter().for_each(|token| {
+                        assert!(pooled.insert(token.number), "a box is in the pool already")
+                    });
+                }
+                self.pool.push_many(&mut some);
+                let mut pooled = self.pooled();
+                some.iter().for_each(|token| assert!(pooled.remove(&token.number)));
+                drop(pooled);
+                let moved = count - some.len();
+                let all = some.is_empty();
+                hands.tokens.append(&mut some);
+                return Seen::Moved(moved, all);
+            }
+            Op::Pop => {
+                let token = self.pool.pop();
+                token.iter().for_each(|token| self.popped(token));
+                let moved = token.iter().count();
+                hands.keep(token);
+                return Seen::Moved(moved, moved == 1);
+            }
+            Op::PopMany(most) => {
+                let mut some = Vec::new();
+                let count = self.pool.pop_many(&mut some, most);
+                assert_eq!(count, some.len());
+                some.iter().for_each(|token| self.popped(token));
+                hands.keep(some);
+                return Seen::Moved(count, count == most);
+            }
+            Op::Len => return Seen::Len(self.pool.len()),
+            Op::Write => {
+                let number = hands.written.get() + THREADS as u64;
+                hands.written.set(number);
+                self.written.fetch_add(1, Relaxed);
+                let torn = self.broken == Some(Broken::Ring) && number.is_multiple_of(2);
+                return Seen::Written(self.ring.push(&[hands.thread, number + u64::from(torn)]));
+            }
+            Op::Drain => {
+                self.drain();
+                return Seen::Drained(self.records.load(Relaxed), self.ring.lost());
+            }
+            Op::With(depth, by) => {
+                self.added.fetch_add(depth as u64 * u64::from(by), Relaxed);
+                self.with(depth, by);
+            }
+            Op::Visit => return Seen::Total(self.visit()),
+        }
+        Seen::Nothing
+    }
+
+    fn close(self) {
+        assert_eq!(self.counter.sum(), self.sum.load(Relaxed), "the sum of what was added");
+        assert_eq!(self.histogram.snapshot().count(), self.recorded.load(Relaxed), "values recorded");
+        self.drain();
+        assert_eq!(
+            self.records.load(Relaxed) + self.ring.lost(),
+            self.written.load(Relaxed),
+            "records read or lost, and written"
+        );
+        assert_eq!(self.visit(), self.added.load(Relaxed), "what was added to all values");
+        let pooled = self.pooled().len();
+        assert_eq!(self.pool.len(), pooled, "boxes in the pool");
+        let popped = std::iter::from_fn(|| self.pool.pop()).inspect(|token| self.popped(token)).count();
+        assert_eq!(popped, pooled, "boxes that come out of the pool");
+        let (drops, made) = (self.drops.load(Relaxed), self.tokens.load(Relaxed));
+        assert_eq!(drops, made, "boxes dropped, and made");
+    }
+}
+
+impl Stage {
+    fn token(&self) -> Box<Token> {
+        Box::new(Token { number: self.tokens.fetch_add(1, Relaxed), drops: self.drops.clone() })
+    }
+}
+
+impl Hands {
+    /// As many as there is room for.
+    fn keep(&mut self, tokens: impl IntoIterator<Item = Box<Token>>) {
+        self.tokens.extend(tokens);
+        self.tokens.truncate(MOST);
+    }
+}
+
+/// What is right.
+#[derive(Debug)]
+struct Rules {
+    refuses: bool,
+    sum: i64,
+    recorded: Vec<u64>,
+    pooled: usize,
+    written: u64,
+    refused: u64,
+    added: u64,
+}
+
+impl Rules {
+    fn new(when_full: WhenFull) -> Self {
+        let refuses = when_full == WhenFull::Refuse;
+        Self { refuses, sum: 0, recorded: Vec::new(), pooled: 0, written: 0, refused: 0, added: 0 }
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: T, right: T) -> Result<(), String> {
+    if seen == right { Ok(()) } else { Err(format!("{what}: {seen:?}, not {right:?}")) }
+}
+
+impl Model for Rules {
+    type Op = Op;
+    type Seen = Seen;
+
+    fn begin(&mut self, _thread: usize, _op: &Op) -> bool {
+        true
+    }
+
+    fn expect(&self, _thread: usize) -> Expect {
+        Expect::Now
+    }
+
+    fn end(&mut self, _thread: usize, op: &Op, seen: Seen) -> Result<(), String> {
+        match (op, seen) {
+            (Op::Add(by), _) => self.sum += i64::from(*by),
+            (Op::Record(value), _) => self.recorded.push(*value),
+            (Op::With(depth, by), _) => self.added += *depth as u64 * u64::from(*by),
+            (Op::Sum, Seen::Sum(sum)) => same("the sum", sum, self.sum)?,
+            (Op::Snapshot, Seen::Snapshot(buckets)) => {
+                let total: u64 = buckets.iter().map(|bucket| bucket.2).sum();
+                same("values counted", total, self.recorded.len() as u64)?;
+                for (low, high, count) in buckets {
+                    let right = self.recorded.iter().filter(|value| (low..=high).contains(value)).count();
+                    same("values in a bucket", count, right as u64)?;
+                }
+            }
+            (Op::Push | Op::PushMany(_), Seen::Moved(count, all)) => {
+                self.pooled += count;
+                if !all && self.pooled < CAPACITY {
+                    return Err("there is room for a box, and it is refused".into());
+                }
+            }
+            (Op::Pop | Op::PopMany(_), Seen::Moved(count, all)) => {
+                if !all && count != self.pooled {
+                    return Err(format!("{count} of {} boxes in the pool are found", self.pooled));
+                }
+                self.pooled -= count;
+            }
+            (Op::Len, Seen::Len(len)) => same("boxes in the pool", len, self.pooled)?,
+            (Op::Write, Seen::Written(done)) => {
+                self.written += 1;
+                self.refused += u64::from(!done);
+                if !done && !self.refuses {
+                    return Err("a record is refused that may overwrite another".into());
+                }
+            }
+            (Op::Drain, Seen::Drained(records, lost)) => {
+                same("records read or lost", records + lost, self.written)?;
+                if self.refuses {
+                    same("records lost", lost, self.refused)?;
+                }
+            }
+            (Op::Visit, Seen::Total(total)) => same("what was added to all values", total, self.added)?,
+            (op, seen) => return Err(format!("{seen:?} after {op:?}")),
+        }
+        Ok(())
+    }
+
+    fn last(&self, _thread: usize) -> Option<Op> {
+        None
+    }
+}
+
+#[test]
+fn programs_of_containers_do_what_the_model_says() {
+    if in_every_way("programs_of_containers_do_what_the_model_says") {
+        for when_full in [WhenFull::Refuse, WhenFull::Overwrite] {
+            holds(ops(), |_| (Stage::new(None, when_full), Rules::new(when_full)));
+        }
+    }
+}
+
+#[test]
+fn broken_containers_are_found() {
+    for (broken, words) in [
+        (Broken::Counter, "the sum"),
+        (Broken::Histogram, "values in a bucket"),
+        (Broken::Pool, "in the pool"),
+        (Broken::Ring, "a record is torn"),
+        (Broken::PerCpu, "what was added to all values"),
+    ] {
+        let when_full = WhenFull::Refuse;
+        let make = |_: How| (Stage::new(Some(broken), when_full), Rules::new(when_full));
+        is_found(&[words], 8, ops(), make);
+    }
+}
