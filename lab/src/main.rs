@@ -52,6 +52,8 @@ enum Lane {
     Track(seeds::e3::load::Args),
     /// A part of the report.
     Part(report::part::Args),
+    /// The table of the live demo.
+    Live(demo::live::work::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -74,6 +76,7 @@ fn main() -> anyhow::Result<()> {
             Lane::Grace(args) => seeds::e2::kind::serve(&args),
             Lane::Track(args) => seeds::e3::load::serve(&args),
             Lane::Part(args) => report::part::serve(&args),
+            Lane::Live(args) => demo::live::work::serve(&args),
         },
     }
 }

@@ -3,11 +3,12 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::chart::{bars, dots, lines};
+use super::chart::{MIB, areas, bars, dots, lines};
 use super::data::{Config, Document, Outcome, Row, Wanted};
 use super::experiments;
 use super::page::{self, Section};
 use crate::harness::report::OURS;
+use crate::harness::stats::Summary;
 
 /// All sections in their order.
 pub(super) fn all(document: &Document) -> Vec<Section> {
@@ -49,7 +50,12 @@ fn dots(result: &Outcome, title: &str, wanted: Wanted<'_>) -> Markup {
         rows.reverse();
     }
     let unit = rows.first().map_or("", |row| row.unit.as_str());
-    let dot = |row: &&Row| dots::Dot { label: row.system.clone(), is_ours: row.system == OURS, summary: row.summary };
+    let (unit, scale) = if unit == "bytes" { ("MiB", 1.0 / MIB) } else { (unit, 1.0) };
+    let dot = |row: &&Row| {
+        let Summary { median, min, max } = row.summary;
+        let summary = Summary { median: median * scale, min: min * scale, max: max * scale };
+        dots::Dot { label: row.system.clone(), is_ours: row.system == OURS, summary }
+    };
     dots::draw(title, unit, &rows.iter().map(dot).collect::<Vec<_>>(), None)
 }
 
@@ -58,14 +64,13 @@ fn curves(
     result: &Outcome,
     wanted: Wanted<'_>,
     over: &str,
-    scale: f64,
     label: impl Fn(&Row) -> (String, bool),
 ) -> Vec<lines::Line> {
     let mut curves: Vec<lines::Line> = Vec::new();
     for row in result.rows(wanted) {
         let Some(place) = row.config.number(over) else { continue };
         let (label, is_ours) = label(row);
-        let point = (place, row.summary.median * scale);
+        let point = (place, row.summary.median);
         match curves.iter_mut().find(|curve| curve.label == label) {
             Some(curve) => curve.points.push(point),
             None => curves.push(lines::Line { label, is_ours, points: vec![point] }),
@@ -137,7 +142,7 @@ fn fences(result: &Outcome) -> Markup {
         .into_iter()
         .map(|callers| {
             let config = [("callers", json!(callers as u64))];
-            let curves = curves(result, ("heavy_ns", &config), "running", 1.0, label);
+            let curves = curves(result, ("heavy_ns", &config), "running", label);
             let title = if callers == 1.0 { "1 caller".to_owned() } else { format!("{callers} callers at a time") };
             let over = lines::Over { name: "threads that run", doubles: false };
             lines::draw(&format!("A process-wide fence: {title}"), "ns", over, &curves)
@@ -151,22 +156,21 @@ fn fences(result: &Outcome) -> Markup {
 }
 
 fn callbacks(result: &Outcome) -> Markup {
-    const MIB: f64 = 1_048_576.0;
     let beside = [("readers", json!(1))];
     let retired = [("threads", json!(1)), ("readers", json!(1)), ("payload", json!("[u64; 8]"))];
-    let course: Vec<lines::Line> = result
+    let mut courses: Vec<areas::Area<'_>> = result
         .series
         .iter()
         .filter(|series| series.over == "time_ms")
-        .map(|series| lines::Line {
-            label: series.system.clone(),
+        .map(|series| areas::Area {
+            label: &series.system,
             is_ours: series.system == OURS,
-            points: thinned(&series.points).map(|(time, bytes)| (time, bytes / MIB)).collect(),
+            points: thinned(&series.points).into_iter().map(|(time, bytes)| (time, bytes / MIB)).collect(),
         })
         .collect();
-    let over = lines::Over { name: "ms; the reader stays inside for the first half", doubles: false };
+    courses.sort_by_key(|course| !course.is_ours);
     let plots = [
-        lines::draw("Memory that waits while a reader stalls, MiB", "MiB", over, &course),
+        areas::draw("Memory that waits; a reader stays inside for the first half", "MiB", "ms", &courses),
         dots(result, "The most memory that waited", ("peak_bytes", &[])),
         dots(result, "From call to callback beside a reader, median", ("latency_p50_ns", &beside)),
         dots(result, "Allocate, publish, retire, free: a value of 64 bytes", ("retire_ns", &retired)),
@@ -175,10 +179,10 @@ fn callbacks(result: &Outcome) -> Markup {
          a reader stays in its section: ours is told to keep to 8 MiB, and makes the writer wait.", &plots)
 }
 
-/// At most some hundred points, which is as many as a plot can show.
-fn thinned(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
-    let every = points.len().div_ceil(220).max(1);
-    points.iter().copied().step_by(every)
+/// At most some hundred points, which is as many as a plot can show: of each group the greatest value.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let greatest = |group: &[(f64, f64)]| group.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    points.chunks(points.len().div_ceil(220).max(1)).filter_map(greatest).collect()
 }
 
 fn reports(result: &Outcome) -> Markup {
@@ -191,7 +195,8 @@ fn reports(result: &Outcome) -> Markup {
         dots(result, "Updates a second beside 16 readers", ("updates_per_s", &updates(16))),
     ];
     body(result, "Threads that say when they hold no references read for the price of a load. run-queue is no library: it says how \
-         often all readers get to run, which no grace period can beat if there are more of them than CPUs.", &plots)
+         often all readers get to run where none of them gives way, which each grace period has to wait for if there are more of \
+         them than CPUs.", &plots)
 }
 
 fn sleepable(result: &Outcome) -> Markup {
@@ -205,7 +210,7 @@ fn sleepable(result: &Outcome) -> Markup {
         .collect();
     let over = lines::Over { name: "guards that are open", doubles: true };
     for (title, metric) in [("From the last drop to the return of the waiter", "gp_ns"), ("What the waiter computed", "gp_cpu_ns")] {
-        plots.push(lines::draw(title, "ns", over, &curves(result, (metric, &[]), "guards", 1.0, by_system)));
+        plots.push(lines::draw(title, "ns", over, &curves(result, (metric, &[]), "guards", by_system)));
     }
     body(result, "Guards that may be sent to other threads and held over .await, beside what asynchronous readers use; and a grace \
          period that waits for more and more of them.", &plots)
@@ -232,8 +237,8 @@ fn lock(result: &Outcome) -> Markup {
     let one_cpu = [("cpus", json!(1)), ("threads", json!(most))];
     let over = lines::Over { name: "threads", doubles: true };
     let plots = [
-        lines::draw("Acquisitions in a µs", "", over, &curves(result, ("mops", &all), "threads", 1.0, by_system)),
-        lines::draw("The longest wait", "ns", over, &curves(result, ("max_wait_ns", &all), "threads", 1.0, by_system)),
+        lines::draw("Acquisitions in a µs", "", over, &curves(result, ("mops", &all), "threads", by_system)),
+        lines::draw("The longest wait", "ns", over, &curves(result, ("max_wait_ns", &all), "threads", by_system)),
         dots(result, &format!("Acquisitions in a µs, {most} threads on one CPU"), ("mops", &one_cpu)),
         dots(result, &format!("The longest wait, {most} threads on one CPU"), ("max_wait_ns", &one_cpu)),
     ];

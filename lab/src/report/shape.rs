@@ -72,9 +72,12 @@ impl Claim {
     }
 }
 
+/// What the post of an experiment says.
+type Says = fn(&Outcome) -> Vec<Claim>;
+
 /// What the posts say of what was measured.
 pub(super) fn claims(document: &Document) -> Vec<Claim> {
-    let experiments: [(&str, fn(&Outcome) -> Vec<Claim>); 6] =
+    let experiments: [(&str, Says); 6] =
         [("e1", fences), ("e2", backends), ("e3", tracks), ("e4", flags), ("e5", per_cpu), ("e6", lock)];
     let measured = experiments.iter().filter_map(|(name, claims)| Some(claims(document.result(name)?)));
     measured.flatten().collect()

@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::{WIDTH, at, plot, tick_text};
+use super::{WIDTH, at, plot};
 
 const HEIGHT: f64 = 58.0;
-const GAP: f64 = 20.0;
-const EDGE: f64 = 14.0;
+const GAP: f64 = 27.0;
+const EDGE: f64 = 22.0;
 
 /// Counts of a system, with the upper bound of each bucket.
 #[derive(Clone, Debug)]
@@ -21,14 +21,14 @@ impl Histogram<'_> {
         self.points.iter().map(|point| point.1).sum::<f64>().max(1.0)
     }
 
-    /// The bucket that half of the latencies do not go beyond.
-    fn median(&self) -> f64 {
+    /// The number of the bucket that half of the latencies do not go beyond.
+    fn median(&self) -> usize {
         let mut left = self.total() / 2.0;
-        let reached = |point: &&(f64, f64)| {
+        let mut reached = |point: &(f64, f64)| {
             left -= point.1;
             left <= 0.0
         };
-        self.points.iter().find(reached).map_or(0.0, |point| point.0)
+        self.points.iter().position(&mut reached).unwrap_or(0)
     }
 }
 
@@ -49,7 +49,7 @@ pub(in crate::report) fn draw(title: &str, histograms: &[Histogram<'_>]) -> Mark
             @let base = (place + 1) as f64 * (HEIGHT + GAP);
             g .ours[one.is_ours] .theirs[!one.is_ours] {
                 text x=(at(EDGE)) y=(at(base - HEIGHT - 6.0)) {
-                    (one.label) tspan .note { ": half below " (tick_text(one.median(), "ns")) }
+                    (one.label) tspan .note { ": half below " (edge(one.median() + 1)) }
                 }
                 @for bucket in first..=last {
                     @if let Some(&(_, count)) = one.points.get(bucket).filter(|point| point.1 > 0.0) {
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn the_median_is_the_bucket_that_holds_it() {
         let of = |points| Histogram { label: "", is_ours: true, points }.median();
-        assert_eq!(of(&[(1.0, 2.0), (2.0, 3.0), (4.0, 1.0)]), 2.0);
-        assert_eq!(of(&[(1.0, 0.0), (2.0, 5.0)]), 2.0);
+        assert_eq!(of(&[(1.0, 2.0), (2.0, 3.0), (4.0, 1.0)]), 1);
+        assert_eq!(of(&[(1.0, 0.0), (2.0, 5.0)]), 1);
     }
 
     #[test]

@@ -3,19 +3,20 @@
 //! Colours and fonts are the page's (see `style.css`), so that a plot follows it from light to dark. What a mark is stands
 //! beside it: no legend has to be looked up, and no two colours have to be told apart.
 
+pub(super) mod areas;
 pub(super) mod bars;
 pub(super) mod dots;
 pub(super) mod lines;
 
 use maud::{Markup, html};
 
-use crate::harness::report::figure;
+use crate::harness::report::{digits, figure};
 
 /// Width of every plot in its own units; a unit is a pixel or a little more.
 const WIDTH: f64 = 440.0;
 
 /// Width of a letter, in the mean and with some room.
-const LETTER: f64 = 6.5;
+const LETTER: f64 = 7.4;
 
 /// How values become places.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +83,12 @@ fn round_up(value: f64) -> f64 {
     [1.0, 2.0, 5.0].into_iter().map(|part| part * unit).find(|round| *round >= value).unwrap_or(10.0 * unit)
 }
 
-/// A value as the page writes it.
+/// Bytes in one; scales have round values in decimal.
+pub(super) const MIB: f64 = 1_048_576.0;
+
+/// A value as the page writes it; MiB have a unit of their own.
 pub(super) fn text(value: f64, unit: &str) -> String {
-    pretty(&figure(value, unit))
+    if unit == "MiB" { format!("{} MiB", digits(value)) } else { pretty(&figure(value, unit)) }
 }
 
 /// What the command writes in ASCII, as the page writes it.
