@@ -52,6 +52,23 @@ for experiment in e1 e2 e3 e4 e5 e6 e7; do
     fi
 done
 
+echo "-- report, compare"
+# Two runs of a part each, the second into the directory of the first; the page loads nothing and runs nothing.
+"$stillpoint" report --only read,e5 --seconds 1 --into "$scratch/report" | cat
+cp "$scratch/report/report.json" "$scratch/before.json"
+"$stillpoint" report --only read --seconds 1 --into "$scratch/report" | cat
+jq --exit-status '[.results[].bench] | sort == ["e5", "read"]' "$scratch/report/report.json" >/dev/null
+grep --quiet '</svg>' "$scratch/report/report.html"
+if grep --extended-regexp --quiet '<script|https?://|<link|@import|url\(' "$scratch/report/report.html"; then
+    echo "the page is not self-contained" >&2
+    exit 1
+fi
+grep --quiet '^| E5 |' "$scratch/report/summary.md"
+"$stillpoint" compare "$scratch/before.json" "$scratch/report/report.json" >"$scratch/compared"
+# The same file twice: nothing differs.
+"$stillpoint" compare "$scratch/before.json" "$scratch/before.json" | tail -n 2 | tee "$scratch/same"
+[[ $(grep --count 'no difference seen in' "$scratch/same") == 2 ]]
+
 echo "-- torture: a flood; the rest is for ci/torture.sh"
 "$stillpoint" torture flood --count 5000000 --stall-seconds 0.5
 

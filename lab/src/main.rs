@@ -1,11 +1,13 @@
 //! The command `stillpoint`: shows what a machine offers, what the library does with it, and what that is worth.
 
 mod bench;
+mod compare;
 mod demo;
 mod deny;
 mod harness;
 mod peers;
 mod probe;
+mod report;
 mod seeds;
 mod torture;
 
@@ -28,6 +30,8 @@ enum Command {
     /// Measure the library beside its peers.
     Bench(bench::Args),
     Seeds(seeds::Args),
+    Report(report::Args),
+    Compare(compare::Args),
     Torture(torture::Args),
     Deny(deny::Args),
     /// Serves measurements to another process of this program.
@@ -46,6 +50,10 @@ enum Lane {
     Grace(seeds::e2::kind::Args),
     /// A way to wait for grace periods.
     Track(seeds::e3::load::Args),
+    /// A part of the report.
+    Part(report::part::Args),
+    /// The table of the live demo.
+    Live(demo::live::work::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -56,6 +64,8 @@ fn main() -> anyhow::Result<()> {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Deny(args)) => match deny::run(args)? {},
         Some(Command::Seeds(args)) => seeds::run(&args),
+        Some(Command::Report(args)) => report::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Torture(args)) => {
             torture::run(&args);
             Ok(())
@@ -65,6 +75,8 @@ fn main() -> anyhow::Result<()> {
             Lane::Neighbour => seeds::e1::neighbour::serve(),
             Lane::Grace(args) => seeds::e2::kind::serve(&args),
             Lane::Track(args) => seeds::e3::load::serve(&args),
+            Lane::Part(args) => report::part::serve(&args),
+            Lane::Live(args) => demo::live::work::serve(&args),
         },
     }
 }

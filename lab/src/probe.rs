@@ -38,13 +38,26 @@ const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 ///
 /// Fails if a thread cannot be started.
 pub(crate) fn run() -> anyhow::Result<()> {
+    for (name, value) in facts()? {
+        println!("{name:<12} {value}");
+    }
+    Ok(())
+}
+
+/// What was found, by name; the name of a detail is indented.
+///
+/// # Errors
+///
+/// Fails if a thread cannot be started.
+pub(crate) fn facts() -> anyhow::Result<Vec<(&'static str, String)>> {
     // First of all, while the process has a single thread: later it would cost milliseconds.
     let start = Instant::now();
     let chosen = fence::init();
     let choosing = start.elapsed();
     let machine = Machine::read();
 
-    let line = |name: &str, value: String| println!("{name:<12} {value}");
+    let mut facts = Vec::new();
+    let mut line = |name, value| facts.push((name, value));
     let kind = if machine.virtual_machine { ", in a virtual machine" } else { "" };
     line("cpu", format!("{} ({}){kind}", machine.cpu, machine.arch));
     line("cpus", cpus(&machine));
@@ -62,7 +75,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     line("fence", chosen.to_string());
     line("  choosing", units::duration(choosing.as_nanos() as f64));
     line("  heavy()", heavy()?);
-    Ok(())
+    Ok(facts)
 }
 
 fn cpus(machine: &Machine) -> String {

@@ -67,7 +67,7 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
         for part in ["ratios", "skipped"] {
             assert!(report[part].is_array(), "{text}");
         }
-        assert_eq!(report["series"].is_array(), bench == "callback", "{text}");
+        assert_eq!(report["series"].is_array(), ["callback", "sync"].contains(&bench), "{text}");
 
         let keys: BTreeSet<&str> = rows
             .iter()
@@ -132,4 +132,41 @@ fn torture_says_once_whether_it_passed() {
         assert_eq!(shown.matches("torture ").count(), 1, "{shown}");
         assert!(shown.lines().any(|line| line.starts_with(&format!("torture {name}: passed, "))), "{shown}");
     }
+}
+
+#[test]
+fn a_report_keeps_what_it_does_not_measure_again_and_writes_a_page_that_loads_nothing() {
+    let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
+    let _ = std::fs::remove_dir_all(&into);
+    let directory = into.to_str().expect("the path is text");
+    let report = |parts: &str| {
+        stillpoint(&["report", "--only", parts, "--seconds", "0.3", "--into", directory]);
+        let text = std::fs::read_to_string(into.join("report.json")).expect("the results are there");
+        serde_json::from_str::<Value>(&text).expect("the results are JSON")
+    };
+    let benches = |document: &Value| -> Vec<String> {
+        let results = document["results"].as_array().expect("results").iter();
+        results.map(|result| result["bench"].as_str().expect("a name").to_owned()).collect()
+    };
+    let first = report("e5,read");
+    assert_eq!(benches(&first), ["e5", "read"]);
+    let second = report("read,srcu");
+    assert_eq!(benches(&second), ["e5", "read", "srcu"]);
+    assert_eq!(first["results"][0], second["results"][0]);
+    assert!(second["machine"].as_array().is_some_and(|facts| !facts.is_empty()));
+
+    let page = std::fs::read_to_string(into.join("report.html")).expect("the page is there");
+    for part in ["This machine", "Enter, load, leave", "</svg>", "prefers-color-scheme", "lock; cmpxchg"] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    for foreign in ["<script", "http://", "https://", "<link", "url("] {
+        assert!(!page.contains(foreign), "{foreign} is in the page");
+    }
+    let summary = std::fs::read_to_string(into.join("summary.md")).expect("the summary is there");
+    assert!(summary.contains("| A read: enter, load, leave |"), "{summary}");
+
+    let json = into.join("report.json");
+    let json = json.to_str().expect("the path is text");
+    let compared = stdout(&["compare", json, json]);
+    assert!(compared.contains("stillpoint: no difference seen in"), "{compared}");
 }

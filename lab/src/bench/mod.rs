@@ -1,12 +1,12 @@
 //! `bench`: the library beside its peers.
 
-mod callback;
+pub(crate) mod callback;
 pub(crate) mod fence;
 pub(crate) mod lock;
 pub(crate) mod percpu;
-mod qsbr;
+pub(crate) mod qsbr;
 pub(crate) mod read;
-mod srcu;
+pub(crate) mod srcu;
 pub(crate) mod sync;
 
 use std::path::PathBuf;

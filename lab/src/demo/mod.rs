@@ -1,12 +1,13 @@
 //! `stillpoint demo`: a routing table under live updates.
 //!
-//! Readers look up the longest prefix around an address while one thread announces and withdraws routes as fast as it
-//! can. The same table serves on a mutex, a reader-writer lock, `arc-swap`, `crossbeam-epoch` and stillpoint: in turns, in
-//! several rounds, first with one reader a CPU, then with many. In the end a reader of stillpoint is timed beside an
-//! updater on another CPU and without.
+//! On a terminal it is shown [live]. Elsewhere, or for a given time, it is measured. Readers look up the longest prefix around
+//! an address while one thread announces and withdraws routes as fast as it can. The same table serves on a mutex, a
+//! reader-writer lock, `arc-swap`, `crossbeam-epoch` and stillpoint: in turns, in several rounds, first with one reader a CPU,
+//! then with many. In the end a reader of stillpoint is timed beside an updater on another CPU and without.
 
 mod affinity;
 mod generate;
+pub(crate) mod live;
 mod rib;
 mod routes;
 mod run;
@@ -14,6 +15,7 @@ mod show;
 mod stores;
 mod table;
 
+use std::io::{self, IsTerminal as _};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::thread;
@@ -59,9 +61,9 @@ const ADDRESSES: usize = 1021;
 /// Options of `stillpoint demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long the measurements take in all
-    #[arg(long, value_name = "S", default_value_t = SECONDS, value_parser = seconds)]
-    seconds: f64,
+    /// Measure for so long and print tables, on a terminal too [default without one: 20]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
 
     /// Size of the generated table: prefix lengths as in the global IPv4 table
     #[arg(long, value_name = "N", default_value_t = PREFIXES, value_parser = prefixes, conflicts_with = "routes")]
@@ -75,7 +77,7 @@ pub(crate) struct Args {
 
 impl Default for Args {
     fn default() -> Args {
-        Args { seconds: SECONDS, prefixes: PREFIXES, routes: Vec::new() }
+        Args { seconds: None, prefixes: PREFIXES, routes: Vec::new() }
     }
 }
 
@@ -93,9 +95,12 @@ fn prefixes(text: &str) -> Result<usize, String> {
     allowed.ok_or_else(|| format!("must be a number from 1 to {}", generate::MOST))
 }
 
-/// Runs the demo and prints its tables.
+/// Shows the demo on a terminal, or runs it and prints its tables.
 pub(crate) fn run(args: Args) -> Result<()> {
     let cpus = thread::available_parallelism().context("cannot find out how many CPUs there are")?.get();
+    if args.seconds.is_none() && io::stdout().is_terminal() && io::stdin().is_terminal() {
+        return live::run(&args, cpus);
+    }
     let pinned = affinity::choose()?;
     let routes = match args.routes[..] {
         [] => generate::routes(args.prefixes, SEED),
@@ -103,7 +108,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     show::opening(&routes, !args.routes.is_empty(), cpus);
 
-    let mut demo = Demo::new(&routes, cpus, args.seconds);
+    let mut demo = Demo::new(&routes, cpus, args.seconds.unwrap_or(SECONDS));
     let usual = demo.tournament(1)?;
     let crowded = demo.tournament(OVERSUBSCRIBED)?;
     let slowdown = pinned.map(|cpus| demo.slowdown(cpus)).transpose()?;
@@ -233,7 +238,7 @@ mod tests {
     #[test]
     fn options_are_checked() {
         let args = parse("demo --seconds 2.5 --routes a --routes b").unwrap();
-        assert_eq!((args.seconds, args.routes.len()), (2.5, 2));
+        assert_eq!((args.seconds, args.routes.len()), (Some(2.5), 2));
         for wrong in
             ["--seconds 0", "--seconds nan", "--prefixes 0", "--prefixes 2000001", "--prefixes 9 --routes a"]
         {

@@ -90,7 +90,7 @@ pub(super) fn closing(rounds: usize) {
     );
 }
 
-fn rate(per_second: f64) -> String {
+pub(super) fn rate(per_second: f64) -> String {
     match per_second {
         1e7.. => format!("{:.1} M", per_second / 1e6),
         1e6.. => format!("{:.2} M", per_second / 1e6),
@@ -99,7 +99,7 @@ fn rate(per_second: f64) -> String {
     }
 }
 
-fn bytes(bytes: usize) -> String {
+pub(super) fn bytes(bytes: usize) -> String {
     match bytes as f64 {
         bytes @ 1048576.0.. => format!("{:.1} MiB", bytes / 1048576.0),
         bytes @ 1024.0.. => format!("{:.1} KiB", bytes / 1024.0),

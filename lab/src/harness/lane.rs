@@ -71,9 +71,22 @@ impl Lane {
     ///
     /// Fails if the process cannot be started or does not say hello.
     pub(crate) fn start(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
+        Self::start_with(arguments, backend, Stdio::inherit())
+    }
+
+    /// [`start`](Self::start), for whoever owns the terminal: what the child says on its standard error is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub(crate) fn start_silent(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
+        Self::start_with(arguments, backend, Stdio::null())
+    }
+
+    fn start_with(arguments: &[&str], backend: Option<&str>, errors: Stdio) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find this program to start it again")?;
         let mut command = Command::new(program);
-        command.arg("lane").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("lane").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         if let Some(backend) = backend {
             command.env("STILLPOINT_FENCE", backend);
         }
@@ -87,6 +100,11 @@ impl Lane {
         let hello: Hello = lane.answer()?;
         lane.missing = hello.missing;
         Ok(lane)
+    }
+
+    /// Why the child cannot measure here, if it cannot.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
     }
 
     /// Asks for a measurement and returns at once. [`Lane::answer`] must follow.

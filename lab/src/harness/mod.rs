@@ -4,6 +4,7 @@
 //! once. All rounds run in one process, so that peers meet the same machine in the same minute, and the order of the
 //! systems rotates, so that none of them always comes first. Ratios are formed within a round (see [`stats`]).
 
+pub(crate) mod buckets;
 pub(crate) mod clock;
 pub(crate) mod crew;
 pub(crate) mod lane;

@@ -211,12 +211,16 @@ fn plain(value: &Value) -> String {
 }
 
 fn value_of(row: &Row) -> String {
-    let median = row.summary.median;
-    match row.unit {
-        "ns" => duration(median),
-        "ratio" => times(median),
-        "bytes" => bytes(median),
-        _ => digits(median),
+    figure(row.summary.median, row.unit)
+}
+
+/// A value as people write it.
+pub(crate) fn figure(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => duration(value),
+        "ratio" => times(value),
+        "bytes" => bytes(value),
+        _ => digits(value),
     }
 }
 

@@ -4,11 +4,11 @@
 //! The quotient of two medians would compare different moments.
 
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// Whether a smaller or a larger value is the better one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
     /// Smaller values are better, as for latencies.
@@ -85,7 +85,7 @@ impl Serialize for Config {
 }
 
 /// Median and extremes over the rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// The middle value, or the mean of the two middle values.
     pub(crate) median: f64,

@@ -72,7 +72,7 @@ const SYSTEMS: [System; 8] = [SHIPPED, STD, NO_STEAL, NO_ANNOUNCE, NO_LEAD, NO_R
 /// # Errors
 ///
 /// Fails if the machine does not allow the threads.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Findings> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let cpus = pin::allowed()?.len();
     // 1, 1.5, 2, 8 and 32 threads a CPU.
     let cells: Vec<Cell> =

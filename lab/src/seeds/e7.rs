@@ -40,7 +40,7 @@ const TIMES: usize = 200_000;
 /// # Errors
 ///
 /// None; for the sake of the others.
-pub(super) fn run(_budget: Budget) -> anyhow::Result<Findings> {
+pub(crate) fn run(_budget: Budget) -> anyhow::Result<Findings> {
     let config = Config::new([("threads", 2.into())]);
     let mut recorder = Recorder::default();
     let mut verdicts = table(["release of the word", "model", "interleavings", "lost on this machine"]);

@@ -3,10 +3,10 @@
 pub(crate) mod e1;
 pub(crate) mod e2;
 pub(crate) mod e3;
-mod e4;
-mod e5;
-mod e6;
-mod e7;
+pub(crate) mod e4;
+pub(crate) mod e5;
+pub(crate) mod e6;
+pub(crate) mod e7;
 
 use comfy_table::Table;
 

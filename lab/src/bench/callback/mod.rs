@@ -36,7 +36,7 @@ const FLOOD: Metric = Metric::nanoseconds("flood_ns");
 /// # Errors
 ///
 /// Fails if the machine does not allow the threads, or a library does not do what it was handed.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (systems, mut skipped) = systems::all();
     for system in systems.iter().filter(|system| !system.runs_alone) {
         let why = "latency without readers: nothing runs while nobody opens a section".to_owned();

@@ -25,7 +25,7 @@ const CALLERS: [usize; 3] = [1, 2, 8];
 /// # Errors
 ///
 /// Fails if the lanes cannot be started or a load needs more threads than the system allows.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (mut lanes, skipped) = lane::start(&Role::ALL)?;
     let mut recorder = Recorder::default();
     let running = running_threads(pin::allowed()?.len());

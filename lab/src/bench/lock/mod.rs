@@ -70,6 +70,21 @@ fn grid() -> Vec<Cell> {
     cells
 }
 
+/// As many threads as there are CPUs, and up to 32 times as many, with a microsecond under the lock and one without; and
+/// the most of them on one CPU.
+///
+/// # Errors
+///
+/// Fails if the machine does not allow the threads.
+pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
+    let cpus = pin::allowed()?.len();
+    let threads = [1, cpus, 2 * cpus, 4 * cpus, 8 * cpus, 32 * cpus];
+    let mut cells: Vec<Cell> = threads.iter().map(|&threads| Cell::new(threads, 1000, 1000)).collect();
+    cells.dedup();
+    cells.push(Cell::new(32 * cpus, 1000, 1000).on_one_cpu());
+    report(measure("bench lock", &SYSTEMS, &cells, budget)?)
+}
+
 /// Runs the bench; draws to `plot`.
 ///
 /// # Errors
@@ -79,13 +94,17 @@ pub(super) fn run(quick: bool, plot: Option<&Path>, budget: Budget) -> anyhow::R
     let cells = if quick { QUICK.to_vec() } else { grid() };
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let recorder = measure("bench lock", &SYSTEMS, &cells, budget)?;
+    if let Some(path) = plot {
+        plot::draw(path, &recorder.rows())?;
+    }
+    report(recorder)
+}
+
+fn report(recorder: Recorder) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let why = || format!("with more threads than the {cpus} CPUs: it only spins");
     let spinning = SYSTEMS.iter().filter(|system| system.only_spins);
     let skipped = spinning.map(|system| Skipped { system: system.name, why: why() }).collect();
-    if let Some(path) = plot {
-        plot::draw(path, &recorder.rows())?;
-    }
     Ok(Report::new("lock", &recorder, skipped))
 }
 

@@ -72,7 +72,7 @@ fn config(op: &'static str, crowd: Crowd) -> Config {
 /// # Errors
 ///
 /// Fails if threads cannot be started or bound to the CPUs of this process.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?;
     let crowds = Crowd::all(cpus.len());
     let ops = systems::all(cpus.len());

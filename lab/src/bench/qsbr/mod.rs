@@ -27,7 +27,7 @@ const UPDATES: Metric = Metric { name: "updates_per_s", unit: "1/s", better: Bet
 /// # Errors
 ///
 /// Fails if threads cannot be started or bound to the CPUs of this process.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut recorder = Recorder::default();
     let (systems, mut skipped) = systems::all();
     readers(&systems, budget.share(0.4), &mut recorder)?;

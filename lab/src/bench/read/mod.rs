@@ -33,7 +33,7 @@ impl Cell {
 /// # Errors
 ///
 /// Fails if threads cannot be started or bound to the CPUs of this process.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?;
     let (systems, mut skipped) = systems::all();
     let mut cells = Vec::new();

@@ -26,7 +26,7 @@ const PAIR: Metric = Metric::nanoseconds("pair_ns");
 /// # Errors
 ///
 /// Fails if threads cannot be started or bound to the CPUs of this process.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut recorder = Recorder::default();
     pairs(budget.share(0.5), &mut recorder)?;
     waits::run(budget.share(0.5), &mut recorder)?;

@@ -12,12 +12,15 @@
 //! The events of a grace period are differences of counters over a measurement, divided by its grace periods. The
 //! counters of stillpoint are the library's own; those of liburcu are counted at its syscalls, and its grace periods
 //! are the calls that issued a barrier, as only the leader of a grace period does (`peers/liburcu.c`).
+//!
+//! The JSON has the latencies of all rounds in power-of-two buckets, too.
 
 pub(crate) mod flavors;
 pub(crate) mod load;
 
 use std::time::Duration;
 
+use crate::harness::buckets::{self, BUCKETS};
 use crate::harness::{Better, Budget, Config, Metric, Progress, Recorder, Report, Schedule};
 use load::Outcome;
 
@@ -84,7 +87,7 @@ const CROWD: [Cell; 1] = [Cell::new(0, 0, 1, 1000, 1)];
 /// # Errors
 ///
 /// Fails if the machine does not allow the threads of a load.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (flavors, skipped) = flavors::all();
     let cells = || CELLS.iter().chain(&CROWD);
     let weights: u32 = cells().map(|cell| cell.weight).sum();
@@ -93,12 +96,13 @@ pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
     let measurements = rounds * flavors.len() * cells().count();
     let progress = Progress::new("bench sync", measurements, Duration::from_secs_f64(budget.seconds));
     let mut recorder = Recorder::default();
+    let mut histograms = vec![[0; BUCKETS]; cells().count() * flavors.len()];
     for cell in cells() {
         for metric in [&P50, &P99, &P999, &MAX, &HEAVY, &WAKES, &CALLERS] {
             flavors.iter().for_each(|flavor| recorder.announce(flavor.name(), metric, &cell.config()));
         }
     }
-    for cells in [&CELLS[..], &CROWD] {
+    for (first, cells) in [(0, &CELLS[..]), (CELLS.len(), &CROWD)] {
         let schedule = Schedule { rounds, cells: cells.len(), systems: flavors.len() };
         for step in schedule.steps() {
             let (cell, flavor) = (&cells[step.cell], &flavors[step.system]);
@@ -108,11 +112,15 @@ pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
             for (metric, value) in metrics(&outcome, cell.callers) {
                 recorder.record(step.round, flavor.name(), metric, &config, value);
             }
+            buckets::add(&mut histograms[(first + step.cell) * flavors.len() + step.system], &outcome.latencies);
             progress.advance();
         }
     }
     drop(progress);
-    Ok(Report::new("sync", &recorder, skipped))
+    let loads = cells().flat_map(|cell| flavors.iter().map(move |flavor| (flavor.name(), cell.config())));
+    let series = loads.zip(histograms);
+    let series = series.map(|((flavor, config), counts)| buckets::series(flavor, "calls", config, counts));
+    Ok(Report::new("sync", &recorder, skipped).with_series(series.collect()))
 }
 
 fn metrics(outcome: &Outcome, callers: usize) -> Vec<(&'static Metric, f64)> {

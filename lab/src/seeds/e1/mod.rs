@@ -66,7 +66,7 @@ const POSTED_CALLS: f64 = 1e7;
 /// # Errors
 ///
 /// Fails if a lane cannot be started or a load needs more threads than the system allows.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Findings> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let (mut lanes, skipped) = lane::start(&Role::ALL)?;
     let running = fence::running_threads(pin::allowed()?.len());
     let mut recorder = Recorder::default();

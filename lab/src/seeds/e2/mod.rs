@@ -34,7 +34,7 @@ const POSTED: Posted = Posted {
 /// # Errors
 ///
 /// Fails if a lane cannot be started or a load needs more threads than the system allows.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Findings> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let (mut lanes, skipped) = lane::start(&Role::ALL)?;
     let readers: Vec<usize> = running_threads(pin::allowed()?.len()).into_iter().filter(|&n| n > 0).collect();
 

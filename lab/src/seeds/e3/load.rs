@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::track::{Track, Waiter};
 use super::witness::{WITNESSES, Witnesses};
 use crate::bench::sync::load::histogram;
+use crate::harness::buckets::{BUCKETS, Counts, bucket};
 use crate::harness::crew::{self, Arrivals, Gate};
 use crate::harness::lane;
 
@@ -20,9 +21,6 @@ const WORK: Duration = Duration::from_micros(3);
 
 /// Callbacks that wait while there is a flood, or in front of a waiter: as many as in the post.
 pub(super) const CALLBACKS: usize = 3600;
-
-/// Buckets of a histogram: bucket n counts latencies below 2^n ns, and not below half of that.
-pub(super) const BUCKETS: usize = 40;
 
 /// A measurement to make.
 #[derive(Debug, Serialize, Deserialize)]
@@ -168,7 +166,7 @@ impl Drop for Arrival<'_> {
 
 /// A task of the post: wait for a grace period and free something, over and over. For each phase the latencies, and the
 /// waits at which the check could have failed.
-fn wait_and_free(track: Track, controls: &Controls, phases: &[Phase]) -> Vec<([u64; BUCKETS], u64)> {
+fn wait_and_free(track: Track, controls: &Controls, phases: &[Phase]) -> Vec<(Counts, u64)> {
     let stages = controls.stages.iter();
     let meetings: Vec<_> =
         stages.map(|stage| (Arrival(&stage.ready), &stage.start, Arrival(&stage.done))).collect();
@@ -188,12 +186,6 @@ fn wait_and_free(track: Track, controls: &Controls, phases: &[Phase]) -> Vec<([u
         results.push((buckets, checked));
     }
     results
-}
-
-/// The bucket of a latency.
-fn bucket(latency: Duration) -> usize {
-    let ns = latency.as_nanos() as u64;
-    ((u64::BITS - ns.leading_zeros()) as usize).min(BUCKETS - 1)
 }
 
 /// Callbacks of the flood that have not run.
@@ -248,17 +240,4 @@ fn run_behind(track: Track, callbacks: usize, busy: bool, time: Duration) -> any
         }
         Ok(latencies.value_at_quantile(0.5))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_holds_latencies_up_to_its_power_of_two() {
-        for (ns, expected) in [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1024, 11)] {
-            assert_eq!(bucket(Duration::from_nanos(ns)), expected, "{ns} ns");
-        }
-        assert_eq!(bucket(Duration::from_secs(3600)), BUCKETS - 1);
-    }
 }

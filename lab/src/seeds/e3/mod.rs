@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 
 use super::Findings;
+use crate::harness::buckets::{self, BUCKETS, Counts};
 use crate::harness::crew::{self, Gate};
 use crate::harness::lane::{self, Lane, Lanes, Role as _};
 use crate::harness::posted::{Figures, FiguresRow, table};
 use crate::harness::report::{OURS, Series, times};
 use crate::harness::units::duration;
 use crate::harness::{Better, Budget, Config, Metric, Posted, Progress, Recorder, Report, Schedule};
-use load::{BUCKETS, CALLBACKS, Load, Loops, Phase};
+use load::{CALLBACKS, Load, Loops, Phase};
 use track::Track;
 
 /// Time of all loops of all threads.
@@ -62,7 +63,7 @@ const POSTED: Posted = Posted {
 /// # Errors
 ///
 /// Fails if a lane cannot be started or does not survive a measurement: also if a grace period was too short.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Findings> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let wanted = (budget.seconds * THREADS_A_SECOND).clamp(2.0, MOST_THREADS as f64) as usize;
     let threads = most_threads(wanted);
     let (mut lanes, skipped) = lane::start(&Track::ALL)?;
@@ -76,7 +77,9 @@ pub(super) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let mut tables = vec![show_loops(&report, &cells), show_behind(&report, &tracks)];
     tables.extend(cells.iter().zip(&histograms).map(|(cell, counts)| show_latencies(cell, &tracks, counts)));
     let series = cells.iter().zip(histograms).flat_map(|(cell, counts)| {
-        let series = |(track, counts)| histogram_series(track, cell, counts);
+        let series = |(track, counts): (Track, Counts)| {
+            buckets::series(track.system(), "waits", cell.config(), counts)
+        };
         tracks.iter().copied().zip(counts).map(series).collect::<Vec<Series>>()
     });
     let series = series.collect();
@@ -118,7 +121,7 @@ impl Cell {
 }
 
 /// Counts of each track, by bucket.
-type Histograms = Vec<[u64; BUCKETS]>;
+type Histograms = Vec<Counts>;
 
 /// Records the time of the loops; returns what was measured, and the latencies.
 fn measure_loops(
@@ -295,16 +298,4 @@ fn show_latencies(cell: &Cell, tracks: &[Track], counts: &Histograms) -> (String
     }
     let beside = if cell.flood { format!("beside {CALLBACKS} callbacks") } else { "alone".to_owned() };
     (format!("Latencies of {} threads, {beside}: number of waits", cell.threads), table)
-}
-
-fn histogram_series(track: Track, cell: &Cell, counts: [u64; BUCKETS]) -> Series {
-    let point = |(bucket, count): (usize, u64)| ((1_u64 << bucket) as f64, count as f64);
-    Series {
-        system: track.system(),
-        metric: "waits",
-        unit: "count",
-        over: "latency_below_ns",
-        config: cell.config(),
-        points: counts.into_iter().enumerate().map(point).collect(),
-    }
 }

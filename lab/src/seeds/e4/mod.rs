@@ -57,7 +57,7 @@ const SILENT: [Duration; 2] = [Duration::ZERO, Duration::from_secs(1)];
 /// # Errors
 ///
 /// Fails if threads cannot be started.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Findings> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let (schemes, skipped) = scheme::all();
     let mut recorder = Recorder::default();
     let metrics = [&UPDATES, &CPU, &WAKES];

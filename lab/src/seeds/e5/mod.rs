@@ -169,7 +169,7 @@ impl World {
 /// # Errors
 ///
 /// Fails if threads cannot be started or bound to the CPUs of this process.
-pub(super) fn run(budget: Budget) -> anyhow::Result<Findings> {
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let cpus = pin::allowed()?;
     let crowds: Vec<Crowd> = Crowd::all(cpus.len()).into_iter().filter(|c| c.threads >= cpus.len()).collect();
     let world = World::new();

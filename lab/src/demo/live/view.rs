@@ -1,0 +1,166 @@
+//! What the live demo looks like.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Bar, BarChart, BarGroup, Block, BorderType, Paragraph, Sparkline};
+
+use super::super::show::{bytes, rate};
+use super::{BACKENDS, Live, Rates, STORES};
+use crate::harness::report::duration;
+
+/// Looks of which the mean is shown: as many as make a second.
+const SHOWN: usize = 5;
+
+pub(super) fn draw(frame: &mut Frame<'_>, live: &Live) {
+    let [head, curves, memory, waits, keys] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Min(5),
+        Constraint::Min(5),
+        Constraint::Min(8),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(live)), head);
+    let [lookups, updates] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(curves);
+    let mean = |of: fn(&Rates) -> u64| {
+        let shown = live.rates.iter().rev().take(SHOWN);
+        shown.clone().map(of).sum::<u64>() as f64 / shown.count().max(1) as f64
+    };
+    let longest = live.last.as_ref().map_or(0, |(_, last)| last.longest_update_ns);
+    let updated = format!("{}, the longest {}", rate(mean(|r| r.updates)), duration(longest as f64));
+    curve(frame, lookups, live, "lookups/s", &rate(mean(|r| r.lookups)), Color::Cyan, |r| r.lookups);
+    curve(frame, updates, live, "updates/s", &updated, Color::Yellow, |r| r.updates);
+    let awaiting = live.rates.back().map_or(0, |rates| rates.awaiting);
+    curve(frame, memory, live, "awaiting reclamation", &bytes(awaiting as usize), Color::Magenta, |r| r.awaiting);
+    grace_periods(frame, waits, live, mean(|r| r.grace_periods));
+    frame.render_widget(Paragraph::new(footer(live)), keys);
+}
+
+fn heading(live: &Live) -> Vec<Line<'static>> {
+    let strong = Style::new().add_modifier(Modifier::BOLD);
+    let readers = live.readers_per_cpu * live.cpus;
+    let fence = BACKENDS[live.backend];
+    let state = if live.lane.is_none() { "  starting ..." } else { "" };
+    vec![
+        Line::from(vec![Span::styled("stillpoint", strong), Span::raw("  a routing table under live updates"), Span::raw(state)]),
+        Line::from(vec![
+            Span::raw("synchronization "),
+            Span::styled(STORES[live.store], strong.fg(Color::Green)),
+            Span::raw("  fence "),
+            Span::styled(fence, strong.fg(Color::Green)),
+            Span::raw("  readers "),
+            Span::styled(format!("{readers}"), strong.fg(Color::Green)),
+            Span::raw(format!(" ({} a CPU)", live.readers_per_cpu)),
+        ]),
+    ]
+}
+
+/// A number with its course, the last look at the right.
+fn curve(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    live: &Live,
+    name: &str,
+    number: &str,
+    color: Color,
+    of: fn(&Rates) -> u64,
+) {
+    let title = Line::from(vec![
+        Span::raw(format!(" {name} ")),
+        Span::styled(format!("{number} "), Style::new().fg(color).add_modifier(Modifier::BOLD)),
+    ]);
+    let block = frame_of(title);
+    let inner = block.inner(area);
+    let width = usize::from(inner.width);
+    let skip = live.rates.len().saturating_sub(width);
+    let course = live.rates.iter().skip(skip).map(of);
+    let course: Vec<u64> = std::iter::repeat_n(0, width.saturating_sub(live.rates.len())).chain(course).collect();
+    frame.render_widget(Sparkline::default().block(block).data(course).style(Style::new().fg(color)), area);
+}
+
+fn frame_of(title: Line<'static>) -> Block<'static> {
+    Block::bordered().border_type(BorderType::Rounded).border_style(Style::new().fg(Color::DarkGray)).title(title)
+}
+
+/// How long synchronize() took, in power-of-two buckets.
+fn grace_periods(frame: &mut Frame<'_>, area: Rect, live: &Live, a_second: f64) {
+    if !live.has_grace_periods() {
+        let text = format!("{} has no grace periods to wait for", STORES[live.store]);
+        let block = frame_of(Line::raw(" grace periods "));
+        frame.render_widget(Paragraph::new(text).block(block).centered(), area);
+        return;
+    }
+    let waits = live.waits();
+    let total = waits.iter().sum::<u64>();
+    let title = format!(" grace periods {}/s; {total} waits for one, by length ", rate(a_second));
+    // From 256 ns to a second, or as much of it as there is room for.
+    let (first, gap, width) = (9, 1, 5);
+    let room = usize::from(area.width.saturating_sub(2)) / usize::from(gap + width);
+    let bars = (first..waits.len()).take(room.min(22)).map(|bucket| {
+        let share = if total == 0 { String::new() } else { percent(waits[bucket], total) };
+        Bar::default().value(waits[bucket]).text_value(share).label(Line::raw(bound(bucket)))
+    });
+    let group = BarGroup::default().bars(&bars.collect::<Vec<_>>());
+    let style = Style::new().fg(Color::Green);
+    let chart = BarChart::default().data(group).bar_width(width).bar_gap(gap).bar_style(style);
+    let chart = chart.value_style(style.add_modifier(Modifier::REVERSED)).block(frame_of(Line::raw(title)));
+    frame.render_widget(chart, area);
+}
+
+/// The part in percent; nothing of nothing.
+fn percent(part: u64, whole: u64) -> String {
+    match 100.0 * part as f64 / whole as f64 {
+        0.0 => String::new(),
+        percent if percent < 0.5 => "<1%".to_owned(),
+        percent => format!("{percent:.0}%"),
+    }
+}
+
+/// The upper bound of a bucket, in powers of two as people say them.
+fn bound(bucket: usize) -> String {
+    let unit = ["ns", "us", "ms", "s"][(bucket / 10).min(3)];
+    format!("<{}{unit}", 1_u64 << (bucket % 10))
+}
+
+fn footer(live: &Live) -> Line<'static> {
+    if let Some(message) = &live.message {
+        return Line::styled(message.clone(), Style::new().fg(Color::Red));
+    }
+    let key = Style::new().add_modifier(Modifier::BOLD);
+    let keys = [("b", " fence  "), ("s", " synchronization  "), ("+ -", " readers  "), ("q", " quit")];
+    Line::from(keys.iter().flat_map(|(name, what)| [Span::styled(*name, key), Span::raw(*what)]).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::super::Args;
+    use super::super::work::Snapshot;
+    use super::*;
+
+    #[test]
+    fn everything_fits_on_a_small_terminal() {
+        let mut live = Live::new(&Args::default(), 2);
+        let mut waits = vec![0; 40];
+        waits[15] = 30;
+        waits[16] = 10;
+        live.last = Some((std::time::Instant::now(), Snapshot { waits, ..Snapshot::default() }));
+        live.rates.push_back(Rates { lookups: 41_200_000, updates: 350_000, grace_periods: 950, awaiting: 3 << 20 });
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, &live)).expect("drawn");
+        let screen = terminal.backend().to_string();
+        for part in ["readers 2 (1 a CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "<32us", "q quit"] {
+            assert!(screen.contains(part), "{part} is missing in\n{screen}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_said_in_powers_of_two() {
+        assert_eq!([9, 10, 15, 20, 31].map(bound), ["<512ns", "<1us", "<32us", "<1ms", "<2s"]);
+        assert_eq!([(0, 9), (1, 900), (1, 3)].map(|(part, whole)| percent(part, whole)), ["", "<1%", "33%"]);
+    }
+}
