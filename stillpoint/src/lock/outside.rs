@@ -38,9 +38,9 @@ impl Drop for Present {
 }
 
 impl<P: Policy> Raw<P> {
-    /// Waits for the lock outside the queue; takes `announced` back. Whether the lock has been taken.
+    /// Waits for the lock outside the queue. Whether it has been taken.
     #[cold]
-    pub(super) fn lock_outside(&self, mut announced: u32, until: Option<u64>) -> bool {
+    pub(super) fn lock_outside(&self, until: Option<u64>) -> bool {
         P::count(Event::Outside);
         let _present = Present::new();
         let mut left = spins(P::SPIN_NS);
@@ -49,12 +49,8 @@ impl<P: Policy> Raw<P> {
             let number = table().outside.load(Relaxed);
             let word = self.word().load(Relaxed);
             if word & LOCKED == 0 {
-                let taken = (word | LOCKED) & !announced;
-                if self
-                    .word()
-                    .compare_exchange(word, taken, weaken(Acquire, "outside-relaxed"), Relaxed)
-                    .is_ok()
-                {
+                let order = weaken(Acquire, "outside-relaxed");
+                if self.word().compare_exchange(word, word | LOCKED, order, Relaxed).is_ok() {
                     return true;
                 }
                 continue;
@@ -64,13 +60,11 @@ impl<P: Policy> Raw<P> {
                 spin_loop();
                 continue;
             }
-            let parked = (word | PARKED) & !announced;
-            // Release: the count; partner: the Acquire in `release`.
+            // Release: the count; partner: the Acquire in `released`.
             let order = weaken(Release, "outside-park-relaxed");
-            if self.word().compare_exchange(word, parked, order, Relaxed).is_err() {
+            if self.word().compare_exchange(word, word | PARKED, order, Relaxed).is_err() {
                 continue;
             }
-            announced = 0;
             if table().outside.wait(number, until) || until.is_some_and(|until| now() >= until) {
                 return false;
             }

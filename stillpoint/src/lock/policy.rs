@@ -6,8 +6,6 @@ use super::events::Event;
 pub trait Policy: Send + Sync + 'static {
     /// Who comes may take a free lock past the queue.
     const STEAL: bool = true;
-    /// A spinner says so, and is not followed by others; who releases does not wake the head then.
-    const ANNOUNCE: bool = true;
     /// Who releases when the head has waited for a quantum queues at its next contention.
     const LEAD: bool = true;
     /// The lock is kept for a head that has waited for long.
@@ -20,8 +18,6 @@ pub trait Policy: Send + Sync + 'static {
     const HINT: bool = true;
     /// Nanoseconds that a thread spins before it queues.
     const SPIN_NS: u32 = 6_000;
-    /// The same beside an announced spinner.
-    const BEHIND_NS: u32 = 300;
     /// Nanoseconds that the head spins before it sleeps.
     const HEAD_NS: u32 = 6_000;
     /// Nanoseconds between two looks at the lock of a thread that takes its time.

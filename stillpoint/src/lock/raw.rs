@@ -38,14 +38,14 @@
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, Ordering::*, Witness, acq_rel, const_unless_loom, cpu, mutant, now, spin_loop, spins, weaken,
+    AtomicU32, Ordering::*, Witness, const_unless_loom, cpu, fence, mutant, now, spin_loop, spins, weaken,
 };
 
 use super::events::Event;
 use super::local::{self, Local, Place};
 use super::policy::Policy;
-use super::table::{DEAD, FORKED, HEAD, HPARK, Node, table};
-use super::word::{LOCKED, PARKED, PEND, SPIN, head, is_open, is_reserved};
+use super::table::{FORKED, HEAD, HPARK, Node, table};
+use super::word::{LOCKED, PARKED, PEND, head, is_open, is_reserved};
 
 /// The queued lock by itself, with the mechanisms and constants of a policy.
 #[derive(Debug)]
@@ -77,9 +77,6 @@ impl<P: Policy> Default for Raw<P> {
 }
 
 impl<P: Policy> Raw<P> {
-    /// Who may not take the lock past the queue cannot stand in for a kick.
-    const ANNOUNCE: bool = P::ANNOUNCE && P::STEAL;
-
     const_unless_loom! {
         /// A free lock.
         pub fn new() -> Self {
@@ -153,11 +150,10 @@ impl<P: Policy> Raw<P> {
     #[inline]
     pub unsafe fn unlock(&self) {
         // Release: partner is the Acquire of whoever takes the lock.
-        let order = weaken(Release, "unlock-relaxed");
-        if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_ok() {
-            return;
+        let word = self.word().fetch_sub(LOCKED, weaken(Release, "unlock-relaxed"));
+        if word != LOCKED {
+            self.released(word);
         }
-        self.unlock_slow(false);
     }
 
     /// Releases the lock, and keeps it for the one who has waited longest.
@@ -165,12 +161,17 @@ impl<P: Policy> Raw<P> {
     /// # Safety
     ///
     /// The caller holds it.
-    #[inline]
     pub unsafe fn unlock_fair(&self) {
-        let order = weaken(Release, "unlock-relaxed");
-        if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_err() {
-            self.unlock_slow(true);
+        let mut word = self.word().load(Relaxed);
+        loop {
+            let kept = if self.is_led(word) { PEND } else { 0 };
+            let order = weaken(Release, "unlock-fair-relaxed");
+            match self.word().compare_exchange(word, word & !LOCKED | kept, order, Relaxed) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
         }
+        self.released(word);
     }
 
     /// Whether somebody holds the lock.
@@ -188,24 +189,69 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock while that is open to all.
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
-        while is_open(word) && (P::STEAL || head(word) == 0) {
-            match self.word().compare_exchange(word, word | LOCKED, weaken(Acquire, "steal-relaxed"), Relaxed)
-            {
-                Ok(_) => {
-                    P::count(Event::Steal);
-                    if P::DEMAND && head(word) != 0 {
-                        local::with(|local| {
-                            if local.looks_next(P::LOOK_EVERY) {
-                                local.has_taken(now());
-                            }
-                        });
-                    }
-                    return true;
-                }
+        if is_reserved(word) && !self.is_led(word) {
+            word = self.word().load(Relaxed);
+        }
+        while Self::may_take(word) {
+            match self.try_steal(word) {
+                Ok(()) => return true,
                 Err(now) => word = now,
             }
         }
         false
+    }
+
+    /// Whether who comes may take the lock.
+    pub(super) fn may_take(word: u32) -> bool {
+        is_open(word) && (P::STEAL || head(word) == 0)
+    }
+
+    /// Takes a lock that is open to all, past the queue if there is one. Now and then the thread looks at the clock for the sake
+    /// of the head, and ends its quantum.
+    #[inline]
+    pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
+        let order = weaken(Acquire, "steal-relaxed");
+        if head(word) == 0 {
+            // What may be left of flags is for nobody any more.
+            return self.word().compare_exchange(word, LOCKED, order, Relaxed).map(|_| ());
+        }
+        let looks = local::with(|local| local.looks_next(P::LOOK_EVERY));
+        let kept = if looks { self.look(word) } else { 0 };
+        self.word().compare_exchange(word, word | LOCKED | kept, order, Relaxed)?;
+        P::count(Event::Steal);
+        if kept != 0 {
+            P::count(Event::Pend);
+        }
+        local::with(Local::has_stolen);
+        Ok(())
+    }
+
+    /// [`PEND`] if the lock is to be kept for the head when the thread, which is about to take it, releases it.
+    #[cold]
+    fn look(&self, word: u32) -> u32 {
+        if !self.is_led(word) {
+            return 0;
+        }
+        let node = table().node(head(word));
+        local::with(|local| {
+            let time = now();
+            let in_demand = local.is_in_demand(P::LOOK_EVERY, time) || !P::DEMAND;
+            // Relaxed: whoever is the head by now, somebody is.
+            let waited = time.saturating_sub(node.since.load(Relaxed));
+            if P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(node) {
+                P::count(Event::Lead);
+                local.end_quantum(self.address());
+            }
+            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
+            if P::RESERVE && waited >= reserve_ns { PEND } else { 0 }
+        })
+    }
+
+    /// Whether there is a head that can take the lock. One that did not survive a fork is buried.
+    pub(super) fn is_led(&self, word: u32) -> bool {
+        // Relaxed: such nodes are older than this process.
+        let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
+        head(word) != 0 && !(is_forked && self.bury(head(word)))
     }
 
     /// Waits for the lock, until the clock shows `until`. Whether it has been taken.
@@ -215,18 +261,15 @@ impl<P: Policy> Raw<P> {
         local::with(|local| {
             loop {
                 P::count(Event::SlowPath);
+                local.has_found_it_taken();
                 // Who has ended a quantum, or has a place already, does not spin.
-                let mut announced = 0;
-                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) {
-                    match self.spin(local) {
-                        Some(spin) => announced = spin,
-                        None => return true,
-                    }
+                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) && self.spin(local) {
+                    return true;
                 }
                 let (slot, outcome) = match local.take(lock, until.is_some()) {
-                    Place::Last(slot) => (slot, self.wait(slot, announced, until)),
+                    Place::Last(slot) => (slot, self.wait(slot, until)),
                     Place::Back(slot) => (slot, self.wait_on(slot, until)),
-                    Place::Outside => return self.lock_outside(announced, until),
+                    Place::Outside => return self.lock_outside(until),
                 };
                 match outcome {
                     Outcome::Taken | Outcome::TimedOut => local.put(slot),
@@ -245,138 +288,55 @@ impl<P: Policy> Raw<P> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Polls the lock for a bounded time. `None` if it has been taken; else [`SPIN`] if the thread has announced that it spins,
-    /// which whoever is told must take back, or 0.
-    fn spin(&self, local: &Local) -> Option<u32> {
-        let (mut left, mut behind, mut kept) = (spins(P::SPIN_NS), spins(P::BEHIND_NS), spins(P::KEPT_NS));
-        let mut announced = 0;
+    /// Polls the lock for a bounded time. Whether it has been taken.
+    fn spin(&self, local: &Local) -> bool {
+        let (mut left, mut kept) = (spins(P::SPIN_NS), spins(P::KEPT_NS));
         // Looking costs the holder a miss: who holds it for a moment again and again had better be left alone for some time.
         let (takes_time, always) = if P::GAP { local.takes_its_time() } else { (false, false) };
         if takes_time {
             (0..spins(P::GAP_NS)).for_each(|_| spin_loop());
         }
         let gap = if always { spins(P::GAP_NS).max(1) } else { 1 };
-        let mut word = self.word().load(Relaxed);
         loop {
-            if is_open(word) && (P::STEAL || head(word) == 0) {
-                let order = weaken(Acquire, "steal-relaxed");
-                match self.word().compare_exchange(word, (word | LOCKED) & !announced, order, Relaxed) {
-                    Ok(_) => return None,
-                    Err(now) => {
-                        if now & LOCKED != 0 {
-                            local.lose_race();
-                        }
-                        word = now;
-                        continue;
-                    }
+            let word = self.word().load(Relaxed);
+            if Self::may_take(word) {
+                match self.try_steal(word) {
+                    Ok(()) => return true,
+                    Err(now) if now & LOCKED != 0 => local.lose_race(),
+                    Err(_) => {}
                 }
-            }
-            if is_reserved(word) {
+            } else if is_reserved(word) {
                 if kept == 0 || Self::is_here(table().node(head(word))) {
-                    return Some(announced);
+                    return false;
                 }
                 kept -= 1;
                 spin_loop();
-                word = self.word().load(Relaxed);
-                continue;
-            }
-            if Self::ANNOUNCE && head(word) != 0 {
-                // Relaxed: it carries nothing; what is owed for it is in invariant 3.
-                if word & SPIN == 0 && left > 0 {
-                    match self.word().compare_exchange(word, word | SPIN, Relaxed, Relaxed) {
-                        Ok(_) => announced = SPIN,
-                        Err(now) => {
-                            word = now;
-                            continue;
-                        }
-                    }
-                } else if announced == 0 {
-                    // Somebody else has, or there is no time left for it.
-                    if behind == 0 {
-                        return Some(0);
-                    }
-                    behind -= 1;
+            } else {
+                if left == 0 {
+                    return false;
                 }
+                left = left.saturating_sub(gap);
+                (0..gap).for_each(|_| spin_loop());
             }
-            if left == 0 {
-                return Some(announced);
-            }
-            left = left.saturating_sub(gap);
-            (0..gap).for_each(|_| spin_loop());
-            word = self.word().load(Relaxed);
         }
     }
 
-    /// Releases a lock that somebody waits for, or has waited for; `fair`: it is kept for the head.
+    /// What is left to do for who has released the lock, and found `word` there: he wakes who sleeps. The lock's memory may be
+    /// gone (5).
     #[cold]
-    fn unlock_slow(&self, fair: bool) {
-        local::with(|local| {
-            let looks = (P::LEAD || P::RESERVE) && local.looks_next(P::LOOK_EVERY);
-            let time = if looks { now() } else { 0 };
-            let in_demand = looks && (!P::DEMAND || local.is_in_demand(P::LOOK_EVERY, time));
-            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
-            let mut word = self.word().load(Relaxed);
-            local.counts(word & SPIN != 0);
-            // Whether the thread was busy before it came to owe a wake-up.
-            let mut busy = None;
-            let kicked = loop {
-                let first = head(word);
-                if first == 0 {
-                    // Nobody is left who would take these away.
-                    let freed = word & !(LOCKED | PARKED | PEND | SPIN);
-                    match self.release(word, freed) {
-                        Ok(()) => break 0,
-                        Err(now) => word = now,
-                    }
-                    continue;
-                }
-                // Relaxed: such nodes are older than this process.
-                let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
-                if is_forked && table().node(first).state.load(Relaxed) == DEAD {
-                    self.promote(first, false);
-                    word = self.word().load(Relaxed);
-                    continue;
-                }
-                let mut freed = word & !LOCKED;
-                // Relaxed: whoever is the head by now, somebody is.
-                let since = table().node(first).since.load(Relaxed);
-                let waited = time.saturating_sub(since);
-                if word & PEND == 0 && (fair || looks && P::RESERVE && waited >= reserve_ns) {
-                    P::count(Event::Pend);
-                    freed |= PEND;
-                }
-                let leads =
-                    P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
-                if leads {
-                    P::count(Event::Lead);
-                    local.end_quantum(self.address());
-                }
-                // A spinner gets the lock without a kick, unless the head is to have it.
-                let spins = Self::ANNOUNCE && word & SPIN != 0;
-                let kicks = word & PARKED != 0 && (!spins || leads || freed & PEND != 0);
-                if kicks {
-                    freed &= !PARKED;
-                    busy.get_or_insert_with(|| local.owe());
-                }
-                match self.release(word, freed) {
-                    Ok(()) => break if kicks { first } else { 0 },
-                    Err(now) => word = now,
-                }
-            };
-            // The lock's memory may be gone (5).
-            if kicked != 0 && !mutant("no-kick") {
-                Self::kick(kicked);
-            }
-            if let Some(busy) = busy {
-                local.settle(busy);
-            }
-            if table().unusual.load(Relaxed) != 0 {
-                Self::wake_outside();
-            }
-            if mutant("look-back") {
-                self.word().load(Relaxed);
-            }
-        });
+    fn released(&self, word: u32) {
+        if P::DEMAND && head(word) != 0 {
+            local::with(Local::has_released);
+        }
+        if word & PARKED != 0 && head(word) != 0 && !mutant("no-kick") {
+            Self::kick(head(word));
+        }
+        if table().unusual.load(Relaxed) != 0 {
+            Self::wake_outside();
+        }
+        if mutant("look-back") {
+            self.word().load(Relaxed);
+        }
     }
 
     /// Whether the owner of `node` went to wait on the processor that this thread runs on, or that is not asked.
@@ -385,17 +345,15 @@ impl<P: Policy> Raw<P> {
         !P::HINT || node.cpu.load(Relaxed) == cpu()
     }
 
-    fn release(&self, word: u32, freed: u32) -> Result<(), u32> {
-        // Release as in `unlock`. Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in
-        // `promote`, and in `lock_outside`; the node shows that it sleeps.
-        let order = acq_rel(mutant("unlock-slow-relaxed"), mutant("kicked-read-relaxed"));
-        self.word().compare_exchange(word, freed, order, Relaxed).map(|_| ())
-    }
-
-    /// Wakes the head, if it sleeps.
-    fn kick(first: u32) {
+    /// Wakes the first, if it sleeps. The caller has found [`PARKED`] in the word.
+    pub(super) fn kick(first: u32) {
         let node = table().node(first);
-        // Relaxed, both: the word has been acquired, so an older state than the one it was parked with is not seen.
+        // Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in `promote`; the node shows
+        // that it sleeps.
+        if !mutant("kicked-read-relaxed") {
+            fence(Acquire);
+        }
+        // Relaxed, both: an older state than the one it was parked with is not seen.
         if node.state.load(Relaxed) != HPARK {
             return;
         }

@@ -23,7 +23,8 @@ use std::time::Duration;
 
 pub use loom::cell::UnsafeCell;
 use loom::sync::Condvar;
-use loom::sync::atomic::{self, Ordering, Ordering::*, fence};
+pub use loom::sync::atomic::fence;
+use loom::sync::atomic::{self, Ordering, Ordering::*};
 pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
