@@ -11,10 +11,11 @@
 //! wait for a limited time again, waits outside: so no thread leaves more than one slot behind.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::AtomicU32;
 
-use super::table::{GONE, IDLE, WAIT, table};
-use crate::sync::{Ordering::Acquire, now, weaken};
+use super::table::{FORKED, GONE, IDLE, WAIT, table};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{now, weaken};
 
 /// See the [module](self). Only this thread and its signal handlers touch it, which is why `core`'s atomics do in the model too.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Local {
     has_ended: Cell<bool>,
     /// The lock, by address, at which the thread has ended a quantum; 0 if none.
     ended_at: Cell<usize>,
+    /// When it last got a lock by waiting in a queue.
+    came_at: Cell<u64>,
     /// Locks taken past a queue; and how often, since the last look, a lock was not to be had at once.
     steals: Cell<u32>,
     found_taken: Cell<u32>,
@@ -83,6 +86,7 @@ impl Local {
             left_at: Cell::new(0),
             has_ended: Cell::new(false),
             ended_at: Cell::new(0),
+            came_at: Cell::new(0),
             steals: Cell::new(0),
             found_taken: Cell::new(0),
             looked_at: Cell::new(0),
@@ -101,12 +105,13 @@ impl Local {
     /// A place to wait in for the lock with this address. A slot is in use until [`put`](Self::put) or
     /// [`leave`](Self::leave).
     pub fn take(&self, lock: usize, is_timed: bool) -> Place {
-        if self.busy.swap(1, Relaxed) != 0 {
+        // Acquire and Release, here and below, between the thread and its handlers.
+        if self.busy.swap(1, Acquire) != 0 {
             return Place::Outside;
         }
         let place = self.find_place(lock, is_timed);
         if place == Place::Outside {
-            self.busy.store(0, Relaxed);
+            self.busy.store(0, Release);
         }
         place
     }
@@ -145,22 +150,27 @@ impl Local {
         if slot != self.own.get() {
             table().give_back(slot);
         }
-        self.busy.store(0, Relaxed);
+        self.busy.store(0, Release);
     }
 
     /// Ends the use of a slot that stays in the queue of the lock with this address.
     pub fn leave(&self, slot: u32, lock: usize) {
-        if slot == self.own.get() {
+        // In the child of a fork a lock may be made anew although there is somebody in its queue: no thread comes back to one.
+        let may_come_back = slot == self.own.get() && table().unusual.load(Relaxed) & FORKED == 0;
+        if may_come_back {
             self.left_at.set(lock);
         } else {
+            if slot == self.own.get() {
+                self.own.set(0);
+            }
             table().orphan(slot);
         }
-        self.busy.store(0, Relaxed);
+        self.busy.store(0, Release);
     }
 
     /// The thread ends. If it locks after that, in a later destructor, it leases slots for single waits.
     pub fn end(&self) {
-        let busy = self.busy.swap(1, Relaxed);
+        let busy = self.busy.swap(1, Acquire);
         self.has_ended.set(true);
         let slot = self.own.replace(0);
         if self.left_at.replace(0) != 0 {
@@ -168,7 +178,7 @@ impl Local {
         } else if slot != 0 {
             table().give_back(slot);
         }
-        self.busy.store(busy, Relaxed);
+        self.busy.store(busy, Release);
     }
 
     /// Whether the thread looks at the clock when it takes a lock past a queue: one time in `every`.
@@ -204,6 +214,16 @@ impl Local {
         let (held, found_taken) = (self.held.replace(0), self.found_taken.replace(0));
         self.times.set(true);
         found_taken * 4 >= every || held.saturating_mul(u64::from(every) * 8) >= passed
+    }
+
+    /// The thread has got a lock by waiting in a queue.
+    pub fn comes(&self, time: u64) {
+        self.came_at.set(time);
+    }
+
+    /// Nanoseconds since the thread got a lock by waiting in a queue.
+    pub fn has_stayed(&self, time: u64) -> u64 {
+        time.saturating_sub(self.came_at.get())
     }
 
     /// The thread has ended a quantum at the lock with this address.
@@ -249,13 +269,14 @@ mod exit {
     use core::ffi::c_void;
     use core::ptr;
 
-    use super::{table, with};
+    use super::{Acquire, Release, table, with};
     use crate::sys::at_exit::AtThreadExit;
-    use crate::sys::signal::{at_fork, before_main};
+    use crate::sys::signal::{at_fork, at_unload, before_main};
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
 
     before_main!(prepare);
+    at_unload!(forget);
 
     /// Early, so that the key is one of those for which the C library needs no memory: the first contended lock of a thread
     /// may be in a signal handler.
@@ -263,6 +284,11 @@ mod exit {
         EXIT.prepare();
         // Without memory, children of forks lack the slots of their parents' other threads.
         let _ = at_fork(in_child);
+    }
+
+    /// Threads may end when there is no code any more that would give their slots back, and no table.
+    extern "C" fn forget() {
+        EXIT.end();
     }
 
     /// Has the slot given back at the end of the thread. False if that cannot be done.
@@ -277,9 +303,11 @@ mod exit {
 
     unsafe extern "C" fn in_child() {
         with(|local| {
+            let busy = local.busy.swap(1, Acquire);
             // A slot that was left in a queue stays there, and is dead.
             let own = if local.left_at.replace(0) == 0 { local.own.get() } else { local.own.replace(0) };
             table().reset_in_child(own);
+            local.busy.store(busy, Release);
         });
     }
 }

@@ -2,15 +2,14 @@
 //!
 //! A thread has no node when all slots are in use, and a signal handler when it has interrupted the use of the thread's. They
 //! take the lock whenever it is free, even if it is kept for the head, as a handler may have interrupted that head. They sleep on
-//! one word for all, and every contended release wakes them while there are any: slow and unfair, and good enough for what
+//! one word for all, and every release that finds [`PARKED`] wakes them while there are any: slow and unfair, and good enough for what
 //! hardly ever happens.
 //!
 //! # No wake-up is lost
 //!
 //! Who sleeps has counted itself in `unusual`, read `outside`, and then set [`PARKED`] by a read-modify-write in a word that says
 //! [`LOCKED`]. The release comes later in the order of that word, so it takes the slow way, finds the count, and raises `outside`
-//! to another number than was read. `PARKED` is only taken away by releases, and by a head that takes the lock, which comes after
-//! one.
+//! to another number than was read. `PARKED` is only taken away by who takes a free lock, which comes after a release.
 
 use crate::sync::{Ordering::*, mutant, now, spin_loop, spins, weaken};
 

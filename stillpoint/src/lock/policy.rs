@@ -28,8 +28,10 @@ pub trait Policy: Send + Sync + 'static {
     const DEMAND: bool = true;
     /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
     const KEPT_NS: u32 = 12_000;
-    /// Nanoseconds of waiting, as the head, after which somebody on its processor queues.
+    /// Nanoseconds of waiting, as the head, after which somebody on its processor, or who has stayed for long, queues.
     const QUANTUM_NS: u64 = 150_000;
+    /// Nanoseconds since its own wait in the queue after which a thread ends quanta of heads on other processors, too.
+    const STAY_NS: u64 = 1_500_000;
     /// Nanoseconds of waiting, as the head, after which the lock is kept for it.
     const RESERVE_NS: u64 = 200_000;
     /// The same for a lock that rests most of the time.

@@ -9,10 +9,9 @@
 //!
 //! # The head that does not come
 //!
-//! A lock that is kept for its head is free, and nobody may take it. If the head does not run, because of a quota, a debugger,
-//! or threads of higher priority, the others must not wait for that. Whoever goes to sleep and sees that the lock is kept sleeps
-//! for `BYPASS_NS` at most; if it is kept for a head of that age then, the sleeper gives its place up and takes the lock. The
-//! head's quantum begins anew, and later.
+//! A head that does not run, because of a quota, a debugger, or threads of higher priority, does not take the lock, and those
+//! behind it must not wait for that. So a waiter sleeps for a limited time, at first `BYPASS_NS`; if the lock is free then, or kept
+//! for a head, of that age, the waiter gives its place up and takes the lock. The head's quantum begins anew, and later.
 
 use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
 
@@ -22,7 +21,7 @@ use super::raw::{Outcome, Raw};
 use super::table::{DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
 use super::word::{LOCKED, PARKED, PEND, flags, head, is_reserved, tail, with_queue};
 
-/// Bypasses of a head are at least so many `BYPASS_NS` apart.
+/// Waiters sleep for so many `BYPASS_NS` at most, and a head is bypassed that often at most.
 const BYPASS_APART: u64 = 16;
 
 impl<P: Policy> Raw<P> {
@@ -91,6 +90,7 @@ impl<P: Policy> Raw<P> {
 
     /// Sleeps until the node is the head, or there is no point in waiting.
     fn await_promotion(&self, node: &Node, until: Option<u64>) -> Option<Outcome> {
+        let mut patience = 1;
         loop {
             // Relaxed, here and below: what the head before did is seen through the word.
             match node.state.load(Relaxed) {
@@ -100,17 +100,22 @@ impl<P: Policy> Raw<P> {
                 }
                 state @ (NPARK | HPARK) => {
                     P::count(Event::WaitNode);
-                    let word = self.word().load(Relaxed);
-                    let is_reserved = state == NPARK && is_reserved(word);
+                    // Acquire: as in `released`.
+                    let word = self.word().load(weaken(Acquire, "help-relaxed"));
                     // Whoever has released the lock may have been interrupted by the very handler that waits here.
-                    if is_reserved && word & PARKED != 0 && !mutant("no-help") {
+                    if state == NPARK && is_reserved(word) && word & PARKED != 0 && !mutant("no-help") {
                         Self::kick(head(word));
                     }
-                    let bypass = (P::BYPASS && is_reserved).then(|| now().saturating_add(P::BYPASS_NS));
+                    let bypass = (P::BYPASS && state == NPARK)
+                        .then(|| now().saturating_add(P::BYPASS_NS.saturating_mul(patience)));
                     let end = [until, bypass].into_iter().flatten().min();
                     if !node.state.wait(state, end) {
+                        if state == HPARK {
+                            self.count_wake_up(node);
+                        }
                         continue;
                     }
+                    patience = (patience * 2).min(BYPASS_APART);
                     if until.is_some() && until == end {
                         if state == NPARK && self.give_up(node) {
                             return Some(Outcome::TimedOutInQueue);
@@ -134,16 +139,16 @@ impl<P: Policy> Raw<P> {
         node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
     }
 
-    /// Whether the lock is kept for a head that does not come.
+    /// Whether the lock is free, and the head does not come.
     fn is_stuck(word: u32) -> bool {
-        is_reserved(word) && Self::waited(table().node(head(word))) >= P::BYPASS_NS
+        word & LOCKED == 0 && Self::waited(table().node(head(word))) >= P::BYPASS_NS
     }
 
-    /// Takes a lock that is kept for a head that does not come.
+    /// Takes a free lock whose head does not come.
     #[cold]
     fn bypass(&self) -> bool {
         let mut word = self.word().load(Relaxed);
-        while is_reserved(word) {
+        while word & LOCKED == 0 {
             let taken = (word | LOCKED) & !PEND;
             match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
                 Ok(_) => {
@@ -200,7 +205,11 @@ impl<P: Policy> Raw<P> {
             node.state.store(HPARK, Relaxed);
         }
         // Release: the state; partner is the Acquire in `kick`. If the word says so already, it is the state that is new.
-        if self.word().compare_exchange(word, word | PARKED, weaken(Release, "park-relaxed"), Relaxed).is_err() {
+        if self
+            .word()
+            .compare_exchange(word, word | PARKED, weaken(Release, "park-relaxed"), Relaxed)
+            .is_err()
+        {
             // Nobody was told. Relaxed: who kicks by an old word does no harm.
             node.state.store(HEAD, Relaxed);
             return false;
@@ -216,13 +225,18 @@ impl<P: Policy> Raw<P> {
                 return true;
             }
         }
+        self.count_wake_up(node);
+        false
+    }
+
+    /// The head was woken.
+    fn count_wake_up(&self, node: &Node) {
         if P::COUNTS {
             P::add(Event::WakeNs, now().saturating_sub(node.kicked.load(Relaxed)));
             if self.word().load(Relaxed) & LOCKED != 0 {
                 P::count(Event::Spurious);
             }
         }
-        false
     }
 
     /// For the head: takes the lock, which is free, and promotes the next. False if the word is not `word` any more.

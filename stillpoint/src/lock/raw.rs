@@ -5,35 +5,34 @@
 //! until the head has waited for a *quantum*; then somebody who took the lock past it queues, which leaves a processor to the
 //! head, and if that was not enough the lock is kept for the head. The word is that of [`word`](super::word).
 //!
-//! 1. *Lock.* Take a free lock, or *steal* it past a queue. Else spin for a bounded time; beside a queue one spinner says so
-//!    ([`SPIN`]), and the others do not spin for long. Who has ended a quantum does not spin.
+//! 1. *Lock.* Take a free lock, or *steal* it past a queue; else spin for a bounded time. Now and then who steals looks at the
+//!    clock, for the head's sake. Who has ended a quantum does not spin.
 //! 2. *Queue.* Become the tail and sleep on the own node until promoted. The head spins, then sleeps.
 //! 3. *The head takes the lock* and promotes the next, which sleeps on if it sleeps ([`PARKED`]).
-//! 4. *Release.* Nobody waits: one read-modify-write. A sleeping head is woken unless somebody spins. Now and then the
-//!    releaser looks at the clock, for the head's sake.
+//! 4. *Release.* One read-modify-write, which tells whether there is somebody to wake.
 //!
 //! # Invariants
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it runs on for ever.
 //! 2. Only the head changes the head: it takes the lock, or gives up ([`queue`](super::queue)). Between that change and the end
 //!    of the promotion nobody is the head, and the one who promotes acts for it.
-//! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, either the lock is held and the word
-//!    says [`PARKED`]; or the holder is about to say so, being the one who promoted it; or somebody has taken [`PARKED`] away and
-//!    will kick; or an announced spinner will take the lock, or say that it gives up while somebody holds it.
-//! 4. [`PEND`] is set only while there is a head, which is awake, or will be woken by the release if the lock is held; it goes when
-//!    the head takes the lock or gives up. A head that does not come loses it ([`queue`](super::queue)).
+//! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, the word says [`PARKED`], or the holder is
+//!    about to say so, being the one who promoted it. So whoever releases the lock kicks; and who has released it, and not kicked
+//!    yet, is stood in for by the next release, or by who is about to sleep behind the head of a lock that is kept for it.
+//!    [`PARKED`] stays until the head takes the lock; who finds it, and a head that is awake, does nothing.
+//! 4. [`PEND`] is set only while there is a head; it goes when the head takes the lock, or when nobody is left in the queue. A head
+//!    that does not come loses it ([`queue`](super::queue)).
 //! 5. After the change of the word that releases the lock, its memory is not touched: it may be gone. The node that is
 //!    kicked is in the table, for ever; if it has another use by then, its owner looks again and sleeps on.
 //!
 //! # Orderings
 //!
 //! - Taking the lock acquires, releasing it releases.
-//! - The release of a lock that somebody waits for also acquires, before it looks at a node: the word that says `PARKED` was
-//!   written after the state `HPARK`. The compare-exchange of the kick cannot stand in for that. It may fail, and *a failed
+//! - Who kicks acquires, before looking at a node, what the word was read from: the word that says `PARKED` was written after the
+//!   state `HPARK`. The compare-exchange of the kick cannot stand in for that. It may fail, and *a failed
 //!   compare-exchange orders nothing*: it would be a plain load that finds an old state, and the head would sleep on.
-//! - Links are written before a Release of the word (an enqueueing, the release of the lock by who was the head, a head that
-//!   leaves), and read by who has loaded the word (Acquire). So the states of nodes need no order of their own, but where a slot
-//!   changes its owner.
+//! - Links are written before a Release of the word (an enqueueing, a head that takes the lock or leaves), and read by who has
+//!   loaded the word (Acquire). So the states of nodes need no order of their own, but where a slot changes its owner.
 
 use core::marker::PhantomData;
 
@@ -119,7 +118,7 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock.
     #[inline]
     pub fn lock(&self) {
-        // Acquire, wherever somebody takes the lock: partner is the Release in `unlock` and `unlock_slow`.
+        // Acquire, wherever somebody takes the lock: partner is the Release in `unlock` and `release_for_head`.
         let order = weaken(Acquire, "lock-relaxed");
         if let Err(word) = self.word().compare_exchange(0, LOCKED, order, Relaxed) {
             self.lock_contended(word);
@@ -136,10 +135,9 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock, unless the clock shows `until` nanoseconds before.
-    #[inline]
+    /// Waits for the lock, until the clock shows `until` nanoseconds. Whether it has been taken.
     pub fn lock_until(&self, until: u64) -> bool {
-        self.try_lock() || self.lock_slow(Some(until))
+        self.lock_slow(Some(until))
     }
 
     /// Releases the lock.
@@ -162,16 +160,33 @@ impl<P: Policy> Raw<P> {
     ///
     /// The caller holds it.
     pub unsafe fn unlock_fair(&self) {
+        let word = self.release_for_head();
+        self.released(word);
+    }
+
+    /// For the model: a signal handler comes between the release and what is left to do.
+    ///
+    /// # Safety
+    ///
+    /// As for [`unlock_fair`](Self::unlock_fair).
+    #[cfg(loom)]
+    pub unsafe fn unlock_fair_interrupted(&self, handler: impl FnOnce()) {
+        let word = self.release_for_head();
+        handler();
+        self.released(word);
+    }
+
+    fn release_for_head(&self) -> u32 {
         let mut word = self.word().load(Relaxed);
         loop {
             let kept = if self.is_led(word) { PEND } else { 0 };
+            // Release: as in `unlock`.
             let order = weaken(Release, "unlock-fair-relaxed");
             match self.word().compare_exchange(word, word & !LOCKED | kept, order, Relaxed) {
-                Ok(_) => break,
+                Ok(_) => return word,
                 Err(now) => word = now,
             }
         }
-        self.released(word);
     }
 
     /// Whether somebody holds the lock.
@@ -238,7 +253,8 @@ impl<P: Policy> Raw<P> {
             let in_demand = local.is_in_demand(P::LOOK_EVERY, time) || !P::DEMAND;
             // Relaxed: whoever is the head by now, somebody is.
             let waited = time.saturating_sub(node.since.load(Relaxed));
-            if P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(node) {
+            let may_lead = Self::is_here(node) || local.has_stayed(time) >= P::STAY_NS;
+            if P::LEAD && in_demand && waited >= P::QUANTUM_NS && may_lead {
                 P::count(Event::Lead);
                 local.end_quantum(self.address());
             }
@@ -276,7 +292,10 @@ impl<P: Policy> Raw<P> {
                     _ => local.leave(slot, lock),
                 }
                 match outcome {
-                    Outcome::Taken | Outcome::TakenInQueue => return true,
+                    Outcome::Taken | Outcome::TakenInQueue => {
+                        local.comes(now());
+                        return true;
+                    }
                     Outcome::TimedOut | Outcome::TimedOutInQueue => return false,
                     Outcome::Again => {}
                 }
@@ -328,10 +347,15 @@ impl<P: Policy> Raw<P> {
         if P::DEMAND && head(word) != 0 {
             local::with(Local::has_released);
         }
-        if word & PARKED != 0 && head(word) != 0 && !mutant("no-kick") {
-            Self::kick(head(word));
-        }
-        if table().unusual.load(Relaxed) != 0 {
+        if word & PARKED != 0 {
+            // Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in `promote`, and in
+            // `lock_outside`; what they have written before shows who sleeps.
+            if !mutant("kicked-read-relaxed") {
+                fence(Acquire);
+            }
+            if head(word) != 0 && !mutant("no-kick") {
+                Self::kick(head(word));
+            }
             Self::wake_outside();
         }
         if mutant("look-back") {
@@ -345,14 +369,9 @@ impl<P: Policy> Raw<P> {
         !P::HINT || node.cpu.load(Relaxed) == cpu()
     }
 
-    /// Wakes the first, if it sleeps. The caller has found [`PARKED`] in the word.
+    /// Wakes the first, if it sleeps. The caller has acquired a word that says [`PARKED`].
     pub(super) fn kick(first: u32) {
         let node = table().node(first);
-        // Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in `promote`; the node shows
-        // that it sleeps.
-        if !mutant("kicked-read-relaxed") {
-            fence(Acquire);
-        }
         // Relaxed, both: an older state than the one it was parked with is not seen.
         if node.state.load(Relaxed) != HPARK {
             return;

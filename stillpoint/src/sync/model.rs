@@ -328,6 +328,8 @@ impl Futex32 {
             return false;
         }
         if until.is_some() {
+            drop(sleepers);
+            thread::yield_now();
             return true;
         }
         let ticket = sleepers.1;
