@@ -1,7 +1,8 @@
 /* The queued lock (`src/lock`): who sleeps, who wakes, and who is the head. The word and the states of the nodes are as in the
  * source; each atomic operation on them is one step, in any interleaving. Memory is sequentially consistent here: orderings
  * are the business of the models under loom. A spinner spins as long as it likes, a quantum may be over at any
- * time, and so may the patience of those who wait for a limited time.
+ * time, and so may the patience of those who wait for a limited time. A thread that has released the lock, and is to wake the
+ * head, may be interrupted by a signal handler that locks: it does its next round first.
  *
  * Left out: links between nodes (the next one is found in one step), slots, waiting outside the queue, bypasses.
  *
@@ -27,7 +28,7 @@
 #define GONE   5
 #define PASSED 6
 
-bit locked, parked, pend, spin;
+bit locked, parked, pend;
 byte first, last;                   /* the queue's ends; 0 if it is empty */
 byte state[THREADS + 1];
 byte prev[THREADS + 1];
@@ -51,7 +52,13 @@ inline find_next(from, next) {
 /* What became of `first`: the queue begins with `next`. */
 inline begin_with(next) {
     first = next;
-    if :: next == 0 -> last = 0 :: else fi
+    if :: next == 0 -> last = 0; pend = 0 :: else fi
+}
+
+/* Takes the lock past the queue. */
+inline steal() {
+    locked = 1;
+    if :: first == 0 -> parked = 0 :: else fi
 }
 
 inline wake(node) { asleep[node] = 0 }
@@ -88,7 +95,7 @@ inline promote(wakes) {
     :: next != 0 && state[next] == GONE -> break
 #else
     :: atomic { next != 0 && state[next] == GONE -> state[next] = PASSED }
-       atomic { find_next(first, after); begin_with(after); spin = 0 }
+       atomic { find_next(first, after); begin_with(after) }
        state[next] = IDLE;
        next = after
 #endif
@@ -107,9 +114,8 @@ inline kick(node) {
 }
 
 proctype thread(byte me; byte rounds; bit is_hasty) {
-    bit announced, over, hasty = is_hasty;
-    byte next, after, kicked;
-    bit was_locked, was_parked, was_spin;
+    bit over, hasty = is_hasty;
+    byte next, after, kicked, owed;
 
 again:
     if :: rounds == 0 -> goto end :: else fi;
@@ -124,8 +130,7 @@ again:
     }
     /* Spin. */
     do
-    :: atomic { !locked && !pend -> locked = 1; if :: announced -> spin = 0 :: else fi; announced = 0 } goto taken
-    :: atomic { first != 0 && !spin -> spin = 1; announced = 1 }
+    :: atomic { !locked && !pend -> steal() } goto taken
     :: atomic { (locked || pend) -> break }
     od;
     /* Enqueue. */
@@ -133,21 +138,15 @@ again:
     prev[me] = last;
     atomic {
         if
-        :: !locked && !pend -> locked = 1; if :: announced -> spin = 0 :: else fi; announced = 0; goto taken
+        :: !locked && !pend -> steal(); goto taken
         :: else
         fi;
-        if :: announced -> spin = 0 :: else fi;
-        announced = 0;
 #else
     atomic {
         if
-        :: !locked && !pend -> locked = 1; if :: announced -> spin = 0 :: else fi; announced = 0; goto taken
+        :: !locked && !pend -> steal(); goto taken
         :: else
         fi;
-#ifndef SPIN_KEPT
-        if :: announced -> spin = 0 :: else fi;
-#endif
-        announced = 0;
         prev[me] = last;
 #endif
         if
@@ -162,6 +161,12 @@ queued:
     :: state[me] == HEAD -> break
     :: atomic { state[me] == WAIT -> state[me] = NPARK }
     :: state[me] == NPARK ->
+#ifndef NO_HELP
+        if
+        :: atomic { !locked && pend && parked -> kicked = first } kick(kicked)
+        :: else
+        fi;
+#endif
         futex_wait(NPARK);
         if
         :: atomic { over && state[me] == NPARK -> state[me] = GONE } hasty = 0; goto again
@@ -178,7 +183,7 @@ queued:
     /* The head. */
     do
     :: atomic {
-           !locked -> locked = 1; parked = 0; pend = 0; spin = 0;
+           !locked -> locked = 1; parked = 0; pend = 0;
            find_next(me, next); begin_with(next); heads--
        }
        promote(0);
@@ -191,9 +196,9 @@ queued:
 #endif
        if
 #ifdef PARK_THOUGH_FREE
-       :: atomic { true -> parked = 1; spin = 0 }
+       :: atomic { true -> parked = 1 }
 #else
-       :: atomic { locked -> parked = 1; spin = 0 }
+       :: atomic { locked -> parked = 1 }
        :: atomic { !locked -> state[me] = HEAD }
 #endif
        fi;
@@ -235,33 +240,22 @@ taken:
 
     /* Release. */
 #ifdef RELEASE_BY_STORE
-    was_parked = parked; was_spin = spin;
+    kicked = (parked -> first : 0);
     atomic {
 #else
     atomic {
-        was_parked = parked; was_spin = spin;
+        kicked = (parked -> first : 0);
 #endif
         locked = 0;
-        kicked = 0;
-        if
-        :: first == 0 -> parked = 0; pend = 0; spin = 0
-        :: first != 0 ->
-            if :: true -> pend = 1 :: true fi;      /* the head's quantum may be over */
-            if
-#ifdef KEPT_BUT_NOT_KICKED
-            :: was_parked && !was_spin -> parked = 0; kicked = first
-#else
-            :: was_parked && (!was_spin || pend) -> parked = 0; kicked = first
-#endif
-            :: else
-#ifdef RELEASE_BY_STORE
-               -> parked = was_parked
-#endif
-            fi
-        fi
+        if :: first != 0 -> pend = 1 :: true fi     /* the head's quantum may be over */
     }
+    if :: owed != 0 -> kick(owed); owed = 0 :: else fi;
 #ifndef NO_KICK
-    if :: kicked != 0 -> kick(kicked) :: else fi;
+    if
+    :: kicked != 0 -> kick(kicked)
+    :: kicked != 0 && rounds > 1 -> owed = kicked
+    :: else
+    fi;
 #endif
     rounds--;
     goto again;

@@ -1,14 +1,22 @@
-//! A shared library with per-CPU data, which `tests/percpu_unload.rs` loads, uses and unloads.
+//! A shared library with per-CPU data and a lock, which `tests/percpu_unload.rs` loads, uses and unloads.
 
+use stillpoint::lock::Mutex;
 use stillpoint::percpu::{Counter, Pool};
 
 static COUNTER: Counter = Counter::new();
+static LOCK: Mutex<u64> = Mutex::new(0);
 
 /// Adds 1 so many times.
 #[unsafe(no_mangle)]
 pub extern "C" fn unloaded_add(times: u64) {
     for _ in 0..times {
         COUNTER.add(1);
+    }
+    // Long enough for some to wait for it, who then have something to do when they end.
+    for _ in 0..4 {
+        let mut total = LOCK.lock();
+        *total += times;
+        std::thread::sleep(std::time::Duration::from_micros(200));
     }
     let pool = Pool::new(4);
     for value in 0..20 {

@@ -292,10 +292,17 @@ extern "C" fn block_thread(_: i32) {
 }
 
 #[test]
-fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_taken_by_who_waits() {
+fn a_free_lock_whose_head_does_not_come_is_taken_by_those_behind_it_and_by_who_comes() {
     let _running = deadline();
     // SAFETY: the handler only looks at an atomic and yields.
     unsafe { libc::signal(libc::SIGUSR2, block_thread as extern "C" fn(i32) as libc::sighandler_t) };
+    for is_fair in [true, false] {
+        BLOCKED.store(0, Release);
+        go_past_a_blocked_head(is_fair);
+    }
+}
+
+fn go_past_a_blocked_head(is_fair: bool) {
     let lock = Mutex::new(0);
     thread::scope(|scope| {
         let guard = lock.lock();
@@ -309,15 +316,21 @@ fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_taken_by_who_waits() {
         // SAFETY: the thread waits for the lock that this one holds.
         unsafe { libc::pthread_kill(receiver.recv().expect("it has started"), libc::SIGUSR2) };
         until(|| BLOCKED.load(Acquire) == 1);
-        // For the head, which does not come.
-        MutexGuard::unlock_fair(guard);
+        let second = asleep_in(scope, || *lock.lock() += 1);
+        if is_fair {
+            // For the head, which does not come.
+            MutexGuard::unlock_fair(guard);
+        } else {
+            drop(guard);
+        }
+        second.join().expect("it has the lock");
         for _ in 0..3 {
             *lock.lock() += 1;
         }
         assert!(!head.is_finished());
         BLOCKED.store(2, Release);
     });
-    assert_eq!(lock.into_inner(), 4);
+    assert_eq!(lock.into_inner(), 5);
 }
 
 /// Forks, and waits for the child to exit with 0, which it does if `child` returns.
@@ -371,6 +384,46 @@ fn in_the_child_of_a_fork_a_lock_that_the_forking_thread_held_can_be_used() {
             waiters.into_iter().for_each(|waiter| waiter.join().expect("it has the lock"));
             assert_eq!(std::mem::take(&mut *lock.lock()), 3);
         }
+    });
+}
+
+#[test]
+fn in_the_child_of_a_fork_nobody_comes_back_to_a_lock_that_was_made_anew() {
+    if child::variant().is_none() {
+        return child::run(
+            "in_the_child_of_a_fork_nobody_comes_back_to_a_lock_that_was_made_anew",
+            "alone",
+            None,
+        );
+    }
+    let _running = deadline();
+    let mut lock = Mutex::new(());
+    let place = &raw mut lock;
+    // SAFETY: the lock is there to the end of the test, and replaced in the child only, where nobody else knows it.
+    let lock = unsafe { &*place };
+    thread::scope(|scope| {
+        let guard = lock.lock();
+        let waiter = asleep_in(scope, || drop(lock.lock()));
+        in_child(|| {
+            // Behind one that is not here. The place in the queue is left there.
+            assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
+            // SAFETY: as above.
+            unsafe { place.write(Mutex::new(())) };
+            let this = tid();
+            let comes = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let guard = lock.lock();
+                    until(|| comes.load(Acquire) && sleeps(this));
+                    drop(guard);
+                });
+                until(|| lock.is_locked());
+                comes.store(true, Release);
+                drop(lock.lock());
+            });
+        });
+        drop(guard);
+        waiter.join().expect("it has the lock");
     });
 }
 

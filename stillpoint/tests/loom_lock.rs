@@ -12,13 +12,22 @@ use stillpoint::lock::condvar::Condvar;
 use stillpoint::lock::local::{self, Local};
 use stillpoint::lock::policy::Policy;
 use stillpoint::lock::raw::{Outcome, Raw};
-use stillpoint::lock::table::{GONE, SLOTS, table};
+use stillpoint::lock::table::{GONE, HEAD, SLOTS, table};
 use stillpoint::sync::Ordering::Relaxed;
 
 /// Heads wait for their turn.
 struct Patient;
 
 impl Policy for Patient {
+    const LEAD: bool = false;
+    const RESERVE: bool = false;
+    const BYPASS: bool = false;
+}
+
+/// Waiters look after each other at once.
+struct Impatient;
+
+impl Policy for Impatient {
     const LEAD: bool = false;
     const RESERVE: bool = false;
     const BYPASS_NS: u64 = 0;
@@ -42,6 +51,7 @@ impl Policy for Led {
     const DEMAND: bool = false;
     const QUANTUM_NS: u64 = 0;
     const RESERVE: bool = false;
+    const BYPASS: bool = false;
     const LOOK_EVERY: u32 = 1;
 }
 
@@ -52,6 +62,7 @@ impl Policy for Strict {
     const STEAL: bool = false;
     const LEAD: bool = false;
     const RESERVE: bool = false;
+    const BYPASS: bool = false;
     const DEFER: bool = false;
 }
 
@@ -93,7 +104,7 @@ impl<P: Policy> World<P> {
 
     /// Whether the lock could be had in time.
     fn lock_in_time(&self) -> bool {
-        let taken = self.lock.lock_until(0);
+        let taken = self.lock.try_lock() || self.lock.lock_until(0);
         if taken {
             self.leave_section();
         }
@@ -197,8 +208,64 @@ fn a_head_sees_what_was_linked_when_another_was_passed_over() {
 }
 
 #[test]
-fn a_spinner_that_says_so_takes_the_lock_or_leaves_the_waking_to_the_holder() {
+fn spinners_take_the_lock_past_the_queue() {
     check(1, 2, || exclusion::<Patient>(3, 1));
+}
+
+#[test]
+fn a_head_that_leaves_sees_what_the_one_that_took_the_lock_has_linked() {
+    check(0, 2, || {
+        let lock = Arc::new(Raw::<Patient>::with_queue(4));
+        let l = lock.clone();
+        let first = thread::spawn(move || assert_eq!(l.wait_on(1, None), Outcome::Taken));
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock() };
+        // The first has taken the lock, and does not release it.
+        while table().node(2).state.load(Relaxed) != HEAD {
+            thread::yield_now();
+        }
+        assert!(!lock.leave(2));
+        assert_eq!(lock.first(), 3);
+        first.join().unwrap();
+    });
+}
+
+#[test]
+fn a_lock_is_not_kept_when_nobody_is_left_in_its_queue() {
+    check(0, 2, || {
+        let lock = Arc::new(Raw::<Patient>::with_queue(2));
+        table().node(2).state.store(GONE, Relaxed);
+        let l = lock.clone();
+        let first = thread::spawn(move || l.leave(1));
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock_fair() };
+        // It has the lock only if it came after the release.
+        if first.join().unwrap() {
+            // SAFETY: as it says.
+            unsafe { lock.unlock() };
+        }
+        assert!(lock.try_lock());
+    });
+}
+
+#[test]
+fn who_waits_for_a_lock_that_is_kept_wakes_its_head() {
+    check(0, 2, || {
+        let world = World::<Patient>::new();
+        world.lock.lock();
+        let w = world.clone();
+        let head = thread::spawn(move || w.lock());
+        thread::yield_now();
+        world.section();
+        let w = world.clone();
+        // SAFETY: this thread holds it.
+        unsafe {
+            world.lock.unlock_fair_interrupted(|| {
+                w.lock();
+            });
+        }
+        head.join().unwrap();
+    });
 }
 
 #[test]
@@ -307,11 +374,8 @@ fn a_notification_reaches_who_has_looked_before() {
         let waiter = thread::spawn(move || {
             w.lock.lock();
             while w.sections.with(|sections| unsafe { *sections }) == 0 {
-                let ticket = c.ticket();
                 // SAFETY: this thread holds it.
-                unsafe { w.lock.unlock() };
-                c.sleep(ticket, None);
-                w.lock.lock();
+                c.wait_with(|| unsafe { w.lock.unlock() }, || w.lock.lock());
             }
             // SAFETY: as above.
             unsafe { w.lock.unlock() };
@@ -335,7 +399,7 @@ fn who_finds_no_slot_waits_outside_the_queue() {
 #[test]
 fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_taken_by_who_waits() {
     check(0, 1, || {
-        let world = World::<Patient>::new();
+        let world = World::<Impatient>::new();
         world.lock.lock();
         let others = [(), ()].map(|()| {
             let w = world.clone();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lock_api::GuardSend;
 
-use super::policy::Policy;
+use super::RawMutex;
 use super::raw::Raw;
 use crate::sync::now;
 
@@ -18,12 +18,14 @@ pub(super) fn at(instant: Instant) -> Option<u64> {
     after(instant.saturating_duration_since(Instant::now()))
 }
 
-impl<P: Policy> Raw<P> {
+impl RawMutex {
+    /// Takes the lock, unless the clock shows `until` before, if it ever does.
     fn lock_before(&self, until: Option<u64>) -> bool {
         match until {
-            Some(until) => self.lock_until(until),
+            _ if self.0.try_lock() => true,
+            Some(until) => self.0.lock_until(until),
             None => {
-                self.lock();
+                self.0.lock();
                 true
             }
         }
@@ -31,54 +33,54 @@ impl<P: Policy> Raw<P> {
 }
 
 // SAFETY: one thread at a time has the lock, from an acquiring read-modify-write of the word to a releasing one. A lock that is
-// held may be moved: a queue without its lock would be one that somebody waits in, who borrows the lock.
-unsafe impl<P: Policy> lock_api::RawMutex for Raw<P> {
-    const INIT: Self = Self::new();
+// held may be moved: who waits in its queue borrows it. Those who did not survive a fork come back to none.
+unsafe impl lock_api::RawMutex for RawMutex {
+    const INIT: Self = Self(Raw::new());
 
     type Guard = GuardSend;
 
     #[inline]
     fn lock(&self) -> GuardSend {
-        self.lock();
+        self.0.lock();
         GuardSend::new()
     }
 
     #[inline]
     fn try_lock(&self) -> Option<GuardSend> {
-        self.try_lock().then(GuardSend::new)
+        self.0.try_lock().then(GuardSend::new)
     }
 
     #[inline]
     unsafe fn unlock(&self, _: GuardSend) {
         // SAFETY: the caller's contract.
-        unsafe { self.unlock() };
+        unsafe { self.0.unlock() };
     }
 
     fn is_locked(&self) -> bool {
-        self.is_locked()
+        self.0.is_locked()
     }
 }
 
 // SAFETY: as above.
-unsafe impl<P: Policy> lock_api::RawMutexFair for Raw<P> {
+unsafe impl lock_api::RawMutexFair for RawMutex {
     #[inline]
     unsafe fn unlock_fair(&self, _: GuardSend) {
         // SAFETY: the caller's contract.
-        unsafe { self.unlock_fair() };
+        unsafe { self.0.unlock_fair() };
     }
 }
 
 // SAFETY: as above.
-unsafe impl<P: Policy> lock_api::RawMutexTimed for Raw<P> {
+unsafe impl lock_api::RawMutexTimed for RawMutex {
     type Duration = Duration;
     type Instant = Instant;
 
     fn try_lock_for(&self, timeout: Duration) -> Option<GuardSend> {
-        (self.try_lock() || self.lock_before(after(timeout))).then(GuardSend::new)
+        self.lock_before(after(timeout)).then(GuardSend::new)
     }
 
     fn try_lock_until(&self, timeout: Instant) -> Option<GuardSend> {
-        (self.try_lock() || self.lock_before(at(timeout))).then(GuardSend::new)
+        self.lock_before(at(timeout)).then(GuardSend::new)
     }
 }
 
@@ -87,52 +89,52 @@ mod api_04 {
     use super::*;
 
     // SAFETY: as for version 0.5.
-    unsafe impl<P: Policy> lock_api_04::RawMutex for Raw<P> {
-        const INIT: Self = Self::new();
+    unsafe impl lock_api_04::RawMutex for RawMutex {
+        const INIT: Self = Self(Raw::new());
 
         type GuardMarker = lock_api_04::GuardSend;
 
         #[inline]
         fn lock(&self) {
-            self.lock();
+            self.0.lock();
         }
 
         #[inline]
         fn try_lock(&self) -> bool {
-            self.try_lock()
+            self.0.try_lock()
         }
 
         #[inline]
         unsafe fn unlock(&self) {
             // SAFETY: the caller's contract.
-            unsafe { self.unlock() };
+            unsafe { self.0.unlock() };
         }
 
         fn is_locked(&self) -> bool {
-            self.is_locked()
+            self.0.is_locked()
         }
     }
 
     // SAFETY: as above.
-    unsafe impl<P: Policy> lock_api_04::RawMutexFair for Raw<P> {
+    unsafe impl lock_api_04::RawMutexFair for RawMutex {
         #[inline]
         unsafe fn unlock_fair(&self) {
             // SAFETY: the caller's contract.
-            unsafe { self.unlock_fair() };
+            unsafe { self.0.unlock_fair() };
         }
     }
 
     // SAFETY: as above.
-    unsafe impl<P: Policy> lock_api_04::RawMutexTimed for Raw<P> {
+    unsafe impl lock_api_04::RawMutexTimed for RawMutex {
         type Duration = Duration;
         type Instant = Instant;
 
         fn try_lock_for(&self, timeout: Duration) -> bool {
-            self.try_lock() || self.lock_before(after(timeout))
+            self.lock_before(after(timeout))
         }
 
         fn try_lock_until(&self, timeout: Instant) -> bool {
-            self.try_lock() || self.lock_before(at(timeout))
+            self.lock_before(at(timeout))
         }
     }
 }

@@ -59,14 +59,23 @@ impl Condvar {
     }
 
     /// For who holds the lock: what to [`sleep`](Self::sleep) with, without it.
-    pub fn ticket(&self) -> u32 {
+    fn ticket(&self) -> u32 {
         // Relaxed: see above.
         self.notified.load(Relaxed)
     }
 
     /// Sleeps until a notification that came after the ticket, or until the clock shows `until`. Whether the time is over.
-    pub fn sleep(&self, ticket: u32, until: Option<u64>) -> bool {
+    fn sleep(&self, ticket: u32, until: Option<u64>) -> bool {
         self.notified.wait(ticket, until)
+    }
+
+    /// For the model: releases the lock, waits for a notification, and takes the lock again.
+    #[cfg(loom)]
+    pub fn wait_with(&self, unlock: impl FnOnce(), lock: impl FnOnce()) {
+        let ticket = self.ticket();
+        unlock();
+        self.sleep(ticket, None);
+        lock();
     }
 }
 

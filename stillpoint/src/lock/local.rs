@@ -3,19 +3,19 @@
 //! # The slot
 //!
 //! A thread leases a slot at its first wait and gives it back when it ends; a destructor that locks after that leases one for
-//! as long as it waits. [`Local::busy`] says that the slot is in use, or that the thread owes somebody a wake-up. A signal
-//! handler that finds it must not stand in a queue, neither behind the thread that it has interrupted nor behind one that this
-//! thread is about to wake; it waits [outside](super::outside).
+//! as long as it waits. [`Local::busy`] says that the slot is in use. A signal handler that finds it must not stand in a queue,
+//! perhaps behind the thread that it has interrupted; it waits [outside](super::outside).
 //!
 //! A wait that times out may leave the slot in the queue. The thread keeps it, to take its place again when it comes back to
 //! that lock, or to use it elsewhere once it has been passed over. Until then it leases another one, or, if it would
 //! wait for a limited time again, waits outside: so no thread leaves more than one slot behind.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::AtomicU32;
 
-use super::table::{GONE, IDLE, WAIT, table};
-use crate::sync::{Ordering::Acquire, weaken};
+use super::table::{FORKED, GONE, IDLE, WAIT, table};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{now, weaken};
 
 /// See the [module](self). Only this thread and its signal handlers touch it, which is why `core`'s atomics do in the model too.
 #[derive(Debug)]
@@ -30,12 +30,15 @@ pub struct Local {
     has_ended: Cell<bool>,
     /// The lock, by address, at which the thread has ended a quantum; 0 if none.
     ended_at: Cell<usize>,
-    /// Contended releases; of those since the last look, how many were beside a spinner.
-    releases: Cell<u32>,
-    spinners: Cell<u32>,
-    /// The time of the last look, and when the lock was taken that is released at the next one.
+    /// When it last got a lock by waiting in a queue.
+    came_at: Cell<u64>,
+    /// Locks taken past a queue; and how often, since the last look, a lock was not to be had at once.
+    steals: Cell<u32>,
+    found_taken: Cell<u32>,
+    /// The time of the last look, and how long the lock was held that was taken then; whether it is held yet.
     looked_at: Cell<u64>,
-    taken_at: Cell<u64>,
+    held: Cell<u64>,
+    times: Cell<bool>,
     /// Slow acquisitions for which the thread still takes its time.
     patient: Cell<u32>,
     /// How often the thread has lost races: [`LOST`] up with each, one down with each slow acquisition.
@@ -83,10 +86,12 @@ impl Local {
             left_at: Cell::new(0),
             has_ended: Cell::new(false),
             ended_at: Cell::new(0),
-            releases: Cell::new(0),
-            spinners: Cell::new(0),
+            came_at: Cell::new(0),
+            steals: Cell::new(0),
+            found_taken: Cell::new(0),
             looked_at: Cell::new(0),
-            taken_at: Cell::new(0),
+            held: Cell::new(0),
+            times: Cell::new(false),
             patient: Cell::new(0),
             lost: Cell::new(0),
         }
@@ -100,12 +105,13 @@ impl Local {
     /// A place to wait in for the lock with this address. A slot is in use until [`put`](Self::put) or
     /// [`leave`](Self::leave).
     pub fn take(&self, lock: usize, is_timed: bool) -> Place {
-        if self.busy.swap(1, Relaxed) != 0 {
+        // Acquire and Release, here and below, between the thread and its handlers.
+        if self.busy.swap(1, Acquire) != 0 {
             return Place::Outside;
         }
         let place = self.find_place(lock, is_timed);
         if place == Place::Outside {
-            self.busy.store(0, Relaxed);
+            self.busy.store(0, Release);
         }
         place
     }
@@ -144,21 +150,27 @@ impl Local {
         if slot != self.own.get() {
             table().give_back(slot);
         }
-        self.busy.store(0, Relaxed);
+        self.busy.store(0, Release);
     }
 
     /// Ends the use of a slot that stays in the queue of the lock with this address.
     pub fn leave(&self, slot: u32, lock: usize) {
-        if slot == self.own.get() {
+        // In the child of a fork a lock may be made anew although there is somebody in its queue: no thread comes back to one.
+        let may_come_back = slot == self.own.get() && table().unusual.load(Relaxed) & FORKED == 0;
+        if may_come_back {
             self.left_at.set(lock);
         } else {
+            if slot == self.own.get() {
+                self.own.set(0);
+            }
             table().orphan(slot);
         }
-        self.busy.store(0, Relaxed);
+        self.busy.store(0, Release);
     }
 
     /// The thread ends. If it locks after that, in a later destructor, it leases slots for single waits.
     pub fn end(&self) {
+        let busy = self.busy.swap(1, Acquire);
         self.has_ended.set(true);
         let slot = self.own.replace(0);
         if self.left_at.replace(0) != 0 {
@@ -166,42 +178,52 @@ impl Local {
         } else if slot != 0 {
             table().give_back(slot);
         }
+        self.busy.store(busy, Release);
     }
 
-    /// Until [`settle`](Self::settle), which gets the value, the thread owes somebody a wake-up.
-    pub fn owe(&self) -> u32 {
-        self.busy.swap(1, Relaxed)
-    }
-
-    pub fn settle(&self, busy: u32) {
-        self.busy.store(busy, Relaxed);
-    }
-
-    /// Whether the contended release to come is one in `every`, at which the thread looks at the clock.
+    /// Whether the thread looks at the clock when it takes a lock past a queue: one time in `every`.
     #[inline]
     pub fn looks_next(&self, every: u32) -> bool {
-        self.releases.get() % every == every - 1
+        self.steals.get() % every == every - 1
     }
 
-    /// The thread has taken a lock at this time, and [looks next](Self::looks_next).
-    pub fn has_taken(&self, time: u64) {
-        self.taken_at.set(time);
-    }
-
-    /// Counts a contended release, beside a spinner or not.
+    /// The thread has taken a lock past a queue.
     #[inline]
-    pub fn counts(&self, spins: bool) {
-        self.releases.set(self.releases.get().wrapping_add(1));
-        self.spinners.set(self.spinners.get() + u32::from(spins));
+    pub fn has_stolen(&self) {
+        self.steals.set(self.steals.get().wrapping_add(1));
     }
 
-    /// At the last of `every` contended releases: whether the lock hardly rests, as far as this thread can tell. Others spun for it
-    /// at a quarter of these releases, or the thread itself held it for an eighth of the time.
+    /// The thread did not get a lock at once.
+    pub fn has_found_it_taken(&self) {
+        self.found_taken.set(self.found_taken.get().saturating_add(1));
+    }
+
+    /// The thread has released a lock with a queue.
+    #[inline]
+    pub fn has_released(&self) {
+        if self.times.get() {
+            self.times.set(false);
+            self.held.set(now().saturating_sub(self.looked_at.get()));
+        }
+    }
+
+    /// At the last of `every` steals: whether the lock hardly rests, as far as this thread can tell. It was not to be had at once a
+    /// quarter of the times, or the thread itself held it for an eighth of the time.
     pub fn is_in_demand(&self, every: u32, time: u64) -> bool {
-        let since = self.looked_at.replace(time);
-        let held = time.saturating_sub(self.taken_at.replace(time));
-        let spinners = self.spinners.replace(0);
-        spinners * 4 >= every || held.saturating_mul(u64::from(every) * 8) >= time.saturating_sub(since)
+        let passed = time.saturating_sub(self.looked_at.replace(time));
+        let (held, found_taken) = (self.held.replace(0), self.found_taken.replace(0));
+        self.times.set(true);
+        found_taken * 4 >= every || held.saturating_mul(u64::from(every) * 8) >= passed
+    }
+
+    /// The thread has got a lock by waiting in a queue.
+    pub fn comes(&self, time: u64) {
+        self.came_at.set(time);
+    }
+
+    /// Nanoseconds since the thread got a lock by waiting in a queue.
+    pub fn has_stayed(&self, time: u64) -> u64 {
+        time.saturating_sub(self.came_at.get())
     }
 
     /// The thread has ended a quantum at the lock with this address.
@@ -247,13 +269,14 @@ mod exit {
     use core::ffi::c_void;
     use core::ptr;
 
-    use super::{table, with};
+    use super::{Acquire, Release, table, with};
     use crate::sys::at_exit::AtThreadExit;
-    use crate::sys::signal::{at_fork, before_main};
+    use crate::sys::signal::{at_fork, at_unload, before_main};
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
 
     before_main!(prepare);
+    at_unload!(forget);
 
     /// Early, so that the key is one of those for which the C library needs no memory: the first contended lock of a thread
     /// may be in a signal handler.
@@ -261,6 +284,11 @@ mod exit {
         EXIT.prepare();
         // Without memory, children of forks lack the slots of their parents' other threads.
         let _ = at_fork(in_child);
+    }
+
+    /// Threads may end when there is no code any more that would give their slots back, and no table.
+    extern "C" fn forget() {
+        EXIT.end();
     }
 
     /// Has the slot given back at the end of the thread. False if that cannot be done.
@@ -275,9 +303,11 @@ mod exit {
 
     unsafe extern "C" fn in_child() {
         with(|local| {
+            let busy = local.busy.swap(1, Acquire);
             // A slot that was left in a queue stays there, and is dead.
             let own = if local.left_at.replace(0) == 0 { local.own.get() } else { local.own.replace(0) };
             table().reset_in_child(own);
+            local.busy.store(busy, Release);
         });
     }
 }

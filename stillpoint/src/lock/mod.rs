@@ -47,9 +47,10 @@
 //! - A thread spins for some microseconds before it sleeps. Programs that must not burn a cycle want another lock.
 //! - 16,383 threads can wait in queues at once, in a process. More wait all the same, but slowly, and with no bound.
 //! - A thread that waits is a step of its queue. A thread that does not run although it is the first, because of its priority or
-//!   a quota, delays those behind it by some tens of milliseconds, then they go past it.
+//!   a quota, delays those behind it by some tens of milliseconds, or by as long as they have waited; then they go past it.
 //! - A signal handler may lock, also while the thread that it interrupts waits for a lock, as long as it does not wait for
-//!   one that is released only after that thread goes on. It must not leave other than by returning.
+//!   one that is released only after that thread goes on, be it that this thread has just released another one, and not yet
+//!   woken who waits for that. It must not leave other than by returning.
 //! - A thread that waits for a limited time again and again, at several locks at once that nobody releases, has one place in a
 //!   queue, and waits for the others without a bound.
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. One that the forking thread held, or that
@@ -92,7 +93,8 @@ pub fn events() -> Events {
 /// accounts[0] -= 3;
 /// accounts[1] += 3;
 /// ```
-pub type RawMutex = raw::Raw<policy::Shipped>;
+#[derive(Debug)]
+pub struct RawMutex(raw::Raw<policy::Shipped>);
 
 /// A mutex around a value.
 ///

@@ -2,15 +2,14 @@
 //!
 //! A thread has no node when all slots are in use, and a signal handler when it has interrupted the use of the thread's. They
 //! take the lock whenever it is free, even if it is kept for the head, as a handler may have interrupted that head. They sleep on
-//! one word for all, and every contended release wakes them while there are any: slow and unfair, and good enough for what
+//! one word for all, and every release that finds [`PARKED`] wakes them while there are any: slow and unfair, and good enough for what
 //! hardly ever happens.
 //!
 //! # No wake-up is lost
 //!
 //! Who sleeps has counted itself in `unusual`, read `outside`, and then set [`PARKED`] by a read-modify-write in a word that says
 //! [`LOCKED`]. The release comes later in the order of that word, so it takes the slow way, finds the count, and raises `outside`
-//! to another number than was read. `PARKED` is only taken away by releases, and by a head that takes the lock, which comes after
-//! one.
+//! to another number than was read. `PARKED` is only taken away by who takes a free lock, which comes after a release.
 
 use crate::sync::{Ordering::*, mutant, now, spin_loop, spins, weaken};
 
@@ -38,9 +37,9 @@ impl Drop for Present {
 }
 
 impl<P: Policy> Raw<P> {
-    /// Waits for the lock outside the queue; takes `announced` back. Whether the lock has been taken.
+    /// Waits for the lock outside the queue. Whether it has been taken.
     #[cold]
-    pub(super) fn lock_outside(&self, mut announced: u32, until: Option<u64>) -> bool {
+    pub(super) fn lock_outside(&self, until: Option<u64>) -> bool {
         P::count(Event::Outside);
         let _present = Present::new();
         let mut left = spins(P::SPIN_NS);
@@ -49,12 +48,8 @@ impl<P: Policy> Raw<P> {
             let number = table().outside.load(Relaxed);
             let word = self.word().load(Relaxed);
             if word & LOCKED == 0 {
-                let taken = (word | LOCKED) & !announced;
-                if self
-                    .word()
-                    .compare_exchange(word, taken, weaken(Acquire, "outside-relaxed"), Relaxed)
-                    .is_ok()
-                {
+                let order = weaken(Acquire, "outside-relaxed");
+                if self.word().compare_exchange(word, word | LOCKED, order, Relaxed).is_ok() {
                     return true;
                 }
                 continue;
@@ -64,13 +59,11 @@ impl<P: Policy> Raw<P> {
                 spin_loop();
                 continue;
             }
-            let parked = (word | PARKED) & !announced;
-            // Release: the count; partner: the Acquire in `release`.
+            // Release: the count; partner: the Acquire in `released`.
             let order = weaken(Release, "outside-park-relaxed");
-            if self.word().compare_exchange(word, parked, order, Relaxed).is_err() {
+            if self.word().compare_exchange(word, word | PARKED, order, Relaxed).is_err() {
                 continue;
             }
-            announced = 0;
             if table().outside.wait(number, until) || until.is_some_and(|until| now() >= until) {
                 return false;
             }

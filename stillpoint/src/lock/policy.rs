@@ -6,8 +6,6 @@ use super::events::Event;
 pub trait Policy: Send + Sync + 'static {
     /// Who comes may take a free lock past the queue.
     const STEAL: bool = true;
-    /// A spinner says so, and is not followed by others; who releases does not wake the head then.
-    const ANNOUNCE: bool = true;
     /// Who releases when the head has waited for a quantum queues at its next contention.
     const LEAD: bool = true;
     /// The lock is kept for a head that has waited for long.
@@ -20,8 +18,6 @@ pub trait Policy: Send + Sync + 'static {
     const HINT: bool = true;
     /// Nanoseconds that a thread spins before it queues.
     const SPIN_NS: u32 = 6_000;
-    /// The same beside an announced spinner.
-    const BEHIND_NS: u32 = 300;
     /// Nanoseconds that the head spins before it sleeps.
     const HEAD_NS: u32 = 6_000;
     /// Nanoseconds between two looks at the lock of a thread that takes its time.
@@ -32,8 +28,10 @@ pub trait Policy: Send + Sync + 'static {
     const DEMAND: bool = true;
     /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
     const KEPT_NS: u32 = 12_000;
-    /// Nanoseconds of waiting, as the head, after which somebody on its processor queues.
+    /// Nanoseconds of waiting, as the head, after which somebody on its processor, or who has stayed for long, queues.
     const QUANTUM_NS: u64 = 150_000;
+    /// Nanoseconds since its own wait in the queue after which a thread ends quanta of heads on other processors, too.
+    const STAY_NS: u64 = 1_500_000;
     /// Nanoseconds of waiting, as the head, after which the lock is kept for it.
     const RESERVE_NS: u64 = 200_000;
     /// The same for a lock that rests most of the time.

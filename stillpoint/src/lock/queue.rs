@@ -9,30 +9,33 @@
 //!
 //! # The head that does not come
 //!
-//! A lock that is kept for its head is free, and nobody may take it. If the head does not run, because of a quota, a debugger,
-//! or threads of higher priority, the others must not wait for that. Whoever goes to sleep and sees that the lock is kept sleeps
-//! for `BYPASS_NS` at most; if it is kept for a head of that age then, the sleeper gives its place up and takes the lock. The
-//! head's quantum begins anew, and later.
+//! A head that does not run, because of a quota, a debugger, or threads of higher priority, does not take the lock, and those
+//! behind it must not wait for that. So a waiter sleeps for a limited time, at first `BYPASS_NS`; if the lock is free then, or kept
+//! for a head, of that age, the waiter gives its place up and takes the lock. The head's quantum begins anew, and later.
 
-use crate::sync::{Ordering::*, cpu, mutant, now, spin_loop, spins, weaken};
+use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
 
 use super::events::Event;
 use super::policy::Policy;
 use super::raw::{Outcome, Raw};
 use super::table::{DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
-use super::word::{LOCKED, PARKED, PEND, SPIN, flags, head, is_open, is_reserved, tail, with_queue};
+use super::word::{LOCKED, PARKED, PEND, flags, head, is_reserved, tail, with_queue};
 
-/// Bypasses of a head are at least so many `BYPASS_NS` apart.
+/// Waiters sleep for so many `BYPASS_NS` at most, and a head is bypassed that often at most.
 const BYPASS_APART: u64 = 16;
 
 impl<P: Policy> Raw<P> {
-    /// Waits in the queue, in `slot`. `announced` is what [`spin`](Self::spin) says.
-    pub(super) fn wait(&self, slot: u32, announced: u32, until: Option<u64>) -> Outcome {
+    /// Waits in the queue, in `slot`.
+    pub(super) fn wait(&self, slot: u32, until: Option<u64>) -> Outcome {
         let node = table().node(slot);
-        let outcome = match self.enqueue(slot, node, announced) {
+        let outcome = match self.enqueue(slot, node) {
             None => Outcome::Taken,
             Some(HEAD) => self.head(slot, node, until),
-            Some(_) => return self.wait_on(slot, until),
+            Some(_) => {
+                // Behind one that did not survive a fork: somebody has to take his place.
+                self.is_led(self.word().load(Relaxed));
+                return self.wait_on(slot, until);
+            }
         };
         Self::ended(node, outcome)
     }
@@ -56,16 +59,15 @@ impl<P: Policy> Raw<P> {
     }
 
     /// Becomes the tail; the state of the node then. `None` if the lock was free, and has been taken.
-    fn enqueue(&self, slot: u32, node: &Node, announced: u32) -> Option<u32> {
+    fn enqueue(&self, slot: u32, node: &Node) -> Option<u32> {
         node.owned.alone();
         node.next.store(0, Relaxed);
         node.cpu.store(cpu(), Relaxed);
         let mut word = self.word().load(Relaxed);
         loop {
-            if is_open(word) && (P::STEAL || head(word) == 0) {
-                let order = weaken(Acquire, "steal-relaxed");
-                match self.word().compare_exchange(word, (word | LOCKED) & !announced, order, Relaxed) {
-                    Ok(_) => return None,
+            if Self::may_take(word) {
+                match self.try_steal(word) {
+                    Ok(()) => return None,
                     Err(now) => word = now,
                 }
                 continue;
@@ -77,7 +79,7 @@ impl<P: Policy> Raw<P> {
             }
             node.prev.store(last, Relaxed);
             node.state.store(state, Relaxed);
-            let queued = with_queue(flags(word) & !announced, first, slot);
+            let queued = with_queue(flags(word), first, slot);
             // Release: the node is ready; partner is the Acquire of whoever loads the word to walk: `head`, `pass_over`.
             match self.word().compare_exchange(word, queued, weaken(Release, "enqueue-relaxed"), Relaxed) {
                 Ok(_) => return Some(state),
@@ -88,6 +90,7 @@ impl<P: Policy> Raw<P> {
 
     /// Sleeps until the node is the head, or there is no point in waiting.
     fn await_promotion(&self, node: &Node, until: Option<u64>) -> Option<Outcome> {
+        let mut patience = 1;
         loop {
             // Relaxed, here and below: what the head before did is seen through the word.
             match node.state.load(Relaxed) {
@@ -97,12 +100,22 @@ impl<P: Policy> Raw<P> {
                 }
                 state @ (NPARK | HPARK) => {
                     P::count(Event::WaitNode);
-                    let bypass = (P::BYPASS && state == NPARK && is_reserved(self.word().load(Relaxed)))
-                        .then(|| now().saturating_add(P::BYPASS_NS));
+                    // Acquire: as in `released`.
+                    let word = self.word().load(weaken(Acquire, "help-relaxed"));
+                    // Whoever has released the lock may have been interrupted by the very handler that waits here.
+                    if state == NPARK && is_reserved(word) && word & PARKED != 0 && !mutant("no-help") {
+                        Self::kick(head(word));
+                    }
+                    let bypass = (P::BYPASS && state == NPARK)
+                        .then(|| now().saturating_add(P::BYPASS_NS.saturating_mul(patience)));
                     let end = [until, bypass].into_iter().flatten().min();
                     if !node.state.wait(state, end) {
+                        if state == HPARK {
+                            self.count_wake_up(node);
+                        }
                         continue;
                     }
+                    patience = (patience * 2).min(BYPASS_APART);
                     if until.is_some() && until == end {
                         if state == NPARK && self.give_up(node) {
                             return Some(Outcome::TimedOutInQueue);
@@ -126,16 +139,16 @@ impl<P: Policy> Raw<P> {
         node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
     }
 
-    /// Whether the lock is kept for a head that does not come.
+    /// Whether the lock is free, and the head does not come.
     fn is_stuck(word: u32) -> bool {
-        is_reserved(word) && Self::waited(table().node(head(word))) >= P::BYPASS_NS
+        word & LOCKED == 0 && Self::waited(table().node(head(word))) >= P::BYPASS_NS
     }
 
-    /// Takes a lock that is kept for a head that does not come.
+    /// Takes a free lock whose head does not come.
     #[cold]
     fn bypass(&self) -> bool {
         let mut word = self.word().load(Relaxed);
-        while is_reserved(word) {
+        while word & LOCKED == 0 {
             let taken = (word | LOCKED) & !PEND;
             match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
                 Ok(_) => {
@@ -191,10 +204,12 @@ impl<P: Policy> Raw<P> {
         if !mutant("state-after-word") {
             node.state.store(HPARK, Relaxed);
         }
-        // A spinner that is still there announces itself again.
-        let parked = (word | PARKED) & !SPIN;
-        // Release: the state; partner is the Acquire in `release`.
-        if self.word().compare_exchange(word, parked, weaken(Release, "park-relaxed"), Relaxed).is_err() {
+        // Release: the state; partner is the Acquire in `kick`. If the word says so already, it is the state that is new.
+        if self
+            .word()
+            .compare_exchange(word, word | PARKED, weaken(Release, "park-relaxed"), Relaxed)
+            .is_err()
+        {
             // Nobody was told. Relaxed: who kicks by an old word does no harm.
             node.state.store(HEAD, Relaxed);
             return false;
@@ -210,20 +225,26 @@ impl<P: Policy> Raw<P> {
                 return true;
             }
         }
+        self.count_wake_up(node);
+        false
+    }
+
+    /// The head was woken.
+    fn count_wake_up(&self, node: &Node) {
         if P::COUNTS {
             P::add(Event::WakeNs, now().saturating_sub(node.kicked.load(Relaxed)));
             if self.word().load(Relaxed) & LOCKED != 0 {
                 P::count(Event::Spurious);
             }
         }
-        false
     }
 
     /// For the head: takes the lock, which is free, and promotes the next. False if the word is not `word` any more.
     fn take_as_head(&self, word: u32, slot: u32) -> bool {
         let (queue, next) = Self::without_first(word, slot);
-        // The flags go: nobody sleeps as the head yet, the lock was kept for us, and a spinner announces itself again.
-        let order = weaken(Acquire, "head-take-relaxed");
+        // The flags go: nobody sleeps as the head yet, and the lock was kept for us. Release: the links; partner: the Acquire in
+        // `leave`, of the next head.
+        let order = acq_rel(mutant("head-take-unreleased"), mutant("head-take-relaxed"));
         if self.word().compare_exchange(word, queue | LOCKED, order, Relaxed).is_err() {
             return false;
         }
@@ -246,10 +267,9 @@ impl<P: Policy> Raw<P> {
                 continue;
             }
             let (queue, next) = Self::without_first(word, slot);
-            // The flags stay: the lock is kept for the next one, and `PARKED` may be there for somebody outside. Release: the
-            // links; partner: the Acquire in `head`, of the next one.
+            // Release: the links; partner: the Acquire in `head`, of the next one.
             let order = weaken(Release, "leave-relaxed");
-            if self.word().compare_exchange(word, queue | flags(word), order, Relaxed).is_ok() {
+            if self.word().compare_exchange(word, Self::rest(word, queue), order, Relaxed).is_ok() {
                 if next != 0 && !mutant("leave-alone") {
                     // Awake: who holds the lock need not know of it.
                     self.promote(next, true);
@@ -257,6 +277,13 @@ impl<P: Policy> Raw<P> {
                 return false;
             }
         }
+    }
+
+    /// The word when its queue has become `queue`, and nothing else has changed: the lock is kept for the next one, if there is
+    /// one, and `PARKED` may be there for somebody outside.
+    fn rest(word: u32, queue: u32) -> u32 {
+        let is_kept = queue != 0 || mutant("kept-for-nobody");
+        queue | flags(word) & if is_kept { !0 } else { !PEND }
     }
 
     /// The queue of `word` without its first node, and which is the next.
@@ -330,6 +357,18 @@ impl<P: Policy> Raw<P> {
         }
     }
 
+    /// If the owner of the first node did not survive a fork: makes somebody else the head. Whether that was so.
+    #[cold]
+    pub(super) fn bury(&self, first: u32) -> bool {
+        let state = &table().node(first).state;
+        // Relaxed, both: it has been so since the process began.
+        let is_dead = state.load(Relaxed) == DEAD;
+        if is_dead && state.compare_exchange(DEAD, ORPHAN, Relaxed, Relaxed).is_ok() {
+            self.promote(first, true);
+        }
+        is_dead
+    }
+
     /// Takes the first node, whose owner has gone, out of the queue, and frees it; the next one, or 0.
     #[cold]
     fn pass_over(&self, gone: u32) -> u32 {
@@ -337,11 +376,9 @@ impl<P: Policy> Raw<P> {
             // Acquire: as in `head`.
             let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
             let (queue, next) = Self::without_first(word, gone);
-            // A spinner may not have survived a fork either.
-            let passed = queue | flags(word) & !SPIN;
             // Release: as in `leave`, which may have brought us here.
             let order = weaken(Release, "pass-relaxed");
-            if self.word().compare_exchange(word, passed, order, Relaxed).is_ok() {
+            if self.word().compare_exchange(word, Self::rest(word, queue), order, Relaxed).is_ok() {
                 let node = table().node(gone);
                 node.owned.alone();
                 // Release: partner is the Acquire in `find_place` and `orphan`. Relaxed: an orphan's owner has done nothing with it

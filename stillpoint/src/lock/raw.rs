@@ -5,47 +5,46 @@
 //! until the head has waited for a *quantum*; then somebody who took the lock past it queues, which leaves a processor to the
 //! head, and if that was not enough the lock is kept for the head. The word is that of [`word`](super::word).
 //!
-//! 1. *Lock.* Take a free lock, or *steal* it past a queue. Else spin for a bounded time; beside a queue one spinner says so
-//!    ([`SPIN`]), and the others do not spin for long. Who has ended a quantum does not spin.
+//! 1. *Lock.* Take a free lock, or *steal* it past a queue; else spin for a bounded time. Now and then who steals looks at the
+//!    clock, for the head's sake. Who has ended a quantum does not spin.
 //! 2. *Queue.* Become the tail and sleep on the own node until promoted. The head spins, then sleeps.
 //! 3. *The head takes the lock* and promotes the next, which sleeps on if it sleeps ([`PARKED`]).
-//! 4. *Release.* Nobody waits: one read-modify-write. A sleeping head is woken unless somebody spins. Now and then the
-//!    releaser looks at the clock, for the head's sake.
+//! 4. *Release.* One read-modify-write, which tells whether there is somebody to wake.
 //!
 //! # Invariants
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it runs on for ever.
 //! 2. Only the head changes the head: it takes the lock, or gives up ([`queue`](super::queue)). Between that change and the end
 //!    of the promotion nobody is the head, and the one who promotes acts for it.
-//! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, either the lock is held and the word
-//!    says [`PARKED`]; or the holder is about to say so, being the one who promoted it; or somebody has taken [`PARKED`] away and
-//!    will kick; or an announced spinner will take the lock, or say that it gives up while somebody holds it.
-//! 4. [`PEND`] is set only while there is a head, which is awake, or will be woken by the release if the lock is held; it goes when
-//!    the head takes the lock or gives up. A head that does not come loses it ([`queue`](super::queue)).
+//! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, the word says [`PARKED`], or the holder is
+//!    about to say so, being the one who promoted it. So whoever releases the lock kicks; and who has released it, and not kicked
+//!    yet, is stood in for by the next release, or by who is about to sleep behind the head of a lock that is kept for it.
+//!    [`PARKED`] stays until the head takes the lock; who finds it, and a head that is awake, does nothing.
+//! 4. [`PEND`] is set only while there is a head; it goes when the head takes the lock, or when nobody is left in the queue. A head
+//!    that does not come loses it ([`queue`](super::queue)).
 //! 5. After the change of the word that releases the lock, its memory is not touched: it may be gone. The node that is
 //!    kicked is in the table, for ever; if it has another use by then, its owner looks again and sleeps on.
 //!
 //! # Orderings
 //!
 //! - Taking the lock acquires, releasing it releases.
-//! - The release of a lock that somebody waits for also acquires, before it looks at a node: the word that says `PARKED` was
-//!   written after the state `HPARK`. The compare-exchange of the kick cannot stand in for that. It may fail, and *a failed
+//! - Who kicks acquires, before looking at a node, what the word was read from: the word that says `PARKED` was written after the
+//!   state `HPARK`. The compare-exchange of the kick cannot stand in for that. It may fail, and *a failed
 //!   compare-exchange orders nothing*: it would be a plain load that finds an old state, and the head would sleep on.
-//! - Links are written before a Release of the word (an enqueueing, the release of the lock by who was the head, a head that
-//!   leaves), and read by who has loaded the word (Acquire). So the states of nodes need no order of their own, but where a slot
-//!   changes its owner.
+//! - Links are written before a Release of the word (an enqueueing, a head that takes the lock or leaves), and read by who has
+//!   loaded the word (Acquire). So the states of nodes need no order of their own, but where a slot changes its owner.
 
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, Ordering::*, Witness, acq_rel, const_unless_loom, cpu, mutant, now, spin_loop, spins, weaken,
+    AtomicU32, Ordering::*, Witness, const_unless_loom, cpu, fence, mutant, now, spin_loop, spins, weaken,
 };
 
 use super::events::Event;
 use super::local::{self, Local, Place};
 use super::policy::Policy;
-use super::table::{DEAD, FORKED, HEAD, HPARK, Node, table};
-use super::word::{LOCKED, PARKED, PEND, SPIN, head, is_open, is_reserved};
+use super::table::{FORKED, HEAD, HPARK, Node, table};
+use super::word::{LOCKED, PARKED, PEND, head, is_open, is_reserved};
 
 /// The queued lock by itself, with the mechanisms and constants of a policy.
 #[derive(Debug)]
@@ -77,9 +76,6 @@ impl<P: Policy> Default for Raw<P> {
 }
 
 impl<P: Policy> Raw<P> {
-    /// Who may not take the lock past the queue cannot stand in for a kick.
-    const ANNOUNCE: bool = P::ANNOUNCE && P::STEAL;
-
     const_unless_loom! {
         /// A free lock.
         pub fn new() -> Self {
@@ -122,7 +118,7 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock.
     #[inline]
     pub fn lock(&self) {
-        // Acquire, wherever somebody takes the lock: partner is the Release in `unlock` and `unlock_slow`.
+        // Acquire, wherever somebody takes the lock: partner is the Release in `unlock` and `release_for_head`.
         let order = weaken(Acquire, "lock-relaxed");
         if let Err(word) = self.word().compare_exchange(0, LOCKED, order, Relaxed) {
             self.lock_contended(word);
@@ -139,10 +135,9 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock, unless the clock shows `until` nanoseconds before.
-    #[inline]
+    /// Waits for the lock, until the clock shows `until` nanoseconds. Whether it has been taken.
     pub fn lock_until(&self, until: u64) -> bool {
-        self.try_lock() || self.lock_slow(Some(until))
+        self.lock_slow(Some(until))
     }
 
     /// Releases the lock.
@@ -153,11 +148,10 @@ impl<P: Policy> Raw<P> {
     #[inline]
     pub unsafe fn unlock(&self) {
         // Release: partner is the Acquire of whoever takes the lock.
-        let order = weaken(Release, "unlock-relaxed");
-        if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_ok() {
-            return;
+        let word = self.word().fetch_sub(LOCKED, weaken(Release, "unlock-relaxed"));
+        if word != LOCKED {
+            self.released(word);
         }
-        self.unlock_slow(false);
     }
 
     /// Releases the lock, and keeps it for the one who has waited longest.
@@ -165,11 +159,33 @@ impl<P: Policy> Raw<P> {
     /// # Safety
     ///
     /// The caller holds it.
-    #[inline]
     pub unsafe fn unlock_fair(&self) {
-        let order = weaken(Release, "unlock-relaxed");
-        if self.word().compare_exchange(LOCKED, 0, order, Relaxed).is_err() {
-            self.unlock_slow(true);
+        let word = self.release_for_head();
+        self.released(word);
+    }
+
+    /// For the model: a signal handler comes between the release and what is left to do.
+    ///
+    /// # Safety
+    ///
+    /// As for [`unlock_fair`](Self::unlock_fair).
+    #[cfg(loom)]
+    pub unsafe fn unlock_fair_interrupted(&self, handler: impl FnOnce()) {
+        let word = self.release_for_head();
+        handler();
+        self.released(word);
+    }
+
+    fn release_for_head(&self) -> u32 {
+        let mut word = self.word().load(Relaxed);
+        loop {
+            let kept = if self.is_led(word) { PEND } else { 0 };
+            // Release: as in `unlock`.
+            let order = weaken(Release, "unlock-fair-relaxed");
+            match self.word().compare_exchange(word, word & !LOCKED | kept, order, Relaxed) {
+                Ok(_) => return word,
+                Err(now) => word = now,
+            }
         }
     }
 
@@ -188,24 +204,70 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock while that is open to all.
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
-        while is_open(word) && (P::STEAL || head(word) == 0) {
-            match self.word().compare_exchange(word, word | LOCKED, weaken(Acquire, "steal-relaxed"), Relaxed)
-            {
-                Ok(_) => {
-                    P::count(Event::Steal);
-                    if P::DEMAND && head(word) != 0 {
-                        local::with(|local| {
-                            if local.looks_next(P::LOOK_EVERY) {
-                                local.has_taken(now());
-                            }
-                        });
-                    }
-                    return true;
-                }
+        if is_reserved(word) && !self.is_led(word) {
+            word = self.word().load(Relaxed);
+        }
+        while Self::may_take(word) {
+            match self.try_steal(word) {
+                Ok(()) => return true,
                 Err(now) => word = now,
             }
         }
         false
+    }
+
+    /// Whether who comes may take the lock.
+    pub(super) fn may_take(word: u32) -> bool {
+        is_open(word) && (P::STEAL || head(word) == 0)
+    }
+
+    /// Takes a lock that is open to all, past the queue if there is one. Now and then the thread looks at the clock for the sake
+    /// of the head, and ends its quantum.
+    #[inline]
+    pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
+        let order = weaken(Acquire, "steal-relaxed");
+        if head(word) == 0 {
+            // What may be left of flags is for nobody any more.
+            return self.word().compare_exchange(word, LOCKED, order, Relaxed).map(|_| ());
+        }
+        let looks = local::with(|local| local.looks_next(P::LOOK_EVERY));
+        let kept = if looks { self.look(word) } else { 0 };
+        self.word().compare_exchange(word, word | LOCKED | kept, order, Relaxed)?;
+        P::count(Event::Steal);
+        if kept != 0 {
+            P::count(Event::Pend);
+        }
+        local::with(Local::has_stolen);
+        Ok(())
+    }
+
+    /// [`PEND`] if the lock is to be kept for the head when the thread, which is about to take it, releases it.
+    #[cold]
+    fn look(&self, word: u32) -> u32 {
+        if !self.is_led(word) {
+            return 0;
+        }
+        let node = table().node(head(word));
+        local::with(|local| {
+            let time = now();
+            let in_demand = local.is_in_demand(P::LOOK_EVERY, time) || !P::DEMAND;
+            // Relaxed: whoever is the head by now, somebody is.
+            let waited = time.saturating_sub(node.since.load(Relaxed));
+            let may_lead = Self::is_here(node) || local.has_stayed(time) >= P::STAY_NS;
+            if P::LEAD && in_demand && waited >= P::QUANTUM_NS && may_lead {
+                P::count(Event::Lead);
+                local.end_quantum(self.address());
+            }
+            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
+            if P::RESERVE && waited >= reserve_ns { PEND } else { 0 }
+        })
+    }
+
+    /// Whether there is a head that can take the lock. One that did not survive a fork is buried.
+    pub(super) fn is_led(&self, word: u32) -> bool {
+        // Relaxed: such nodes are older than this process.
+        let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
+        head(word) != 0 && !(is_forked && self.bury(head(word)))
     }
 
     /// Waits for the lock, until the clock shows `until`. Whether it has been taken.
@@ -215,25 +277,25 @@ impl<P: Policy> Raw<P> {
         local::with(|local| {
             loop {
                 P::count(Event::SlowPath);
+                local.has_found_it_taken();
                 // Who has ended a quantum, or has a place already, does not spin.
-                let mut announced = 0;
-                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) {
-                    match self.spin(local) {
-                        Some(spin) => announced = spin,
-                        None => return true,
-                    }
+                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) && self.spin(local) {
+                    return true;
                 }
                 let (slot, outcome) = match local.take(lock, until.is_some()) {
-                    Place::Last(slot) => (slot, self.wait(slot, announced, until)),
+                    Place::Last(slot) => (slot, self.wait(slot, until)),
                     Place::Back(slot) => (slot, self.wait_on(slot, until)),
-                    Place::Outside => return self.lock_outside(announced, until),
+                    Place::Outside => return self.lock_outside(until),
                 };
                 match outcome {
                     Outcome::Taken | Outcome::TimedOut => local.put(slot),
                     _ => local.leave(slot, lock),
                 }
                 match outcome {
-                    Outcome::Taken | Outcome::TakenInQueue => return true,
+                    Outcome::Taken | Outcome::TakenInQueue => {
+                        local.comes(now());
+                        return true;
+                    }
                     Outcome::TimedOut | Outcome::TimedOutInQueue => return false,
                     Outcome::Again => {}
                 }
@@ -245,138 +307,60 @@ impl<P: Policy> Raw<P> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Polls the lock for a bounded time. `None` if it has been taken; else [`SPIN`] if the thread has announced that it spins,
-    /// which whoever is told must take back, or 0.
-    fn spin(&self, local: &Local) -> Option<u32> {
-        let (mut left, mut behind, mut kept) = (spins(P::SPIN_NS), spins(P::BEHIND_NS), spins(P::KEPT_NS));
-        let mut announced = 0;
+    /// Polls the lock for a bounded time. Whether it has been taken.
+    fn spin(&self, local: &Local) -> bool {
+        let (mut left, mut kept) = (spins(P::SPIN_NS), spins(P::KEPT_NS));
         // Looking costs the holder a miss: who holds it for a moment again and again had better be left alone for some time.
         let (takes_time, always) = if P::GAP { local.takes_its_time() } else { (false, false) };
         if takes_time {
             (0..spins(P::GAP_NS)).for_each(|_| spin_loop());
         }
         let gap = if always { spins(P::GAP_NS).max(1) } else { 1 };
-        let mut word = self.word().load(Relaxed);
         loop {
-            if is_open(word) && (P::STEAL || head(word) == 0) {
-                let order = weaken(Acquire, "steal-relaxed");
-                match self.word().compare_exchange(word, (word | LOCKED) & !announced, order, Relaxed) {
-                    Ok(_) => return None,
-                    Err(now) => {
-                        if now & LOCKED != 0 {
-                            local.lose_race();
-                        }
-                        word = now;
-                        continue;
-                    }
+            let word = self.word().load(Relaxed);
+            if Self::may_take(word) {
+                match self.try_steal(word) {
+                    Ok(()) => return true,
+                    Err(now) if now & LOCKED != 0 => local.lose_race(),
+                    Err(_) => {}
                 }
-            }
-            if is_reserved(word) {
+            } else if is_reserved(word) {
                 if kept == 0 || Self::is_here(table().node(head(word))) {
-                    return Some(announced);
+                    return false;
                 }
                 kept -= 1;
                 spin_loop();
-                word = self.word().load(Relaxed);
-                continue;
-            }
-            if Self::ANNOUNCE && head(word) != 0 {
-                // Relaxed: it carries nothing; what is owed for it is in invariant 3.
-                if word & SPIN == 0 && left > 0 {
-                    match self.word().compare_exchange(word, word | SPIN, Relaxed, Relaxed) {
-                        Ok(_) => announced = SPIN,
-                        Err(now) => {
-                            word = now;
-                            continue;
-                        }
-                    }
-                } else if announced == 0 {
-                    // Somebody else has, or there is no time left for it.
-                    if behind == 0 {
-                        return Some(0);
-                    }
-                    behind -= 1;
+            } else {
+                if left == 0 {
+                    return false;
                 }
+                left = left.saturating_sub(gap);
+                (0..gap).for_each(|_| spin_loop());
             }
-            if left == 0 {
-                return Some(announced);
-            }
-            left = left.saturating_sub(gap);
-            (0..gap).for_each(|_| spin_loop());
-            word = self.word().load(Relaxed);
         }
     }
 
-    /// Releases a lock that somebody waits for, or has waited for; `fair`: it is kept for the head.
+    /// What is left to do for who has released the lock, and found `word` there: he wakes who sleeps. The lock's memory may be
+    /// gone (5).
     #[cold]
-    fn unlock_slow(&self, fair: bool) {
-        local::with(|local| {
-            let looks = (P::LEAD || P::RESERVE) && local.looks_next(P::LOOK_EVERY);
-            let time = if looks { now() } else { 0 };
-            let in_demand = looks && (!P::DEMAND || local.is_in_demand(P::LOOK_EVERY, time));
-            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
-            let mut word = self.word().load(Relaxed);
-            local.counts(word & SPIN != 0);
-            // Whether the thread was busy before it came to owe a wake-up.
-            let mut busy = None;
-            let kicked = loop {
-                let first = head(word);
-                if first == 0 {
-                    // Nobody is left who would take these away.
-                    let freed = word & !(LOCKED | PARKED | PEND | SPIN);
-                    match self.release(word, freed) {
-                        Ok(()) => break 0,
-                        Err(now) => word = now,
-                    }
-                    continue;
-                }
-                // Relaxed: such nodes are older than this process.
-                let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
-                if is_forked && table().node(first).state.load(Relaxed) == DEAD {
-                    self.promote(first, false);
-                    word = self.word().load(Relaxed);
-                    continue;
-                }
-                let mut freed = word & !LOCKED;
-                // Relaxed: whoever is the head by now, somebody is.
-                let since = table().node(first).since.load(Relaxed);
-                let waited = time.saturating_sub(since);
-                if word & PEND == 0 && (fair || looks && P::RESERVE && waited >= reserve_ns) {
-                    P::count(Event::Pend);
-                    freed |= PEND;
-                }
-                let leads =
-                    P::LEAD && in_demand && waited >= P::QUANTUM_NS && Self::is_here(table().node(first));
-                if leads {
-                    P::count(Event::Lead);
-                    local.end_quantum(self.address());
-                }
-                // A spinner gets the lock without a kick, unless the head is to have it.
-                let spins = Self::ANNOUNCE && word & SPIN != 0;
-                let kicks = word & PARKED != 0 && (!spins || leads || freed & PEND != 0);
-                if kicks {
-                    freed &= !PARKED;
-                    busy.get_or_insert_with(|| local.owe());
-                }
-                match self.release(word, freed) {
-                    Ok(()) => break if kicks { first } else { 0 },
-                    Err(now) => word = now,
-                }
-            };
-            // The lock's memory may be gone (5).
-            if kicked != 0 && !mutant("no-kick") {
-                Self::kick(kicked);
+    fn released(&self, word: u32) {
+        if P::DEMAND && head(word) != 0 {
+            local::with(Local::has_released);
+        }
+        if word & PARKED != 0 {
+            // Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in `promote`, and in
+            // `lock_outside`; what they have written before shows who sleeps.
+            if !mutant("kicked-read-relaxed") {
+                fence(Acquire);
             }
-            if let Some(busy) = busy {
-                local.settle(busy);
+            if head(word) != 0 && !mutant("no-kick") {
+                Self::kick(head(word));
             }
-            if table().unusual.load(Relaxed) != 0 {
-                Self::wake_outside();
-            }
-            if mutant("look-back") {
-                self.word().load(Relaxed);
-            }
-        });
+            Self::wake_outside();
+        }
+        if mutant("look-back") {
+            self.word().load(Relaxed);
+        }
     }
 
     /// Whether the owner of `node` went to wait on the processor that this thread runs on, or that is not asked.
@@ -385,17 +369,10 @@ impl<P: Policy> Raw<P> {
         !P::HINT || node.cpu.load(Relaxed) == cpu()
     }
 
-    fn release(&self, word: u32, freed: u32) -> Result<(), u32> {
-        // Release as in `unlock`. Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in
-        // `promote`, and in `lock_outside`; the node shows that it sleeps.
-        let order = acq_rel(mutant("unlock-slow-relaxed"), mutant("kicked-read-relaxed"));
-        self.word().compare_exchange(word, freed, order, Relaxed).map(|_| ())
-    }
-
-    /// Wakes the head, if it sleeps.
-    fn kick(first: u32) {
+    /// Wakes the first, if it sleeps. The caller has acquired a word that says [`PARKED`].
+    pub(super) fn kick(first: u32) {
         let node = table().node(first);
-        // Relaxed, both: the word has been acquired, so an older state than the one it was parked with is not seen.
+        // Relaxed, both: an older state than the one it was parked with is not seen.
         if node.state.load(Relaxed) != HPARK {
             return;
         }

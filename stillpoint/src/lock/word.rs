@@ -2,9 +2,8 @@
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
-//! | 18.. | tail | slot of the last in the queue; 0 if it is empty |
-//! | 4..18 | head | slot of the first in the queue; 0 if it is empty |
-//! | 3 | [`SPIN`] | somebody spins and has said so: the lock will be taken without a wake-up |
+//! | 17.. | tail | slot of the last in the queue; 0 if it is empty |
+//! | 3..17 | head | slot of the first in the queue; 0 if it is empty |
 //! | 2 | [`PEND`] | the lock is kept for the head: nobody else may take it |
 //! | 1 | [`PARKED`] | the head sleeps, or somebody [outside](super::outside) does: the release has to wake |
 //! | 0 | [`LOCKED`] | somebody holds the lock |
@@ -12,11 +11,10 @@
 pub const LOCKED: u32 = 1;
 pub const PARKED: u32 = 2;
 pub const PEND: u32 = 4;
-pub const SPIN: u32 = 8;
 
-const FLAGS: u32 = LOCKED | PARKED | PEND | SPIN;
-const HEAD_SHIFT: u32 = 4;
-const TAIL_SHIFT: u32 = 18;
+const FLAGS: u32 = LOCKED | PARKED | PEND;
+const HEAD_SHIFT: u32 = 3;
+const TAIL_SHIFT: u32 = 17;
 /// Bits of a slot's number.
 pub const SLOT_BITS: u32 = 14;
 

@@ -22,7 +22,8 @@ use std::time::Duration;
 
 pub use loom::cell::UnsafeCell;
 use loom::sync::Condvar;
-use loom::sync::atomic::{self, Ordering, Ordering::*, fence};
+pub use loom::sync::atomic::fence;
+use loom::sync::atomic::{self, Ordering, Ordering::*};
 pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
@@ -320,6 +321,8 @@ impl Futex32 {
             return false;
         }
         if until.is_some() {
+            drop(sleepers);
+            thread::yield_now();
             return true;
         }
         let ticket = sleepers.1;

@@ -11,9 +11,11 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 #[derive(Debug)]
 pub struct AtThreadExit {
     run: unsafe extern "C" fn(*mut c_void),
-    /// The key plus 1; 0 while there is none. No lock, so that the child of a fork need not care who was making it.
+    /// The key plus 1; 0 while there is none, [`ENDED`] when there will be none any more. No lock, so that the child of a fork need not care who was making it.
     key: AtomicU64,
 }
+
+const ENDED: u64 = u64::MAX;
 
 impl AtThreadExit {
     /// `run` gets the pointer given to [`arm`](Self::arm). It must not unwind.
@@ -29,7 +31,7 @@ impl AtThreadExit {
     /// The function must be sound to call with `pointer` on this thread, whenever it ends.
     #[must_use]
     pub unsafe fn arm(&self, pointer: *mut c_void) -> bool {
-        // SAFETY: the key was created and is never deleted.
+        // SAFETY: the key was created; who deletes it does so when nobody calls this any more.
         self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
     }
 
@@ -38,11 +40,20 @@ impl AtThreadExit {
         self.key();
     }
 
+    /// Nothing is run at the end of threads any more: for a library that is unloaded, or the end of the process.
+    pub fn end(&self) {
+        let stored = self.key.swap(ENDED, Acquire);
+        if stored != 0 && stored != ENDED {
+            // SAFETY: the key was created, and this is the only one who has taken it out.
+            unsafe { libc::pthread_key_delete((stored - 1) as _) };
+        }
+    }
+
     fn key(&self) -> Option<libc::pthread_key_t> {
         // Acquire, here and below: the key has been created. Partner: the Release below.
         let stored = self.key.load(Acquire);
         if stored != 0 {
-            return Some((stored - 1) as _);
+            return (stored != ENDED).then_some((stored - 1) as _);
         }
         let mut fresh = 0;
         // SAFETY: `fresh` outlives the call; who calls `arm` vouches for the function.
@@ -54,7 +65,7 @@ impl AtThreadExit {
             Err(stored) => {
                 // Another thread was faster. SAFETY: nobody else knows this key.
                 unsafe { libc::pthread_key_delete(fresh) };
-                Some((stored - 1) as _)
+                (stored != ENDED).then_some((stored - 1) as _)
             }
         }
     }

@@ -43,7 +43,6 @@ macro_rules! variants {
 pub(crate) const SHIPPED: System = System { name: OURS, run: shipped, only_spins: false };
 /// Variants that others ask for.
 pub(crate) const NO_STEAL: System = System::new::<Variant<NoSteal>>("no-stealing");
-pub(crate) const NO_ANNOUNCE: System = System::new::<Variant<NoAnnounce>>("no-announcement");
 pub(crate) const NO_LEAD: System = System::new::<Variant<NoLead>>("no-lead");
 pub(crate) const NO_RESERVE: System = System::new::<Variant<NoReserve>>("no-reservation");
 pub(crate) const NO_QUANTUM: System = System::new::<Variant<NoQuantum>>("no-quantum");
@@ -56,7 +55,6 @@ fn shipped(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
 
 variants! {
     NoSteal "no-stealing" { const STEAL: bool = false; }
-    NoAnnounce "no-announcement" { const ANNOUNCE: bool = false; }
     NoLead "no-lead" { const LEAD: bool = false; }
     NoReserve "no-reservation" { const RESERVE: bool = false; }
     NoQuantum "no-quantum" { const LEAD: bool = false; const RESERVE: bool = false; }
@@ -65,10 +63,9 @@ variants! {
     NoHint "no-cpu-hint" { const HINT: bool = false; }
     NoGap "no-gap" { const GAP: bool = false; }
     NoDemand "no-demand" { const DEMAND: bool = false; }
+    NoStay "no-stay" { const STAY_NS: u64 = u64::MAX; }
     Spin1 "spin-1500" { const SPIN_NS: u32 = 1_500; }
     Spin24 "spin-24000" { const SPIN_NS: u32 = 24_000; }
-    Behind0 "behind-0" { const BEHIND_NS: u32 = 0; }
-    Behind3 "behind-3000" { const BEHIND_NS: u32 = 3_000; }
     Head1 "head-1500" { const HEAD_NS: u32 = 1_500; }
     Head24 "head-24000" { const HEAD_NS: u32 = 24_000; }
     Gap1000 "gap-1000" { const GAP_NS: u32 = 1_000; }
@@ -82,6 +79,8 @@ variants! {
     ReserveAtOnce "reserve-at-quantum" { const RESERVE_NS: u64 = 150_000; }
     ReserveLate "reserve-late" { const RESERVE_NS: u64 = 400_000; }
     ReserveIdle "reserve-idle-400" { const RESERVE_IDLE_NS: u64 = 400_000; }
+    Stay500 "stay-500" { const STAY_NS: u64 = 500_000; }
+    Stay5000 "stay-5000" { const STAY_NS: u64 = 5_000_000; }
     Look4 "look-4" { const LOOK_EVERY: u32 = 4; }
     Look64 "look-64" { const LOOK_EVERY: u32 = 64; }
 }
