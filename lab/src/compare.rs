@@ -10,8 +10,9 @@ use anyhow::ensure;
 
 use crate::harness::Better;
 use crate::harness::posted::table;
-use crate::harness::report::{OURS, digits, figure, times};
+use crate::harness::report::{OURS, figure, times};
 use crate::harness::stats::Summary;
+use crate::harness::units::digits;
 use crate::report::data::{Document, Row};
 
 /// Compare two runs: reports, or results of a bench or an experiment with --json.
@@ -86,7 +87,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             continue;
         };
         if before.machine != after.machine {
-            println!("{}: not the same machine, kernel, fence or version of the library in both runs", before.bench);
+            println!(
+                "{}: not the same machine, kernel, fence or version of the library in both runs",
+                before.bench
+            );
         }
         let pairs = pairs(&before.rows, &after.rows);
         single += before.rows.len() - pairs.len();

@@ -8,7 +8,8 @@ use super::page;
 use super::part::Part;
 use super::sections::histograms;
 use super::shape::{self, Claim, Expected, Verdict};
-use crate::harness::report::{digits, figure, times};
+use crate::harness::report::{figure, times};
+use crate::harness::units::digits;
 
 const EXPERIMENTS: [(Part, &str); 7] = [
     (Part::E1, "The process-wide fence"),
@@ -31,17 +32,19 @@ pub(super) fn render(document: &Document) -> Option<Markup> {
         .filter_map(|(part, title)| Some((document.result(part.name())?, *title)))
         .collect();
     let claims = shape::claims(document);
-    (!measured.is_empty()).then(|| html! {
-        p { (RULE) }
-        @for (result, title) in measured {
-            h3 id=(result.bench) { (result.bench.to_uppercase()) ": " (title) }
-            @if let Some(posted) = &result.posted {
-                p .quiet { (posted.source) ". Expected: " (posted.expected) "." }
+    (!measured.is_empty()).then(|| {
+        html! {
+            p { (RULE) }
+            @for (result, title) in measured {
+                h3 id=(result.bench) { (result.bench.to_uppercase()) ": " (title) }
+                @if let Some(posted) = &result.posted {
+                    p .quiet { (posted.source) ". Expected: " (posted.expected) "." }
+                }
+                (table(&claims, result))
+                (plots(result))
+                (page::figures(result))
+                (page::command(result))
             }
-            (table(&claims, result))
-            (plots(result))
-            (page::figures(result))
-            (page::command(result))
         }
     })
 }
@@ -81,7 +84,10 @@ impl Line {
             posted,
             values: values.unwrap_or_default(),
             ratio: claim.ours.map(|ours| times(ours.median)).unwrap_or_default(),
-            range: claim.ours.map(|ours| format!("{}..{}", digits(ours.min), digits(ours.max))).unwrap_or_default(),
+            range: claim
+                .ours
+                .map(|ours| format!("{}..{}", digits(ours.min), digits(ours.max)))
+                .unwrap_or_default(),
             verdict,
             class,
         }

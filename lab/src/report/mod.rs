@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::harness::lane::Lane;
-use crate::harness::options;
+use crate::harness::units;
 use crate::probe;
 use data::{Document, Outcome};
 use part::Part;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
     /// Time for each part [default: as much as it needs].
-    #[arg(long, value_name = "S", value_parser = options::seconds)]
+    #[arg(long, value_name = "S", value_parser = units::seconds)]
     seconds: Option<f64>,
     /// Where report.html, summary.md and report.json go; it is made if need be.
     #[arg(long, value_name = "DIR", default_value = "report")]
@@ -79,7 +79,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     document.machine = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
 
     let parts = if args.only.is_empty() { &ORDER[..] } else { &args.only };
-    let seconds: Vec<f64> = parts.iter().map(|part| args.seconds.unwrap_or(part.seconds(args.quick))).collect();
+    let seconds: Vec<f64> =
+        parts.iter().map(|part| args.seconds.unwrap_or(part.seconds(args.quick))).collect();
     let begin = Instant::now();
     for (place, (part, time)) in parts.iter().zip(&seconds).enumerate() {
         let left: f64 = seconds[place..].iter().sum();

@@ -10,7 +10,8 @@ pub(super) mod lines;
 
 use maud::{Markup, html};
 
-use crate::harness::report::{digits, figure};
+use crate::harness::report::figure;
+use crate::harness::units::digits;
 
 /// Width of every plot in its own units; a unit is a pixel or a little more.
 const WIDTH: f64 = 440.0;
@@ -169,15 +170,14 @@ mod tests {
 
     #[test]
     fn figures_are_set_in_type() {
-        assert_eq!(["1.50 us", "0.54x", "0.29..1.80", "a..b", "2 max"].map(pretty), [
-            "1.50 µs",
-            "0.54×",
-            "0.29 – 1.80",
-            "a..b",
-            "2 max"
-        ]);
-        assert_eq!([(1e3, "ns"), (0.0, "ns"), (2e6, "ns"), (0.5, "ratio"), (1e3, "1/s")].map(|(v, u)| tick_text(v, u)), [
-            "1 µs", "0", "2 ms", "0.5×", "1000"
-        ]);
+        assert_eq!(
+            ["1.50 us", "0.54x", "0.29..1.80", "a..b", "2 max"].map(pretty),
+            ["1.50 µs", "0.54×", "0.29 – 1.80", "a..b", "2 max"]
+        );
+        assert_eq!(
+            [(1e3, "ns"), (0.0, "ns"), (2e6, "ns"), (0.5, "ratio"), (1e3, "1/s")]
+                .map(|(v, u)| tick_text(v, u)),
+            ["1 µs", "0", "2 ms", "0.5×", "1000"]
+        );
     }
 }
