@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 cargo clippy --workspace --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics -- -D warnings
 cargo clippy --package stillpoint-integrations --all-targets --features tests -- -D warnings
-cargo clippy --workspace --all-targets --features stillpoint-lab/liburcu -- -D warnings
+cargo clippy --package stillpoint-lab --all-targets --features liburcu -- -D warnings

@@ -7,6 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 unset STILLPOINT_PERCPU STILLPOINT_FENCE
 
+cargo build --release --package stillpoint-lab --features liburcu
+export CARGO_PROFILE_RELEASE_LTO=off # quicker to build, and nothing is measured here
+
 table=docs/proof.md
 limit=60 # seconds a test may take to find its mutant
 log=$(mktemp)
@@ -64,7 +67,6 @@ CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
     cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu_pool --test percpu_ring
 
 echo "-- rseq is denied, and the C library does not register threads"
-cargo build --release --package stillpoint-lab
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 while read -r name path; do binary[$name]=$path; done < <(binaries "${tests[@]}")
 for errno in ENOSYS EPERM; do
