@@ -166,7 +166,7 @@ fn what_is_broken_is_found<K: Kind>() {
         (Broken::Call, early),
         (Broken::Retire, early),
     ] {
-        is_found(&words, 8, ops(), |_| (Stage::<K>::new(false, Some(broken)), Rules::new(K::SECTIONS)));
+        is_found(&words, 8, ops, |_| (Stage::<K>::new(false, Some(broken)), Rules::new(K::SECTIONS)));
     }
 }
 
