@@ -99,7 +99,7 @@ fuzz
 # It leaks on purpose.
 passes rcu_use_after_free env ASAN_OPTIONS="detect_leaks=0 exitcode=$code" "${binary[rcu_use_after_free]}"
 
-echo "-- memcheck, where threads cannot be registered and there is no membarrier"
+echo "-- memcheck, which has no rseq, with the ordinary fences"
 command -v valgrind >/dev/null || cannot "there is no valgrind"
 unset RUSTFLAGS CARGO_PROFILE_DEV_OPT_LEVEL CARGO_PROFILE_DEV_DEBUG
 build cargo test --package stillpoint-sanitizers --test fuzz_grace_periods --test fuzz_lock --test fuzz_percpu
@@ -108,7 +108,7 @@ wrong=("${memcheck[@]}" ${CARGO_TARGET_DIR:-target}/debug/wrong)
 tells grace-period 'Invalid read' "${wrong[@]}"
 tells ownership 'Invalid read' "${wrong[@]}"
 tells free 'definitely lost' "${wrong[@]}"
-export PROPTEST_CASES=10
+export PROPTEST_CASES=5
 # The fallback alone of per-CPU data, without the children that have another.
-export STILLPOINT_TEST_CHILD=1
+export STILLPOINT_TEST_CHILD=1 STILLPOINT_FENCE=seqcst
 fuzz "${memcheck[@]}"
