@@ -8,12 +8,15 @@ mod grace;
 mod panics;
 #[path = "support/program.rs"]
 mod program;
+#[path = "support/rules.rs"]
+mod rules;
 
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-use grace::{Broken, Held, Kind, Rules, Sections, Stage, Value, ops};
+use grace::{Broken, Held, Kind, Sections, Stage, Value, ops};
 use program::{How, holds, is_found};
+use rules::Rules;
 use stillpoint::{qsbr, rcu, srcu};
 
 /// A kind whose domain is a type.
@@ -166,7 +169,7 @@ fn what_is_broken_is_found<K: Kind>() {
         (Broken::Call, early),
         (Broken::Retire, early),
     ] {
-        is_found(&words, 8, ops(), |_| (Stage::<K>::new(false, Some(broken)), Rules::new(K::SECTIONS)));
+        is_found(&words, 8, ops, |_| (Stage::<K>::new(false, Some(broken)), Rules::new(K::SECTIONS)));
     }
 }
 

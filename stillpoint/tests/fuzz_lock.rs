@@ -444,11 +444,11 @@ fn a_lock_that_two_threads_get_is_found() {
     broken!(Shared, |lock: &RawMutex| {
         lock_api::RawMutex::try_lock(lock).or_else(|| Some(GuardSend::new()))
     });
-    is_found(&["two threads have a lock"], 8, ops(), |how| (Stage::<Shared>::new(how), Rules::new()));
+    is_found(&["two threads have a lock"], 8, ops, |how| (Stage::<Shared>::new(how), Rules::new()));
 }
 
 #[test]
 fn a_lock_that_is_free_and_cannot_be_had_is_found() {
     broken!(Shy, |_: &RawMutex| None);
-    is_found(&["cannot be taken", "free or not"], 8, ops(), |how| (Stage::<Shy>::new(how), Rules::new()));
+    is_found(&["cannot be taken", "free or not"], 8, ops, |how| (Stage::<Shy>::new(how), Rules::new()));
 }
