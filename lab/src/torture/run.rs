@@ -49,6 +49,8 @@ pub(super) struct Scene {
     pub(super) cpus: Vec<usize>,
     pub(super) far: Box<[AtomicU64]>,
     start: Instant,
+    /// Microseconds that this process has had: see [`clock`](Self::clock).
+    clock: AtomicU64,
     stop: AtomicBool,
     shy: AtomicBool,
     /// Ways that updaters choose from: the first, and the one after the last.
@@ -66,6 +68,7 @@ impl Scene {
             cpus: pin::allowed()?,
             far: reader::far(),
             start: Instant::now(),
+            clock: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             shy: AtomicBool::new(false),
             ways: Default::default(),
@@ -94,11 +97,17 @@ impl Scene {
         self.start.elapsed()
     }
 
+    /// The time by which patience goes: it stands still while the whole process does (stopped, or starved), as nobody can be
+    /// blamed for that.
+    pub(super) fn clock(&self) -> Duration {
+        Duration::from_micros(self.clock.load(Relaxed))
+    }
+
     /// What has lasted too long, if something has, and what happened before.
     fn overdue<F: Flavor>(&self) -> Option<String> {
         self.desks.iter().enumerate().find_map(|(updater, desk)| {
             let (way, since) = desk.busy()?;
-            let lasted = self.elapsed().saturating_sub(since);
+            let lasted = self.clock().saturating_sub(since);
             (lasted > patience()).then(|| {
                 let seconds = lasted.as_secs_f64();
                 let what = format!("{way} of updater {updater} has not returned for {seconds:.1} s");
@@ -234,7 +243,10 @@ impl Director {
 
     /// A moment passes; ends the process if something is wrong.
     fn beat<F: Flavor>(&mut self) {
+        let begin = Instant::now();
         thread::sleep(BEAT);
+        let passed = begin.elapsed().min(10 * BEAT).as_micros() as u64;
+        self.scene.clock.fetch_add(passed, Relaxed);
         if let Some(why) = history::failure(self.scene.stage) {
             fail(self.name, &why);
         }
@@ -250,11 +262,12 @@ impl Director {
     }
 
     fn wait_for<F: Flavor>(&mut self, threads: Vec<JoinHandle<()>>, what: &str) -> anyhow::Result<()> {
-        let begin = Instant::now();
+        let begin = self.scene.clock();
         while !threads.iter().all(JoinHandle::is_finished) {
             self.beat::<F>();
-            if begin.elapsed() > patience() {
-                let what = format!("a thread has not {what} for {:.1} s", begin.elapsed().as_secs_f64());
+            let waited = self.scene.clock() - begin;
+            if waited > patience() {
+                let what = format!("a thread has not {what} for {:.1} s", waited.as_secs_f64());
                 fail(self.name, &self.scene.tell::<F>(&what, None));
             }
         }
