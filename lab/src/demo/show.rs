@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::affinity::Cpus;
 use super::routes::Routes;
 use super::run::Outcome;
-use crate::harness::units::duration;
 use crate::harness::stats::Summary;
+use crate::harness::units::duration;
 
 /// The part of its rate that a reader may lose to an updater on another CPU.
 const GOAL: f64 = 0.10;

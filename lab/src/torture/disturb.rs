@@ -15,9 +15,9 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::flavor::Flavor;
 use super::oracle::READERS;
+use super::patience;
 use super::reader::interrupt;
 use super::run::Scene;
-use super::patience;
 use crate::harness::pin;
 
 thread_local! {

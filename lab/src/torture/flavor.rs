@@ -105,12 +105,7 @@ impl Flavor for Rcu {
     }
 
     #[inline]
-    fn section<T: Send>(
-        (): &mut (),
-        shape: Shape,
-        first: impl Fn() -> T,
-        second: impl Fn(T) + Send + Sync,
-    ) {
+    fn section<T: Send>((): &mut (), shape: Shape, first: impl Fn() -> T, second: impl Fn(T) + Send + Sync) {
         let mut guard = rcu::enter();
         let seen = first();
         match shape {
@@ -262,12 +257,7 @@ impl Flavor for Srcu {
     }
 
     #[inline]
-    fn section<T: Send>(
-        (): &mut (),
-        shape: Shape,
-        first: impl Fn() -> T,
-        second: impl Fn(T) + Send + Sync,
-    ) {
+    fn section<T: Send>((): &mut (), shape: Shape, first: impl Fn() -> T, second: impl Fn(T) + Send + Sync) {
         let guard = DOMAIN.enter();
         if shape == Shape::Extended {
             // They are two sections, of which the second began before.

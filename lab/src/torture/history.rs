@@ -249,7 +249,8 @@ pub(super) fn recent(stage: &Stage, seats: &[usize], then: u64) -> String {
     let mut text = String::new();
     for (at, seat, what, value) in events.iter().skip(events.len().saturating_sub(TOLD)) {
         let micros = at.cast_signed().wrapping_sub(then.cast_signed()) as f64 * nanoseconds_a_tick() / 1e3;
-        let who = if *seat < READERS { format!("reader {seat}") } else { format!("updater {}", seat - READERS) };
+        let who =
+            if *seat < READERS { format!("reader {seat}") } else { format!("updater {}", seat - READERS) };
         let _ = write!(text, "\n{micros:>+14.3} us  {who:<11} {what} {value}");
     }
     text

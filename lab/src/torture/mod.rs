@@ -69,7 +69,9 @@ fn mutant(name: &str) -> Result<String, &'static str> {
     if cfg!(stillpoint_mutants) {
         Ok(name.to_owned())
     } else {
-        Err("nothing can be broken in this build: it lacks RUSTFLAGS='--cfg stillpoint_mutants', see ci/torture.sh")
+        Err(
+            "nothing can be broken in this build: it lacks RUSTFLAGS='--cfg stillpoint_mutants', see ci/torture.sh",
+        )
     }
 }
 

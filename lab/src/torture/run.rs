@@ -237,7 +237,10 @@ impl Director {
         self.wait_for::<F>(threads, "ended")?;
         // Twice, as callbacks defer some.
         let barriers = thread::Builder::new().spawn(|| (0..2).for_each(|_| F::barrier()));
-        self.wait_for::<F>(vec![barriers.context("cannot start another thread")?], "returned from barrier()")?;
+        self.wait_for::<F>(
+            vec![barriers.context("cannot start another thread")?],
+            "returned from barrier()",
+        )?;
         self.check::<F>()
     }
 
@@ -254,7 +257,8 @@ impl Director {
             fail(self.name, &why);
         }
         let stage = self.scene.stage;
-        self.progress.show(|| format!("shift {}: {} sections, {}", self.shifts, stage.sections(), F::stats()));
+        self.progress
+            .show(|| format!("shift {}: {} sections, {}", self.shifts, stage.sections(), F::stats()));
         while self.shown < self.scene.elapsed().min(self.total).as_secs() {
             self.shown += 1;
             self.progress.advance();
@@ -284,7 +288,10 @@ impl Director {
         ensure!(missing == 0, "{missing} elements have not been freed after the barrier");
         for (seat, desk) in self.scene.desks.iter().enumerate() {
             let (posted, ran) = desk.callbacks();
-            ensure!(posted == ran, "{ran} of {posted} callbacks of updater {seat} have run after the barrier");
+            ensure!(
+                posted == ran,
+                "{ran} of {posted} callbacks of updater {seat} have run after the barrier"
+            );
         }
         let stats = F::stats();
         ensure!(stats.queued == 0, "{} queued after the barrier", stats.queued);

@@ -185,9 +185,7 @@ impl Updater {
             Way::Call => self.call::<F>(),
             Way::Barrier => self.barrier::<F>(),
             Way::Retire => self.retire::<F>(),
-            Way::RetireMany => {
-                (0..fastrand::usize(2..VALUES)).fold(false, |any, _| self.retire::<F>() | any)
-            }
+            Way::RetireMany => (0..fastrand::usize(2..VALUES)).fold(false, |any, _| self.retire::<F>() | any),
             Way::Burst => (0..fastrand::usize(1..BURST)).fold(false, |any, number| {
                 if number % 32 == 0 {
                     return self.call::<F>() | any;
@@ -217,8 +215,11 @@ impl Updater {
             .map(|_| {
                 let withdrawn = self.replace();
                 let domain = F::domain();
-                let period =
-                    if fastrand::bool() { GracePeriod::start_in(domain) } else { GracePeriod::now_in(domain) };
+                let period = if fastrand::bool() {
+                    GracePeriod::start_in(domain)
+                } else {
+                    GracePeriod::now_in(domain)
+                };
                 (withdrawn, period.into_future())
             })
             .unzip();
