@@ -39,6 +39,8 @@ const FORKS: u32 = 256;
 
 /// Readers and updaters in a shift. Few at first, and often: they meet each other's every step.
 const CASTS: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (1, 16), (8, 12)];
+/// Casts that leave most threads a CPU: the first.
+const FEW: usize = 5;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -182,12 +184,16 @@ impl Director {
     /// One shift: threads that work and end; then nothing must be left.
     fn shift<F: Flavor>(&mut self, mut rng: Rng) -> anyhow::Result<()> {
         let scene = self.scene;
-        let cast = if self.shifts < 4 { self.shifts as usize / 2 } else { rng.usize(..CASTS.len()) };
+        let shy = if self.shifts < 4 { self.shifts % 2 == 1 } else { rng.bool() };
+        let cast = if self.shifts < 4 {
+            self.shifts as usize / 2
+        } else {
+            rng.usize(..if shy { FEW } else { CASTS.len() })
+        };
         let (readers, updaters) = CASTS[cast];
         let count = if rng.bool() { 1 << rng.u32(8..14) } else { Limits::default().count };
         F::set_limits(Limits { count, ..Limits::default() });
-        let storm = rng.u8(..8) == 0;
-        let shy = if self.shifts < 4 { self.shifts % 2 == 1 } else { rng.u8(..3) == 0 };
+        let storm = !shy && rng.u8(..8) == 0;
         scene.shy.store(shy, Relaxed);
         // All, those that wait, or one, for its own sake: early on the plainest.
         let one = if self.shifts < 4 { 0 } else { rng.usize(..if shy { WAITS } else { WAYS.len() }) };
@@ -215,7 +221,7 @@ impl Director {
         for seat in 0..updaters {
             start(rng.u64(..), Box::new(move || updater::live::<F>(scene, seat)))?;
         }
-        for _ in 0..rng.usize(..=scene.cpus.len()) {
+        for _ in 0..if shy { 0 } else { rng.usize(..=scene.cpus.len()) } {
             start(rng.u64(..), Box::new(|| disturb::jitter(scene)))?;
         }
         self.threads += threads.len() as u64;
