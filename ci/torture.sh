@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tortures the library on each backend, for a minute in all; then breaks it, one step at a time, and expects the torture to
-# notice within ten seconds. Two and a half minutes, after the build.
+# notice within ten seconds. Two or three minutes, after the builds.
 #
 # usage: ci/torture.sh [SECONDS [RUNS]]   tortures for SECONDS, and each broken step RUNS times (then prints median and maximum)
 set -euo pipefail
@@ -36,17 +36,22 @@ for part in rcu qsbr srcu percpu lock; do
     "$torture" "$part" --seconds 2 --mutant nothing >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 done
 
+# Runs a broken step; whether it was noticed. A crash counts, an error of this command does not.
+notices() { # mutant part
+    local status=0
+    start=$EPOCHREALTIME
+    # In a shell of its own, which keeps the news of a crash in the log.
+    (timeout $((limit + 5)) "$torture" "$2" --seconds "$limit" --mutant "$1") >"$log" 2>&1 || status=$?
+    times+=("$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.2f", e - s }')")
+    ((status != 0 && status != 2 && status != 124))
+}
+
 survivors=0
 while read -r mutant part; do
     times=()
     for ((run = 0; run < runs; run++)); do
-        status=0
-        start=$EPOCHREALTIME
-        # In a shell of its own, which keeps the news of a crash in the log.
-        (timeout $((limit + 5)) "$torture" "$part" --seconds "$limit" --mutant "$mutant") >"$log" 2>&1 || status=$?
-        times+=("$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.2f", e - s }')")
-        # A crash is noticed as well; an error of this command is not.
-        if ((status == 0 || status == 2 || status == 124)); then
+        # Once more, as others may have had the machine.
+        if ! notices "$mutant" "$part" && ! notices "$mutant" "$part"; then
             cat "$log"
             echo "SURVIVES  $mutant (torture $part)" >&2
             survivors=$((survivors + 1))
@@ -54,7 +59,7 @@ while read -r mutant part; do
     done
     what=$(sed -nE 's/^torture [a-z]+: FAILED, //p' "$log")
     mapfile -t times < <(printf '%s\n' "${times[@]}" | sort -n)
-    printf 'noticed   %-26s %-7s %6s s, at most %6s s  %.90s\n' "$mutant" "$part" "${times[runs / 2]}" "${times[-1]}" \
-        "${what:-it crashes}"
+    printf 'noticed   %-26s %-7s %6s s, at most %6s s  %.90s\n' "$mutant" "$part" "${times[${#times[@]} / 2]}" \
+        "${times[-1]}" "${what:-it crashes}"
 done <<<"$rows"
 ((survivors == 0))

@@ -82,7 +82,7 @@ impl Common {
         if let Some(mutant) = &self.mutant {
             // SAFETY: there is one thread yet.
             unsafe { env::set_var("STILLPOINT_MUTANT", mutant) };
-            PATIENCE_MS.store(3000, Relaxed);
+            PATIENCE_MS.store(2000, Relaxed);
         }
         let without = self.mutant.as_ref().map_or(String::new(), |mutant| format!(", broken: {mutant}"));
         println!("torture {name}: --seed {seed}, {}{without}", stillpoint::fence::backend());

@@ -39,6 +39,8 @@ const FORKS: u32 = 256;
 
 /// Readers and updaters in a shift. Few at first, and often: they meet each other's every step.
 const CASTS: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (1, 16), (8, 12)];
+/// Casts that leave most threads a CPU: the first.
+const FEW: usize = 5;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub(super) struct Scene {
     pub(super) cpus: Vec<usize>,
     pub(super) far: Box<[AtomicU64]>,
     start: Instant,
+    /// Microseconds that this process has had: see [`clock`](Self::clock).
+    clock: AtomicU64,
     stop: AtomicBool,
     shy: AtomicBool,
     /// Ways that updaters choose from: the first, and the one after the last.
@@ -66,6 +70,7 @@ impl Scene {
             cpus: pin::allowed()?,
             far: reader::far(),
             start: Instant::now(),
+            clock: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             shy: AtomicBool::new(false),
             ways: Default::default(),
@@ -94,11 +99,17 @@ impl Scene {
         self.start.elapsed()
     }
 
+    /// The time by which patience goes: it stands still while the whole process does (stopped, or starved), as nobody can be
+    /// blamed for that.
+    pub(super) fn clock(&self) -> Duration {
+        Duration::from_micros(self.clock.load(Relaxed))
+    }
+
     /// What has lasted too long, if something has, and what happened before.
     fn overdue<F: Flavor>(&self) -> Option<String> {
         self.desks.iter().enumerate().find_map(|(updater, desk)| {
             let (way, since) = desk.busy()?;
-            let lasted = self.elapsed().saturating_sub(since);
+            let lasted = self.clock().saturating_sub(since);
             (lasted > patience()).then(|| {
                 let seconds = lasted.as_secs_f64();
                 let what = format!("{way} of updater {updater} has not returned for {seconds:.1} s");
@@ -173,12 +184,16 @@ impl Director {
     /// One shift: threads that work and end; then nothing must be left.
     fn shift<F: Flavor>(&mut self, mut rng: Rng) -> anyhow::Result<()> {
         let scene = self.scene;
-        let cast = if self.shifts < 4 { self.shifts as usize / 2 } else { rng.usize(..CASTS.len()) };
+        let shy = if self.shifts < 4 { self.shifts % 2 == 1 } else { rng.bool() };
+        let cast = if self.shifts < 4 {
+            self.shifts as usize / 2
+        } else {
+            rng.usize(..if shy { FEW } else { CASTS.len() })
+        };
         let (readers, updaters) = CASTS[cast];
         let count = if rng.bool() { 1 << rng.u32(8..14) } else { Limits::default().count };
         F::set_limits(Limits { count, ..Limits::default() });
-        let storm = rng.u8(..8) == 0;
-        let shy = if self.shifts < 4 { self.shifts % 2 == 1 } else { rng.u8(..3) == 0 };
+        let storm = !shy && rng.u8(..8) == 0;
         scene.shy.store(shy, Relaxed);
         // All, those that wait, or one, for its own sake: early on the plainest.
         let one = if self.shifts < 4 { 0 } else { rng.usize(..if shy { WAITS } else { WAYS.len() }) };
@@ -206,7 +221,7 @@ impl Director {
         for seat in 0..updaters {
             start(rng.u64(..), Box::new(move || updater::live::<F>(scene, seat)))?;
         }
-        for _ in 0..rng.usize(..=scene.cpus.len()) {
+        for _ in 0..if shy { 0 } else { rng.usize(..=scene.cpus.len()) } {
             start(rng.u64(..), Box::new(|| disturb::jitter(scene)))?;
         }
         self.threads += threads.len() as u64;
@@ -237,7 +252,10 @@ impl Director {
 
     /// A moment passes; ends the process if something is wrong.
     fn beat<F: Flavor>(&mut self) {
+        let begin = Instant::now();
         thread::sleep(BEAT);
+        let passed = begin.elapsed().min(10 * BEAT).as_micros() as u64;
+        self.scene.clock.fetch_add(passed, Relaxed);
         if let Some(why) = history::failure(self.scene.stage) {
             fail(self.name, &why);
         }
@@ -254,11 +272,12 @@ impl Director {
     }
 
     fn wait_for<F: Flavor>(&mut self, threads: Vec<JoinHandle<()>>, what: &str) -> anyhow::Result<()> {
-        let begin = Instant::now();
+        let begin = self.scene.clock();
         while !threads.iter().all(JoinHandle::is_finished) {
             self.beat::<F>();
-            if begin.elapsed() > patience() {
-                let what = format!("a thread has not {what} for {:.1} s", begin.elapsed().as_secs_f64());
+            let waited = self.scene.clock() - begin;
+            if waited > patience() {
+                let what = format!("a thread has not {what} for {:.1} s", waited.as_secs_f64());
                 fail(self.name, &self.scene.tell::<F>(&what, None));
             }
         }

@@ -79,7 +79,7 @@ pub(super) struct Desk {
     posted: CachePadded<AtomicU64>,
     /// Callbacks that have run; written by them.
     ran: CachePadded<AtomicU64>,
-    /// 0, or since when the updater has been at something, in microseconds, and above its number in [`WAYS`].
+    /// 0, or since when the updater has been at something, in microseconds of [`Scene::clock`], and above its number in [`WAYS`].
     busy: CachePadded<AtomicU64>,
     /// What has been done.
     returns: CachePadded<AtomicU64>,
@@ -132,7 +132,7 @@ pub(super) fn live<F: Flavor>(scene: &'static Scene, seat: usize) {
         }
         let way = choose(scene.ways());
         let began = scene.elapsed();
-        desk.busy.store((way as u64 + 1) << 56 | began.as_micros() as u64, Relaxed);
+        desk.busy.store((way as u64 + 1) << 56 | scene.clock().as_micros() as u64, Relaxed);
         history.note(Happened::Waits, way as u64);
         let beside = Updater { scene, seat, way }.perform::<F>();
         history.note(Happened::Returned, way as u64);
