@@ -86,7 +86,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             continue;
         };
         if before.machine != after.machine {
-            println!("{}: not the same machine, kernel, fence or version of the library in both runs", before.bench);
+            println!(
+                "{}: not the same machine, kernel, fence or version of the library in both runs",
+                before.bench
+            );
         }
         let pairs = pairs(&before.rows, &after.rows);
         single += before.rows.len() - pairs.len();

@@ -51,7 +51,8 @@ impl Terminal {
             match self.output.recv_timeout(left) {
                 Ok(bytes) => self.parser.process(&bytes),
                 Err(why) => {
-                    let ended = if why == RecvTimeoutError::Disconnected { "the demo ended" } else { "in vain" };
+                    let ended =
+                        if why == RecvTimeoutError::Disconnected { "the demo ended" } else { "in vain" };
                     panic!("waited for {what}: {ended}\n{}", self.parser.screen().contents());
                 }
             }

@@ -240,7 +240,9 @@ impl Outcome {
 
     /// How we compare to `theirs`.
     pub(super) fn ratio(&self, theirs: &str, (metric, config): Wanted<'_>) -> Option<&Ratio> {
-        self.ratios.iter().find(|ratio| ratio.to == theirs && ratio.metric == metric && ratio.config.has(config))
+        self.ratios
+            .iter()
+            .find(|ratio| ratio.to == theirs && ratio.metric == metric && ratio.config.has(config))
     }
 
     /// Different values of a parameter among the rows of a metric, in their order.

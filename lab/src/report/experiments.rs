@@ -31,17 +31,19 @@ pub(super) fn render(document: &Document) -> Option<Markup> {
         .filter_map(|(part, title)| Some((document.result(part.name())?, *title)))
         .collect();
     let claims = shape::claims(document);
-    (!measured.is_empty()).then(|| html! {
-        p { (RULE) }
-        @for (result, title) in measured {
-            h3 id=(result.bench) { (result.bench.to_uppercase()) ": " (title) }
-            @if let Some(posted) = &result.posted {
-                p .quiet { (posted.source) ". Expected: " (posted.expected) "." }
+    (!measured.is_empty()).then(|| {
+        html! {
+            p { (RULE) }
+            @for (result, title) in measured {
+                h3 id=(result.bench) { (result.bench.to_uppercase()) ": " (title) }
+                @if let Some(posted) = &result.posted {
+                    p .quiet { (posted.source) ". Expected: " (posted.expected) "." }
+                }
+                (table(&claims, result))
+                (plots(result))
+                (page::figures(result))
+                (page::command(result))
             }
-            (table(&claims, result))
-            (plots(result))
-            (page::figures(result))
-            (page::command(result))
         }
     })
 }
@@ -81,7 +83,10 @@ impl Line {
             posted,
             values: values.unwrap_or_default(),
             ratio: claim.ours.map(|ours| times(ours.median)).unwrap_or_default(),
-            range: claim.ours.map(|ours| format!("{}..{}", digits(ours.min), digits(ours.max))).unwrap_or_default(),
+            range: claim
+                .ours
+                .map(|ours| format!("{}..{}", digits(ours.min), digits(ours.max)))
+                .unwrap_or_default(),
             verdict,
             class,
         }

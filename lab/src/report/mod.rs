@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Time for each part [default: as much as it needs].
     #[arg(long, value_name = "S", value_parser = options::seconds)]
     seconds: Option<f64>,
+    /// Measure nothing: write the page and the summary of these results, from wherever they are.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "seconds"])]
+    from: Option<PathBuf>,
     /// Where report.html, summary.md and report.json go; it is made if need be.
     #[arg(long, value_name = "DIR", default_value = "report")]
     into: PathBuf,
@@ -72,6 +75,9 @@ const ORDER: [Part; 16] = [
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let into = &args.into;
     fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+    if let Some(from) = &args.from {
+        return write(&Document::read(from)?, into);
+    }
     let raw = into.join("report.json");
     let keep = !args.only.is_empty() && raw.exists();
     let mut document = if keep { Document::read(&raw)? } else { Document::default() };
@@ -79,7 +85,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     document.machine = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
 
     let parts = if args.only.is_empty() { &ORDER[..] } else { &args.only };
-    let seconds: Vec<f64> = parts.iter().map(|part| args.seconds.unwrap_or(part.seconds(args.quick))).collect();
+    let seconds: Vec<f64> =
+        parts.iter().map(|part| args.seconds.unwrap_or(part.seconds(args.quick))).collect();
     let begin = Instant::now();
     for (place, (part, time)) in parts.iter().zip(&seconds).enumerate() {
         let left: f64 = seconds[place..].iter().sum();

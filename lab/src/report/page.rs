@@ -70,7 +70,11 @@ pub(super) fn headline(document: &Document) -> String {
     let fence = fact(document, "fence").split(' ').next().unwrap_or_default();
     let fence = fence.trim_end_matches([':', ',', ';']);
     let seconds: f64 = document.results.iter().map(|result| result.seconds).sum();
-    format!("{}, {cpus} CPUs, Linux {release}, fences by {fence}; {:.0} s of measurements.", cpu(document), seconds)
+    format!(
+        "{}, {cpus} CPUs, Linux {release}, fences by {fence}; {:.0} s of measurements.",
+        cpu(document),
+        seconds
+    )
 }
 
 /// What matters most, in a table.
@@ -153,7 +157,8 @@ pub(super) fn grid(table: &Grid) -> Markup {
 
 /// What can still be measured.
 fn missing(document: &Document) -> Markup {
-    let names: Vec<&str> = super::ORDER.iter().map(|part| part.name()).filter(|name| document.result(name).is_none()).collect();
+    let names: Vec<&str> =
+        super::ORDER.iter().map(|part| part.name()).filter(|name| document.result(name).is_none()).collect();
     html! {
         @if !names.is_empty() {
             p .quiet { "Not measured yet: " code { "stillpoint report --only " (names.join(",")) } }

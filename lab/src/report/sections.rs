@@ -16,7 +16,10 @@ pub(super) fn all(document: &Document) -> Vec<Section> {
     let part = |name, body: fn(&Outcome) -> Markup| document.result(name).map(body);
     let both = |first, first_body, second, second_body| {
         let bodies = [part(first, first_body), part(second, second_body)];
-        bodies.iter().any(Option::is_some).then(|| html! { @for body in bodies.into_iter().flatten() { (body) } })
+        bodies
+            .iter()
+            .any(Option::is_some)
+            .then(|| html! { @for body in bodies.into_iter().flatten() { (body) } })
     };
     let machine = (!document.machine.is_empty()).then(|| page::machine(document));
     vec![
@@ -85,7 +88,8 @@ fn by_system(row: &Row) -> (String, bool) {
 
 /// The histograms of all systems in a configuration.
 pub(super) fn histograms<'a>(result: &'a Outcome, config: &Config) -> Vec<bars::Histogram<'a>> {
-    let same = result.series.iter().filter(|series| series.over == "latency_below_ns" && series.config == *config);
+    let same =
+        result.series.iter().filter(|series| series.over == "latency_below_ns" && series.config == *config);
     same.map(|series| bars::Histogram {
         label: &series.system,
         is_ours: series.system == OURS,
@@ -108,8 +112,12 @@ fn reads(result: &Outcome) -> Markup {
             dots(result, &title, ("pair_ns", &config))
         })
         .collect();
-    body(result, "What a reader pays to open a section, follow a pointer, and close the section. A dot is the median over the \
-         rounds, the line behind it reaches from the least to the greatest. The bare load protects nothing.", &plots)
+    body(
+        result,
+        "What a reader pays to open a section, follow a pointer, and close the section. A dot is the median over the \
+         rounds, the line behind it reaches from the least to the greatest. The bare load protects nothing.",
+        &plots,
+    )
 }
 
 fn grace_periods(result: &Outcome) -> Markup {
@@ -125,8 +133,11 @@ fn grace_periods(result: &Outcome) -> Markup {
         let config = &result.series.iter().find(|series| series.config.has(wanted))?.config;
         Some(bars::draw(title, &histograms(result, config)))
     };
-    body(result, "How long synchronize() takes, in power-of-two buckets: the height is the share of the calls.",
-        &loads.iter().filter_map(plot).collect::<Vec<_>>())
+    body(
+        result,
+        "How long synchronize() takes, in power-of-two buckets: the height is the share of the calls.",
+        &loads.iter().filter_map(plot).collect::<Vec<_>>(),
+    )
 }
 
 fn fences(result: &Outcome) -> Markup {
@@ -143,7 +154,8 @@ fn fences(result: &Outcome) -> Markup {
         .map(|callers| {
             let config = [("callers", json!(callers as u64))];
             let curves = curves(result, ("heavy_ns", &config), "running", label);
-            let title = if callers == 1.0 { "1 caller".to_owned() } else { format!("{callers} callers at a time") };
+            let title =
+                if callers == 1.0 { "1 caller".to_owned() } else { format!("{callers} callers at a time") };
             let over = lines::Over { name: "threads that run", doubles: false };
             lines::draw(&format!("A process-wide fence: {title}"), "ns", over, &curves)
         })
@@ -175,8 +187,12 @@ fn callbacks(result: &Outcome) -> Markup {
         dots(result, "From call to callback beside a reader, median", ("latency_p50_ns", &beside)),
         dots(result, "Allocate, publish, retire, free: a value of 64 bytes", ("retire_ns", &retired)),
     ];
-    body(result, "What is done after a grace period: how soon, at what cost, and how much memory waits for it. A writer floods, and \
-         a reader stays in its section: ours is told to keep to 8 MiB, and makes the writer wait.", &plots)
+    body(
+        result,
+        "What is done after a grace period: how soon, at what cost, and how much memory waits for it. A writer floods, and \
+         a reader stays in its section: ours is told to keep to 8 MiB, and makes the writer wait.",
+        &plots,
+    )
 }
 
 /// At most some hundred points, which is as many as a plot can show: of each group the greatest value.
@@ -194,9 +210,13 @@ fn reports(result: &Outcome) -> Markup {
         dots(result, "Updates a second beside 2 readers", ("updates_per_s", &updates(2))),
         dots(result, "Updates a second beside 16 readers", ("updates_per_s", &updates(16))),
     ];
-    body(result, "Threads that say when they hold no references read for the price of a load. run-queue is no library: it says how \
+    body(
+        result,
+        "Threads that say when they hold no references read for the price of a load. run-queue is no library: it says how \
          often all readers get to run where none of them gives way, which each grace period has to wait for if there are more of \
-         them than CPUs.", &plots)
+         them than CPUs.",
+        &plots,
+    )
 }
 
 fn sleepable(result: &Outcome) -> Markup {
@@ -209,16 +229,27 @@ fn sleepable(result: &Outcome) -> Markup {
         })
         .collect();
     let over = lines::Over { name: "guards that are open", doubles: true };
-    for (title, metric) in [("From the last drop to the return of the waiter", "gp_ns"), ("What the waiter computed", "gp_cpu_ns")] {
+    for (title, metric) in [
+        ("From the last drop to the return of the waiter", "gp_ns"),
+        ("What the waiter computed", "gp_cpu_ns"),
+    ] {
         plots.push(lines::draw(title, "ns", over, &curves(result, (metric, &[]), "guards", by_system)));
     }
-    body(result, "Guards that may be sent to other threads and held over .await, beside what asynchronous readers use; and a grace \
-         period that waits for more and more of them.", &plots)
+    body(
+        result,
+        "Guards that may be sent to other threads and held over .await, beside what asynchronous readers use; and a grace \
+         period that waits for more and more of them.",
+        &plots,
+    )
 }
 
 fn per_cpu(result: &Outcome) -> Markup {
     let most = result.values("op_ns", "threads").into_iter().fold(1.0, f64::max);
-    let ops = [("add", "An add to a counter"), ("pool", "Pop and push of a pool"), ("histogram", "A value recorded in a histogram")];
+    let ops = [
+        ("add", "An add to a counter"),
+        ("pool", "Pop and push of a pool"),
+        ("histogram", "A value recorded in a histogram"),
+    ];
     let cpus = (most / 16.0) as u64;
     let plot = |(op, title): (&str, &str), threads: u64, per_cpu: u64| {
         let config = [("op", json!(op)), ("threads", json!(threads)), ("threads_per_cpu", json!(per_cpu))];
@@ -227,7 +258,11 @@ fn per_cpu(result: &Outcome) -> Markup {
     };
     let mut plots = vec![plot(ops[0], cpus, 1), plot(ops[0], 16 * cpus, 16)];
     plots.extend(ops[1..].iter().map(|op| plot(*op, cpus, 1)));
-    body(result, "CPU time of an operation. thread-local is the floor: numbers that nobody can add up.", &plots)
+    body(
+        result,
+        "CPU time of an operation. thread-local is the floor: numbers that nobody can add up.",
+        &plots,
+    )
 }
 
 fn lock(result: &Outcome) -> Markup {
@@ -238,25 +273,45 @@ fn lock(result: &Outcome) -> Markup {
     let over = lines::Over { name: "threads", doubles: true };
     let plots = [
         lines::draw("Acquisitions in a µs", "", over, &curves(result, ("mops", &all), "threads", by_system)),
-        lines::draw("The longest wait", "ns", over, &curves(result, ("max_wait_ns", &all), "threads", by_system)),
+        lines::draw(
+            "The longest wait",
+            "ns",
+            over,
+            &curves(result, ("max_wait_ns", &all), "threads", by_system),
+        ),
         dots(result, &format!("Acquisitions in a µs, {most} threads on one CPU"), ("mops", &one_cpu)),
         dots(result, &format!("The longest wait, {most} threads on one CPU"), ("max_wait_ns", &one_cpu)),
     ];
-    body(result, &format!("Mutexes by the number of threads, on {cpus} CPUs: a microsecond of work under the lock, and one without. A \
-         wait cannot be longer than a measurement, which ends it."), &plots)
+    body(
+        result,
+        &format!(
+            "Mutexes by the number of threads, on {cpus} CPUs: a microsecond of work under the lock, and one without. A \
+         wait cannot be longer than a measurement, which ends it."
+        ),
+        &plots,
+    )
 }
 
 fn lock_parts(result: &Outcome) -> Markup {
     let plot = |(cell, metric, unit): (&Config, &str, &str)| {
         let number = |name| cell.number(name).unwrap_or(0.0);
-        let mut ratios: Vec<_> = result.ratios.iter().filter(|ratio| ratio.metric == metric && ratio.config == *cell).collect();
+        let mut ratios: Vec<_> =
+            result.ratios.iter().filter(|ratio| ratio.metric == metric && ratio.config == *cell).collect();
         ratios.sort_by(|a, b| a.summary.median.total_cmp(&b.summary.median));
         if metric == "mops" {
             ratios.reverse();
         }
-        let dot = |ratio: &&super::data::Ratio| dots::Dot { label: ratio.to.clone(), is_ours: false, summary: ratio.summary };
-        let title = format!("{unit}: {} threads, {} CPU{}, {} ns under the lock", number("threads"), number("cpus"),
-            if number("cpus") == 1.0 { "" } else { "s" }, number("cs_ns"));
+        let dot = |ratio: &&super::data::Ratio| {
+            let is_clear = ratio.summary.min > 1.0 || ratio.summary.max < 1.0;
+            dots::Dot { label: ratio.to.clone(), is_ours: is_clear, summary: ratio.summary }
+        };
+        let title = format!(
+            "{unit}: {} threads, {} CPU{}, {} ns under the lock",
+            number("threads"),
+            number("cpus"),
+            if number("cpus") == 1.0 { "" } else { "s" },
+            number("cs_ns")
+        );
         dots::draw(&title, "ratio", &ratios.iter().map(dot).collect::<Vec<_>>(), Some(1.0))
     };
     let mut cells: Vec<&Config> = Vec::new();
@@ -271,6 +326,6 @@ fn lock_parts(result: &Outcome) -> Markup {
     html! {
         h3 { "What each mechanism is worth" }
         (body(result, "The lock that ships, to the lock with one mechanism switched off. A rate above 1, and a wait below 1, speak for \
-            the mechanism; a line that crosses 1 says that the rounds disagree.", &plots))
+            the mechanism. Blue is where all rounds agree.", &plots))
     }
 }

@@ -112,7 +112,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
             for (metric, value) in metrics(&outcome, cell.callers) {
                 recorder.record(step.round, flavor.name(), metric, &config, value);
             }
-            buckets::add(&mut histograms[(first + step.cell) * flavors.len() + step.system], &outcome.latencies);
+            buckets::add(
+                &mut histograms[(first + step.cell) * flavors.len() + step.system],
+                &outcome.latencies,
+            );
             progress.advance();
         }
     }

@@ -33,7 +33,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, live: &Live) {
     curve(frame, lookups, live, "lookups/s", &rate(mean(|r| r.lookups)), Color::Cyan, |r| r.lookups);
     curve(frame, updates, live, "updates/s", &updated, Color::Yellow, |r| r.updates);
     let awaiting = live.rates.back().map_or(0, |rates| rates.awaiting);
-    curve(frame, memory, live, "awaiting reclamation", &bytes(awaiting as usize), Color::Magenta, |r| r.awaiting);
+    curve(frame, memory, live, "awaiting reclamation", &bytes(awaiting as usize), Color::Magenta, |r| {
+        r.awaiting
+    });
     grace_periods(frame, waits, live, mean(|r| r.grace_periods));
     frame.render_widget(Paragraph::new(footer(live)), keys);
 }
@@ -44,7 +46,11 @@ fn heading(live: &Live) -> Vec<Line<'static>> {
     let fence = BACKENDS[live.backend];
     let state = if live.lane.is_none() { "  starting ..." } else { "" };
     vec![
-        Line::from(vec![Span::styled("stillpoint", strong), Span::raw("  a routing table under live updates"), Span::raw(state)]),
+        Line::from(vec![
+            Span::styled("stillpoint", strong),
+            Span::raw("  a routing table under live updates"),
+            Span::raw(state),
+        ]),
         Line::from(vec![
             Span::raw("synchronization "),
             Span::styled(STORES[live.store], strong.fg(Color::Green)),
@@ -76,12 +82,16 @@ fn curve(
     let width = usize::from(inner.width);
     let skip = live.rates.len().saturating_sub(width);
     let course = live.rates.iter().skip(skip).map(of);
-    let course: Vec<u64> = std::iter::repeat_n(0, width.saturating_sub(live.rates.len())).chain(course).collect();
+    let course: Vec<u64> =
+        std::iter::repeat_n(0, width.saturating_sub(live.rates.len())).chain(course).collect();
     frame.render_widget(Sparkline::default().block(block).data(course).style(Style::new().fg(color)), area);
 }
 
 fn frame_of(title: Line<'static>) -> Block<'static> {
-    Block::bordered().border_type(BorderType::Rounded).border_style(Style::new().fg(Color::DarkGray)).title(title)
+    Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(Style::new().fg(Color::DarkGray))
+        .title(title)
 }
 
 /// How long synchronize() took, in power-of-two buckets.
@@ -130,7 +140,9 @@ fn footer(live: &Live) -> Line<'static> {
     }
     let key = Style::new().add_modifier(Modifier::BOLD);
     let keys = [("b", " fence  "), ("s", " synchronization  "), ("+ -", " readers  "), ("q", " quit")];
-    Line::from(keys.iter().flat_map(|(name, what)| [Span::styled(*name, key), Span::raw(*what)]).collect::<Vec<_>>())
+    Line::from(
+        keys.iter().flat_map(|(name, what)| [Span::styled(*name, key), Span::raw(*what)]).collect::<Vec<_>>(),
+    )
 }
 
 #[cfg(test)]
@@ -149,11 +161,17 @@ mod tests {
         waits[15] = 30;
         waits[16] = 10;
         live.last = Some((std::time::Instant::now(), Snapshot { waits, ..Snapshot::default() }));
-        live.rates.push_back(Rates { lookups: 41_200_000, updates: 350_000, grace_periods: 950, awaiting: 3 << 20 });
+        live.rates.push_back(Rates {
+            lookups: 41_200_000,
+            updates: 350_000,
+            grace_periods: 950,
+            awaiting: 3 << 20,
+        });
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
         terminal.draw(|frame| draw(frame, &live)).expect("drawn");
         let screen = terminal.backend().to_string();
-        for part in ["readers 2 (1 a CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "<32us", "q quit"] {
+        for part in ["readers 2 (1 a CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "<32us", "q quit"]
+        {
             assert!(screen.contains(part), "{part} is missing in\n{screen}");
         }
     }

@@ -53,7 +53,8 @@ pub(in crate::report) fn draw(title: &str, unit: &str, time_unit: &str, areas: &
 
 fn outline(area: &Area<'_>, x: &Scale, y: &Scale, base: f64) -> String {
     let point = |&(time, value): &(f64, f64)| format!("{},{}", at(x.place(time)), at(y.place(value)));
-    let corner = |at_end: Option<&(f64, f64)>| at_end.map(|end| format!("{},{}", at(x.place(end.0)), at(base)));
+    let corner =
+        |at_end: Option<&(f64, f64)>| at_end.map(|end| format!("{},{}", at(x.place(end.0)), at(base)));
     let course = area.points.iter().map(point);
     let points = corner(area.points.first()).into_iter().chain(course).chain(corner(area.points.last()));
     points.collect::<Vec<_>>().join(" ")

@@ -35,9 +35,12 @@ impl Histogram<'_> {
 /// Draws the share of each bucket.
 pub(in crate::report) fn draw(title: &str, histograms: &[Histogram<'_>]) -> Markup {
     let buckets = histograms.iter().map(|histogram| histogram.points.len()).max().unwrap_or(0);
-    let used = |bucket: &usize| histograms.iter().any(|one| one.points.get(*bucket).is_some_and(|point| point.1 > 0.0));
+    let used = |bucket: &usize| {
+        histograms.iter().any(|one| one.points.get(*bucket).is_some_and(|point| point.1 > 0.0))
+    };
     let (first, last) = ((0..buckets).find(used).unwrap_or(0), (0..buckets).rfind(used).unwrap_or(0));
-    let shares = |one: &Histogram<'_>| one.points.iter().map(|point| point.1).fold(0.0, f64::max) / one.total();
+    let shares =
+        |one: &Histogram<'_>| one.points.iter().map(|point| point.1).fold(0.0, f64::max) / one.total();
     let most = histograms.iter().map(shares).fold(0.01, f64::max);
     let width = (WIDTH - 2.0 * EDGE) / (last - first + 1) as f64;
     let left = |bucket: usize| EDGE + (bucket - first) as f64 * width;

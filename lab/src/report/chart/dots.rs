@@ -49,6 +49,7 @@ pub(in crate::report) fn draw(title: &str, unit: &str, dots: &[Dot], mark: Optio
 
 /// A logarithmic scale on which `mark` has room on both sides.
 fn around(values: impl Iterator<Item = f64>, mark: f64, from: f64, to: f64) -> Scale {
-    let far = values.filter(|value| *value > 0.0).map(|value| (value / mark).max(mark / value)).fold(1.5, f64::max);
+    let far =
+        values.filter(|value| *value > 0.0).map(|value| (value / mark).max(mark / value)).fold(1.5, f64::max);
     Scale::log(mark / far, mark * far, from, to)
 }

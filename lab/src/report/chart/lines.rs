@@ -40,7 +40,8 @@ pub(in crate::report) fn draw(title: &str, unit: &str, over: Over<'_>, lines: &[
     let mut ticks = if over.doubles { xs.collect() } else { x.ticks() };
     ticks.sort_by(f64::total_cmp);
     ticks.dedup();
-    let ends: Vec<f64> = lines.iter().map(|line| line.points.last().map_or(bottom, |end| y.place(end.1))).collect();
+    let ends: Vec<f64> =
+        lines.iter().map(|line| line.points.last().map_or(bottom, |end| y.place(end.1))).collect();
     let labels = spread(&ends, TOP + 4.0, bottom);
     let order = || (0..lines.len()).filter(|&place| !lines[place].is_ours).chain(own(lines));
     let body = html! {

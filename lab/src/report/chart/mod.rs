@@ -61,7 +61,7 @@ impl Scale {
     /// Round values within the scale, three to six of them where there are as many.
     fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
-            let step = round_up(self.most / 4.0);
+            let step = round_up(self.most / 5.0);
             return (0..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= self.most).collect();
         }
         let decades = (self.most / self.least).log10();
@@ -169,15 +169,14 @@ mod tests {
 
     #[test]
     fn figures_are_set_in_type() {
-        assert_eq!(["1.50 us", "0.54x", "0.29..1.80", "a..b", "2 max"].map(pretty), [
-            "1.50 µs",
-            "0.54×",
-            "0.29 – 1.80",
-            "a..b",
-            "2 max"
-        ]);
-        assert_eq!([(1e3, "ns"), (0.0, "ns"), (2e6, "ns"), (0.5, "ratio"), (1e3, "1/s")].map(|(v, u)| tick_text(v, u)), [
-            "1 µs", "0", "2 ms", "0.5×", "1000"
-        ]);
+        assert_eq!(
+            ["1.50 us", "0.54x", "0.29..1.80", "a..b", "2 max"].map(pretty),
+            ["1.50 µs", "0.54×", "0.29 – 1.80", "a..b", "2 max"]
+        );
+        assert_eq!(
+            [(1e3, "ns"), (0.0, "ns"), (2e6, "ns"), (0.5, "ratio"), (1e3, "1/s")]
+                .map(|(v, u)| tick_text(v, u)),
+            ["1 µs", "0", "2 ms", "0.5×", "1000"]
+        );
     }
 }
