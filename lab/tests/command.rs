@@ -167,6 +167,9 @@ fn a_report_keeps_what_it_does_not_measure_again_and_writes_a_page_that_loads_no
 
     let json = into.join("report.json");
     let json = json.to_str().expect("the path is text");
+    let (drawn, again) = (into.join("again"), into.join("again/report.html"));
+    stillpoint(&["report", "--from", json, "--into", drawn.to_str().expect("the path is text")]);
+    assert!(std::fs::read_to_string(again).expect("the page is there") == page);
     let compared = stdout(&["compare", json, json]);
     assert!(compared.contains("stillpoint: no difference seen in"), "{compared}");
 }

@@ -60,7 +60,7 @@ impl Report {
         Self { bench, machine: Machine::read(), rows, ratios, series: Vec::new(), skipped, posted: None }
     }
 
-    /// Adds series, for the JSON only.
+    /// Adds series, for the JSON and the plots made of it.
     pub(crate) fn with_series(self, series: Vec<Series>) -> Self {
         Self { series, ..self }
     }

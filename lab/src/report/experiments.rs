@@ -21,9 +21,9 @@ const EXPERIMENTS: [(Part, &str); 7] = [
     (Part::E7, "A failed compare-exchange orders nothing"),
 ];
 
-pub(super) const RULE: &str = "Times belong to machines, the shape does not. It holds if half of the posted effect is there, \
-     in powers; it is weaker if less is; where a post says only which costs more, that is what is asked; and what costs the \
-     same may differ by a quarter. “In doubt” means that the rounds disagree.";
+pub(super) const RULE: &str = "Times belong to machines, the shape does not. It holds if at least half of the posted effect is there, \
+     on a logarithmic scale, and is weaker if less is. Where a post says only which costs more, that is what is asked; what costs \
+     the same may differ by a quarter. \u{201c}In doubt\u{201d} means that the rounds disagree.";
 
 /// All that were measured.
 pub(super) fn render(document: &Document) -> Option<Markup> {

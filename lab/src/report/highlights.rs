@@ -73,12 +73,18 @@ fn choices(document: &Document) -> Vec<Choice> {
         ),
         choice(
             "sync",
-            "beside 4 readers in sections of 1 ms, median",
+            "synchronize() beside 4 readers in sections of 1 ms, median",
             "p50_ns",
             &[("readers", json!(4)), ("section_us", json!(1000))],
             &["liburcu-memb"],
         ),
-        choice("sync", "32 callers, 99.9 %", "p999_ns", &[("callers", json!(32))], &["liburcu-memb"]),
+        choice(
+            "sync",
+            "synchronize() by 32 callers at a time, 99.9 %",
+            "p999_ns",
+            &[("callers", json!(32))],
+            &["liburcu-memb"],
+        ),
         choice(
             "callback",
             "From call to callback beside a reader, median",

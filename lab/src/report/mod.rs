@@ -30,7 +30,7 @@ use part::Part;
 /// Measure this machine and write a page about it, a summary and the raw results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seven minutes of measurements instead of twenty.
+    /// Six minutes of measurements instead of twenty.
     #[arg(long)]
     quick: bool,
     /// Only these parts, in this order; the others stay as the directory has them.
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Time for each part [default: as much as it needs].
     #[arg(long, value_name = "S", value_parser = units::seconds)]
     seconds: Option<f64>,
+    /// Measure nothing: write the page and the summary of these results, from wherever they are.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "seconds"])]
+    from: Option<PathBuf>,
     /// Where report.html, summary.md and report.json go; it is made if need be.
     #[arg(long, value_name = "DIR", default_value = "report")]
     into: PathBuf,
@@ -72,6 +75,9 @@ const ORDER: [Part; 16] = [
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let into = &args.into;
     fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+    if let Some(from) = &args.from {
+        return write(&Document::read(from)?, into);
+    }
     let raw = into.join("report.json");
     let keep = !args.only.is_empty() && raw.exists();
     let mut document = if keep { Document::read(&raw)? } else { Document::default() };

@@ -72,20 +72,20 @@ impl Part {
     /// How long the measurement takes: of a quick report, and of any other.
     pub(super) fn seconds(self, quick: bool) -> f64 {
         let (quickly, usually) = match self {
-            Self::Read => (20.0, 30.0),
-            Self::Sync => (35.0, 60.0),
-            Self::Fence => (15.0, 30.0),
-            Self::Callback | Self::Qsbr => (30.0, 60.0),
-            Self::Srcu => (20.0, 30.0),
-            Self::Percpu => (30.0, 40.0),
-            Self::Lock => (45.0, 240.0),
-            Self::LockParts => (35.0, 160.0),
-            Self::E1 => (20.0, 40.0),
-            Self::E2 => (15.0, 40.0),
-            Self::E3 => (30.0, 200.0),
+            Self::Read => (15.0, 30.0),
+            Self::Sync => (30.0, 60.0),
+            Self::Fence => (10.0, 30.0),
+            Self::Callback | Self::Qsbr => (25.0, 60.0),
+            Self::Srcu => (15.0, 30.0),
+            Self::Percpu => (25.0, 40.0),
+            Self::Lock => (40.0, 240.0),
+            Self::LockParts => (30.0, 160.0),
+            Self::E1 => (15.0, 40.0),
+            Self::E2 => (12.0, 40.0),
+            Self::E3 => (24.0, 200.0),
             Self::E4 => (20.0, 40.0),
-            Self::E5 => (10.0, 30.0),
-            Self::E6 => (30.0, 120.0),
+            Self::E5 => (8.0, 30.0),
+            Self::E6 => (25.0, 120.0),
             Self::E7 => (1.0, 1.0),
         };
         if quick { quickly } else { usually }
@@ -185,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_report_measures_for_less_than_seven_minutes() {
+    fn a_quick_report_leaves_time_to_build_it_in_ten_minutes() {
         let seconds: f64 = Part::value_variants().iter().map(|part| part.seconds(true)).sum();
-        assert!(seconds < 420.0, "{seconds} s");
+        assert!(seconds < 330.0, "{seconds} s");
     }
 }

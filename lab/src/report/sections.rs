@@ -301,10 +301,9 @@ fn lock_parts(result: &Outcome) -> Markup {
         if metric == "mops" {
             ratios.reverse();
         }
-        let dot = |ratio: &&super::data::Ratio| dots::Dot {
-            label: ratio.to.clone(),
-            is_ours: false,
-            summary: ratio.summary,
+        let dot = |ratio: &&super::data::Ratio| {
+            let is_clear = ratio.summary.min > 1.0 || ratio.summary.max < 1.0;
+            dots::Dot { label: ratio.to.clone(), is_ours: is_clear, summary: ratio.summary }
         };
         let title = format!(
             "{unit}: {} threads, {} CPU{}, {} ns under the lock",
@@ -327,6 +326,6 @@ fn lock_parts(result: &Outcome) -> Markup {
     html! {
         h3 { "What each mechanism is worth" }
         (body(result, "The lock that ships, to the lock with one mechanism switched off. A rate above 1, and a wait below 1, speak for \
-            the mechanism; a line that crosses 1 says that the rounds disagree.", &plots))
+            the mechanism. Blue is where all rounds agree.", &plots))
     }
 }

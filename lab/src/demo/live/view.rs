@@ -104,11 +104,13 @@ fn grace_periods(frame: &mut Frame<'_>, area: Rect, live: &Live, a_second: f64) 
     }
     let waits = live.waits();
     let total = waits.iter().sum::<u64>();
-    let title = format!(" grace periods {}/s; {total} waits for one, by length ", rate(a_second));
-    // From 256 ns to a second, or as much of it as there is room for.
-    let (first, gap, width) = (9, 1, 5);
+    let title = format!(" grace periods {}/s; {total} waits for one, none longer than ", rate(a_second));
+    // From half a microsecond on, or as much up to the longest as there is room for.
+    let (shortest, gap, width) = (9, 1, 5);
     let room = usize::from(area.width.saturating_sub(2)) / usize::from(gap + width);
-    let bars = (first..waits.len()).take(room.min(22)).map(|bucket| {
+    let longest = waits.iter().rposition(|count| *count > 0).unwrap_or(0);
+    let first = (longest + 1).saturating_sub(room).max(shortest);
+    let bars = (first..waits.len()).take(room).map(|bucket| {
         let share = if total == 0 { String::new() } else { percent(waits[bucket], total) };
         Bar::default().value(waits[bucket]).text_value(share).label(Line::raw(bound(bucket)))
     });
@@ -131,7 +133,7 @@ fn percent(part: u64, whole: u64) -> String {
 /// The upper bound of a bucket, in powers of two as people say them.
 fn bound(bucket: usize) -> String {
     let unit = ["ns", "us", "ms", "s"][(bucket / 10).min(3)];
-    format!("<{}{unit}", 1_u64 << (bucket % 10))
+    format!("{}{unit}", 1_u64 << (bucket % 10))
 }
 
 fn footer(live: &Live) -> Line<'static> {
@@ -170,7 +172,7 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
         terminal.draw(|frame| draw(frame, &live)).expect("drawn");
         let screen = terminal.backend().to_string();
-        for part in ["readers 2 (1 a CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "<32us", "q quit"]
+        for part in ["readers 2 (1 a CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "32us", "q quit"]
         {
             assert!(screen.contains(part), "{part} is missing in\n{screen}");
         }
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn bounds_are_said_in_powers_of_two() {
-        assert_eq!([9, 10, 15, 20, 31].map(bound), ["<512ns", "<1us", "<32us", "<1ms", "<2s"]);
+        assert_eq!([9, 10, 15, 20, 31].map(bound), ["512ns", "1us", "32us", "1ms", "2s"]);
         assert_eq!([(0, 9), (1, 900), (1, 3)].map(|(part, whole)| percent(part, whole)), ["", "<1%", "33%"]);
     }
 }

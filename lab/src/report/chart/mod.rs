@@ -62,7 +62,7 @@ impl Scale {
     /// Round values within the scale, three to six of them where there are as many.
     fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
-            let step = round_up(self.most / 4.0);
+            let step = round_up(self.most / 5.0);
             return (0..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= self.most).collect();
         }
         let decades = (self.most / self.least).log10();
