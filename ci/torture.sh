@@ -41,7 +41,7 @@ notices() { # mutant part
     local status=0
     start=$EPOCHREALTIME
     # In a shell of its own, which keeps the news of a crash in the log.
-    (timeout $((limit + 5)) "$torture" "$2" --seconds "$limit" --mutant "$1") >"$log" 2>&1 || status=$?
+    (timeout $((limit + 5)) "$torture" "$2" --seconds "$limit" --mutant "$1"; exit $?) >"$log" 2>&1 || status=$?
     times+=("$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.2f", e - s }')")
     ((status != 0 && status != 2 && status != 124))
 }
