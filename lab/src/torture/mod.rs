@@ -6,6 +6,7 @@ mod flood;
 mod futures;
 mod lock;
 mod percpu;
+mod quota;
 mod readers;
 mod waiters;
 

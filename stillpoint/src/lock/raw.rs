@@ -204,8 +204,12 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock while that is open to all.
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
-        if is_reserved(word) && !self.is_led(word) {
-            word = self.word().load(Relaxed);
+        if is_reserved(word) {
+            if !self.is_led(word) {
+                word = self.word().load(Relaxed);
+            } else if P::BYPASS && Self::is_stuck(word) {
+                return self.bypass();
+            }
         }
         while Self::may_take(word) {
             match self.try_steal(word) {
