@@ -11,7 +11,7 @@
 //!
 //! A head that does not run, because of a quota, a debugger, or threads of higher priority, does not take the lock, and those
 //! behind it must not wait for that. So a waiter sleeps for a limited time, at first `BYPASS_NS`; if the lock is free then, or kept
-//! for a head, of that age, the waiter gives its place up and takes the lock. So does who comes then. The head's quantum begins anew, and later.
+//! for a head, of that age, the waiter gives its place up and takes the lock. The head's quantum begins anew, and later.
 
 use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
 
@@ -140,13 +140,13 @@ impl<P: Policy> Raw<P> {
     }
 
     /// Whether the lock is free, and the head does not come.
-    pub(super) fn is_stuck(word: u32) -> bool {
+    fn is_stuck(word: u32) -> bool {
         word & LOCKED == 0 && Self::waited(table().node(head(word))) >= P::BYPASS_NS
     }
 
     /// Takes a free lock whose head does not come.
     #[cold]
-    pub(super) fn bypass(&self) -> bool {
+    fn bypass(&self) -> bool {
         let mut word = self.word().load(Relaxed);
         while word & LOCKED == 0 {
             let taken = (word | LOCKED) & !PEND;

@@ -204,12 +204,8 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock while that is open to all.
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
-        if is_reserved(word) {
-            if !self.is_led(word) {
-                word = self.word().load(Relaxed);
-            } else if P::BYPASS && Self::is_stuck(word) {
-                return self.bypass();
-            }
+        if is_reserved(word) && !self.is_led(word) {
+            word = self.word().load(Relaxed);
         }
         while Self::may_take(word) {
             match self.try_steal(word) {
