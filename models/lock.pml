@@ -229,7 +229,8 @@ queued:
 #endif
        state[me] = IDLE;
        hasty = 0;
-       goto again;
+       /* It comes back, or does without. */
+       if :: goto again :: goto end fi;
 retry: skip
     od;
 

@@ -214,19 +214,21 @@ fn spinners_take_the_lock_past_the_queue() {
 
 #[test]
 fn a_head_that_leaves_sees_what_the_one_that_took_the_lock_has_linked() {
-    check(0, 2, || {
+    check(0, 3, || {
         let lock = Arc::new(Raw::<Patient>::with_queue(4));
-        let l = lock.clone();
-        let first = thread::spawn(move || assert_eq!(l.wait_on(1, None), Outcome::Taken));
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock() };
-        // The first has taken the lock, and does not release it.
-        while table().node(2).state.load(Relaxed) != HEAD {
-            thread::yield_now();
-        }
-        assert!(!lock.leave(2));
+        let l = lock.clone();
+        let second = thread::spawn(move || {
+            while table().node(2).state.load(Relaxed) != HEAD {
+                thread::yield_now();
+            }
+            // The first has taken the lock, and does not release it.
+            assert!(!l.leave(2));
+        });
+        assert_eq!(lock.wait_on(1, None), Outcome::Taken);
+        second.join().unwrap();
         assert_eq!(lock.first(), 3);
-        first.join().unwrap();
     });
 }
 
@@ -322,7 +324,7 @@ fn a_head_whose_time_is_over_promotes_who_comes_after_it() {
 
 #[test]
 fn who_comes_back_takes_his_place_again_or_another_one() {
-    check(0, 1, || {
+    check(0, 2, || {
         let world = World::<Patient>::new();
         world.lock.lock();
         let w = world.clone();

@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// A part of the grid that takes less than two minutes (lock, lock-parts).
     #[arg(long)]
     quick: bool,
+    /// Only what has so many nanoseconds of work under the lock: 0, 100, 1000, or 10000 (lock).
+    #[arg(long, value_name = "NS")]
+    cs: Option<u32>,
     /// Draw the result as SVG (lock).
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -64,7 +67,7 @@ const BENCHES: [Bench; 9] = [
     (Name::Qsbr, 40.0, |_, budget| qsbr::run(budget)),
     (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
     (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
-    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.plot.as_deref(), budget)),
+    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.cs, args.plot.as_deref(), budget)),
     (Name::LockParts, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
     (Name::Callback, 40.0, |_, budget| callback::run(budget)),
 ];

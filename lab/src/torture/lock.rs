@@ -2,7 +2,8 @@
 //!
 //! Checked: nobody else changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and all that was done
 //! under the lock is there in the end. Meanwhile threads end and others take their places, handlers of signals lock, some
-//! threads have a low priority, all slots are taken away now and then, and the process forks.
+//! threads have a low priority, some hardly a third of a CPU together, all slots are taken away now and then, and the process
+//! forks.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::Slots;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
+use super::quota::Quota;
 use super::{Common, fail, patience};
 use crate::harness::crew;
 use crate::harness::progress::Progress;
@@ -79,6 +81,8 @@ struct Run {
     /// The thread in each place, to send signals to.
     tids: Box<[CachePadded<AtomicU64>]>,
     stop: AtomicBool,
+    /// For a quarter of the threads, if there is one.
+    quota: Option<Quota>,
 }
 
 /// What was done.
@@ -104,11 +108,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
         ensure!(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) == 0, "no handler");
     }
     let places = args.threads.get();
+    let (quota, restricted) = match Quota::new() {
+        Ok(quota) => (Some(quota), format!("{} of them with a CPU quota", places / 4)),
+        Err(why) => {
+            eprintln!("NOT CHECKED: threads with a CPU quota. {why:#}");
+            (None, "NONE WITH A CPU QUOTA, which cannot be had here".to_owned())
+        }
+    };
     let run = Run {
         start: Instant::now(),
         waits: (0..places).map(|_| CachePadded::default()).collect(),
         tids: (0..places).map(|_| CachePadded::default()).collect(),
         stop: AtomicBool::new(false),
+        quota,
     };
     let begin = LOCK.lock().second;
     let (count, forks) = thread::scope(|scope| {
@@ -122,7 +134,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     let (sent, handled) = (SIGNALS.load(Ordering::Relaxed), *HANDLED.lock());
     ensure!(sent == handled, "{sent} signals, but the work of {handled} handlers");
     Ok(format!(
-        "{} acquisitions in {} lives of {places} threads in {:.1} s, {} timed out, the longest wait {}; {handled} handlers, \
+        "{} acquisitions in {} lives of {places} threads, {restricted}, in {:.1} s, {} timed out, the longest wait {}; {handled} handlers, \
          {forks} forks",
         count.taken,
         count.lives,
@@ -212,6 +224,9 @@ impl Run {
         }
         let mut count = Count::default();
         let outcome = (|| {
+            if let (3, Some(quota)) = (place % 4, &self.quota) {
+                quota.join()?;
+            }
             while count.taken < LIFE && !self.stop.load(Ordering::Relaxed) {
                 let began = self.start.elapsed();
                 self.waits[place].store(began.as_nanos() as u64 + 1, Ordering::Relaxed);

@@ -12,6 +12,7 @@ mod history;
 mod lock;
 mod oracle;
 mod percpu;
+mod quota;
 mod reader;
 mod run;
 mod updater;

@@ -45,7 +45,8 @@
 //!   one to work. `docs/measurements.md` shows what is
 //!   gained and lost, and how long the quantum is.
 //! - A thread spins for some microseconds before it sleeps. Programs that must not burn a cycle want another lock.
-//! - 16,383 threads can wait in queues at once, in a process. More wait all the same, but slowly, and with no bound.
+//! - 16,383 threads of a process have a place in queues, from their first wait to their end. More wait all the same, but slowly,
+//!   and with no bound.
 //! - A thread that waits is a step of its queue. A thread that does not run although it is the first, because of its priority or
 //!   a quota, delays those behind it by some tens of milliseconds, or by as long as they have waited; then they go past it.
 //! - A signal handler may lock, also while the thread that it interrupts waits for a lock, as long as it does not wait for

@@ -17,6 +17,8 @@ pub(crate) mod systems;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::ensure;
+
 use crate::harness::{Better, Budget, Config, Metric, Progress, Recorder, Report, Schedule, Skipped, pin};
 use load::{Cell, Outcome, Work};
 use systems::{SYSTEMS, System};
@@ -90,8 +92,15 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
 /// # Errors
 ///
 /// Fails if the machine does not allow the threads, or the plot cannot be written.
-pub(super) fn run(quick: bool, plot: Option<&Path>, budget: Budget) -> anyhow::Result<Report> {
-    let cells = if quick { QUICK.to_vec() } else { grid() };
+pub(super) fn run(
+    quick: bool,
+    cs: Option<u32>,
+    plot: Option<&Path>,
+    budget: Budget,
+) -> anyhow::Result<Report> {
+    let mut cells = if quick { QUICK.to_vec() } else { grid() };
+    cells.retain(|cell| cs.is_none_or(|cs| cell.cs == cs));
+    ensure!(!cells.is_empty(), "nothing is measured with so much work under the lock");
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let recorder = measure("bench lock", &SYSTEMS, &cells, budget)?;
     if let Some(path) = plot {
