@@ -251,6 +251,20 @@ fn a_lock_is_not_kept_when_nobody_is_left_in_its_queue() {
 }
 
 #[test]
+fn a_lock_that_is_kept_for_its_head_is_not_had_by_who_comes() {
+    check(0, 2, || {
+        let lock = Arc::new(Raw::<Patient>::with_queue(2));
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock_fair() };
+        let l = lock.clone();
+        // The head has it by then, or is yet to take it.
+        let other = thread::spawn(move || assert!(!l.try_lock()));
+        assert_eq!(lock.wait_on(1, None), Outcome::Taken);
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn who_waits_for_a_lock_that_is_kept_wakes_its_head() {
     check(0, 2, || {
         let world = World::<Patient>::new();
