@@ -83,6 +83,8 @@ impl Registry {
         let (chunk, place) = Self::place(index);
         // Acquire: the readers are initialized; partner: the Release in `grow`.
         let chunk = self.chunks[chunk].load(weaken(Acquire, "chunk-load-relaxed"));
+        #[cfg(loom)]
+        assert!(!chunk.is_null(), "a chunk that was not seen");
         // SAFETY: by invariants 1 and 2 the chunk is there, for ever, and long enough.
         unsafe { &*chunk.add(place) }
     }
