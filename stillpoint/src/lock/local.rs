@@ -213,7 +213,7 @@ impl Local {
         let passed = time.saturating_sub(self.looked_at.replace(time));
         let (held, found_taken) = (self.held.replace(0), self.found_taken.replace(0));
         self.times.set(true);
-        found_taken * 4 >= every || held.saturating_mul(u64::from(every) * 8) >= passed
+        found_taken.saturating_mul(4) >= every || held.saturating_mul(u64::from(every) * 8) >= passed
     }
 
     /// The thread has got a lock by waiting in a queue.

@@ -18,7 +18,7 @@ use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weak
 use super::events::Event;
 use super::policy::Policy;
 use super::raw::{Outcome, Raw};
-use super::table::{DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
+use super::table::{BURIED, DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
 use super::word::{LOCKED, PARKED, PEND, flags, head, is_reserved, tail, with_queue};
 
 /// Waiters sleep for so many `BYPASS_NS` at most, and a head is bypassed that often at most.
@@ -348,6 +348,8 @@ impl<P: Policy> Raw<P> {
                     .state
                     .compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed)
                     .is_err() => {}
+                // Relaxed, both: it has been so since the process began. If it fails, somebody else buries it.
+                DEAD if node.state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_err() => return,
                 GONE | ORPHAN | DEAD if !mutant("gone-promoted") => match self.pass_over(next) {
                     0 => return,
                     after => next = after,
@@ -360,10 +362,9 @@ impl<P: Policy> Raw<P> {
     /// If the owner of the first node did not survive a fork: makes somebody else the head. Whether that was so.
     #[cold]
     pub(super) fn bury(&self, first: u32) -> bool {
-        let state = &table().node(first).state;
-        // Relaxed, both: it has been so since the process began.
-        let is_dead = state.load(Relaxed) == DEAD;
-        if is_dead && state.compare_exchange(DEAD, ORPHAN, Relaxed, Relaxed).is_ok() {
+        // Relaxed: it has been so since the process began.
+        let is_dead = table().node(first).state.load(Relaxed) == DEAD;
+        if is_dead {
             self.promote(first, true);
         }
         is_dead

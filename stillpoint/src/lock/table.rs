@@ -17,11 +17,12 @@
 //! | [`GONE`] | its owner waits no more; still in the queue | its owner, who comes back, to `WAIT`; the promoter to `PASSED` |
 //! | [`PASSED`] | the same, and is being taken out | the promoter to `IDLE` |
 //! | [`ORPHAN`] | its owner has ended; still in the queue | the promoter, who frees it |
-//! | [`DEAD`] | its owner did not survive a fork; perhaps still in a queue | the promoter, who frees it |
+//! | [`DEAD`] | its owner did not survive a fork; perhaps still in a queue | a promoter |
+//! | [`BURIED`] | a promoter takes it out of the queue | that promoter, who frees it |
 //!
 //! # Invariants
 //!
-//! 1. A slot has one owner at most: a thread from `lease` to `give_back`; but while it is `PASSED`, `ORPHAN` or `DEAD`, the
+//! 1. A slot has one owner at most: a thread from `lease` to `give_back`; but while it is `PASSED`, `ORPHAN`, `DEAD` or `BURIED`, the
 //!    promoter that takes it out of the queue.
 //! 2. `next` of a node in a queue is 0 or the node after it; `prev` is the node before it, if it is not the first.
 
@@ -41,6 +42,7 @@ pub const GONE: u32 = 5;
 pub const PASSED: u32 = 6;
 pub const ORPHAN: u32 = 7;
 pub const DEAD: u32 = 8;
+pub const BURIED: u32 = 9;
 
 /// A place in a queue. One cache line.
 #[derive(Debug)]
