@@ -52,7 +52,7 @@ refuted=0
 while read -r mutant test; do
     start=$EPOCHREALTIME
     # What happens at a bad moment is looked for; on a busy machine the moment may not come at once.
-    for ((try = 0; try < 3; try++)); do
+    for ((try = 0; try < 5; try++)); do
         status=0
         (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[${test%::*}]}" --exact "${test#*::}") >"$log" 2>&1 || status=$?
         ((status != 0)) && break

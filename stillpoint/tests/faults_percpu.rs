@@ -538,26 +538,38 @@ fn a_visitor_interrupts_a_section_that_has_passed_the_stop() {
         return eprintln!("not checked on one CPU");
     }
     let cells: PerCpu<AtomicBool> = PerCpu::new(AtomicBool::default);
-    let stop = AtomicBool::new(false);
+    let (stop, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
     let occupy = |value: &AtomicBool| {
         assert!(!value.swap(true, AcqRel), "two threads have a value");
         hint::spin_loop();
         value.store(false, Release);
     };
+    /// Stops the other thread, also when this one panics.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let other = scope.spawn(|| {
             rseq::pin(&cpus[..1]);
             while !stop.load(Relaxed) {
                 // Slow between the look at the stop and the commit.
                 faults::set(3, Fault::Delay);
                 cells.with(|value| occupy(value));
+                turns.fetch_add(1, Relaxed);
             }
         });
         rseq::pin(&cpus[1..2]);
-        for _ in 0..2000 {
+        let _stop = Stop(&stop);
+        // What counts are visits while the other thread runs.
+        let mut met = 0;
+        while met < 4000 && !other.is_finished() {
+            let before = turns.load(Relaxed);
             cells.for_each(|value| (0..200).for_each(|_| occupy(value)));
+            met += u32::from(turns.load(Relaxed) != before);
         }
-        stop.store(true, Relaxed);
     });
     faults::disarm(3);
 }
