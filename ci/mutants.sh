@@ -30,34 +30,48 @@ while IFS= read -r path; do
     binary[${name%-*}]=$path
 done < <("${build[@]}" --no-run --message-format=json 2>/dev/null | grep -oE '"executable":"[^"]+"' | cut -d'"' -f4)
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-survivors=0 refuted=0
-declare -A sound
-while read -r mutant file test; do
-    run=("${binary[$file]}" --exact "$test")
-    if [ -z "${sound[$test]:-}" ]; then
-        if ! "${run[@]}" >"$log" 2>&1 || ! grep -q '1 passed' "$log"; then
-            cat "$log"
-            echo "mutants: $file::$test does not pass unbroken" >&2
-            exit 1
-        fi
-        sound[$test]=yes
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+
+# Unbroken first: a model that always fails would refute everything.
+sound() {
+    local log=$scratch/$1.$2
+    if ! "${binary[$1]}" --exact "$2" >"$log" 2>&1 || ! grep -q '1 passed' "$log"; then
+        cat "$log"
+        echo "mutants: $1::$2 does not pass unbroken" >&2
+        touch "$scratch/failed"
     fi
-    start=$(date +%s.%N)
-    status=0
+}
+
+refute() {
+    local mutant=$1 file=$2 test=$3 log=$scratch/$1.$2.$3 begin=$EPOCHREALTIME status=0 seconds found
     # In a shell of its own, which keeps the news of a crash in the log.
-    (STILLPOINT_MUTANT=$mutant timeout "$limit" "${run[@]}") >"$log" 2>&1 || status=$?
-    seconds=$(awk -v s="$start" -v e="$(date +%s.%N)" 'BEGIN { printf "%.1f", e - s }')
+    (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[$file]}" --exact "$test"; exit $?) >"$log" 2>&1 || status=$?
+    seconds=$(awk -v b="$begin" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.1f", e - b }')
     if [ "$status" -eq 0 ] || [ "$status" -eq 124 ]; then
         echo "SURVIVES  $mutant ($file::$test, ${seconds} s)"
-        survivors=$((survivors + 1))
+        touch "$scratch/failed"
     else
         found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a turn|began after he asked|assertion' "$log" | head -1 || true)
-        printf 'refuted   %-26s %-60s %5s s  %s\n' "$mutant" "$test" "$seconds" "${found:-ended by a signal}"
-        refuted=$((refuted + 1))
+        printf 'refuted   %-26s %-60s %5s s  %s\n' "$mutant" "$test" "$seconds" "${found:-ended otherwise}"
     fi
-done <<<"$rows"
+}
 
-echo "$refuted mutants refuted, $survivors survived"
-[ "$survivors" -eq 0 ]
+# each FUNCTION: calls it for each line read, as often at a time as there are processors.
+each() {
+    local processors words
+    processors=$(nproc)
+    while read -r -a words; do
+        while (($(jobs -rp | wc -l) >= processors)); do wait -n || true; done
+        "$1" "${words[@]}" &
+    done
+    wait
+}
+
+each sound < <(cut -d' ' -f2- <<<"$rows" | sort -u)
+each refute <<<"$rows"
+if [ -e "$scratch/failed" ]; then
+    echo "mutants: some survived, or models failed unbroken" >&2
+    exit 1
+fi
+echo "$(wc -l <<<"$rows") mutants refuted"

@@ -27,14 +27,14 @@ fi
 models=$PWD
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
-cd "$scratch"
 
-# search OPTIMIZATION MODEL DEFINITIONS...: leaves what spin says in `log`, prints states and seconds.
+# search DIRECTORY OPTIMIZATION MODEL DEFINITIONS...: leaves what spin says in `log` there, prints states and seconds.
 search() {
-    local optimization=$1 model=$2 begin=$EPOCHREALTIME definitions=()
-    shift 2
+    local directory=$1 optimization=$2 model=$3 begin=$EPOCHREALTIME definitions=()
+    shift 3
     for definition; do definitions+=("-D$definition"); done
-    rm -f pan* ./*.trail
+    mkdir "$directory"
+    cd "$directory"
     # Into a file: spin writes its complaints to standard output.
     spin -a "${definitions[@]}" "$models/$model.pml" >log || { cat log >&2; return 1; }
     cc -w "$optimization" -DSAFETY -DCOLLAPSE -DVECTORSZ=1024 -DMEMLIM=4096 -o pan pan.c
@@ -44,37 +44,58 @@ search() {
     awk -v states="$states" -v b="$begin" -v e="$EPOCHREALTIME" 'BEGIN { printf "%10d states %6.1f s", states, e - b }'
 }
 
-failed=0
 report() {
     printf '%-10s %-52s %s  %s\n' "$1" "$2" "$3" "$4"
-    [[ $1 != WRONG ]] || failed=1
+    [[ $1 != WRONG ]] || touch "$scratch/failed"
 }
 
-while IFS=';' read -r model parameters; do
+unbroken() {
+    local model parameters cost directory
+    IFS=';' read -r model parameters <<<"$1"
+    directory=$scratch/$model${parameters// /.}
     # shellcheck disable=SC2086
-    cost=$(search -O2 "$model" $parameters)
-    if grep -q 'errors: 0$' log && ! grep -qE 'max search depth too small|Search not completed|out of memory|aborting' log; then
+    cost=$(search "$directory" -O2 "$model" $parameters)
+    if grep -q 'errors: 0$' "$directory/log" &&
+        ! grep -qE 'max search depth too small|Search not completed|out of memory|aborting' "$directory/log"; then
         report holds "$model$parameters" "$cost" ''
     else
-        grep -E '^(error|pan|Warning)' log || true
+        grep -E '^(error|pan|Warning)' "$directory/log" || true
         report WRONG "$model$parameters" "$cost" 'an error without one, or the search was cut short'
     fi
-done < <(cut -d';' -f2,3 <<<"$rows" | sort -u)
+    rm -r "$directory"
+}
 
-while IFS=';' read -r error model parameters found; do
+broken() {
+    local error model parameters found cost expected directory
+    IFS=';' read -r error model parameters found <<<"$1"
+    directory=$scratch/$model${parameters// /.}.$error
     # shellcheck disable=SC2086
     # Not optimized: an error is found sooner than a compiler is done.
-    cost=$(search -O0 "$model" $parameters "$error")
+    cost=$(search "$directory" -O0 "$model" $parameters "$error")
     case $found in
         stuck) expected='invalid end state' ;;
         *) expected="assertion violated .*\|\|\(${found#invariant }==0\)" ;;
     esac
-    if grep -qE "^pan:1: $expected" log; then
+    if grep -qE "^pan:1: $expected" "$directory/log"; then
         report found "$model$parameters $error" "$cost" "$found"
     else
-        grep -E '^(error|pan)' log || true
+        grep -E '^(error|pan)' "$directory/log" || true
         report WRONG "$model$parameters $error" "$cost" "not found as: $found"
     fi
-done <<<"$rows"
+    rm -r "$directory"
+}
 
-exit "$failed"
+# each FUNCTION: calls it for each line read, as often at a time as there are processors.
+each() {
+    local processors line
+    processors=$(nproc)
+    while IFS= read -r line; do
+        while (($(jobs -rp | wc -l) >= processors)); do wait -n || true; done
+        { "$1" "$line" || touch "$scratch/failed"; } &
+    done
+    wait
+}
+
+each unbroken < <(cut -d';' -f2,3 <<<"$rows" | sort -u)
+each broken <<<"$rows"
+[[ ! -e $scratch/failed ]]
