@@ -12,7 +12,7 @@ use stillpoint::lock::condvar::Condvar;
 use stillpoint::lock::local::{self, Local};
 use stillpoint::lock::policy::Policy;
 use stillpoint::lock::raw::{Outcome, Raw};
-use stillpoint::lock::table::{GONE, HEAD, SLOTS, table};
+use stillpoint::lock::table::{DEAD, FORKED, GONE, HEAD, SLOTS, table};
 use stillpoint::sync::Ordering::Relaxed;
 
 /// Heads wait for their turn.
@@ -247,6 +247,28 @@ fn a_lock_is_not_kept_when_nobody_is_left_in_its_queue() {
             unsafe { lock.unlock() };
         }
         assert!(lock.try_lock());
+    });
+}
+
+#[test]
+fn the_dead_are_buried_once() {
+    check(0, 2, || {
+        // Two that did not survive a fork, and one that did.
+        let lock = Arc::new(Raw::<Patient>::with_queue(4));
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock_fair() };
+        for slot in [1, 2] {
+            table().node(slot).state.store(DEAD, Relaxed);
+        }
+        table().unusual.store(FORKED, Relaxed);
+        let l = lock.clone();
+        let other = thread::spawn(move || assert!(!l.try_lock()));
+        assert!(!lock.try_lock());
+        other.join().unwrap();
+        assert_eq!(lock.first(), 3);
+        let mut free: Vec<_> = std::iter::from_fn(|| table().lease()).collect();
+        free.sort();
+        assert_eq!(free, [1, 2]);
     });
 }
 

@@ -362,10 +362,15 @@ impl<P: Policy> Raw<P> {
     /// If the owner of the first node did not survive a fork: makes somebody else the head. Whether that was so.
     #[cold]
     pub(super) fn bury(&self, first: u32) -> bool {
-        // Relaxed: it has been so since the process began.
-        let is_dead = table().node(first).state.load(Relaxed) == DEAD;
-        if is_dead {
-            self.promote(first, true);
+        let state = &table().node(first).state;
+        // Relaxed, all: it has been so since the process began. Who claims it passes it over.
+        let is_dead = state.load(Relaxed) == DEAD;
+        let claims = || state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_ok();
+        if is_dead && (claims() || mutant("buried-twice")) {
+            match self.pass_over(first) {
+                0 => {}
+                next => self.promote(next, true),
+            }
         }
         is_dead
     }
