@@ -498,9 +498,11 @@ fn threads_without_sections_add_to_words_of_their_own() {
 #[test]
 fn a_section_leaves_no_trace() {
     let _alone = alone();
+    // With musl the area is the library's own, and cannot be found from here.
+    let none = if cfg!(target_env = "musl") { None } else { Some(0) };
     for operation in operations() {
         operation.run();
-        assert_eq!(rseq::current_section(), Some(0), "rseq_cs is set");
+        assert_eq!(rseq::current_section(), none, "rseq_cs is set");
     }
 }
 
