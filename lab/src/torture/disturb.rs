@@ -118,7 +118,7 @@ pub(super) fn jitter(scene: &Scene) {
         while begin.elapsed() < busy {
             hint::spin_loop();
         }
-        thread::sleep(Duration::from_micros(fastrand::u64(..5000)));
+        super::sleep(Duration::from_micros(fastrand::u64(..5000)));
     }
 }
 
@@ -153,7 +153,7 @@ pub(super) fn fork<F: Flavor>() -> anyhow::Result<()> {
             unsafe { libc::kill(child, libc::SIGKILL) };
             bail!("the child of a fork hangs");
         }
-        thread::sleep(Duration::from_micros(200));
+        super::sleep(Duration::from_micros(200));
     }
     ensure!(status == 0, "in the child of a fork grace periods or callbacks do not work (status {status})");
     Ok(())

@@ -226,7 +226,7 @@ impl Run<'_> {
             let guard = rcu::enter();
             self.stalls.arrive();
             if !self.stop_writers.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_secs_f64(self.args.stall_seconds));
+                super::sleep(Duration::from_secs_f64(self.args.stall_seconds));
             }
             drop(guard);
         })?;
@@ -266,7 +266,7 @@ impl Run<'_> {
                 shown += 1;
                 progress.advance();
             }
-            thread::sleep(BEAT);
+            super::sleep(BEAT);
         }
         flood.time = start.elapsed();
         writers.into_iter().try_for_each(crew::join)?;

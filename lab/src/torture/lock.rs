@@ -167,7 +167,7 @@ impl Run {
         let mut shown = 0;
         let (mut count, mut forks, mut slots) = (Count::default(), 0, None);
         while self.start.elapsed() < total || !threads.is_empty() {
-            thread::sleep(BEAT);
+            super::sleep(BEAT);
             if let Some(why) = self.overdue() {
                 fail(NAME, &why);
             }
@@ -314,7 +314,7 @@ fn fork() -> anyhow::Result<()> {
                 if begin.elapsed() > patience() {
                     fail(NAME, "the child of a fork hangs");
                 }
-                thread::sleep(BEAT);
+                super::sleep(BEAT);
             }
             ensure!(status == 0, "the child of a fork ended with status {status}");
             Ok(())

@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use clap::Subcommand;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::harness::units::seconds;
 
@@ -90,6 +92,14 @@ impl Common {
         fastrand::seed(seed);
         seed
     }
+}
+
+/// Sleeps until a moment comes, not for a time: threads are interrupted by signals all the time, and each time that this
+/// happens to `thread::sleep` the slack of its timer is added to what is left. It may never end.
+fn sleep(length: Duration) {
+    let length = Timespec::try_from(length).expect("the length is short");
+    let until = clock_gettime(ClockId::Monotonic).checked_add(length).expect("the length is short");
+    while clock_nanosleep_absolute(ClockId::Monotonic, &until).is_err() {}
 }
 
 static PATIENCE_MS: AtomicU64 = AtomicU64::new(30_000);

@@ -183,7 +183,7 @@ impl World {
                 0..4 => pin::to(cpus[fastrand::usize(..cpus.len())])?,
                 4..8 => thread::yield_now(),
                 8 => self.read(),
-                9 => thread::sleep(Duration::from_micros(100)),
+                9 => super::sleep(Duration::from_micros(100)),
                 10 => self.sums.for_each(|(_, sum)| *sum += 0),
                 _ => {}
             }
@@ -293,7 +293,7 @@ fn shift(args: &Args, cpus: &[usize]) -> anyhow::Result<u64> {
             if stopped.elapsed() > patience() {
                 fail(NAME, "a thread has not ended: it waits for something that will not come");
             }
-            thread::sleep(Duration::from_millis(1));
+            super::sleep(Duration::from_millis(1));
         }
         workers.into_iter().try_for_each(|worker| crew::join(worker)?)
     });

@@ -35,7 +35,7 @@ pub(super) fn lives<F: Flavor>(scene: &'static Scene, seat: usize) {
         match thread.map(thread::JoinHandle::join) {
             Ok(Ok(())) => {}
             Ok(Err(_)) => report(Case { what: What::Panicked, who: seat as u64, ..Case::default() }),
-            Err(_) => thread::sleep(Duration::from_millis(10)),
+            Err(_) => super::sleep(Duration::from_millis(10)),
         }
     }
 }
@@ -57,7 +57,7 @@ fn live<F: Flavor>(scene: &'static Scene, seat: usize) {
             }
             256..512 => F::between(&mut reader),
             512..1024 => thread::yield_now(),
-            1024..1040 => thread::sleep(Duration::from_micros(fastrand::u64(..1000))),
+            1024..1040 => super::sleep(Duration::from_micros(fastrand::u64(..1000))),
             _ => {}
         }
         let shape = Shape::random();
@@ -142,8 +142,8 @@ fn dwell(scene: &Scene) {
         16384..49152 => spin(64),
         49152..65000 => spin(1000),
         65000..65500 => thread::yield_now(),
-        65500..65530 => thread::sleep(Duration::from_micros(fastrand::u64(..1000))),
-        65530.. => thread::sleep(Duration::from_millis(fastrand::u64(1..5))),
+        65500..65530 => super::sleep(Duration::from_micros(fastrand::u64(..1000))),
+        65530.. => super::sleep(Duration::from_millis(fastrand::u64(1..5))),
     }
 }
 

@@ -253,7 +253,7 @@ impl Director {
     /// A moment passes; ends the process if something is wrong.
     fn beat<F: Flavor>(&mut self) {
         let begin = Instant::now();
-        thread::sleep(BEAT);
+        super::sleep(BEAT);
         let passed = begin.elapsed().min(10 * BEAT).as_micros() as u64;
         self.scene.clock.fetch_add(passed, Relaxed);
         if let Some(why) = history::failure(self.scene.stage) {
