@@ -5,6 +5,7 @@
 # is unloaded. Two minutes, after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/lib.sh
 unset STILLPOINT_PERCPU STILLPOINT_FENCE
 
 cargo build --release --package stillpoint-lab --features liburcu
@@ -12,24 +13,13 @@ export CARGO_PROFILE_RELEASE_LTO=off # quicker to build, and nothing is measured
 
 table=docs/proof.md
 limit=60 # seconds a test may take to find its mutant
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$scratch/log
 
 tests=(--test percpu --test percpu_pool --test percpu_ring --test percpu_cell)
-binaries() { # name and path of the test programs that cargo builds with these arguments
-    cargo test --package stillpoint --message-format=json --no-run "$@" 2>/dev/null |
-        grep -oE '"executable":"[^"]+"' | cut -d'"' -f4 | while IFS= read -r path; do
-            name=$(basename "$path")
-            echo "${name%-*} $path"
-        done
-}
-
 echo "-- faults at every point of every section"
 export RUST_BACKTRACE=0
 faults=(--release --target-dir target/faults --test faults_percpu --test percpu_ring --test percpu_cell)
-RUSTFLAGS="--cfg stillpoint_faults" cargo test --package stillpoint --no-run "${faults[@]}"
-declare -A binary
-while read -r name path; do binary[$name]=$path; done < <(RUSTFLAGS="--cfg stillpoint_faults" binaries "${faults[@]}")
+RUSTFLAGS="--cfg stillpoint_faults" build cargo test --package stillpoint "${faults[@]}"
 "${binary[faults_percpu]}"
 for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
     env "$environment" STILLPOINT_TEST_CHILD=1 "${binary[faults_percpu]}" --nocapture \
@@ -74,7 +64,7 @@ CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
 
 echo "-- rseq is denied, and the C library does not register threads"
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
-while read -r name path; do binary[$name]=$path; done < <(binaries "${tests[@]}")
+build cargo test --package stillpoint "${tests[@]}"
 for errno in ENOSYS EPERM; do
     denied=("$stillpoint" deny --errno "$errno" rseq --)
     report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$stillpoint" probe | sed -n 's/^percpu *//p')

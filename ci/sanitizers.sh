@@ -4,12 +4,12 @@
 # The first two need a nightly toolchain with rust-src (`ci/setup.sh`). Half a minute, after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/lib.sh
 unset STILLPOINT_PERCPU STILLPOINT_FENCE STILLPOINT_MUTANT RUSTFLAGS
 
 limit=120 # seconds a program may take
 export RUST_BACKTRACE=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$scratch/log
 
 cannot() {
     echo "CANNOT CHECK: $*" >&2
@@ -49,17 +49,6 @@ fuzz() {
     for test in fuzz_grace_periods fuzz_lock fuzz_percpu; do
         passes "$test" "$@" "${binary[$test]}" programs_of
     done
-}
-
-# The programs of the package of this folder, by name, that cargo builds with these arguments.
-declare -A binary
-build() {
-    local path name
-    "$@" --no-run
-    while IFS= read -r path; do
-        name=$(basename "$path")
-        binary[${name%-*}]=$path
-    done < <("$@" --no-run --message-format=json 2>/dev/null | grep -oE '"executable":"[^"]+"' | cut -d'"' -f4)
 }
 
 tests=()

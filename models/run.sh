@@ -4,6 +4,7 @@
 # the table and in the models differ.
 set -euo pipefail
 cd "$(dirname "$0")"
+source ../ci/lib.sh
 
 for tool in spin cc; do
     command -v "$tool" >/dev/null || { echo "CANNOT CHECK: there is no $tool" >&2; exit 1; }
@@ -25,8 +26,6 @@ if ! diff <(echo "$in_models") <(echo "$in_table"); then
 fi
 
 models=$PWD
-scratch=$(mktemp -d)
-trap 'rm -r "$scratch"' EXIT
 
 # search DIRECTORY OPTIMIZATION MODEL DEFINITIONS...: leaves what spin says in `log` there, prints states and seconds.
 search() {
@@ -85,17 +84,5 @@ broken() {
     rm -r "$directory"
 }
 
-# each FUNCTION: calls it for each line read, as often at a time as there are processors.
-each() {
-    local processors line
-    processors=$(nproc)
-    while IFS= read -r line; do
-        while (($(jobs -rp | wc -l) >= processors)); do wait -n || true; done
-        { "$1" "$line" || touch "$scratch/failed"; } &
-    done
-    wait
-}
-
 each unbroken < <(cut -d';' -f2,3 <<<"$rows" | sort -u)
 each broken <<<"$rows"
-[[ ! -e $scratch/failed ]]
