@@ -26,7 +26,7 @@
 //!    promoter that takes it out of the queue.
 //! 2. `next` of a node in a queue is 0 or the node after it; `prev` is the node before it, if it is not the first.
 
-use crate::sync::{AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, mutant, weaken};
+use crate::sync::{AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, const_unless_loom, mutant, weaken};
 
 use super::word::SLOT_BITS;
 
@@ -79,29 +79,17 @@ pub struct Table {
 pub const FORKED: u32 = 1 << 31;
 
 impl Node {
-    #[cfg(not(loom))]
-    const fn new() -> Self {
-        Self {
-            state: Futex32::new(IDLE),
-            prev: AtomicU32::new(0),
-            next: AtomicU32::new(0),
-            cpu: AtomicU32::new(0),
-            since: AtomicU64::new(0),
-            kicked: AtomicU64::new(0),
-            owned: Witness::new(),
-        }
-    }
-
-    #[cfg(loom)]
-    fn new() -> Self {
-        Self {
-            state: Futex32::new(IDLE),
-            prev: AtomicU32::new(0),
-            next: AtomicU32::new(0),
-            cpu: AtomicU32::new(0),
-            since: AtomicU64::new(0),
-            kicked: AtomicU64::new(0),
-            owned: Witness::new(),
+    const_unless_loom! {
+        fn new() -> Self {
+            Self {
+                state: Futex32::new(IDLE),
+                prev: AtomicU32::new(0),
+                next: AtomicU32::new(0),
+                cpu: AtomicU32::new(0),
+                since: AtomicU64::new(0),
+                kicked: AtomicU64::new(0),
+                owned: Witness::new(),
+            }
         }
     }
 }

@@ -294,7 +294,7 @@ impl<R: Readers> Engine<R> {
             let ended = self.readers.begin(own, fence.then_some(heavy)).is_ok();
             if ended {
                 self.check.end(number);
-                told = begun.end(self.turns.completed() + 1, false);
+                told = begun.end(|| self.led(), false);
             }
             ended
         });
@@ -312,14 +312,22 @@ impl<R: Readers> Engine<R> {
             self.sleep(blocked, heavy)?;
         }
         self.check.end(number);
-        Ok(begun.end(self.turns.completed() + 1, held_up))
+        Ok(begun.end(|| self.led(), held_up))
+    }
+
+    /// The number of the grace period that the calling thread leads.
+    fn led(&self) -> u64 {
+        self.turns.completed() + 1
     }
 
     #[cold]
     fn sleep(&self, blocked: R::Blocked, heavy: fn()) -> Result<(), Orphaned> {
-        let grace_period = self.turns.completed() + 1;
-        let mut vigil =
-            Vigil { watch: Watch::begin(), tallies: &self.tallies, domain: self.domain, grace_period };
+        let mut vigil = Vigil {
+            watch: Watch::begin(),
+            tallies: &self.tallies,
+            domain: self.domain,
+            grace_period: self.led(),
+        };
         self.readers.sleep(blocked, heavy, &mut vigil)
     }
 }

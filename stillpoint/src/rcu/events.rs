@@ -37,9 +37,9 @@ mod told {
             Self(is_told.then(Instant::now))
         }
 
-        /// The grace period `number` has ended; `held_up` by readers, or not.
-        pub fn end(self, number: u64, held_up: bool) -> Option<Ended> {
-            self.0.map(|begun| Ended { number, held_up, took: begun.elapsed() })
+        /// The grace period, which has this number, has ended; `held_up` by readers, or not.
+        pub fn end(self, number: impl FnOnce() -> u64, held_up: bool) -> Option<Ended> {
+            self.0.map(|begun| Ended { number: number(), held_up, took: begun.elapsed() })
         }
     }
 
@@ -96,7 +96,7 @@ mod untold {
         }
 
         #[inline(always)]
-        pub fn end(self, _number: u64, _held_up: bool) -> Option<Ended> {
+        pub fn end(self, _number: impl FnOnce() -> u64, _held_up: bool) -> Option<Ended> {
             None
         }
     }
