@@ -2,13 +2,16 @@
  * source; each atomic operation on them is one step, in any interleaving. Memory is sequentially consistent here: orderings
  * are the business of the models under loom. A spinner spins as long as it likes, a quantum may be over at any
  * time, and so may the patience of those who wait for a limited time. A thread that has released the lock, and is to wake the
- * head, may be interrupted by a signal handler that locks: it does its next round first.
+ * head, or has begun to, may be interrupted by a signal handler that locks: it does its next round first. The first BYPASSING
+ * threads find at any time that a head does not come.
  *
- * Left out: links between nodes (the next one is found in one step), slots, waiting outside the queue, bypasses.
+ * Left out: links between nodes (the next one is found in one step), slots, waiting outside the queue.
  *
  * THREADS threads lock ROUNDS times; the first HASTY of them wait for a limited time at first, and then without a limit.
  *
  * Invariants: 1. one thread holds the lock. 2. There is one head at most. */
+
+#include "invariant.pml"
 
 #ifndef THREADS
 #define THREADS 3
@@ -18,6 +21,9 @@
 #endif
 #ifndef HASTY
 #define HASTY 0
+#endif
+#ifndef BYPASSING
+#define BYPASSING 0
 #endif
 
 #define IDLE   0
@@ -83,10 +89,10 @@ inline futex_wait(expected) {
 inline promote(wakes) {
     do
     :: next == 0 -> break
-    :: atomic { next != 0 && state[next] == WAIT -> state[next] = HEAD; heads++; assert(heads == 1) } break
-    :: atomic { next != 0 && state[next] == NPARK && wakes -> state[next] = HEAD; heads++; assert(heads == 1) }
+    :: atomic { next != 0 && state[next] == WAIT -> state[next] = HEAD; heads++; invariant(2, heads == 1) } break
+    :: atomic { next != 0 && state[next] == NPARK && wakes -> state[next] = HEAD; heads++; invariant(2, heads == 1) }
        wake(next); break
-    :: atomic { next != 0 && state[next] == NPARK && !wakes -> state[next] = HPARK; heads++; assert(heads == 1) }
+    :: atomic { next != 0 && state[next] == NPARK && !wakes -> state[next] = HPARK; heads++; invariant(2, heads == 1) }
 #ifndef SLEEPER_FORGOTTEN
        parked = 1;
 #endif
@@ -113,13 +119,16 @@ inline kick(node) {
     fi
 }
 
-proctype thread(byte me; byte rounds; bit is_hasty) {
+proctype thread(byte me; byte rounds; bit is_hasty; bit bypasses) {
     bit over, hasty = is_hasty;
-    byte next, after, kicked, owed;
+    byte next, after, kicked, owed, unwoken;
 
 again:
     if :: rounds == 0 -> goto end :: else fi;
     over = 0;
+#ifndef KICK_NOT_ENDED
+    if :: unwoken != 0 -> wake(unwoken) :: else fi;
+#endif
     /* Back to a place that was given up, if it is still there. */
     atomic {
         if
@@ -150,7 +159,7 @@ again:
         prev[me] = last;
 #endif
         if
-        :: prev[me] == 0 -> state[me] = HEAD; heads++; assert(heads == 1); first = me
+        :: prev[me] == 0 -> state[me] = HEAD; heads++; invariant(2, heads == 1); first = me
         :: else -> state[me] = WAIT
         fi;
         last = me
@@ -163,10 +172,23 @@ queued:
     :: state[me] == NPARK ->
 #ifndef NO_HELP
         if
-        :: atomic { !locked && pend && parked -> kicked = first } kick(kicked)
+        :: atomic { !locked && parked -> kicked = first } kick(kicked)
         :: else
         fi;
 #endif
+        if
+        /* What is free can be taken, and what is kept for a head as well, which does not come. */
+        :: atomic { bypasses && !locked && state[me] == NPARK -> state[me] = GONE }
+#ifdef BYPASS_BLINDLY
+           atomic { true -> locked = 1; pend = 0 } goto taken
+#else
+           if
+           :: atomic { !locked -> locked = 1; pend = 0 } goto taken
+           :: atomic { locked -> skip } goto again
+           fi
+#endif
+        :: true
+        fi;
         futex_wait(NPARK);
         if
         :: atomic { over && state[me] == NPARK -> state[me] = GONE } hasty = 0; goto again
@@ -236,7 +258,7 @@ retry: skip
 
 taken:
     holders++;
-    assert(holders == 1);
+    invariant(1, holders == 1);
     holders--;
 
     /* Release. */
@@ -251,10 +273,14 @@ taken:
         if :: first != 0 -> pend = 1 :: true fi     /* the head's quantum may be over */
     }
     if :: owed != 0 -> kick(owed); owed = 0 :: else fi;
+    if :: unwoken != 0 -> wake(unwoken); unwoken = 0 :: else fi;
 #ifndef NO_KICK
     if
     :: kicked != 0 -> kick(kicked)
     :: kicked != 0 && rounds > 1 -> owed = kicked
+#ifndef KICK_WITHOUT_STATE
+    :: atomic { kicked != 0 && rounds > 1 && state[kicked] == HPARK -> state[kicked] = HEAD; unwoken = kicked }
+#endif
     :: else
     fi;
 #endif
@@ -269,7 +295,7 @@ init {
     atomic {
         i = 1;
         do
-        :: i <= THREADS -> run thread(i, ROUNDS, (i <= HASTY)); i++
+        :: i <= THREADS -> run thread(i, ROUNDS, (i <= HASTY), (i <= BYPASSING)); i++
         :: else -> break
         od
     }

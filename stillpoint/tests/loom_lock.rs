@@ -177,7 +177,7 @@ fn succession(go: impl FnOnce(&Raw<Patient>) + Send + 'static) {
     let l = lock.clone();
     let first = thread::spawn(move || go(&l));
     let l = lock.clone();
-    let second = thread::spawn(move || assert_eq!(l.wait_on(2, None), Outcome::Taken));
+    let second = thread::spawn(move || assert_eq!(l.wait_on(2, None, false), Outcome::Taken));
     // SAFETY: the model begins with a lock that is held.
     unsafe { lock.unlock() };
     first.join().unwrap();
@@ -226,7 +226,7 @@ fn a_head_that_leaves_sees_what_the_one_that_took_the_lock_has_linked() {
             // The first has taken the lock, and does not release it.
             assert!(!l.leave(2));
         });
-        assert_eq!(lock.wait_on(1, None), Outcome::Taken);
+        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
         second.join().unwrap();
         assert_eq!(lock.first(), 3);
     });
@@ -281,7 +281,7 @@ fn a_lock_that_is_kept_for_its_head_is_not_had_by_who_comes() {
         let l = lock.clone();
         // The head has it by then, or is yet to take it.
         let other = thread::spawn(move || assert!(!l.try_lock()));
-        assert_eq!(lock.wait_on(1, None), Outcome::Taken);
+        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
         other.join().unwrap();
     });
 }
@@ -299,6 +299,26 @@ fn who_waits_for_a_lock_that_is_kept_wakes_its_head() {
         // SAFETY: this thread holds it.
         unsafe {
             world.lock.unlock_fair_interrupted(|| {
+                w.lock();
+            });
+        }
+        head.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_though_he_is_about_to_wake_the_head_wakes_it() {
+    check(0, 2, || {
+        let world = World::<Patient>::new();
+        world.lock.lock();
+        let w = world.clone();
+        let head = thread::spawn(move || w.lock());
+        thread::yield_now();
+        world.section();
+        let w = world.clone();
+        // SAFETY: this thread holds it.
+        unsafe {
+            world.lock.unlock_fair_interrupted_in_kick(|| {
                 w.lock();
             });
         }
@@ -451,6 +471,43 @@ fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_taken_by_who_waits() {
             other.join().unwrap();
         }
         assert!(world.lock.try_lock());
+    });
+}
+
+#[test]
+fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_had_by_who_tries_twice() {
+    check(0, 2, || {
+        let lock = Raw::<Impatient>::with_queue(1);
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock_fair() };
+        assert!(!lock.try_lock());
+        assert!(lock.try_lock());
+    });
+}
+
+#[test]
+fn who_sleeps_behind_a_head_that_does_not_come_takes_a_lock_that_is_free() {
+    check(0, 2, || {
+        let lock = Raw::<Impatient>::with_queue(3);
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock() };
+        for slot in [2, 3] {
+            assert_eq!(lock.wait_on(slot, None, true), Outcome::TakenInQueue);
+            // SAFETY: it was taken.
+            unsafe { lock.unlock() };
+        }
+    });
+}
+
+#[test]
+fn who_polls_in_the_child_of_a_fork_leaves_one_slot() {
+    check(0, 2, || {
+        let lock = Raw::<Patient>::with_queue(1);
+        table().unusual.store(FORKED, Relaxed);
+        for _ in 0..SLOTS {
+            assert!(!lock.lock_until(0));
+        }
+        assert_eq!(std::iter::from_fn(|| table().lease()).count(), SLOTS - 3);
     });
 }
 

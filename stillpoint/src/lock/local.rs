@@ -7,14 +7,15 @@
 //! perhaps behind the thread that it has interrupted; it waits [outside](super::outside).
 //!
 //! A wait that times out may leave the slot in the queue. The thread keeps it, to take its place again when it comes back to
-//! that lock, or to use it elsewhere once it has been passed over. Until then it leases another one, or, if it would
-//! wait for a limited time again, waits outside: so no thread leaves more than one slot behind.
+//! that lock, or to use it elsewhere once it has been passed over. Until then it leases another one for a single wait, which
+//! it does not leave before it has been the head; or, if it would wait for a limited time again, waits outside: so no thread leaves
+//! more than one slot behind.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
 
 use super::table::{FORKED, GONE, IDLE, WAIT, table};
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{now, weaken};
 
 /// See the [module](self). Only this thread and its signal handlers touch it, which is why `core`'s atomics do in the model too.
@@ -24,8 +25,12 @@ pub struct Local {
     busy: AtomicU32,
     /// The slot, or 0.
     own: Cell<u32>,
-    /// The lock, by address, in whose queue the slot was left; 0 if none.
+    /// The lock, by address, in whose queue the slot was left; 0 if none, [`NO_WAY_BACK`].
     left_at: Cell<usize>,
+    /// The slot whose owner the thread is about to wake, or 0; for signal handlers.
+    kicking: AtomicU32,
+    /// How often the thread is outside: more than once if a handler has interrupted it there.
+    outside: Cell<u32>,
     /// The slot has been given back by the destructor.
     has_ended: Cell<bool>,
     /// The lock, by address, at which the thread has ended a quantum; 0 if none.
@@ -44,6 +49,9 @@ pub struct Local {
     /// How often the thread has lost races: [`LOST`] up with each, one down with each slow acquisition.
     lost: Cell<u32>,
 }
+
+/// In [`Local::left_at`]: a lock to which the thread does not come back.
+const NO_WAY_BACK: usize = usize::MAX;
 
 /// Slow acquisitions for which a lost race is remembered.
 const PATIENT: u32 = 256;
@@ -84,6 +92,8 @@ impl Local {
             busy: AtomicU32::new(0),
             own: Cell::new(0),
             left_at: Cell::new(0),
+            kicking: AtomicU32::new(0),
+            outside: Cell::new(0),
             has_ended: Cell::new(false),
             ended_at: Cell::new(0),
             came_at: Cell::new(0),
@@ -134,15 +144,21 @@ impl Local {
                 self.left_at.set(0);
                 return Place::Last(own);
             }
-            if is_timed {
-                return Place::Outside;
-            }
+        }
+        let keeps = own == 0 && !self.has_ended.get() && exit::arm();
+        if is_timed && !keeps {
+            return Place::Outside;
         }
         let Some(slot) = table().lease() else { return Place::Outside };
-        if own == 0 && !self.has_ended.get() && exit::arm() {
+        if keeps {
             self.own.set(slot);
         }
         Place::Last(slot)
+    }
+
+    /// Whether the thread keeps this slot, and so may leave it in a queue.
+    pub fn owns(&self, slot: u32) -> bool {
+        self.own.get() == slot
     }
 
     /// Ends the use of a slot that is in no queue.
@@ -153,19 +169,28 @@ impl Local {
         self.busy.store(0, Release);
     }
 
-    /// Ends the use of a slot that stays in the queue of the lock with this address.
-    pub fn leave(&self, slot: u32, lock: usize) {
+    /// Ends the use of the own slot, which stays in the queue of the lock with this address.
+    pub fn leave(&self, lock: usize) {
         // In the child of a fork a lock may be made anew although there is somebody in its queue: no thread comes back to one.
-        let may_come_back = slot == self.own.get() && table().unusual.load(Relaxed) & FORKED == 0;
-        if may_come_back {
-            self.left_at.set(lock);
-        } else {
-            if slot == self.own.get() {
-                self.own.set(0);
-            }
-            table().orphan(slot);
-        }
+        let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
+        self.left_at.set(if is_forked { NO_WAY_BACK } else { lock });
         self.busy.store(0, Release);
+    }
+
+    /// The thread is about to wake the owner of `slot`; of whom it was about to do that before.
+    pub fn kicks(&self, slot: u32) -> u32 {
+        // Between the thread and its handlers.
+        self.kicking.swap(slot, AcqRel)
+    }
+
+    /// See [`kicks`](Self::kicks).
+    pub fn kicking(&self) -> u32 {
+        self.kicking.load(Acquire)
+    }
+
+    /// The thread is outside, if `by` is 1; or is not any more, if it is -1.
+    pub fn goes_outside(&self, by: i32) {
+        self.outside.set(self.outside.get().wrapping_add_signed(by));
     }
 
     /// The thread ends. If it locks after that, in a later destructor, it leases slots for single waits.
@@ -306,7 +331,7 @@ mod exit {
             let busy = local.busy.swap(1, Acquire);
             // A slot that was left in a queue stays there, and is dead.
             let own = if local.left_at.replace(0) == 0 { local.own.get() } else { local.own.replace(0) };
-            table().reset_in_child(own);
+            table().reset_in_child(own, local.outside.get());
             local.busy.store(busy, Release);
         });
     }

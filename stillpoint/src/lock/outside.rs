@@ -14,17 +14,19 @@
 use crate::sync::{Ordering::*, mutant, now, spin_loop, spins, weaken};
 
 use super::events::Event;
+use super::local;
 use super::policy::Policy;
 use super::raw::Raw;
 use super::table::{FORKED, table};
-use super::word::{LOCKED, PARKED};
+use super::word::{LOCKED, PARKED, head};
 
 /// Counts the thread in `unusual` while it is there.
 struct Present;
 
 impl Present {
     fn new() -> Self {
-        // Relaxed: published by the Release of who sets `PARKED`.
+        // If a handler forks in between, the child counts one too many. Relaxed: published by the Release of who sets `PARKED`.
+        local::with(|local| local.goes_outside(1));
         table().unusual.fetch_add(1, Relaxed);
         Self
     }
@@ -33,6 +35,7 @@ impl Present {
 impl Drop for Present {
     fn drop(&mut self) {
         table().unusual.fetch_sub(1, Relaxed);
+        local::with(|local| local.goes_outside(-1));
     }
 }
 
@@ -50,6 +53,8 @@ impl<P: Policy> Raw<P> {
             if word & LOCKED == 0 {
                 let order = weaken(Acquire, "outside-relaxed");
                 if self.word().compare_exchange(word, word | LOCKED, order, Relaxed).is_ok() {
+                    // Relaxed: if it was kept for the first, that was until now.
+                    table().node(head(word)).kept.store(0, Relaxed);
                     return true;
                 }
                 continue;

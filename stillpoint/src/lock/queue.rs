@@ -9,9 +9,13 @@
 //!
 //! # The head that does not come
 //!
-//! A head that does not run, because of a quota, a debugger, or threads of higher priority, does not take the lock, and those
-//! behind it must not wait for that. So a waiter sleeps for a limited time, at first `BYPASS_NS`; if the lock is free then, or kept
-//! for a head, of that age, the waiter gives its place up and takes the lock. The head's quantum begins anew, and later.
+//! A head that does not run, because of a quota, a debugger, or threads of higher priority, does not take the lock, and others
+//! must not wait for that. Whoever is the first to find the lock free and kept writes the time down beside the head; who finds
+//! that this was `BYPASS_NS` ago takes the lock. The head's quantum begins anew, and later, so the lock is not kept for it
+//! for some time. Those asleep behind it look at the lock now and then, and may then take one that is free and not kept, too, as
+//! anybody may who runs. Who takes the lock so leaves the slot in the queue, and so it must be the thread's own ([`local`]).
+//!
+//! [`local`]: super::local
 
 use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
 
@@ -21,12 +25,12 @@ use super::raw::{Outcome, Raw};
 use super::table::{BURIED, DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
 use super::word::{LOCKED, PARKED, PEND, flags, head, is_reserved, tail, with_queue};
 
-/// Waiters sleep for so many `BYPASS_NS` at most, and a head is bypassed that often at most.
+/// Waiters sleep for so many `BYPASS_NS` at most, and for so long the lock is not kept for a head that was bypassed.
 const BYPASS_APART: u64 = 16;
 
 impl<P: Policy> Raw<P> {
-    /// Waits in the queue, in `slot`.
-    pub(super) fn wait(&self, slot: u32, until: Option<u64>) -> Outcome {
+    /// Waits in the queue, in `slot`. Only who `may_leave` it there returns without having been the head.
+    pub(super) fn wait(&self, slot: u32, until: Option<u64>, may_leave: bool) -> Outcome {
         let node = table().node(slot);
         let outcome = match self.enqueue(slot, node) {
             None => Outcome::Taken,
@@ -34,16 +38,16 @@ impl<P: Policy> Raw<P> {
             Some(_) => {
                 // Behind one that did not survive a fork: somebody has to take his place.
                 self.is_led(self.word().load(Relaxed));
-                return self.wait_on(slot, until);
+                return self.wait_on(slot, until, may_leave);
             }
         };
         Self::ended(node, outcome)
     }
 
     /// Waits in `slot`, which is in the queue.
-    pub fn wait_on(&self, slot: u32, until: Option<u64>) -> Outcome {
+    pub fn wait_on(&self, slot: u32, until: Option<u64>, may_leave: bool) -> Outcome {
         let node = table().node(slot);
-        let outcome = match self.await_promotion(node, until) {
+        let outcome = match self.await_promotion(node, until, may_leave) {
             None => self.head(slot, node, until),
             Some(outcome) => outcome,
         };
@@ -75,7 +79,7 @@ impl<P: Policy> Raw<P> {
             let last = tail(word);
             let (state, first) = if last == 0 { (HEAD, slot) } else { (WAIT, head(word)) };
             if last == 0 {
-                node.since.store(now(), Relaxed);
+                node.begins_as_head();
             }
             node.prev.store(last, Relaxed);
             node.state.store(state, Relaxed);
@@ -89,8 +93,9 @@ impl<P: Policy> Raw<P> {
     }
 
     /// Sleeps until the node is the head, or there is no point in waiting.
-    fn await_promotion(&self, node: &Node, until: Option<u64>) -> Option<Outcome> {
-        let mut patience = 1;
+    fn await_promotion(&self, node: &Node, until: Option<u64>, may_leave: bool) -> Option<Outcome> {
+        let may_bypass = P::BYPASS && may_leave;
+        let (mut patience, mut has_slept) = (1, false);
         loop {
             // Relaxed, here and below: what the head before did is seen through the word.
             match node.state.load(Relaxed) {
@@ -98,34 +103,35 @@ impl<P: Policy> Raw<P> {
                     // If it fails, it has been promoted.
                     let _ = node.state.compare_exchange(WAIT, NPARK, Relaxed, Relaxed);
                 }
-                state @ (NPARK | HPARK) => {
-                    P::count(Event::WaitNode);
+                NPARK => {
                     // Acquire: as in `released`.
                     let word = self.word().load(weaken(Acquire, "help-relaxed"));
                     // Whoever has released the lock may have been interrupted by the very handler that waits here.
-                    if state == NPARK && is_reserved(word) && word & PARKED != 0 && !mutant("no-help") {
+                    if word & (LOCKED | PARKED) == PARKED && !mutant("no-help") {
                         Self::kick(head(word));
                     }
-                    let bypass = (P::BYPASS && state == NPARK)
-                        .then(|| now().saturating_add(P::BYPASS_NS.saturating_mul(patience)));
-                    let end = [until, bypass].into_iter().flatten().min();
-                    if !node.state.wait(state, end) {
-                        if state == HPARK {
-                            self.count_wake_up(node);
-                        }
-                        continue;
+                    if is_reserved(word) {
+                        patience = 1;
                     }
-                    patience = (patience * 2).min(BYPASS_APART);
-                    if until.is_some() && until == end {
-                        if state == NPARK && self.give_up(node) {
+                    if may_bypass && Self::may_pass(word, has_slept) && self.give_up(node) {
+                        return Some(if self.bypass(word) { Outcome::TakenInQueue } else { Outcome::Again });
+                    }
+                    let look =
+                        may_bypass.then(|| now().saturating_add(P::BYPASS_NS.saturating_mul(patience)));
+                    let end = [until, look].into_iter().flatten().min();
+                    P::count(Event::WaitNode);
+                    if !node.state.wait(NPARK, end) {
+                        self.count_wake_up(node);
+                    } else {
+                        if until.is_some() && until == end && self.give_up(node) {
                             return Some(Outcome::TimedOutInQueue);
                         }
-                        if state == HPARK {
-                            node.state.store(HEAD, Relaxed);
-                        }
-                    } else if Self::is_stuck(self.word().load(Relaxed)) && self.give_up(node) {
-                        return Some(if self.bypass() { Outcome::TakenInQueue } else { Outcome::Again });
+                        patience = (patience * 2).min(BYPASS_APART);
+                        has_slept = true;
                     }
+                }
+                HPARK => {
+                    self.sleep_as_head(node, until);
                 }
                 _ => return None,
             }
@@ -139,22 +145,34 @@ impl<P: Policy> Raw<P> {
         node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
     }
 
-    /// Whether the lock is free, and the head does not come.
-    fn is_stuck(word: u32) -> bool {
-        word & LOCKED == 0 && Self::waited(table().node(head(word))) >= P::BYPASS_NS
+    /// Whether the lock is free, and its head does not come; or could be had by anybody, who `is_patient`.
+    fn may_pass(word: u32, is_patient: bool) -> bool {
+        word & LOCKED == 0 && if word & PEND == 0 { is_patient } else { Self::is_overdue(head(word)) }
     }
 
-    /// Takes a free lock whose head does not come.
+    /// Whether a lock that is free has been kept for `first` for long. Who sees that it is kept writes the time down.
+    fn is_overdue(first: u32) -> bool {
+        let kept = &table().node(first).kept;
+        // Relaxed, both: to be off the mark does no harm.
+        match kept.load(Relaxed) {
+            0 => {
+                kept.store(now().max(1), Relaxed);
+                false
+            }
+            since => now().saturating_sub(since) >= P::BYPASS_NS,
+        }
+    }
+
+    /// Takes the lock if it is free, and not kept for a head that may come.
     #[cold]
-    fn bypass(&self) -> bool {
-        let mut word = self.word().load(Relaxed);
-        while word & LOCKED == 0 {
+    pub(super) fn bypass(&self, mut word: u32) -> bool {
+        while P::BYPASS && Self::may_pass(word, true) {
             let taken = (word | LOCKED) & !PEND;
             match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
+                Ok(_) if word & PEND == 0 => return true,
                 Ok(_) => {
                     P::count(Event::Bypass);
-                    let later = now().saturating_add(BYPASS_APART * P::BYPASS_NS);
-                    table().node(head(word)).since.store(later, Relaxed);
+                    table().node(head(word)).begins_later(BYPASS_APART * P::BYPASS_NS);
                     return true;
                 }
                 Err(now) => word = now,
@@ -218,7 +236,12 @@ impl<P: Policy> Raw<P> {
             node.state.store(HPARK, Relaxed);
         }
         P::count(Event::WaitHead);
-        // Relaxed: the word is loaded again.
+        self.sleep_as_head(node, until)
+    }
+
+    /// Sleeps until the node is not `HPARK` any more, and makes sure of that when the time is over, which is returned.
+    fn sleep_as_head(&self, node: &Node, until: Option<u64>) -> bool {
+        // Relaxed, all: the word is loaded again.
         while node.state.load(Relaxed) == HPARK {
             if node.state.wait(HPARK, until) {
                 node.state.store(HEAD, Relaxed);
@@ -229,10 +252,11 @@ impl<P: Policy> Raw<P> {
         false
     }
 
-    /// The head was woken.
+    /// The owner of `node` runs, perhaps because he was kicked.
     fn count_wake_up(&self, node: &Node) {
-        if P::COUNTS {
-            P::add(Event::WakeNs, now().saturating_sub(node.kicked.load(Relaxed)));
+        let kicked = if P::COUNTS { node.kicked.swap(0, Relaxed) } else { 0 };
+        if kicked != 0 {
+            P::add(Event::WakeNs, now().saturating_sub(kicked));
             if self.word().load(Relaxed) & LOCKED != 0 {
                 P::count(Event::Spurious);
             }
@@ -320,7 +344,7 @@ impl<P: Policy> Raw<P> {
     pub fn promote(&self, mut next: u32, wakes: bool) {
         loop {
             let node = table().node(next);
-            node.since.store(now(), Relaxed);
+            node.begins_as_head();
             // Relaxed, here and below: the links are published through the word. Acquire: partner is the Release in `give_up`.
             match node.state.load(weaken(Acquire, "gone-relaxed")) {
                 WAIT => {
@@ -329,8 +353,7 @@ impl<P: Policy> Raw<P> {
                     }
                 }
                 NPARK if wakes => {
-                    if node.state.compare_exchange(NPARK, HEAD, Relaxed, Relaxed).is_ok() {
-                        node.state.wake(1);
+                    if Self::wake(next, NPARK, || ()) {
                         return;
                     }
                 }

@@ -18,7 +18,8 @@
 //!    of the promotion nobody is the head, and the one who promotes acts for it.
 //! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, the word says [`PARKED`], or the holder is
 //!    about to say so, being the one who promoted it. So whoever releases the lock kicks; and who has released it, and not kicked
-//!    yet, is stood in for by the next release, or by who is about to sleep behind the head of a lock that is kept for it.
+//!    yet, is stood in for by the next release, or by who is about to sleep behind the head of a free lock. Who is interrupted
+//!    in the middle of a kick, by a handler that waits, ends it first.
 //!    [`PARKED`] stays until the head takes the lock; who finds it, and a head that is awake, does nothing.
 //! 4. [`PEND`] is set only while there is a head; it goes when the head takes the lock, or when nobody is left in the queue. A head
 //!    that does not come loses it ([`queue`](super::queue)).
@@ -176,6 +177,19 @@ impl<P: Policy> Raw<P> {
         self.released(word);
     }
 
+    /// For the model: a signal handler comes when the head, which sleeps, has become awake in its state, and not in fact.
+    ///
+    /// # Safety
+    ///
+    /// As for [`unlock_fair`](Self::unlock_fair).
+    #[cfg(loom)]
+    pub unsafe fn unlock_fair_interrupted_in_kick(&self, handler: impl FnOnce()) {
+        let word = self.release_for_head();
+        fence(Acquire);
+        Self::wake(head(word), HPARK, handler);
+        self.released(word);
+    }
+
     fn release_for_head(&self) -> u32 {
         let mut word = self.word().load(Relaxed);
         loop {
@@ -201,10 +215,13 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock while that is open to all.
+    /// Takes the lock while that is open to all, or kept for a head that does not come.
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
-        if is_reserved(word) && !self.is_led(word) {
+        if is_reserved(word) {
+            if self.is_led(word) {
+                return self.bypass(word);
+            }
             word = self.word().load(Relaxed);
         }
         while Self::may_take(word) {
@@ -275,6 +292,11 @@ impl<P: Policy> Raw<P> {
     fn lock_slow(&self, until: Option<u64>) -> bool {
         let lock = self.address();
         local::with(|local| {
+            // What this thread was at when a handler interrupted it, which waits.
+            let interrupted = local.kicking();
+            if interrupted != 0 && !mutant("kick-not-ended") {
+                table().node(interrupted).state.wake(1);
+            }
             loop {
                 P::count(Event::SlowPath);
                 local.has_found_it_taken();
@@ -283,13 +305,13 @@ impl<P: Policy> Raw<P> {
                     return true;
                 }
                 let (slot, outcome) = match local.take(lock, until.is_some()) {
-                    Place::Last(slot) => (slot, self.wait(slot, until)),
-                    Place::Back(slot) => (slot, self.wait_on(slot, until)),
+                    Place::Last(slot) => (slot, self.wait(slot, until, local.owns(slot))),
+                    Place::Back(slot) => (slot, self.wait_on(slot, until, true)),
                     Place::Outside => return self.lock_outside(until),
                 };
                 match outcome {
                     Outcome::Taken | Outcome::TimedOut => local.put(slot),
-                    _ => local.leave(slot, lock),
+                    _ => local.leave(lock),
                 }
                 match outcome {
                     Outcome::Taken | Outcome::TakenInQueue => {
@@ -326,7 +348,7 @@ impl<P: Policy> Raw<P> {
                 }
             } else if is_reserved(word) {
                 if kept == 0 || Self::is_here(table().node(head(word))) {
-                    return false;
+                    return self.bypass(word);
                 }
                 kept -= 1;
                 spin_loop();
@@ -380,12 +402,27 @@ impl<P: Policy> Raw<P> {
         if P::COUNTS {
             node.kicked.store(begin, Relaxed);
         }
-        if node.state.compare_exchange(HPARK, HEAD, Relaxed, Relaxed).is_ok() {
-            node.state.wake(1);
+        if Self::wake(first, HPARK, || ()) {
             P::count(Event::Kick);
             if P::COUNTS {
                 P::add(Event::KickNs, now() - begin);
             }
         }
+    }
+
+    /// Wakes the owner of `slot`, who sleeps in `state`, as the head. False if it is another state.
+    ///
+    /// A handler that comes `between` making him the head and waking him, and waits, wakes him first.
+    pub(super) fn wake(slot: u32, state: u32, between: impl FnOnce()) -> bool {
+        let sleeper = &table().node(slot).state;
+        let before = local::with(|local| local.kicks(slot));
+        // Relaxed: as in `kick` and `promote`.
+        let wakes = sleeper.compare_exchange(state, HEAD, Relaxed, Relaxed).is_ok();
+        if wakes {
+            between();
+            sleeper.wake(1);
+        }
+        local::with(|local| local.kicks(before));
+        wakes
     }
 }

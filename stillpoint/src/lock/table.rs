@@ -26,7 +26,9 @@
 //!    promoter that takes it out of the queue.
 //! 2. `next` of a node in a queue is 0 or the node after it; `prev` is the node before it, if it is not the first.
 
-use crate::sync::{AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, const_unless_loom, mutant, weaken};
+use crate::sync::{
+    AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, const_unless_loom, mutant, now, weaken,
+};
 
 use super::word::SLOT_BITS;
 
@@ -55,6 +57,8 @@ pub struct Node {
     pub cpu: AtomicU32,
     /// When it became the first.
     pub since: AtomicU64,
+    /// When the lock, which was free, was first seen to be kept for it; 0 if it was not yet.
+    pub kept: AtomicU64,
     /// When it was kicked, where that is counted.
     pub kicked: AtomicU64,
     /// Touched by the owner.
@@ -87,10 +91,23 @@ impl Node {
                 next: AtomicU32::new(0),
                 cpu: AtomicU32::new(0),
                 since: AtomicU64::new(0),
+                kept: AtomicU64::new(0),
                 kicked: AtomicU64::new(0),
                 owned: Witness::new(),
             }
         }
+    }
+
+    /// Its owner is the head from now on.
+    pub fn begins_as_head(&self) {
+        self.begins_later(0);
+    }
+
+    /// Its owner counts as the head from so many nanoseconds in the future on.
+    pub fn begins_later(&self, ns: u64) {
+        // Relaxed, both: to be off the mark does no harm.
+        self.since.store(now().saturating_add(ns), Relaxed);
+        self.kept.store(0, Relaxed);
     }
 }
 
@@ -189,11 +206,12 @@ impl Table {
     }
 
     /// All slots but `own` are free, or dead if they may be in a queue.
+    /// The only thread is outside `outside` times, in handlers upon handlers.
     #[cfg(not(loom))]
-    pub fn reset_in_child(&self, own: u32) {
+    pub fn reset_in_child(&self, own: u32, outside: u32) {
         // The only thread: no order matters.
         self.free.store(0, Relaxed);
-        let mut unusual = 0;
+        let mut unusual = outside;
         let used = self.fresh.load(Relaxed).min(SLOTS as u32 - 1);
         for slot in (1..=used).filter(|&slot| slot != own) {
             let state = &self.node(slot).state;
@@ -201,7 +219,7 @@ impl Table {
                 self.push(slot);
             } else {
                 state.store(DEAD, Relaxed);
-                unusual = FORKED;
+                unusual |= FORKED;
             }
         }
         self.unusual.store(unusual, Relaxed);

@@ -44,12 +44,11 @@ pub fn with_queue(flags: u32, head: u32, tail: u32) -> u32 {
 /// Whether the lock can be taken by somebody who is not the head.
 #[inline(always)]
 pub fn is_open(word: u32) -> bool {
-    let closed = if mutant("pend-ignored") { LOCKED } else { LOCKED | PEND };
-    word & closed == 0
+    word & LOCKED == 0 && !is_reserved(word)
 }
 
 /// Whether the lock is free, and kept for the head.
 #[inline(always)]
 pub fn is_reserved(word: u32) -> bool {
-    word & (LOCKED | PEND) == PEND
+    word & (LOCKED | PEND) == PEND && !mutant("pend-ignored")
 }
