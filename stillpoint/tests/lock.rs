@@ -5,6 +5,8 @@
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[path = "support/until.rs"]
+mod until;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,15 +17,10 @@ use std::time::{Duration, Instant};
 
 use deadline::deadline;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard, RawMutex};
+use until::until;
 
 /// Threads for a contended lock: more than processors.
 const THREADS: usize = 8;
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
 
 /// Whether the thread with this id sleeps.
 fn sleeps(tid: i32) -> bool {
