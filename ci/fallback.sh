@@ -12,7 +12,7 @@ suite=(cargo test --release --package stillpoint --quiet)
 fenced=("${suite[@]}" --test 'rcu_*' --test 'srcu_*' --test 'fuzz_g*')
 
 echo "-- the backend that is chosen here: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
-"${suite[@]}" --lib --test denied --test fence --test lock --test 'fuzz_*' --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'srcu_*'
+"${suite[@]}" --lib --test denied --test fence --test 'lock*' --test 'fuzz_*' --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'srcu_*'
 
 for backend in seqcst signal; do
     echo "-- STILLPOINT_FENCE=$backend"

@@ -232,10 +232,8 @@ where
             Op::TakeBriefly | Op::Take if has == [false; LOCKS] => {
                 let until = Instant::now() + SHORT;
                 let mut tokens = self.tokens.lock();
-                while *tokens == 0 {
-                    if self.put.wait_until(&mut tokens, until).timed_out() && *tokens == 0 {
-                        return Seen(false);
-                    }
+                if self.put.wait_while_until(&mut tokens, |tokens| *tokens == 0, until).timed_out() {
+                    return Seen(false);
                 }
                 *tokens -= 1;
                 self.tokens_taken.fetch_add(1, Relaxed);

@@ -1,10 +1,14 @@
 //! The queued lock, as a program uses it.
 #![cfg(not(loom))]
 
+#[path = "support/asleep.rs"]
+mod asleep;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[path = "support/until.rs"]
+mod until;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,48 +17,17 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use asleep::{asleep_in, sleeps, tid};
 use deadline::deadline;
-use stillpoint::lock::{Condvar, Mutex, MutexGuard, RawMutex};
+use stillpoint::lock::{Mutex, MutexGuard, RawMutex};
+use until::until;
 
 /// Threads for a contended lock: more than processors.
 const THREADS: usize = 8;
 
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
-
-/// Whether the thread with this id sleeps.
-fn sleeps(tid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
-}
-
-fn tid() -> i32 {
-    // SAFETY: a plain call.
-    unsafe { libc::gettid() }
-}
-
-/// Starts a thread in `scope` and waits until it sleeps in `body`.
-fn asleep_in<'scope, T: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    body: impl FnOnce() -> T + Send + 'scope,
-) -> thread::ScopedJoinHandle<'scope, T> {
-    let (sender, receiver) = mpsc::channel();
-    let thread = scope.spawn(move || {
-        sender.send(tid()).expect("somebody listens");
-        body()
-    });
-    let tid = receiver.recv().expect("the thread has started");
-    until(|| sleeps(tid) || thread.is_finished());
-    thread
-}
-
 #[test]
 fn the_lock_takes_four_bytes() {
     assert_eq!(size_of::<RawMutex>(), 4);
-    assert_eq!(size_of::<Condvar>(), 4);
     assert_eq!(size_of::<Mutex<u32>>(), 8);
 }
 
@@ -182,40 +155,6 @@ fn the_last_owner_frees_the_lock_while_others_still_return_from_it() {
         drop(lock);
         threads.into_iter().for_each(|thread| thread.join().expect("no crash"));
     }
-}
-
-#[test]
-fn a_notification_wakes_one_and_another_wakes_all() {
-    let _running = deadline();
-    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
-    thread::scope(|scope| {
-        let waiters: Vec<_> = (0..4)
-            .map(|_| {
-                asleep_in(scope, || {
-                    let mut left = lock.lock();
-                    changed.wait_while(&mut left, |left| *left == 0);
-                    *left -= 1;
-                })
-            })
-            .collect();
-        *lock.lock() = 1;
-        changed.notify_one();
-        until(|| waiters.iter().filter(|waiter| waiter.is_finished()).count() == 1);
-        assert_eq!(*lock.lock(), 0);
-        *lock.lock() = 3;
-        changed.notify_all();
-    });
-    assert_eq!(lock.into_inner(), 0);
-}
-
-#[test]
-fn a_wait_for_a_notification_may_be_limited() {
-    let _running = deadline();
-    let (lock, changed) = (Mutex::new(()), Condvar::new());
-    let mut guard = lock.lock();
-    while !changed.wait_for(&mut guard, Duration::from_millis(1)).timed_out() {}
-    while !changed.wait_until(&mut guard, Instant::now()).timed_out() {}
-    assert!(lock.is_locked());
 }
 
 #[test]

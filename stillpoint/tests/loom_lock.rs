@@ -433,7 +433,7 @@ fn a_notification_reaches_who_has_looked_before() {
             w.lock.lock();
             while w.sections.with(|sections| unsafe { *sections }) == 0 {
                 // SAFETY: this thread holds it.
-                c.wait_with(|| unsafe { w.lock.unlock() }, || w.lock.lock());
+                c.wait_with(|| unsafe { w.lock.unlock() }, None, || w.lock.lock());
             }
             // SAFETY: as above.
             unsafe { w.lock.unlock() };
@@ -441,6 +441,35 @@ fn a_notification_reaches_who_has_looked_before() {
         world.lock();
         changed.notify_one();
         waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn a_notification_reaches_who_waits_beside_another_whose_time_is_over() {
+    check(0, 2, || {
+        let world = World::<Patient>::new();
+        let changed = Arc::new(Condvar::new());
+        let waiters = [None, Some(0)].map(|until| {
+            let (w, c) = (world.clone(), changed.clone());
+            thread::spawn(move || {
+                w.lock.lock();
+                while w.sections.with(|sections| unsafe { *sections }) == 0 {
+                    // SAFETY: this thread holds it.
+                    c.wait_with(|| unsafe { w.lock.unlock() }, until, || w.lock.lock());
+                    if until.is_some() {
+                        break;
+                    }
+                }
+                // SAFETY: as above.
+                unsafe { w.lock.unlock() };
+            })
+        });
+        world.lock();
+        changed.notify_one();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert!(changed.is_idle());
     });
 }
 

@@ -9,6 +9,8 @@ mod deadline;
 mod panics;
 #[path = "support/tracked.rs"]
 mod tracked;
+#[path = "support/until.rs"]
+mod until;
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,12 +24,7 @@ use panics::message;
 use stillpoint::qsbr::{self, Domain, RegisterError};
 use stillpoint::rcu::{GracePeriod, Limits, Rcu};
 use tracked::Tracked;
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
+use until::until;
 
 #[test]
 fn readers_see_whole_values_while_writers_replace_and_free_them() {

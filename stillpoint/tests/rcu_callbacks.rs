@@ -2,6 +2,8 @@
 //! do.
 #![cfg(not(loom))]
 
+#[path = "support/callbacks.rs"]
+mod callbacks;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/deadline.rs"]
@@ -12,6 +14,8 @@ mod panics;
 mod threads;
 #[path = "support/tracked.rs"]
 mod tracked;
+#[path = "support/until.rs"]
+mod until;
 
 use std::cell::RefCell;
 use std::panic::catch_unwind;
@@ -21,25 +25,13 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, mem, thread};
 
+use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
 use stillpoint::rcu::{Domain, Hints, Limits, Pace};
 use threads::deny_threads;
 use tracked::Tracked;
-
-const LAZY: Hints = Hints::new().lazy();
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
-
-/// A counter, and something that counts.
-fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {
-    let count: &'static AtomicUsize = Box::leak(Box::default());
-    (count, move || _ = count.fetch_add(1, AcqRel))
-}
+use until::until;
 
 #[test]
 fn callbacks_of_a_thread_run_in_its_order_and_those_of_all_threads_before_barrier_returns() {

@@ -9,6 +9,8 @@ mod deadline;
 mod panics;
 #[path = "support/threads.rs"]
 mod threads;
+#[path = "support/until.rs"]
+mod until;
 #[path = "support/waiting.rs"]
 mod waiting;
 
@@ -27,16 +29,11 @@ use deadline::deadline;
 use panics::message;
 use stillpoint::rcu::{Domain, Elapse, GracePeriod, Rcu};
 use threads::deny_threads;
+use until::until;
 use waiting::waiting_synchronize;
 
 const INSIDE: &str = "synchronize() inside a read-side section of the same domain";
 const ORPHANED: &str = "synchronize() would wait for ever";
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
 
 /// Counts its calls.
 #[derive(Debug, Default)]

@@ -3,10 +3,14 @@
 
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/fork.rs"]
+mod fork;
 #[path = "support/threads.rs"]
 mod threads;
 #[path = "support/tracked.rs"]
 mod tracked;
+#[path = "support/until.rs"]
+mod until;
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,29 +21,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use std::{fs, io, mem, process, ptr, thread};
 
+use fork::{await_child, exit, fork, in_child, is_alone};
 use stillpoint::fence;
 use stillpoint::rcu::{Domain, GracePeriod, Hints, Rcu};
 use threads::deny_threads;
 use tracked::Tracked;
-
-/// Whether this is a process for `test` alone, of which there is one for each backend. A process that hangs is killed. No
-/// thread of the standard library may start or end in it at the moment of a fork: its child could start no more of them.
-fn is_alone(test: &str) -> bool {
-    if child::variant().is_none() {
-        for backend in ["membarrier", "signal", "seqcst"] {
-            child::run(test, backend, Some(backend));
-        }
-        return false;
-    }
-    set_deadline();
-    true
-}
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
+use until::until;
 
 /// How often things happened, in a process and in those that were forked from it.
 struct Tally(&'static [AtomicU8]);
@@ -69,50 +56,6 @@ impl Tally {
         for (index, times) in self.0[..count].iter().enumerate() {
             assert_eq!(times.load(Acquire), 1, "number {index} of {count}");
         }
-    }
-}
-
-/// The child's end, if it is not to come back from `child`.
-fn exit(right: bool) -> ! {
-    // SAFETY: ends the child without the destructors of the parent's test.
-    unsafe { libc::_exit(i32::from(!right)) }
-}
-
-/// This process is killed if it hangs.
-fn set_deadline() {
-    // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own mask.
-    unsafe {
-        let mut all: libc::sigset_t = mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &all, ptr::null_mut());
-        libc::alarm(50);
-    }
-}
-
-/// A fork: 0 in the child.
-fn fork() -> libc::pid_t {
-    // SAFETY: glibc lets the child of a process with threads allocate and start threads; the rest is what is tested.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
-    if pid == 0 {
-        set_deadline();
-    }
-    pid
-}
-
-/// Waits for a child to end with 0.
-fn await_child(pid: libc::pid_t) {
-    let mut status = -1;
-    // SAFETY: waits for our own child; `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert_eq!(status, 0, "the child ends with 0, its wait status is {status:#x}");
-}
-
-/// Runs `child` in the child of a fork, which must not panic there, and waits for its end.
-fn in_child(child: impl FnOnce()) {
-    match fork() {
-        0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),
-        pid => await_child(pid),
     }
 }
 

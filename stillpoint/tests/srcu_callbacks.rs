@@ -1,6 +1,8 @@
 //! What is deferred in a sleepable domain is done after the sections that were open, once, whatever becomes of the domain.
 #![cfg(not(loom))]
 
+#[path = "support/callbacks.rs"]
+mod callbacks;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/deadline.rs"]
@@ -11,34 +13,24 @@ mod panics;
 mod threads;
 #[path = "support/tracked.rs"]
 mod tracked;
+#[path = "support/until.rs"]
+mod until;
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
+use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
 use stillpoint::rcu::{GracePeriod, Hints, Limits, Pace, Rcu};
 use stillpoint::srcu::Domain;
 use threads::deny_threads;
 use tracked::Tracked;
-
-const LAZY: Hints = Hints::new().lazy();
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
-
-/// A counter, and something that counts.
-fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {
-    let count: &'static AtomicUsize = Box::leak(Box::default());
-    (count, move || _ = count.fetch_add(1, AcqRel))
-}
+use until::until;
 
 #[test]
 fn what_many_threads_defer_is_done_before_barrier_returns() {

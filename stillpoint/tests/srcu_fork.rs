@@ -3,63 +3,23 @@
 
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/fork.rs"]
+mod fork;
 #[path = "support/tracked.rs"]
 mod tracked;
+#[path = "support/until.rs"]
+mod until;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
 use std::time::Duration;
-use std::{io, mem, thread};
 
+use fork::{in_child, is_alone};
 use stillpoint::rcu::{GracePeriod, Hints, Rcu, set_stall_hook, set_stall_timeout};
 use stillpoint::srcu::Domain;
 use tracked::Tracked;
-
-/// Whether this is a process for `test` alone, of which there is one for each backend. A process that hangs is killed.
-fn is_alone(test: &str) -> bool {
-    if child::variant().is_none() {
-        for backend in ["membarrier", "signal", "seqcst"] {
-            child::run(test, backend, Some(backend));
-        }
-        return false;
-    }
-    set_deadline();
-    true
-}
-
-fn set_deadline() {
-    // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own mask.
-    unsafe {
-        let mut all: libc::sigset_t = mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &all, std::ptr::null_mut());
-        libc::alarm(50);
-    }
-}
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
-
-/// Runs `child` in the child of a fork, which must not panic there, and waits for its end.
-fn in_child(child: impl FnOnce()) {
-    // SAFETY: glibc lets the child of a process with threads allocate and start threads; the rest is what is tested.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
-    if pid == 0 {
-        set_deadline();
-        let right = catch_unwind(AssertUnwindSafe(child)).is_ok();
-        // SAFETY: ends the child without the destructors of the parent's test.
-        unsafe { libc::_exit(i32::from(!right)) }
-    }
-    let mut status = -1;
-    // SAFETY: waits for our own child; `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert_eq!(status, 0, "the child ends with 0, its wait status is {status:#x}");
-}
+use until::until;
 
 /// Everything that is there to be used, outside sections.
 fn exercise(domain: &Domain) {

@@ -178,6 +178,7 @@
 //! | | `try_lock_for`, `try_lock_until` |
 //! | `guard = condvar.wait(guard).unwrap()` | `condvar.wait(&mut guard)` |
 //! | `condvar.wait_timeout(guard, time)` | `condvar.wait_for(&mut guard, time)` |
+//! | `condvar.wait_timeout_while(guard, time, condition)` | `condvar.wait_while_for(&mut guard, condition, time)` |
 //! | `drop(guard)` | the same, or `MutexGuard::unlock_fair(guard)`: to whoever has waited longest |
 //! | the guard stays in its thread | the guard is `Send` |
 //!
@@ -185,7 +186,7 @@
 //! |---|---|
 //! | `parking_lot::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.4 with the feature `lock_api_04` |
-//! | `notify_one()` tells whether there was somebody, `notify_all()` how many | neither does |
+//! | `notify_one()` tells whether there was somebody, `notify_all()` how many | of those who slept: who was about to is not told of |
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |
 //! | `Once`, `ReentrantMutex` | std's `OnceLock`, and `lock_api::ReentrantMutex` |
 //!

@@ -1,14 +1,38 @@
 //! Waiting for something that changes under a lock.
 //!
-//! One word counts notifications, and is the futex. Who waits reads it while he holds the lock, releases the lock, and sleeps
-//! unless the word has changed. Who changes what is waited for does so under the lock, and notifies then or later: after the
-//! waiter has read the word, so the sleep fails or is ended.
+//! One word counts notifications, and is the futex; another counts those who wait. Who waits counts himself and reads the first
+//! word while he holds the lock, releases the lock, sleeps unless the word has changed, and counts himself out. Who changes what
+//! is waited for does so under the lock, and notifies then or later: if nobody is counted there is nothing to do; else he raises
+//! the first word, which makes sleeps fail, and wakes sleepers.
 //!
-//! The orderings are those of the lock: a waiter cannot have read the number of a notification whose reason it has not seen.
+//! # No notification is lost
+//!
+//! Look at the last time that a waiter has held the lock before the change. He did not see it, so he has counted himself then and
+//! read the word, both before the change in the order of the lock; and the notification comes after the change.
+//!
+//! 1. *He is found.* The count is changed by read-modify-writes only, so every value after he has counted himself includes him,
+//!    until he counts himself out; and the notification cannot read an earlier one. If he has counted himself out he is awake, and
+//!    is to take the lock after the change, which he then sees.
+//! 2. *He does not sleep on.* He cannot have read the number that the notification makes of the word: the sleep fails, or is ended.
+//!
+//! The orderings are those of the lock, so all accesses here are relaxed. Whoever notifies need not hold the lock, nor ever have had
+//! it, as long as the change happens before. Without any lock around the change it may come between a waiter's look and his
+//! counting himself, as with other condition variables.
+//!
+//! # Too many may be counted
+//!
+//! That costs a system call, and does no harm: those who are awake and have not counted themselves out yet, and in the child of
+//! a fork those who waited in the parent, for good. Nobody else stays counted, however he leaves ([`Waiter`] is dropped).
+//!
+//! # When it may be freed
+//!
+//! Whoever waits or notifies borrows it until he returns. A notification touches no memory after it has raised the word, as the
+//! kernel takes the address alone, and a waiter none after he has counted himself out, before he takes the lock.
 
-use crate::sync::{Futex32, Ordering::*, const_unless_loom, mutant};
+use crate::sync::{AtomicU32, Futex32, Ordering::*, const_unless_loom, mutant};
 
-/// Blocks threads until something that a [`Mutex`](super::Mutex) guards has changed. Four bytes; works in statics.
+/// Blocks threads until something that a [`Mutex`](super::Mutex) guards has changed. Eight bytes; works in statics. To notify when
+/// nobody waits costs next to nothing.
 ///
 /// ```
 /// use stillpoint::lock::{Condvar, Mutex};
@@ -27,55 +51,102 @@ use crate::sync::{Futex32, Ordering::*, const_unless_loom, mutant};
 /// ```
 #[derive(Debug)]
 pub struct Condvar {
+    /// Notifications, but for those that found nobody.
     notified: Futex32,
+    /// Those who wait.
+    waiters: AtomicU32,
 }
 
 impl Condvar {
     const_unless_loom! {
         /// A condition variable that nobody waits for.
         pub fn new() -> Self {
-            Self { notified: Futex32::new(0) }
+            Self { notified: Futex32::new(0), waiters: AtomicU32::new(0) }
         }
     }
 
-    /// Wakes one of those who wait, if there are any.
+    /// Wakes one of those who wait, if there are any. Whether one slept: who was about to sleep will not, but is not told of.
+    ///
+    /// What is waited for is to be changed under the lock before; the lock need not be held any more.
     #[inline]
-    pub fn notify_one(&self) {
-        self.notify(1);
+    pub fn notify_one(&self) -> bool {
+        self.notify(1) != 0
     }
 
-    /// Wakes all who wait.
+    /// Wakes all who wait. How many slept: who was about to sleep will not, but is not counted.
+    ///
+    /// What is waited for is to be changed under the lock before; the lock need not be held any more.
     #[inline]
-    pub fn notify_all(&self) {
-        self.notify(u32::MAX);
+    pub fn notify_all(&self) -> usize {
+        self.notify(u32::MAX)
     }
 
-    fn notify(&self, count: u32) {
-        // Relaxed: see above.
+    #[inline]
+    fn notify(&self, most: u32) -> usize {
+        // Relaxed: 1, above. Partner: `Waiter::new`.
+        if self.waiters.load(Relaxed) == 0 { 0 } else { self.notify_slow(most) }
+    }
+
+    #[cold]
+    fn notify_slow(&self, most: u32) -> usize {
+        // Relaxed: 2, above. Partner: `Waiter::new`.
         if !mutant("notification-not-counted") {
             self.notified.fetch_add(1, Relaxed);
         }
-        self.notified.wake(count);
+        self.notified.wake(most)
     }
 
-    /// For who holds the lock: what to [`sleep`](Self::sleep) with, without it.
-    fn ticket(&self) -> u32 {
-        // Relaxed: see above.
-        self.notified.load(Relaxed)
-    }
-
-    /// Sleeps until a notification that came after the ticket, or until the clock shows `until`. Whether the time is over.
-    fn sleep(&self, ticket: u32, until: Option<u64>) -> bool {
-        self.notified.wait(ticket, until)
-    }
-
-    /// For the model: releases the lock, waits for a notification, and takes the lock again.
+    /// For the model: releases the lock, waits for a notification or until the clock shows `until`, and takes the lock again.
     #[cfg(loom)]
-    pub fn wait_with(&self, unlock: impl FnOnce(), lock: impl FnOnce()) {
-        let ticket = self.ticket();
+    pub fn wait_with(&self, unlock: impl FnOnce(), until: Option<u64>, lock: impl FnOnce()) {
+        let waiter = Waiter::new(self);
         unlock();
-        self.sleep(ticket, None);
+        waiter.sleep(until);
         lock();
+    }
+
+    /// For the model: whether nobody is counted.
+    #[cfg(loom)]
+    pub fn is_idle(&self) -> bool {
+        self.waiters.load(Relaxed) == 0
+    }
+}
+
+/// One who waits: counted, until dropped.
+struct Waiter<'a> {
+    condvar: &'a Condvar,
+    /// The number of notifications that he has found.
+    ticket: u32,
+}
+
+impl<'a> Waiter<'a> {
+    /// For who holds the lock.
+    fn new(condvar: &'a Condvar) -> Self {
+        // Relaxed, both: published by the release of the lock. Partners: `notify` and `notify_slow`, after the change.
+        if !mutant("waiter-counted-late") {
+            condvar.waiters.fetch_add(1, Relaxed);
+        }
+        Self { condvar, ticket: condvar.notified.load(Relaxed) }
+    }
+
+    /// For who has released the lock: sleeps until a notification that came after the ticket, or until the clock shows `until`.
+    /// Whether the time is over.
+    fn sleep(self, until: Option<u64>) -> bool {
+        let &Self { condvar, ticket } = &self;
+        if mutant("waiter-counted-late") {
+            condvar.waiters.fetch_add(1, Relaxed);
+        }
+        let _counted = (!mutant("waiter-uncounted-asleep")).then_some(self);
+        condvar.notified.wait(ticket, until)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        // Relaxed: 1, above.
+        if !mutant("waiter-counted-for-good") {
+            self.condvar.waiters.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -85,14 +156,17 @@ mod guarded {
 
     use super::super::MutexGuard;
     use super::super::api::{after, at};
-    use super::Condvar;
+    use super::{Condvar, Waiter};
+    use crate::sync::now;
 
     /// Whether a wait ended because its time was over.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct WaitTimeoutResult(bool);
 
     impl WaitTimeoutResult {
-        /// Whether the time was over. What was waited for may have happened all the same.
+        /// Whether the time was over. After [`wait_for`](Condvar::wait_for) and [`wait_until`](Condvar::wait_until) what was
+        /// waited for may have happened all the same; after [`wait_while_for`](Condvar::wait_while_for) and
+        /// [`wait_while_until`](Condvar::wait_while_until) it had not.
         pub fn timed_out(self) -> bool {
             self.0
         }
@@ -149,13 +223,63 @@ mod guarded {
             self.wait_before(guard, at(instant))
         }
 
+        /// [`wait_while`](Self::wait_while), but for no longer than `timeout` and what it takes to get the lock, however many
+        /// notifications come. Times out if `condition` says wait still when the time is over, and only then.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use stillpoint::lock::{Condvar, Mutex};
+        ///
+        /// let (queue, filled) = (Mutex::new(vec![7]), Condvar::new());
+        /// let limit = Duration::from_millis(1);
+        /// let mut queue = queue.lock();
+        /// assert!(!filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
+        /// assert_eq!(queue.pop(), Some(7));
+        /// assert!(filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
+        /// ```
+        pub fn wait_while_for<T: ?Sized>(
+            &self,
+            guard: &mut MutexGuard<'_, T>,
+            condition: impl FnMut(&mut T) -> bool,
+            timeout: Duration,
+        ) -> WaitTimeoutResult {
+            self.wait_while_before(guard, condition, after(timeout))
+        }
+
+        /// [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over already, looks at
+        /// `condition` once and keeps the lock.
+        pub fn wait_while_until<T: ?Sized>(
+            &self,
+            guard: &mut MutexGuard<'_, T>,
+            condition: impl FnMut(&mut T) -> bool,
+            instant: Instant,
+        ) -> WaitTimeoutResult {
+            self.wait_while_before(guard, condition, at(instant))
+        }
+
+        fn wait_while_before<T: ?Sized>(
+            &self,
+            guard: &mut MutexGuard<'_, T>,
+            mut condition: impl FnMut(&mut T) -> bool,
+            until: Option<u64>,
+        ) -> WaitTimeoutResult {
+            while condition(guard) {
+                // The clock decides: a sleep that fails for a notification does not look at it.
+                if until.is_some_and(|until| now() >= until) {
+                    return WaitTimeoutResult(true);
+                }
+                self.wait_before(guard, until);
+            }
+            WaitTimeoutResult(false)
+        }
+
         fn wait_before<T: ?Sized>(
             &self,
             guard: &mut MutexGuard<'_, T>,
             until: Option<u64>,
         ) -> WaitTimeoutResult {
-            let ticket = self.ticket();
-            WaitTimeoutResult(MutexGuard::unlocked(guard, || self.sleep(ticket, until)))
+            let waiter = Waiter::new(self);
+            WaitTimeoutResult(MutexGuard::unlocked(guard, || waiter.sleep(until)))
         }
     }
 }
@@ -166,5 +290,25 @@ pub use guarded::WaitTimeoutResult;
 impl Default for Condvar {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::Mutex;
+    use super::*;
+
+    #[test]
+    fn a_notification_for_nobody_ends_at_the_count() {
+        let (lock, changed) = (Mutex::new(()), Condvar::new());
+        for _ in 0..2 {
+            assert!(!changed.notify_one());
+            assert_eq!(changed.notify_all(), 0);
+            assert_eq!(changed.notified.load(Relaxed), 0, "who comes to the system call raises this first");
+            // Also when somebody has waited.
+            changed.wait_for(&mut lock.lock(), Duration::from_millis(1));
+        }
     }
 }

@@ -334,11 +334,12 @@ impl Futex32 {
         false
     }
 
-    pub fn wake(&self, count: u32) {
+    pub fn wake(&self, count: u32) -> usize {
         let mut sleepers = self.sleepers.lock().unwrap();
         let woken = sleepers.0.len().min(count as usize);
         sleepers.0.drain(..woken);
         self.woken.notify_all();
+        woken
     }
 }
 

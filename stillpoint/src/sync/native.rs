@@ -100,9 +100,9 @@ impl Futex32 {
         sys::futex32_wait(&self.0, expected, until)
     }
 
-    /// Wakes at most `count` threads.
-    pub fn wake(&self, count: u32) {
-        sys::futex32_wake(&self.0, count);
+    /// Wakes at most `count` threads. How many it has woken.
+    pub fn wake(&self, count: u32) -> usize {
+        sys::futex32_wake(&self.0, count)
     }
 }
 

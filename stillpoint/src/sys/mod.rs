@@ -49,10 +49,11 @@ pub fn futex32_wait(word: &AtomicU32, expected: u32, until: Option<u64>) -> bool
     futex::wait_bitset(word, flags, expected, until.as_ref(), NonZeroU32::MAX) == Err(Errno::TIMEDOUT)
 }
 
-/// `futex(FUTEX_WAKE)` on a word of 32 bits: wakes at most `count` sleepers. The memory of the word is not touched.
-pub fn futex32_wake(word: &AtomicU32, count: u32) {
+/// `futex(FUTEX_WAKE)` on a word of 32 bits: wakes at most `count` sleepers. How many there were. The memory of the word is
+/// not touched.
+pub fn futex32_wake(word: &AtomicU32, count: u32) -> usize {
     // The kernel reads the count as an int.
-    let _ = futex::wake(word, futex::Flags::PRIVATE, count.min(i32::MAX as u32));
+    futex::wake(word, futex::Flags::PRIVATE, count.min(i32::MAX as u32)).unwrap_or(0)
 }
 
 /// `clock_gettime(CLOCK_MONOTONIC)`: the C library's, which knows where to find it without a system call. rustix looks for itself

@@ -1,0 +1,135 @@
+//! Condition variables of the queued lock, as a program uses them.
+#![cfg(not(loom))]
+
+#[path = "support/asleep.rs"]
+mod asleep;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/until.rs"]
+mod until;
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use asleep::asleep_in;
+use deadline::deadline;
+use stillpoint::lock::{Condvar, Mutex};
+use until::until;
+
+#[test]
+fn a_condition_variable_takes_eight_bytes() {
+    assert_eq!(size_of::<Condvar>(), 8);
+}
+
+#[test]
+fn a_notification_wakes_one_and_another_wakes_all() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..4)
+            .map(|_| {
+                asleep_in(scope, || {
+                    let mut left = lock.lock();
+                    changed.wait_while(&mut left, |left| *left == 0);
+                    *left -= 1;
+                })
+            })
+            .collect();
+        *lock.lock() = 1;
+        changed.notify_one();
+        until(|| waiters.iter().filter(|waiter| waiter.is_finished()).count() == 1);
+        assert_eq!(*lock.lock(), 0);
+        *lock.lock() = 3;
+        changed.notify_all();
+    });
+    assert_eq!(lock.into_inner(), 0);
+}
+
+#[test]
+fn a_wait_for_a_notification_may_be_limited() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(()), Condvar::new());
+    let mut guard = lock.lock();
+    while !changed.wait_for(&mut guard, Duration::from_millis(1)).timed_out() {}
+    while !changed.wait_until(&mut guard, Instant::now()).timed_out() {}
+    assert!(lock.is_locked());
+}
+
+#[test]
+fn a_wait_for_a_condition_ends_when_its_time_is_over_however_many_notifications_come() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
+    let over = AtomicBool::new(false);
+    let limit = Duration::from_millis(20);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                changed.notify_all();
+            }
+        });
+        let mut looks = lock.lock();
+        let begin = Instant::now();
+        let wait = |looks: &mut u32| {
+            *looks += 1;
+            true
+        };
+        assert!(changed.wait_while_for(&mut looks, wait, limit).timed_out());
+        assert!(begin.elapsed() >= limit);
+        assert!(lock.is_locked());
+        *looks = 0;
+        assert!(changed.wait_while_until(&mut looks, wait, Instant::now()).timed_out());
+        assert_eq!(*looks, 1);
+        over.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_wait_for_a_condition_with_a_limit_ends_when_it_is_met() {
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
+    let hour = Duration::from_secs(3600);
+    thread::scope(|scope| {
+        let waiter = asleep_in(scope, || {
+            let mut stage = lock.lock();
+            let first = changed.wait_while_for(&mut stage, |stage| *stage < 2, hour);
+            *stage += 1;
+            let second = changed.wait_while_until(&mut stage, |stage| *stage < 4, Instant::now() + hour);
+            [first, second].map(|result| result.timed_out())
+        });
+        // What is done is not always enough.
+        for stage in [1, 2, 4] {
+            until(|| *lock.lock() + 1 >= stage);
+            *lock.lock() = stage;
+            changed.notify_one();
+        }
+        assert_eq!(waiter.join().expect("no crash"), [false; 2]);
+    });
+    // Met, though the time is over.
+    assert!(!changed.wait_while_until(&mut lock.lock(), |_| false, Instant::now()).timed_out());
+    assert!(!changed.wait_while_for(&mut lock.lock(), |_| false, Duration::ZERO).timed_out());
+}
+
+#[test]
+fn a_notification_tells_how_many_it_has_woken() {
+    const WAITERS: usize = 3;
+    let _running = deadline();
+    let (lock, changed) = (Mutex::new(false), Condvar::new());
+    let none = || assert!(!changed.notify_one() && changed.notify_all() == 0);
+    none();
+    thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| changed.wait_while(&mut lock.lock(), |done| !*done));
+        }
+        // Those woken sleep again, each in its time.
+        until(|| changed.notify_one());
+        until(|| {
+            let woken = changed.notify_all();
+            assert!(woken <= WAITERS);
+            woken == WAITERS
+        });
+        *lock.lock() = true;
+        changed.notify_all();
+    });
+    none();
+}

@@ -1,0 +1,33 @@
+//! Threads that are known to sleep.
+
+use std::sync::mpsc;
+use std::{fs, thread};
+
+use crate::until::until;
+
+/// Whether the thread with this id sleeps.
+pub fn sleeps(tid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+}
+
+/// That of the calling thread.
+pub fn tid() -> i32 {
+    // SAFETY: a plain call.
+    unsafe { libc::gettid() }
+}
+
+/// Starts a thread in `scope` and waits until it sleeps in `body`.
+pub fn asleep_in<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> thread::ScopedJoinHandle<'scope, T> {
+    let (sender, receiver) = mpsc::channel();
+    let thread = scope.spawn(move || {
+        sender.send(tid()).expect("somebody listens");
+        body()
+    });
+    let tid = receiver.recv().expect("the thread has started");
+    until(|| sleeps(tid) || thread.is_finished());
+    thread
+}

@@ -1,0 +1,13 @@
+//! Callbacks that are counted.
+
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
+
+use stillpoint::rcu::Hints;
+
+pub const LAZY: Hints = Hints::new().lazy();
+
+/// A counter, and something that counts.
+pub fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {
+    let count: &'static AtomicUsize = Box::leak(Box::default());
+    (count, move || _ = count.fetch_add(1, AcqRel))
+}

@@ -1,0 +1,63 @@
+//! Forks, in processes of their own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{io, mem, ptr};
+
+use crate::child;
+
+/// Whether this is a process for `test` alone, of which there is one for each backend. A process that hangs is killed. No
+/// thread of the standard library may start or end in it at the moment of a fork: its child could start no more of them.
+pub fn is_alone(test: &str) -> bool {
+    if child::variant().is_none() {
+        for backend in ["membarrier", "signal", "seqcst"] {
+            child::run(test, backend, Some(backend));
+        }
+        return false;
+    }
+    set_deadline();
+    true
+}
+
+/// The child's end, if it is not to come back from `child`.
+pub fn exit(right: bool) -> ! {
+    // SAFETY: ends the child without the destructors of the parent's test.
+    unsafe { libc::_exit(i32::from(!right)) }
+}
+
+/// This process is killed if it hangs.
+fn set_deadline() {
+    // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own mask.
+    unsafe {
+        let mut all: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &all, ptr::null_mut());
+        libc::alarm(50);
+    }
+}
+
+/// A fork: 0 in the child.
+pub fn fork() -> libc::pid_t {
+    // SAFETY: glibc lets the child of a process with threads allocate and start threads; the rest is what is tested.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
+    if pid == 0 {
+        set_deadline();
+    }
+    pid
+}
+
+/// Waits for a child to end with 0.
+pub fn await_child(pid: libc::pid_t) {
+    let mut status = -1;
+    // SAFETY: waits for our own child; `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child ends with 0, its wait status is {status:#x}");
+}
+
+/// Runs `child` in the child of a fork, which must not panic there, and waits for its end.
+pub fn in_child(child: impl FnOnce()) {
+    match fork() {
+        0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),
+        pid => await_child(pid),
+    }
+}
