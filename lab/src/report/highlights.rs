@@ -55,6 +55,7 @@ fn choices(document: &Document) -> Vec<Choice> {
     };
     let (threads, cpus) = (most("lock", "mops", "threads"), most("lock", "mops", "cpus"));
     let crowd = [("threads", json!(threads)), ("cpus", json!(cpus))];
+    let alone = [("threads", json!(threads)), ("cpus", json!(1))];
     let mutexes: &[&str] = &["std", "parking_lot-0.12", "parking_lot-0.13"];
     vec![
         choice(
@@ -63,6 +64,13 @@ fn choices(document: &Document) -> Vec<Choice> {
             "pair_ns",
             &[("threads", json!(1)), ("nesting", json!(1))],
             &["liburcu-memb", "crossbeam-epoch", "arc-swap", "std-rwlock"],
+        ),
+        choice(
+            "read",
+            "The same in two threads",
+            "pair_ns",
+            &[("threads", json!(2)), ("nesting", json!(1))],
+            &["liburcu-memb", "crossbeam-epoch"],
         ),
         choice(
             "sync",
@@ -83,6 +91,13 @@ fn choices(document: &Document) -> Vec<Choice> {
             "synchronize() by 32 callers at a time, 99.9 %",
             "p999_ns",
             &[("callers", json!(32))],
+            &["liburcu-memb"],
+        ),
+        choice(
+            "sync",
+            "synchronize() with 1000 idle threads, median",
+            "p50_ns",
+            &[("readers", json!(0)), ("idle_threads", json!(1000))],
             &["liburcu-memb"],
         ),
         choice(
@@ -136,10 +151,17 @@ fn choices(document: &Document) -> Vec<Choice> {
                 ("threads", json!(most("percpu", "op_ns", "threads") / 16)),
                 ("threads_per_cpu", json!(1)),
             ],
-            &["contatori", "fast-counter", "shared-atomic"],
+            &["thread-local", "contatori", "fast-counter", "shared-atomic"],
         ),
         choice("lock", &format!("Acquisitions in a µs, {threads} threads"), "mops", &crowd, mutexes),
         choice("lock", &format!("The longest wait, {threads} threads"), "max_wait_ns", &crowd, mutexes),
+        choice(
+            "lock",
+            &format!("The longest wait, {threads} threads on one CPU"),
+            "max_wait_ns",
+            &alone,
+            mutexes,
+        ),
     ]
 }
 

@@ -1,12 +1,13 @@
 //! `report`: what this machine and this library do, at a glance.
 //!
 //! Measures [parts](part), each in a process of its own, and keeps what they found; from that it writes a [page](page) and a
-//! [summary]. A part that is measured again takes the place of its older result, so that a report can be made piece by
+//! [summary], and [all figures](figures) as text. A part that is measured again takes the place of its older result, so that a report can be made piece by
 //! piece; and nothing that was measured is lost when a later part fails.
 
 mod chart;
 pub(crate) mod data;
 mod experiments;
+mod figures;
 mod highlights;
 mod page;
 pub(crate) mod part;
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     /// Measure nothing: write the page and the summary of these results, from wherever they are.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "seconds"])]
     from: Option<PathBuf>,
-    /// Where report.html, summary.md and report.json go; it is made if need be.
+    /// Where report.html, summary.md, figures.md and report.json go; it is made if need be.
     #[arg(long, value_name = "DIR", default_value = "report")]
     into: PathBuf,
 }
@@ -67,7 +68,7 @@ const ORDER: [Part; 16] = [
     Part::E7,
 ];
 
-/// Measures what `args` says and writes the three files.
+/// Measures what `args` says and writes the files.
 ///
 /// # Errors
 ///
@@ -109,7 +110,12 @@ fn measure(part: Part, seconds: f64) -> anyhow::Result<Outcome> {
 
 fn write(document: &Document, into: &Path) -> anyhow::Result<()> {
     document.write(&into.join("report.json"))?;
-    for (name, text) in [("report.html", page::render(document)), ("summary.md", summary::render(document))] {
+    let pages = [
+        ("report.html", page::render(document)),
+        ("summary.md", summary::render(document)),
+        ("figures.md", figures::render(document)),
+    ];
+    for (name, text) in pages {
         let path = into.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -31,6 +31,6 @@ pub(super) fn render(document: &Document) -> String {
             let _ = writeln!(text, "| {cells} | {} |", line.verdict);
         }
     }
-    text += "\nAll figures, and plots, are in report.html; raw results in report.json. Both come from `stillpoint report`.\n";
+    text += "\n[All figures](figures.md), and with plots in report.html; raw results in report.json. They come from `stillpoint report`.\n";
     text
 }
