@@ -114,7 +114,7 @@ pub(super) enum What {
     TooShort,
     /// A cookie elapsed in the section in which it was taken.
     CookieInside,
-    /// Of two cookies the later one elapsed first.
+    /// Of two cookies the greater one elapsed first.
     CookieOrder,
     /// A barrier left a callback behind.
     BarrierShort,
@@ -220,7 +220,7 @@ pub(super) fn failure(stage: &Stage) -> Option<String> {
         What::CookieInside => {
             format!("a cookie that reader {who} took in section {section} elapsed in that section")
         }
-        What::CookieOrder => format!("of two cookies of {by} the later one elapsed first"),
+        What::CookieOrder => format!("of two cookies of {by} the greater one elapsed first"),
         What::BarrierShort => format!(
             "barrier() of {by} returned when callback {after} of updater {who} was the next to run, of {before} queued before"
         ),

@@ -231,16 +231,18 @@ impl Updater {
         beside
     }
 
-    /// Of two cookies the later one does not elapse first; then both have.
+    /// Of two cookies the greater one does not elapse first; then both have. That one is not always the later one: a grace period
+    /// that was only tried, and failed, may have been under way when the first was taken.
     fn compare<F: Flavor>(self) {
         let first = GracePeriod::start_in(F::domain());
         if fastrand::bool() {
             thread::yield_now();
         }
         let second = GracePeriod::start_in(F::domain());
+        let (first, second) = if first <= second { (first, second) } else { (second, first) };
         loop {
             let later = second.is_elapsed();
-            if first > second || later && !first.is_elapsed() {
+            if later && !first.is_elapsed() {
                 let (who, other) = (0, self.seat as u64);
                 report(Case { what: What::CookieOrder, who, other, ..Case::default() });
             }

@@ -20,8 +20,10 @@ use super::world::{World, reader_outside};
 /// A grace period: the one after which every section that was open when this value was made has ended.
 ///
 /// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) says so. It is a
-/// number, to be copied, stored beside what it protects, and compared: a smaller one elapses no later. Every grace period
-/// of the domain counts, whoever waited for it; [`start`](Self::start) makes sure that there is one.
+/// number, to be copied, stored beside what it protects, and compared: a smaller one elapses no later. It is not always
+/// greater for being taken later, as an attempt at a grace period that came to nothing may have been under way when the other
+/// one was taken. Every grace period of the domain counts, whoever waited for it; [`start`](Self::start) makes sure that there
+/// is one.
 ///
 /// ```
 /// use stillpoint::rcu::{self, GracePeriod, Rcu};
