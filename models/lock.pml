@@ -5,7 +5,8 @@
  * head, or has begun to, may be interrupted by a signal handler that locks: it does its next round first. The first BYPASSING
  * threads find at any time that a head does not come.
  *
- * Left out: links between nodes (the next one is found in one step), slots, waiting outside the queue.
+ * Left out: links between nodes (the next one is found in one step), slots (who is being taken out of the queue waits for that
+ * before it queues again), waiting outside the queue.
  *
  * THREADS threads lock ROUNDS times; the first HASTY of them wait for a limited time at first, and then without a limit.
  *

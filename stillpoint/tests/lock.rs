@@ -235,34 +235,79 @@ fn a_free_lock_whose_head_does_not_come_is_taken_by_those_behind_it_and_by_who_c
     let _running = deadline();
     // SAFETY: the handler only looks at an atomic and yields.
     unsafe { libc::signal(libc::SIGUSR2, block_thread as extern "C" fn(i32) as libc::sighandler_t) };
-    for is_fair in [true, false] {
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGUSR1, ignore as extern "C" fn(i32) as libc::sighandler_t) };
+    for beside in
+        [Beside::Nothing { is_fair: true }, Beside::Nothing { is_fair: false }, Beside::Signals, Beside::Load]
+    {
         BLOCKED.store(0, Release);
-        go_past_a_blocked_head(is_fair);
+        go_past_a_blocked_head(beside);
     }
 }
 
-fn go_past_a_blocked_head(is_fair: bool) {
-    let lock = Mutex::new(0);
+extern "C" fn ignore(_: i32) {}
+
+/// What else happens while a head does not come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing {
+        /// The lock is kept for it.
+        is_fair: bool,
+    },
+    /// The next one gets signals all the time.
+    Signals,
+    /// Others take the lock again and again.
+    Load,
+}
+
+fn go_past_a_blocked_head(beside: Beside) {
+    let (lock, is_done) = (Mutex::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let guard = lock.lock();
         let (sender, receiver) = mpsc::channel();
-        let lock = &lock;
-        let head = asleep_in(scope, move || {
-            // SAFETY: a plain call.
-            sender.send(unsafe { libc::pthread_self() }).expect("somebody listens");
-            *lock.lock() += 1;
-        });
+        let (lock, is_done) = (&lock, &is_done);
+        let add = || {
+            let sender = sender.clone();
+            move || {
+                // SAFETY: a plain call.
+                sender.send(unsafe { libc::pthread_self() }).expect("somebody listens");
+                *lock.lock() += 1;
+            }
+        };
+        let head = asleep_in(scope, add());
         // SAFETY: the thread waits for the lock that this one holds.
         unsafe { libc::pthread_kill(receiver.recv().expect("it has started"), libc::SIGUSR2) };
         until(|| BLOCKED.load(Acquire) == 1);
-        let second = asleep_in(scope, || *lock.lock() += 1);
-        if is_fair {
+        let second = asleep_in(scope, add());
+        let id = receiver.recv().expect("it has started");
+        if beside == (Beside::Nothing { is_fair: true }) {
             // For the head, which does not come.
             MutexGuard::unlock_fair(guard);
         } else {
             drop(guard);
         }
+        match beside {
+            Beside::Nothing { .. } => {}
+            Beside::Signals => until(|| {
+                thread::sleep(Duration::from_millis(5));
+                // SAFETY: the thread has not been joined.
+                unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
+                second.is_finished()
+            }),
+            Beside::Load => {
+                for _ in 0..2 {
+                    scope.spawn(move || {
+                        until(|| {
+                            let _guard = lock.lock();
+                            (0..64).for_each(|_| std::hint::spin_loop());
+                            is_done.load(Relaxed)
+                        });
+                    });
+                }
+            }
+        }
         second.join().expect("it has the lock");
+        is_done.store(true, Relaxed);
         for _ in 0..3 {
             *lock.lock() += 1;
         }

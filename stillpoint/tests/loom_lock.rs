@@ -327,6 +327,44 @@ fn who_waits_though_he_is_about_to_wake_the_head_wakes_it() {
 }
 
 #[test]
+fn who_waits_in_a_handler_upon_a_handler_wakes_all_who_were_to_be_woken() {
+    check(0, 1, || {
+        let (one, two) = (World::<Patient>::new(), World::<Patient>::new());
+        one.lock.lock();
+        two.lock.lock();
+        let heads = [&one, &two].map(|world| {
+            let w = world.clone();
+            thread::spawn(move || w.lock())
+        });
+        thread::yield_now();
+        one.section();
+        two.section();
+        // SAFETY: this thread holds both.
+        unsafe {
+            one.lock.unlock_fair_interrupted_in_kick(|| {
+                two.lock.unlock_fair_interrupted_in_kick(|| {
+                    one.lock();
+                });
+            });
+        }
+        for head in heads {
+            head.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_lock_that_is_kept_is_kept_for_a_new_head_anew() {
+    check(0, 2, || {
+        let lock = Raw::<Impatient>::with_queue(1);
+        // From when its owner was the first before.
+        table().node(2).kept.store(1, Relaxed);
+        assert!(!lock.lock_until(0));
+        assert_eq!(table().node(2).kept.load(Relaxed), 0);
+    });
+}
+
+#[test]
 fn a_lock_that_is_kept_for_the_head_is_taken_by_it() {
     check(0, 1, || exclusion::<Hurried>(3, 1));
 }

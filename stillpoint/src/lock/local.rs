@@ -21,7 +21,7 @@ use crate::sync::{now, weaken};
 /// See the [module](self). Only this thread and its signal handlers touch it, which is why `core`'s atomics do in the model too.
 #[derive(Debug)]
 pub struct Local {
-    /// Changes by single instructions, for signal handlers, which leave the rest alone if it is 1.
+    /// Changes by single instructions, for signal handlers, which leave what concerns slots alone if it is 1.
     busy: AtomicU32,
     /// The slot, or 0.
     own: Cell<u32>,
@@ -30,7 +30,9 @@ pub struct Local {
     /// The slot whose owner the thread is about to wake, or 0; for signal handlers.
     kicking: AtomicU32,
     /// How often the thread is outside: more than once if a handler has interrupted it there.
-    outside: Cell<u32>,
+    outside: AtomicU32,
+    /// The slot that it waits in, or 0.
+    waits_in: Cell<u32>,
     /// The slot has been given back by the destructor.
     has_ended: Cell<bool>,
     /// The lock, by address, at which the thread has ended a quantum; 0 if none.
@@ -93,7 +95,8 @@ impl Local {
             own: Cell::new(0),
             left_at: Cell::new(0),
             kicking: AtomicU32::new(0),
-            outside: Cell::new(0),
+            outside: AtomicU32::new(0),
+            waits_in: Cell::new(0),
             has_ended: Cell::new(false),
             ended_at: Cell::new(0),
             came_at: Cell::new(0),
@@ -120,8 +123,9 @@ impl Local {
             return Place::Outside;
         }
         let place = self.find_place(lock, is_timed);
-        if place == Place::Outside {
-            self.busy.store(0, Release);
+        match place {
+            Place::Outside => self.busy.store(0, Release),
+            Place::Last(slot) | Place::Back(slot) => self.waits_in.set(slot),
         }
         place
     }
@@ -134,6 +138,7 @@ impl Local {
         }
         if left_at != 0 {
             let state = &table().node(own).state;
+            self.waits_in.set(own);
             // Relaxed: only its owner has used the slot.
             if left_at == lock && state.compare_exchange(GONE, WAIT, Relaxed, Relaxed).is_ok() {
                 self.left_at.set(0);
@@ -161,8 +166,21 @@ impl Local {
         self.own.get() == slot
     }
 
+    /// For tests: whether a slot is in use, or being looked for.
+    #[cfg(all(test, not(loom)))]
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Relaxed) != 0
+    }
+
+    /// For tests: the slot, or 0.
+    #[cfg(all(test, not(loom)))]
+    pub fn own(&self) -> u32 {
+        self.own.get()
+    }
+
     /// Ends the use of a slot that is in no queue.
     pub fn put(&self, slot: u32) {
+        self.waits_in.set(0);
         if slot != self.own.get() {
             table().give_back(slot);
         }
@@ -173,6 +191,7 @@ impl Local {
     pub fn leave(&self, lock: usize) {
         // In the child of a fork a lock may be made anew although there is somebody in its queue: no thread comes back to one.
         let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
+        self.waits_in.set(0);
         self.left_at.set(if is_forked { NO_WAY_BACK } else { lock });
         self.busy.store(0, Release);
     }
@@ -188,9 +207,14 @@ impl Local {
         self.kicking.load(Acquire)
     }
 
-    /// The thread is outside, if `by` is 1; or is not any more, if it is -1.
-    pub fn goes_outside(&self, by: i32) {
-        self.outside.set(self.outside.get().wrapping_add_signed(by));
+    /// The thread is outside from now on; for the child of a fork, that a handler makes.
+    pub fn goes_outside(&self) {
+        self.outside.fetch_add(1, AcqRel);
+    }
+
+    /// The thread is not outside any more.
+    pub fn comes_inside(&self) {
+        self.outside.fetch_sub(1, AcqRel);
     }
 
     /// The thread ends. If it locks after that, in a later destructor, it leases slots for single waits.
@@ -294,7 +318,7 @@ mod exit {
     use core::ffi::c_void;
     use core::ptr;
 
-    use super::{Acquire, Release, table, with};
+    use super::{Acquire, Relaxed, Release, table, with};
     use crate::sys::at_exit::AtThreadExit;
     use crate::sys::signal::{at_fork, at_unload, before_main};
 
@@ -329,9 +353,14 @@ mod exit {
     unsafe extern "C" fn in_child() {
         with(|local| {
             let busy = local.busy.swap(1, Acquire);
+            let (own, waits_in) = (local.own.get(), local.waits_in.get());
             // A slot that was left in a queue stays there, and is dead.
-            let own = if local.left_at.replace(0) == 0 { local.own.get() } else { local.own.replace(0) };
-            table().reset_in_child(own, local.outside.get());
+            if local.left_at.get() != 0 && waits_in != own {
+                local.left_at.set(0);
+                local.own.set(0);
+            }
+            // In the middle of a lease nobody knows whose a slot is that is in no queue.
+            table().reset_in_child([local.own.get(), waits_in], busy == 0, local.outside.load(Relaxed));
             local.busy.store(busy, Release);
         });
     }

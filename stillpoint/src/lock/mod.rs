@@ -47,8 +47,9 @@
 //! - A thread spins for some microseconds before it sleeps. Programs that must not burn a cycle want another lock.
 //! - 16,383 threads of a process have a place in queues, from their first wait to their end. More wait all the same, but slowly,
 //!   and with no bound.
-//! - A thread that waits is a step of its queue. A thread that does not run although it is the first, because of its priority or
-//!   a quota, delays those behind it by some tens of milliseconds, or by as long as they have waited; then they go past it.
+//! - A thread that waits is a step of its queue. Where one that is the first does not run, because of its priority or a quota, the
+//!   lock is given to others after some tens of milliseconds. Those that sleep behind it get no turns meanwhile: they try for the lock
+//!   as anybody does, each nearly once in a second.
 //! - A signal handler may lock, also while the thread that it interrupts waits for a lock, as long as it does not wait for
 //!   one that is released only after that thread goes on, be it that this thread has just released another one, and not yet
 //!   woken who waits for that. It must not leave other than by returning.

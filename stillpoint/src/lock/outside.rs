@@ -14,7 +14,7 @@
 use crate::sync::{Ordering::*, mutant, now, spin_loop, spins, weaken};
 
 use super::events::Event;
-use super::local;
+use super::local::{self, Local};
 use super::policy::Policy;
 use super::raw::Raw;
 use super::table::{FORKED, table};
@@ -26,7 +26,7 @@ struct Present;
 impl Present {
     fn new() -> Self {
         // If a handler forks in between, the child counts one too many. Relaxed: published by the Release of who sets `PARKED`.
-        local::with(|local| local.goes_outside(1));
+        local::with(Local::goes_outside);
         table().unusual.fetch_add(1, Relaxed);
         Self
     }
@@ -35,7 +35,7 @@ impl Present {
 impl Drop for Present {
     fn drop(&mut self) {
         table().unusual.fetch_sub(1, Relaxed);
-        local::with(|local| local.goes_outside(-1));
+        local::with(Local::comes_inside);
     }
 }
 

@@ -12,7 +12,7 @@
 //! A head that does not run, because of a quota, a debugger, or threads of higher priority, does not take the lock, and others
 //! must not wait for that. Whoever is the first to find the lock free and kept writes the time down beside the head; who finds
 //! that this was `BYPASS_NS` ago takes the lock. The head's quantum begins anew, and later, so the lock is not kept for it
-//! for some time. Those asleep behind it look at the lock now and then, and may then take one that is free and not kept, too, as
+//! for some time. Those asleep behind it spin for the lock now and then, and may then take one that is free and not kept, too, as
 //! anybody may who runs. Who takes the lock so leaves the slot in the queue, and so it must be the thread's own ([`local`]).
 //!
 //! [`local`]: super::local
@@ -66,6 +66,8 @@ impl<P: Policy> Raw<P> {
     fn enqueue(&self, slot: u32, node: &Node) -> Option<u32> {
         node.owned.alone();
         node.next.store(0, Relaxed);
+        // Who sees it as the first sees that this is a new place.
+        node.kept.store(0, Relaxed);
         node.cpu.store(cpu(), Relaxed);
         let mut word = self.word().load(Relaxed);
         loop {
@@ -94,8 +96,9 @@ impl<P: Policy> Raw<P> {
 
     /// Sleeps until the node is the head, or there is no point in waiting.
     fn await_promotion(&self, node: &Node, until: Option<u64>, may_leave: bool) -> Option<Outcome> {
-        let may_bypass = P::BYPASS && may_leave;
-        let (mut patience, mut has_slept) = (1, false);
+        let in_future = |patience| now().saturating_add(P::BYPASS_NS.saturating_mul(patience));
+        let mut patience = 1;
+        let mut look = (P::BYPASS && may_leave).then(|| in_future(patience));
         loop {
             // Relaxed, here and below: what the head before did is seen through the word.
             match node.state.load(Relaxed) {
@@ -110,24 +113,25 @@ impl<P: Policy> Raw<P> {
                     if word & (LOCKED | PARKED) == PARKED && !mutant("no-help") {
                         Self::kick(head(word));
                     }
-                    if is_reserved(word) {
-                        patience = 1;
+                    let is_overdue = is_reserved(word) && Self::is_overdue(head(word));
+                    if let Some(moment) = look {
+                        if is_overdue || now() >= moment {
+                            if let Some(outcome) = self.pass(node) {
+                                return Some(outcome);
+                            }
+                            patience = (patience * 2).min(BYPASS_APART);
+                            look = Some(in_future(patience));
+                        } else if is_reserved(word) {
+                            // Soon, or for how long it has been kept by then does not help.
+                            (patience, look) = (1, Some(moment.min(in_future(1))));
+                        }
                     }
-                    if may_bypass && Self::may_pass(word, has_slept) && self.give_up(node) {
-                        return Some(if self.bypass(word) { Outcome::TakenInQueue } else { Outcome::Again });
-                    }
-                    let look =
-                        may_bypass.then(|| now().saturating_add(P::BYPASS_NS.saturating_mul(patience)));
                     let end = [until, look].into_iter().flatten().min();
                     P::count(Event::WaitNode);
                     if !node.state.wait(NPARK, end) {
                         self.count_wake_up(node);
-                    } else {
-                        if until.is_some() && until == end && self.give_up(node) {
-                            return Some(Outcome::TimedOutInQueue);
-                        }
-                        patience = (patience * 2).min(BYPASS_APART);
-                        has_slept = true;
+                    } else if until == end && self.give_up(node) {
+                        return Some(Outcome::TimedOutInQueue);
                     }
                 }
                 HPARK => {
@@ -145,9 +149,30 @@ impl<P: Policy> Raw<P> {
         node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
     }
 
-    /// Whether the lock is free, and its head does not come; or could be had by anybody, who `is_patient`.
-    fn may_pass(word: u32, is_patient: bool) -> bool {
-        word & LOCKED == 0 && if word & PEND == 0 { is_patient } else { Self::is_overdue(head(word)) }
+    /// For who has waited for long, or has found the lock kept for long: spins until it can be taken. `None` if it could not be
+    /// for some time, and the thread waits on.
+    #[cold]
+    fn pass(&self, node: &Node) -> Option<Outcome> {
+        let (mut left, mut has_left) = (spins(P::SPIN_NS), false);
+        loop {
+            let word = self.word().load(Relaxed);
+            if Self::may_pass(word) && (has_left || self.give_up(node)) {
+                has_left = true;
+                if self.bypass(word) {
+                    return Some(Outcome::TakenInQueue);
+                }
+            }
+            if left == 0 {
+                return has_left.then_some(Outcome::Again);
+            }
+            left -= 1;
+            spin_loop();
+        }
+    }
+
+    /// Whether the lock is free, and open to all, or its head does not come.
+    fn may_pass(word: u32) -> bool {
+        word & LOCKED == 0 && (word & PEND == 0 || Self::is_overdue(head(word)))
     }
 
     /// Whether a lock that is free has been kept for `first` for long. Who sees that it is kept writes the time down.
@@ -166,7 +191,7 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock if it is free, and not kept for a head that may come.
     #[cold]
     pub(super) fn bypass(&self, mut word: u32) -> bool {
-        while P::BYPASS && Self::may_pass(word, true) {
+        while P::BYPASS && Self::may_pass(word) {
             let taken = (word | LOCKED) & !PEND;
             match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
                 Ok(_) if word & PEND == 0 => return true,

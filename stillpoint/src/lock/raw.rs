@@ -177,7 +177,7 @@ impl<P: Policy> Raw<P> {
         self.released(word);
     }
 
-    /// For the model: a signal handler comes when the head, which sleeps, has become awake in its state, and not in fact.
+    /// For the model: a signal handler comes when the head, if it sleeps, has become awake in its state, and not in fact.
     ///
     /// # Safety
     ///
@@ -186,7 +186,9 @@ impl<P: Policy> Raw<P> {
     pub unsafe fn unlock_fair_interrupted_in_kick(&self, handler: impl FnOnce()) {
         let word = self.release_for_head();
         fence(Acquire);
-        Self::wake(head(word), HPARK, handler);
+        let mut handler = Some(handler);
+        Self::wake(head(word), HPARK, || handler.take().into_iter().for_each(|handler| handler()));
+        handler.into_iter().for_each(|handler| handler());
         self.released(word);
     }
 
@@ -292,11 +294,7 @@ impl<P: Policy> Raw<P> {
     fn lock_slow(&self, until: Option<u64>) -> bool {
         let lock = self.address();
         local::with(|local| {
-            // What this thread was at when a handler interrupted it, which waits.
-            let interrupted = local.kicking();
-            if interrupted != 0 && !mutant("kick-not-ended") {
-                table().node(interrupted).state.wake(1);
-            }
+            Self::end_kick();
             loop {
                 P::count(Event::SlowPath);
                 local.has_found_it_taken();
@@ -412,8 +410,11 @@ impl<P: Policy> Raw<P> {
 
     /// Wakes the owner of `slot`, who sleeps in `state`, as the head. False if it is another state.
     ///
-    /// A handler that comes `between` making him the head and waking him, and waits, wakes him first.
+    /// A handler that comes `between` making him the head and waking him, and waits, or wakes, wakes him first.
     pub(super) fn wake(slot: u32, state: u32, between: impl FnOnce()) -> bool {
+        if !mutant("kick-forgotten") {
+            Self::end_kick();
+        }
         let sleeper = &table().node(slot).state;
         let before = local::with(|local| local.kicks(slot));
         // Relaxed: as in `kick` and `promote`.
@@ -424,5 +425,13 @@ impl<P: Policy> Raw<P> {
         }
         local::with(|local| local.kicks(before));
         wakes
+    }
+
+    /// Wakes whom this thread was about to wake when a handler interrupted it, which now waits, or wakes somebody else.
+    fn end_kick() {
+        let interrupted = local::with(Local::kicking);
+        if interrupted != 0 && !mutant("kick-not-ended") {
+            table().node(interrupted).state.wake(1);
+        }
     }
 }

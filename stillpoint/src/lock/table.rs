@@ -9,13 +9,13 @@
 //!
 //! | state | meaning | who changes it |
 //! |---|---|---|
-//! | [`IDLE`] | in no queue | its owner, by enqueueing it |
+//! | [`IDLE`] | in no queue; free, or somebody's | its owner, by enqueueing it |
 //! | [`WAIT`] | waits, not first, awake | its owner to `NPARK`; the promoter to `HEAD` |
 //! | [`NPARK`] | waits, not first, asleep | the promoter to `HPARK`, or to `HEAD` and wakes; its owner to `GONE` |
 //! | [`HEAD`] | first, awake | its owner |
 //! | [`HPARK`] | first, asleep | who kicks, to `HEAD`; its owner |
-//! | [`GONE`] | its owner waits no more; still in the queue | its owner, who comes back, to `WAIT`; the promoter to `PASSED` |
-//! | [`PASSED`] | the same, and is being taken out | the promoter to `IDLE` |
+//! | [`GONE`] | its owner waits no more; still in the queue | its owner, who comes back, to `WAIT`, or ends, to `ORPHAN`; the promoter to `PASSED` |
+//! | [`PASSED`] | the same, and is being taken out | the promoter to `IDLE`; its owner, who ends, to `ORPHAN` |
 //! | [`ORPHAN`] | its owner has ended; still in the queue | the promoter, who frees it |
 //! | [`DEAD`] | its owner did not survive a fork; perhaps still in a queue | a promoter |
 //! | [`BURIED`] | a promoter takes it out of the queue | that promoter, who frees it |
@@ -205,21 +205,23 @@ impl Table {
         }
     }
 
-    /// All slots but `own` are free, or dead if they may be in a queue.
-    /// The only thread is outside `outside` times, in handlers upon handlers.
+    /// All slots but `own` are dead if they may be in a queue, and free otherwise; unless that is not clear (`frees`), and those stay what
+    /// they are. The only thread is outside `outside` times, in handlers upon handlers.
     #[cfg(not(loom))]
-    pub fn reset_in_child(&self, own: u32, outside: u32) {
+    pub fn reset_in_child(&self, own: [u32; 2], frees: bool, outside: u32) {
         // The only thread: no order matters.
-        self.free.store(0, Relaxed);
+        if frees {
+            self.free.store(0, Relaxed);
+        }
         let mut unusual = outside;
         let used = self.fresh.load(Relaxed).min(SLOTS as u32 - 1);
-        for slot in (1..=used).filter(|&slot| slot != own) {
+        for slot in (1..=used).filter(|slot| !own.contains(slot)) {
             let state = &self.node(slot).state;
-            if state.load(Relaxed) == IDLE {
-                self.push(slot);
-            } else {
+            if state.load(Relaxed) != IDLE {
                 state.store(DEAD, Relaxed);
                 unusual |= FORKED;
+            } else if frees {
+                self.push(slot);
             }
         }
         self.unusual.store(unusual, Relaxed);

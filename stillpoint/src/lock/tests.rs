@@ -55,3 +55,105 @@ fn a_node_takes_a_cache_line_and_a_lock_four_bytes() {
     assert_eq!(size_of::<super::table::Node>(), 64);
     assert_eq!(size_of::<RawMutex>(), 4);
 }
+
+/// Forks from a signal handler in the middle of waits: after each instruction that changes what a slot is.
+#[cfg(target_arch = "x86_64")]
+mod stepped {
+    use std::arch::asm;
+    use std::collections::HashSet;
+    use std::mem::MaybeUninit;
+    use std::ptr;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+    use std::thread;
+
+    use super::super::local;
+    use super::super::policy::Shipped;
+    use super::super::raw::Raw;
+    use super::super::table::table;
+    use crate::deadline::deadline;
+    use crate::sync::now;
+
+    /// The flag of the processor that traps after each instruction.
+    const TRAP: i64 = 0x100;
+
+    static LOCK: Raw<Shipped> = Raw::new();
+    static FORKS: AtomicU32 = AtomicU32::new(0);
+    static WRONG: AtomicU32 = AtomicU32::new(0);
+    static IS_CHILD: AtomicBool = AtomicBool::new(false);
+    /// Places in the code, by a part of their address, after which there was a fork.
+    static SEEN: [AtomicBool; 1 << 16] = [const { AtomicBool::new(false) }; 1 << 16];
+
+    extern "C" fn step(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: the kernel gives the handler a context.
+        let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        let place = registers[libc::REG_RIP as usize] as usize % SEEN.len();
+        if !local::with(local::Local::is_busy) || SEEN[place].swap(true, Relaxed) {
+            return;
+        }
+        FORKS.fetch_add(1, Relaxed);
+        // SAFETY: the child does what may be done by the only thread of a process.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: a plain call; a child that hangs is killed. The lock is held by a thread that did not survive.
+                unsafe {
+                    libc::alarm(20);
+                    LOCK.unlock();
+                }
+                IS_CHILD.store(true, Relaxed);
+                registers[libc::REG_EFL as usize] &= !TRAP;
+            }
+            pid => {
+                let mut status = -1;
+                // SAFETY: `status` outlives the call.
+                unsafe { libc::waitpid(pid, &mut status, 0) };
+                WRONG.fetch_add(u32::from(status != 0), Relaxed);
+            }
+        }
+    }
+
+    /// In the child: whether every slot has one owner at most, as far as can be seen from those that are leased next, and locks work.
+    fn is_sound() -> bool {
+        LOCK.lock();
+        let own = local::with(local::Local::own);
+        let free: Vec<u32> = std::iter::from_fn(|| table().lease()).take(256).collect();
+        let different: HashSet<u32> = free.iter().copied().collect();
+        different.len() == free.len() && !different.contains(&own)
+    }
+
+    #[test]
+    fn in_the_child_of_a_fork_in_the_middle_of_a_wait_each_slot_has_one_owner() {
+        let _running = deadline();
+        LOCK.lock();
+        let waiter = thread::spawn(|| {
+            // SAFETY: all zero is a valid action, whose handler is of the kind that it says.
+            unsafe {
+                let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+                action.sa_sigaction =
+                    step as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as libc::sighandler_t;
+                action.sa_flags = libc::SA_SIGINFO;
+                assert_eq!(libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()), 0);
+            }
+            // The first has no slot yet.
+            for _ in 0..2 {
+                // SAFETY: this thread handles the traps.
+                unsafe { asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP) };
+                let is_taken = LOCK.lock_until(now() + 1_000_000);
+                // SAFETY: as above.
+                unsafe { asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !TRAP) };
+                if is_taken {
+                    // SAFETY: as it says.
+                    unsafe { LOCK.unlock() };
+                }
+                if IS_CHILD.load(Relaxed) {
+                    // SAFETY: ends the child without the destructors of the parent's tests.
+                    unsafe { libc::_exit(i32::from(!is_sound())) };
+                }
+            }
+        });
+        waiter.join().expect("it has not panicked");
+        // SAFETY: this thread holds it.
+        unsafe { LOCK.unlock() };
+        assert!(FORKS.load(Relaxed) > 50, "{} forks", FORKS.load(Relaxed));
+        assert_eq!(WRONG.load(Relaxed), 0, "of {} forks", FORKS.load(Relaxed));
+    }
+}
