@@ -279,9 +279,9 @@ fn lock(result: &Outcome) -> Vec<Claim> {
         ),
         claim("The same at 32 threads a CPU (Haswell, 48 on 32)", 892.5 / 808.1, "no-deferred-kick", 4),
         claim(
-            "Rate with the announcement of who spins, one thread a CPU, to without (pending bit, same socket)",
+            "Rate of two threads with stealing, which took the place of the pending bit, to without (same socket)",
             7.08 / 6.52,
-            "no-announcement",
+            "no-stealing",
             0,
         ),
     ]

@@ -41,7 +41,7 @@
 //! # Trade-offs
 //!
 //! - Where each thread has a processor, this is a spinning lock like others; a queue that hardly ever forms gains nothing.
-//! - Fairness costs throughput, up to a third where the lock is the bottleneck: each quantum puts one thread to sleep and another
+//! - Fairness costs throughput, up to a quarter where the lock is the bottleneck: each quantum puts one thread to sleep and another
 //!   one to work. `docs/measurements.md` shows what is
 //!   gained and lost, and how long the quantum is.
 //! - A thread spins for some microseconds before it sleeps. Programs that must not burn a cycle want another lock.
