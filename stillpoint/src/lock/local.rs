@@ -25,14 +25,15 @@ pub struct Local {
     busy: AtomicU32,
     /// The slot, or 0.
     own: Cell<u32>,
-    /// The lock, by address, in whose queue the slot was left; 0 if none, [`NO_WAY_BACK`].
+    /// The lock, by address, in whose queue the slot was left; 0 if none.
     left_at: Cell<usize>,
     /// The slot whose owner the thread is about to wake, or 0; for signal handlers.
     kicking: AtomicU32,
     /// How often the thread is outside: more than once if a handler has interrupted it there.
     outside: AtomicU32,
-    /// The slot that it waits in, or 0.
-    waits_in: Cell<u32>,
+    /// The slot that it waits in, or 0; and the one that it promotes. For the child of a fork, that a handler makes.
+    waits_in: AtomicU32,
+    promoting: AtomicU32,
     /// The slot has been given back by the destructor.
     has_ended: Cell<bool>,
     /// The lock, by address, at which the thread has ended a quantum; 0 if none.
@@ -51,9 +52,6 @@ pub struct Local {
     /// How often the thread has lost races: [`LOST`] up with each, one down with each slow acquisition.
     lost: Cell<u32>,
 }
-
-/// In [`Local::left_at`]: a lock to which the thread does not come back.
-const NO_WAY_BACK: usize = usize::MAX;
 
 /// Slow acquisitions for which a lost race is remembered.
 const PATIENT: u32 = 256;
@@ -96,7 +94,8 @@ impl Local {
             left_at: Cell::new(0),
             kicking: AtomicU32::new(0),
             outside: AtomicU32::new(0),
-            waits_in: Cell::new(0),
+            waits_in: AtomicU32::new(0),
+            promoting: AtomicU32::new(0),
             has_ended: Cell::new(false),
             ended_at: Cell::new(0),
             came_at: Cell::new(0),
@@ -124,8 +123,13 @@ impl Local {
         }
         let place = self.find_place(lock, is_timed);
         match place {
-            Place::Outside => self.busy.store(0, Release),
-            Place::Last(slot) | Place::Back(slot) => self.waits_in.set(slot),
+            Place::Last(slot) | Place::Back(slot) => {
+                self.waits_in.swap(slot, AcqRel);
+            }
+            Place::Outside => {
+                self.waits_in.swap(0, AcqRel);
+                self.busy.store(0, Release);
+            }
         }
         place
     }
@@ -138,9 +142,12 @@ impl Local {
         }
         if left_at != 0 {
             let state = &table().node(own).state;
-            self.waits_in.set(own);
+            // Before the slot is one to wait in, for the child of a fork.
+            self.waits_in.swap(own, AcqRel);
+            // In the child of a fork a lock may be made anew although there is somebody in its queue: no thread comes back to one.
+            let may_come_back = left_at == lock && table().unusual.load(Relaxed) & FORKED == 0;
             // Relaxed: only its owner has used the slot.
-            if left_at == lock && state.compare_exchange(GONE, WAIT, Relaxed, Relaxed).is_ok() {
+            if may_come_back && state.compare_exchange(GONE, WAIT, Relaxed, Relaxed).is_ok() {
                 self.left_at.set(0);
                 return Place::Back(own);
             }
@@ -180,7 +187,7 @@ impl Local {
 
     /// Ends the use of a slot that is in no queue.
     pub fn put(&self, slot: u32) {
-        self.waits_in.set(0);
+        self.waits_in.swap(0, AcqRel);
         if slot != self.own.get() {
             table().give_back(slot);
         }
@@ -189,11 +196,19 @@ impl Local {
 
     /// Ends the use of the own slot, which stays in the queue of the lock with this address.
     pub fn leave(&self, lock: usize) {
-        // In the child of a fork a lock may be made anew although there is somebody in its queue: no thread comes back to one.
-        let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
-        self.waits_in.set(0);
-        self.left_at.set(if is_forked { NO_WAY_BACK } else { lock });
+        self.left_at.set(lock);
+        self.waits_in.swap(0, AcqRel);
         self.busy.store(0, Release);
+    }
+
+    /// Slots are in use from now on, or as before: `was` of the call that began it.
+    pub fn holds(&self, was: u32) -> u32 {
+        self.busy.swap(was, AcqRel)
+    }
+
+    /// The thread is about to take `slot` out of a queue, or to make it the first; for which it was before.
+    pub fn promotes(&self, slot: u32) -> u32 {
+        self.promoting.swap(slot, AcqRel)
     }
 
     /// The thread is about to wake the owner of `slot`; of whom it was about to do that before.
@@ -353,14 +368,14 @@ mod exit {
     unsafe extern "C" fn in_child() {
         with(|local| {
             let busy = local.busy.swap(1, Acquire);
-            let (own, waits_in) = (local.own.get(), local.waits_in.get());
-            // A slot that was left in a queue stays there, and is dead.
-            if local.left_at.get() != 0 && waits_in != own {
+            // In the middle of something, which goes on, nobody knows whose a slot is that is in no queue. Else one that was
+            // left in a queue stays there, and is dead.
+            if busy == 0 && local.left_at.get() != 0 {
                 local.left_at.set(0);
                 local.own.set(0);
             }
-            // In the middle of a lease nobody knows whose a slot is that is in no queue.
-            table().reset_in_child([local.own.get(), waits_in], busy == 0, local.outside.load(Relaxed));
+            let used = [local.own.get(), local.waits_in.load(Relaxed), local.promoting.load(Relaxed)];
+            table().reset_in_child(used, busy == 0, local.outside.load(Relaxed));
             local.busy.store(busy, Release);
         });
     }

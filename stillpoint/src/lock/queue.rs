@@ -15,11 +15,10 @@
 //! for some time. Those asleep behind it spin for the lock now and then, and may then take one that is free and not kept, too, as
 //! anybody may who runs. Who takes the lock so leaves the slot in the queue, and so it must be the thread's own ([`local`]).
 //!
-//! [`local`]: super::local
-
 use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
 
 use super::events::Event;
+use super::local;
 use super::policy::Policy;
 use super::raw::{Outcome, Raw};
 use super::table::{BURIED, DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
@@ -113,13 +112,15 @@ impl<P: Policy> Raw<P> {
                     if word & (LOCKED | PARKED) == PARKED && !mutant("no-help") {
                         Self::kick(head(word));
                     }
+                    // The head may have not survived a fork.
+                    self.is_led(word);
                     let is_overdue = is_reserved(word) && Self::is_overdue(head(word));
                     if let Some(moment) = look {
                         if is_overdue || now() >= moment {
                             if let Some(outcome) = self.pass(node) {
                                 return Some(outcome);
                             }
-                            patience = (patience * 2).min(BYPASS_APART);
+                            patience = if is_reserved(word) { 1 } else { (patience * 2).min(BYPASS_APART) };
                             look = Some(in_future(patience));
                         } else if is_reserved(word) {
                             // Soon, or for how long it has been kept by then does not help.
@@ -156,7 +157,11 @@ impl<P: Policy> Raw<P> {
         let (mut left, mut has_left) = (spins(P::SPIN_NS), false);
         loop {
             let word = self.word().load(Relaxed);
-            if Self::may_pass(word) && (has_left || self.give_up(node)) {
+            if Self::may_pass(word) {
+                // If it fails, it has been promoted.
+                if !has_left && !self.give_up(node) {
+                    return None;
+                }
                 has_left = true;
                 if self.bypass(word) {
                     return Some(Outcome::TakenInQueue);
@@ -367,6 +372,7 @@ impl<P: Policy> Raw<P> {
     /// Makes `next`, which the word names as the first already, the head; or the first after it that has not given up.
     /// Unless it `wakes`, the caller holds the lock, and a sleeper sleeps on until the release.
     pub fn promote(&self, mut next: u32, wakes: bool) {
+        let before = local::with(|local| local.promotes(next));
         loop {
             let node = table().node(next);
             node.begins_as_head();
@@ -374,12 +380,12 @@ impl<P: Policy> Raw<P> {
             match node.state.load(weaken(Acquire, "gone-relaxed")) {
                 WAIT => {
                     if node.state.compare_exchange(WAIT, HEAD, Relaxed, Relaxed).is_ok() {
-                        return;
+                        break;
                     }
                 }
                 NPARK if wakes => {
                     if Self::wake(next, NPARK, || ()) {
-                        return;
+                        break;
                     }
                 }
                 NPARK => {
@@ -388,7 +394,7 @@ impl<P: Policy> Raw<P> {
                         if !mutant("sleeper-forgotten") {
                             self.word().fetch_or(PARKED, Relaxed);
                         }
-                        return;
+                        break;
                     }
                 }
                 // Acquire: as for the load. If it fails, the owner is back.
@@ -397,14 +403,18 @@ impl<P: Policy> Raw<P> {
                     .compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed)
                     .is_err() => {}
                 // Relaxed, both: it has been so since the process began. If it fails, somebody else buries it.
-                DEAD if node.state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_err() => return,
+                DEAD if node.state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_err() => break,
                 GONE | ORPHAN | DEAD if !mutant("gone-promoted") => match self.pass_over(next) {
-                    0 => return,
-                    after => next = after,
+                    0 => break,
+                    after => {
+                        local::with(|local| local.promotes(after));
+                        next = after;
+                    }
                 },
-                _ => return,
+                _ => break,
             }
         }
+        local::with(|local| local.promotes(before));
     }
 
     /// If the owner of the first node did not survive a fork: makes somebody else the head. Whether that was so.
@@ -412,15 +422,20 @@ impl<P: Policy> Raw<P> {
     pub(super) fn bury(&self, first: u32) -> bool {
         let state = &table().node(first).state;
         // Relaxed, all: it has been so since the process began. Who claims it passes it over.
-        let is_dead = state.load(Relaxed) == DEAD;
-        let claims = || state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_ok();
-        if is_dead && (claims() || mutant("buried-twice")) {
+        if state.load(Relaxed) != DEAD {
+            return false;
+        }
+        // A handler that forks must leave alone what is done here.
+        let (was, before) = local::with(|local| (local.holds(1), local.promotes(first)));
+        let claims = state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_ok();
+        if claims || mutant("buried-twice") {
             match self.pass_over(first) {
                 0 => {}
                 next => self.promote(next, true),
             }
         }
-        is_dead
+        local::with(|local| (local.promotes(before), local.holds(was)));
+        true
     }
 
     /// Takes the first node, whose owner has gone, out of the queue, and frees it; the next one, or 0.

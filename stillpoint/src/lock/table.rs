@@ -205,25 +205,35 @@ impl Table {
         }
     }
 
-    /// All slots but `own` are dead if they may be in a queue, and free otherwise; unless that is not clear (`frees`), and those stay what
-    /// they are. The only thread is outside `outside` times, in handlers upon handlers.
+    /// All slots but those `used` are dead if they may be in a queue, and free otherwise; unless that is not clear (`frees`), and those stay what
+    /// they are. Who sleeps looks again. The only thread is outside `outside` times, in handlers upon handlers.
     #[cfg(not(loom))]
-    pub fn reset_in_child(&self, own: [u32; 2], frees: bool, outside: u32) {
+    pub fn reset_in_child(&self, used: [u32; 3], frees: bool, outside: u32) {
         // The only thread: no order matters.
         if frees {
             self.free.store(0, Relaxed);
         }
         let mut unusual = outside;
-        let used = self.fresh.load(Relaxed).min(SLOTS as u32 - 1);
-        for slot in (1..=used).filter(|slot| !own.contains(slot)) {
+        let last = self.fresh.load(Relaxed).min(SLOTS as u32 - 1);
+        for slot in 1..=last {
             let state = &self.node(slot).state;
-            if state.load(Relaxed) != IDLE {
-                state.store(DEAD, Relaxed);
-                unusual |= FORKED;
-            } else if frees {
-                self.push(slot);
+            let is_used = used.contains(&slot);
+            match state.load(Relaxed) {
+                IDLE if frees && !is_used => self.push(slot),
+                IDLE => {}
+                old => {
+                    unusual |= FORKED;
+                    // Who was about to wake it did not survive.
+                    let awake = match old {
+                        NPARK => WAIT,
+                        HPARK => HEAD,
+                        other => other,
+                    };
+                    state.store(if is_used { awake } else { DEAD }, Relaxed);
+                }
             }
         }
+        self.outside.fetch_add(1, Relaxed);
         self.unusual.store(unusual, Relaxed);
     }
 }

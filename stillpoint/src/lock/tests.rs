@@ -56,7 +56,8 @@ fn a_node_takes_a_cache_line_and_a_lock_four_bytes() {
     assert_eq!(size_of::<RawMutex>(), 4);
 }
 
-/// Forks from a signal handler in the middle of waits: after each instruction that changes what a slot is.
+/// Forks from a signal handler in the middle of waits: after each instruction of who leases a slot, waits in it or not, first or
+/// behind another, leaves it in a queue, comes back, and gives it back when the thread ends.
 #[cfg(target_arch = "x86_64")]
 mod stepped {
     use std::arch::asm;
@@ -69,7 +70,8 @@ mod stepped {
     use super::super::local;
     use super::super::policy::Shipped;
     use super::super::raw::Raw;
-    use super::super::table::table;
+    use super::super::table::{HPARK, table};
+    use super::super::word::head;
     use crate::deadline::deadline;
     use crate::sync::now;
 
@@ -77,6 +79,7 @@ mod stepped {
     const TRAP: i64 = 0x100;
 
     static LOCK: Raw<Shipped> = Raw::new();
+    static OTHER: Raw<Shipped> = Raw::new();
     static FORKS: AtomicU32 = AtomicU32::new(0);
     static WRONG: AtomicU32 = AtomicU32::new(0);
     static IS_CHILD: AtomicBool = AtomicBool::new(false);
@@ -94,10 +97,11 @@ mod stepped {
         // SAFETY: the child does what may be done by the only thread of a process.
         match unsafe { libc::fork() } {
             0 => {
-                // SAFETY: a plain call; a child that hangs is killed. The lock is held by a thread that did not survive.
+                // SAFETY: a plain call; a child that hangs is killed. The locks are held by a thread that did not survive.
                 unsafe {
                     libc::alarm(20);
                     LOCK.unlock();
+                    OTHER.unlock();
                 }
                 IS_CHILD.store(true, Relaxed);
                 registers[libc::REG_EFL as usize] &= !TRAP;
@@ -114,46 +118,72 @@ mod stepped {
     /// In the child: whether every slot has one owner at most, as far as can be seen from those that are leased next, and locks work.
     fn is_sound() -> bool {
         LOCK.lock();
+        OTHER.lock();
         let own = local::with(local::Local::own);
         let free: Vec<u32> = std::iter::from_fn(|| table().lease()).take(256).collect();
         let different: HashSet<u32> = free.iter().copied().collect();
         different.len() == free.len() && !different.contains(&own)
     }
 
+    /// Runs `f` in steps. A child ends after it.
+    fn stepped(f: impl FnOnce()) {
+        SEEN.iter().for_each(|seen| seen.store(false, Relaxed));
+        // SAFETY: this thread handles the traps.
+        unsafe { asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP) };
+        f();
+        // SAFETY: as above.
+        unsafe { asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !TRAP) };
+        if IS_CHILD.load(Relaxed) {
+            // SAFETY: ends the child without the destructors of the parent's tests.
+            unsafe { libc::_exit(i32::from(!is_sound())) };
+        }
+    }
+
+    /// Waits for a limited time, which in the child may be enough.
+    fn wait(lock: &Raw<Shipped>) {
+        if lock.lock_until(now() + 1_000_000) {
+            // SAFETY: as it says.
+            unsafe { lock.unlock() };
+        }
+    }
+
+    fn wait_in_steps() {
+        // SAFETY: all zero is a valid action, whose handler is of the kind that it says.
+        unsafe {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction =
+                step as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as libc::sighandler_t;
+            action.sa_flags = libc::SA_SIGINFO;
+            assert_eq!(libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()), 0);
+        }
+        stepped(|| wait(&LOCK));
+        stepped(|| wait(&LOCK));
+        let first = thread::spawn(|| {
+            LOCK.lock();
+            // SAFETY: this thread holds it.
+            unsafe { LOCK.unlock() };
+        });
+        while table().node(head(LOCK.word().load(Relaxed))).state.load(Relaxed) != HPARK {
+            thread::yield_now();
+        }
+        stepped(|| wait(&LOCK));
+        stepped(|| wait(&LOCK));
+        stepped(|| wait(&OTHER));
+        stepped(|| local::with(local::Local::end));
+        // SAFETY: the test's thread holds it, and leaves it to this one.
+        unsafe { LOCK.unlock() };
+        first.join().expect("it has not panicked");
+    }
+
     #[test]
     fn in_the_child_of_a_fork_in_the_middle_of_a_wait_each_slot_has_one_owner() {
         let _running = deadline();
         LOCK.lock();
-        let waiter = thread::spawn(|| {
-            // SAFETY: all zero is a valid action, whose handler is of the kind that it says.
-            unsafe {
-                let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-                action.sa_sigaction =
-                    step as extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) as libc::sighandler_t;
-                action.sa_flags = libc::SA_SIGINFO;
-                assert_eq!(libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()), 0);
-            }
-            // The first has no slot yet.
-            for _ in 0..2 {
-                // SAFETY: this thread handles the traps.
-                unsafe { asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP) };
-                let is_taken = LOCK.lock_until(now() + 1_000_000);
-                // SAFETY: as above.
-                unsafe { asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !TRAP) };
-                if is_taken {
-                    // SAFETY: as it says.
-                    unsafe { LOCK.unlock() };
-                }
-                if IS_CHILD.load(Relaxed) {
-                    // SAFETY: ends the child without the destructors of the parent's tests.
-                    unsafe { libc::_exit(i32::from(!is_sound())) };
-                }
-            }
-        });
-        waiter.join().expect("it has not panicked");
+        OTHER.lock();
+        thread::spawn(wait_in_steps).join().expect("it has not panicked");
         // SAFETY: this thread holds it.
-        unsafe { LOCK.unlock() };
-        assert!(FORKS.load(Relaxed) > 50, "{} forks", FORKS.load(Relaxed));
+        unsafe { OTHER.unlock() };
+        assert!(FORKS.load(Relaxed) > 200, "{} forks", FORKS.load(Relaxed));
         assert_eq!(WRONG.load(Relaxed), 0, "of {} forks", FORKS.load(Relaxed));
     }
 }
