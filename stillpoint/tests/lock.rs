@@ -236,7 +236,7 @@ fn a_free_lock_whose_head_does_not_come_is_taken_by_those_behind_it_and_by_who_c
     // SAFETY: the handler only looks at an atomic and yields.
     unsafe { libc::signal(libc::SIGUSR2, block_thread as extern "C" fn(i32) as libc::sighandler_t) };
     // SAFETY: the handler does nothing.
-    unsafe { libc::signal(libc::SIGUSR1, ignore as extern "C" fn(i32) as libc::sighandler_t) };
+    unsafe { libc::signal(libc::SIGURG, ignore as extern "C" fn(i32) as libc::sighandler_t) };
     for beside in
         [Beside::Nothing { is_fair: true }, Beside::Nothing { is_fair: false }, Beside::Signals, Beside::Load]
     {
@@ -291,7 +291,7 @@ fn go_past_a_blocked_head(beside: Beside) {
             Beside::Signals => until(|| {
                 thread::sleep(Duration::from_millis(5));
                 // SAFETY: the thread has not been joined.
-                unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
+                unsafe { libc::pthread_kill(id, libc::SIGURG) };
                 second.is_finished()
             }),
             Beside::Load => {
