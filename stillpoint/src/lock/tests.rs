@@ -64,7 +64,7 @@ mod stepped {
     use std::collections::HashSet;
     use std::mem::MaybeUninit;
     use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
     use std::thread;
 
     use super::super::local;
@@ -80,6 +80,8 @@ mod stepped {
 
     static LOCK: Raw<Shipped> = Raw::new();
     static OTHER: Raw<Shipped> = Raw::new();
+    /// When there have been forks enough, where they take long.
+    static UNTIL: AtomicU64 = AtomicU64::new(0);
     static FORKS: AtomicU32 = AtomicU32::new(0);
     static WRONG: AtomicU32 = AtomicU32::new(0);
     static IS_CHILD: AtomicBool = AtomicBool::new(false);
@@ -90,7 +92,8 @@ mod stepped {
         // SAFETY: the kernel gives the handler a context.
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let place = registers[libc::REG_RIP as usize] as usize % SEEN.len();
-        if !local::with(local::Local::is_busy) || SEEN[place].swap(true, Relaxed) {
+        let is_over = now() > UNTIL.load(Relaxed);
+        if is_over || !local::with(local::Local::is_busy) || SEEN[place].swap(true, Relaxed) {
             return;
         }
         FORKS.fetch_add(1, Relaxed);
@@ -128,6 +131,7 @@ mod stepped {
     /// Runs `f` in steps. A child ends after it.
     fn stepped(f: impl FnOnce()) {
         SEEN.iter().for_each(|seen| seen.store(false, Relaxed));
+        UNTIL.store(now() + 3_000_000_000, Relaxed);
         // SAFETY: this thread handles the traps.
         unsafe { asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP) };
         f();
@@ -183,7 +187,7 @@ mod stepped {
         thread::spawn(wait_in_steps).join().expect("it has not panicked");
         // SAFETY: this thread holds it.
         unsafe { OTHER.unlock() };
-        assert!(FORKS.load(Relaxed) > 200, "{} forks", FORKS.load(Relaxed));
+        assert!(FORKS.load(Relaxed) > 100, "{} forks", FORKS.load(Relaxed));
         assert_eq!(WRONG.load(Relaxed), 0, "of {} forks", FORKS.load(Relaxed));
     }
 }
