@@ -286,9 +286,9 @@ fn a_lock_that_is_kept_for_its_head_is_not_had_by_who_comes() {
     });
 }
 
-#[test]
-fn who_waits_for_a_lock_that_is_kept_wakes_its_head() {
-    check(0, 2, || {
+/// A thread that sleeps as the head; `release` the lock for it, interrupted by a handler that takes the lock.
+fn interrupted(release: impl Fn(&Raw<Patient>, &dyn Fn()) + Send + Sync + 'static) {
+    check(0, 2, move || {
         let world = World::<Patient>::new();
         world.lock.lock();
         let w = world.clone();
@@ -296,34 +296,23 @@ fn who_waits_for_a_lock_that_is_kept_wakes_its_head() {
         thread::yield_now();
         world.section();
         let w = world.clone();
-        // SAFETY: this thread holds it.
-        unsafe {
-            world.lock.unlock_fair_interrupted(|| {
-                w.lock();
-            });
-        }
+        release(&world.lock, &|| {
+            w.lock();
+        });
         head.join().unwrap();
     });
 }
 
 #[test]
+fn who_waits_for_a_lock_that_is_kept_wakes_its_head() {
+    // SAFETY: the model's thread holds it.
+    interrupted(|lock, handler| unsafe { lock.unlock_fair_interrupted(handler) });
+}
+
+#[test]
 fn who_waits_though_he_is_about_to_wake_the_head_wakes_it() {
-    check(0, 2, || {
-        let world = World::<Patient>::new();
-        world.lock.lock();
-        let w = world.clone();
-        let head = thread::spawn(move || w.lock());
-        thread::yield_now();
-        world.section();
-        let w = world.clone();
-        // SAFETY: this thread holds it.
-        unsafe {
-            world.lock.unlock_fair_interrupted_in_kick(|| {
-                w.lock();
-            });
-        }
-        head.join().unwrap();
-    });
+    // SAFETY: the model's thread holds it.
+    interrupted(|lock, handler| unsafe { lock.unlock_fair_interrupted_in_kick(handler) });
 }
 
 #[test]
