@@ -104,6 +104,13 @@ impl Sequence {
         Target((self.word.load(Relaxed) >> SHIFT) + 1)
     }
 
+    /// The turn that runs, if one does.
+    pub fn running(&self) -> Option<Target> {
+        // Relaxed: an old answer is a turn that has been completed.
+        let word = self.word.load(Relaxed);
+        (word & RUNNING != 0).then_some(Target((word >> SHIFT) + 1))
+    }
+
     /// Whether the turn has been completed.
     #[inline]
     pub fn is_done(&self, target: Target) -> bool {

@@ -393,6 +393,65 @@ fn a_barrier_fails_when_there_can_be_no_grace_period_and_works_again_after_that(
 }
 
 #[test]
+fn second_barrier_goes_on_when_the_first_stops_being_the_worker() {
+    check(0, 2, || {
+        let here = Here::new();
+        // No worker can be had.
+        here.0.refused.store(100, Relaxed);
+        let own = [here.register(), here.register()];
+        here.append(own[0], Call);
+        let t = here.spawn(1, move |here| {
+            // The first has yielded, for want of a worker, and is to find nothing here.
+            thread::yield_now();
+            here.append(own[1], Call);
+            here.barrier().unwrap();
+            assert_eq!(here.count(1), 1);
+        });
+        here.barrier().unwrap();
+        assert_eq!(here.count(0), 1);
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
+    check(0, 1, || {
+        let here = Here::with_limit(1);
+        here.0.refused.store(100, Relaxed);
+        let own = [here.register(), here.register()];
+        let _ = here.push(own[0], Call, std::ptr::null());
+        let t = here.spawn(1, move |here| {
+            for _ in 0..2 {
+                let _ = here.push(own[1], Call, std::ptr::null());
+            }
+            here.settle(own[1]);
+        });
+        here.barrier().unwrap();
+        assert_eq!(here.count(0), 1);
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn caller_inside_a_section_ends_no_grace_period() {
+    check(0, 1, || {
+        let here = Here::new();
+        let own = here.register();
+        interruptible(0, || {
+            assert!(own.try_enter(here.0.engine.readers().counter()));
+            let old = here.0.published.swap(boxed(8));
+            let _ = here.push(own, Plain, old);
+            for _ in 0..2 {
+                here.settle(own);
+            }
+            // SAFETY: the memory of values is never given back.
+            unsafe { &*old }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+            here.leave(own);
+        });
+    });
+}
+
+#[test]
 fn a_caller_above_the_limit_waits_until_less_waits() {
     check(0, 1, || {
         let here = Here::with_limit(1);

@@ -99,11 +99,10 @@ impl World {
 
     /// Runs what may run now.
     fn take(&self, own: &Reader) {
-        let batch = own.queue.take(|due| self.engine.is_done(due), true);
-        if batch[0].is_some() {
+        if let Some(mut taken) = own.queue.take(|due| self.engine.is_done(due), true) {
             // SAFETY: a grace period has ended, or the model fails.
-            batch.into_iter().flatten().for_each(|entry| unsafe { entry.run() });
-            own.queue.finish();
+            taken.entries().for_each(|entry| unsafe { entry.run() });
+            taken.finish();
         }
     }
 
@@ -114,7 +113,7 @@ impl World {
             thread::yield_now();
             due
         };
-        let due = own.queue.collect(|due| self.engine.is_done(due), ask);
+        let Ok(due) = own.queue.collect(|due| self.engine.is_done(due), ask) else { return };
         // Nothing yet, unless somebody else has completed a grace period.
         self.take(own);
         if let Some(due) = due {
@@ -129,7 +128,7 @@ impl World {
             unsafe { entry.run() };
             true
         };
-        own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.ask(), run);
+        let _ = own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.ask(), run);
     }
 
     fn leave(&self, reader: &'static Reader) {
@@ -193,6 +192,37 @@ fn an_entry_waits_for_the_section_in_which_it_was_appended() {
             world.leave(own);
         });
         worker.join().unwrap();
+    });
+}
+
+#[test]
+fn later_entry_waits_for_a_later_grace_period() {
+    check(0, 1, || {
+        let world = World::new();
+        let (own, reader) = (world.register(), world.register());
+        let run = Count::new();
+        push(own, run, false, std::ptr::null());
+        let due = own.queue.collect(|due| world.engine.is_done(due), || world.engine.ask());
+        let due = due.expect("no thread has claimed the queue").expect("there is an entry");
+        let w = world.clone();
+        let threads = [
+            thread::spawn(move || w.engine.wait_for(None, due).unwrap()),
+            spawn(&world, 1, move |world| {
+                assert!(reader.try_enter(world.engine.readers().counter()));
+                look(world.published.load());
+                world.leave(reader);
+            }),
+        ];
+        interruptible(0, || {
+            let old = world.published.swap(boxed(8));
+            push(own, run, false, old);
+        });
+        world.collect_and_take(own);
+        for t in threads {
+            t.join().unwrap();
+        }
+        world.collect_and_take(own);
+        assert_eq!(run.get(), 2);
     });
 }
 

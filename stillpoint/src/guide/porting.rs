@@ -115,9 +115,12 @@
 //! assert_eq!([stack.pop(), stack.pop(), stack.pop()], [Some(2), Some(1), None]);
 //! ```
 //!
-//! What is different: destructors and callbacks run in a thread of the library, so they must be `Send`; garbage is freed promptly,
-//! not when its maker pins again; a program that retires more than can be freed is made to wait; and the readers' half of
-//! the fence is on the writer, so a grace period interrupts the CPUs of this process.
+//! What is different: destructors and callbacks run in a thread of the library, so they must be `Send`, and may take locks that
+//! the thread which retires them holds. For nodes whose values only own memory (a `String`) say
+//! [`Hints::local`](crate::rcu::Hints::local): their own thread frees them, as crossbeam-epoch does, and as this one does nodes
+//! without destructors. Garbage is freed promptly, not when the thread pins again; a program that retires more than can be freed
+//! is made to wait when it drops its guard; and the readers' half of the fence is on the writer, so a grace period interrupts
+//! the CPUs of this process.
 //!
 //! # From liburcu
 //!

@@ -6,15 +6,20 @@
 //! # A round
 //!
 //! ```text
-//! pace        not sooner than PACE after the last round began, unless somebody is urgent or the backlog long
 //! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
+//! linger      not sooner than PACE after the last round began, unless a caller is urgent or the backlog long
 //! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
 //! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::take)
-//! advance     tell those who wait                                                           (Progress::advance)
+//! advance     wake those that wait                                                          (Progress::advance)
 //! ```
 //!
 //! What a slice leaves is run by the next one, after another collection but without waiting: a callback behind a thousand
 //! others of *another* thread does not wait for all of them.
+//!
+//! The worker is not to lead a grace period that makes a caller of `synchronize()` wait for two: one that has begun, and the
+//! next. So it waits for one that runs, and then lingers: a caller that leads the next one serves the
+//! worker's entries too. It also lingers before the first one if the last grace period had to sleep for readers. (One that need
+//! not sleep is over in the time of a fence, which delays a caller by less than a callback would be delayed.)
 //!
 //! *Local* entries are run by the thread that deferred them, a block at a time while it defers others, once their grace period
 //! is over: that keeps memory in the allocator's cache of that thread, and several threads from waiting for one. They are
@@ -26,7 +31,8 @@
 //! Owners tell the backlog of each block, the consumers of what has run. Above the limits a caller that is neither inside a
 //! section nor a callback runs what it may of its own, sets the worker to work, and waits; not for ever, as what the worker
 //! waits for may be waiting for the caller: when [`PATIENCE`] is over it goes on, and so do others, after a moment each, until
-//! anything at all has been done.
+//! anything at all has been done. A caller inside a section does so on leaving the outermost one ([`Readers::defer_to_exit`]):
+//! most code that links nodes retires inside sections only.
 
 use std::time::Duration;
 
@@ -36,7 +42,7 @@ use super::alarm::{Alarm, DROWSY, PACED, Slept};
 use super::engine::{Due, Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
-use super::queue::{Amount, BLOCK, Holds, Queue, STEP};
+use super::queue::{Amount, BLOCK, Held, Holds, Queue, STEP};
 use super::reader::Reader;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
 
@@ -59,7 +65,7 @@ const IMPATIENCE: Duration = Duration::from_millis(1);
 /// High-water marks of the entries that wait in a domain, callbacks and retired values.
 ///
 /// Callers begin to wait somewhat below. The bound is not exact: each thread may add up to 64 entries, or 64 KiB, or one
-/// value, before it notices; and it is not enforced inside read-side sections and callbacks.
+/// value, before it notices; and what it adds inside a section, before it waits on leaving it. It is not enforced in callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Entries.
@@ -135,7 +141,7 @@ pub struct Callbacks {
     urgent: AtomicU64,
     /// What had been done when a caller above the limits last waited in vain.
     in_vain: AtomicU64,
-    /// When the last round began, and the first queue of the next slice: the worker's.
+    /// When the last round began, or another's grace period ended, and the first queue of the next slice: the worker's.
     last_round: AtomicU64,
     first: AtomicU64,
     /// Rounds that have begun; the number of the last that failed; 1 while the last one did.
@@ -243,7 +249,9 @@ impl Callbacks {
             return true;
         }
         self.alarm.give_up();
-        self.progress.advance();
+        if !mutant("hurry-gives-up-silently") {
+            self.progress.advance();
+        }
         false
     }
 
@@ -268,7 +276,7 @@ impl Callbacks {
     /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
     #[cold]
     pub fn relieve(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
-        if !caller.is_inside {
+        if !caller.is_inside || mutant("grace-period-inside-section") {
             let alone = host.engine().readers().is_alone(caller.own);
             if alone {
                 host.try_synchronize(caller.own, alone);
@@ -287,7 +295,11 @@ impl Callbacks {
 
     fn run_own(&self, queue: &Queue, host: &impl Host, limit: u64) {
         let engine = host.engine();
-        queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), |entry| host.run(entry));
+        let wanted =
+            queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), |entry| host.run(entry));
+        if wanted && !mutant("claim-given-back-silently") {
+            self.provide(false, host);
+        }
     }
 
     /// Tells the domain what the owner of the queue has added and run. Once more when its thread ends, so that what it has run
@@ -468,17 +480,27 @@ impl Callbacks {
         let readers = host.engine().readers();
         let fence = || host.fence();
         let mut ripe_left = false;
+        // When the entries that wait now began to.
+        let mut lingers_since = None;
         loop {
             if enough() {
                 self.alarm.give_up();
-                self.progress.advance();
+                if !mutant("worker-stops-silently") {
+                    self.progress.advance();
+                }
                 return;
             }
-            let due = self.collect(host.engine());
-            match self.holds(readers) {
+            let found = self.collect(host.engine());
+            match found.holds {
+                // An owner at work makes the worker look again when it has done.
+                Holds::Nothing if found.held => {
+                    let ready = || queues(readers).any(Queue::is_ready);
+                    self.alarm.nap(DROWSY, Duration::from_nanos(LAZY), fence, ready);
+                    continue;
+                }
                 Holds::Nothing => {
                     if self.alarm.stop(fence, || self.holds(readers) != Holds::Nothing) == Slept::Gone {
-                        // What somebody waits for may have been run by its owner.
+                        // What a caller waits for may have been run by its owner.
                         if !mutant("gone-silently") && !mutant("run-silently") {
                             self.progress.advance();
                         }
@@ -488,29 +510,39 @@ impl Callbacks {
                 }
                 Holds::Lazy if let Some(rest) = self.lazy_rest(readers) => {
                     let early =
-                        || self.holds(readers) == Holds::Eager || self.is_urgent() || self.is_crowded();
+                        || queues(readers).any(Queue::is_ready) || self.is_urgent() || self.is_crowded();
                     self.alarm.nap(DROWSY, rest, fence, early);
                     continue;
                 }
                 _ => {}
             }
-            if !ripe_left {
-                if let Some(rest) = self.pause() {
+            if !ripe_left
+                && let Some(due) = found.due
+                && !host.engine().is_done(due)
+            {
+                let begin = *lingers_since.get_or_insert_with(now);
+                let running = host.engine().running();
+                if running.is_none()
+                    && let Some(rest) = self.pause(begin, host.engine())
+                {
                     // No fence: see the alarm's invariant 3.
-                    self.alarm.nap(PACED, rest, || (), || self.pause().is_none());
+                    self.alarm.nap(PACED, rest, || (), || self.pause(begin, host.engine()).is_none());
                     continue;
                 }
-                self.last_round.store(now(), Relaxed);
-                if let Some(due) = due
-                    && self.wait(host, due).is_err()
-                {
+                let waited = self.wait(host, running.unwrap_or(due));
+                self.last_round.store(if running.is_some() { now() } else { begin }, Relaxed);
+                if waited.is_err() {
                     // The entries stay. The next one that is appended tries again, at a slow pace, and whoever is urgent now.
                     match self.alarm.stop(|| (), || self.is_urgent()) {
                         Slept::Gone => return,
                         Slept::No => continue,
                     }
                 }
+                if running.is_some() {
+                    continue;
+                }
             }
+            lingers_since = None;
             match self.run_slice(host) {
                 Some(left) => ripe_left = left,
                 None => return,
@@ -532,12 +564,23 @@ impl Callbacks {
         waited
     }
 
-    /// Gives every entry a grace period to wait for; the last of those.
-    fn collect(&self, engine: &Engine<impl Readers>) -> Option<Due> {
-        let targets = queues(engine.readers())
-            .filter(|queue| queue.holds() != Holds::Nothing)
-            .map(|queue| queue.collect(|due| engine.is_done(due), || engine.ask()));
-        targets.max().flatten()
+    /// Gives every entry a grace period to wait for.
+    fn collect(&self, engine: &Engine<impl Readers>) -> Found {
+        let mut found = Found { holds: Holds::Nothing, due: None, held: false };
+        for queue in queues(engine.readers()) {
+            let holds = queue.holds();
+            if holds == Holds::Nothing {
+                continue;
+            }
+            match queue.collect(|due| engine.is_done(due), || engine.ask()) {
+                Ok(due) => {
+                    found.holds = found.holds.max(holds);
+                    found.due = due.into_iter().chain(found.due).min();
+                }
+                Err(Held) => found.held = true,
+            }
+        }
+        found
     }
 
     /// How long lazy entries may wait still, if nothing else makes them run.
@@ -547,11 +590,12 @@ impl Callbacks {
         (rest != 0 && !self.is_urgent() && !self.is_crowded()).then(|| Duration::from_nanos(rest))
     }
 
-    /// How long until the next round may begin.
-    fn pause(&self) -> Option<Duration> {
+    /// How long until the worker may lead a grace period, if it has `begun` to linger.
+    fn pause(&self, begun: u64, engine: &Engine<impl Readers>) -> Option<Duration> {
         let stuck = self.stuck.load(Relaxed) != 0;
         let pace = if stuck { PACE_STUCK } else { PACE };
-        let rest = (self.last_round.load(Relaxed) + pace).saturating_sub(now());
+        let from = if engine.has_slept() { begun } else { 0 };
+        let rest = (self.last_round.load(Relaxed).max(from) + pace).saturating_sub(now());
         let hurry = self.is_urgent() || !stuck && self.is_crowded();
         (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
     }
@@ -571,18 +615,18 @@ impl Callbacks {
                 if queue.holds() == Holds::Nothing {
                     continue;
                 }
-                let batch = queue.take(|due| engine.is_done(due), all);
-                if batch[0].is_none() {
-                    continue;
-                }
+                let Some(mut taken) = queue.take(|due| engine.is_done(due), all) else { continue };
                 let mut amount = Amount::default();
-                for entry in batch.into_iter().flatten() {
+                let has_forked = taken.entries().any(|entry| {
                     amount.add(&entry);
-                    if !host.run(entry) {
-                        return None;
-                    }
+                    !host.run(entry)
+                });
+                if has_forked {
+                    // The child's queue has forgotten that it was claimed.
+                    core::mem::forget(taken);
+                    return None;
                 }
-                queue.finish();
+                taken.finish();
                 self.tallies.run.fetch_add(amount.count, Relaxed);
                 self.backlog.sub(amount);
                 idle = false;
@@ -634,6 +678,16 @@ impl Callbacks {
             word.store(0, Relaxed);
         }
     }
+}
+
+/// What the worker finds in the queues.
+struct Found {
+    /// The most pressing thing in those that are not held.
+    holds: Holds,
+    /// The first grace period that entries wait for.
+    due: Option<Due>,
+    /// Whether the owner of some other is running entries.
+    held: bool,
 }
 
 /// All queues there are.

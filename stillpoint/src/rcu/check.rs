@@ -34,8 +34,9 @@
 
 pub use count::Check;
 
-/// The number of the last grace period that had begun at some moment; nothing in a build that does not count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The number of the last grace period that had begun at some moment; nothing in a build that does not count. The default is
+/// the beginning of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ticket(Number);
 
 #[cfg(any(debug_assertions, loom, feature = "check"))]

@@ -55,8 +55,10 @@ impl Hints {
     /// The destructor of this value takes no locks and does nothing else that could harm the thread which retires it: so that
     /// thread may run it, in a later call of [`retire`](super::retire) or the like, when the grace period is over.
     ///
-    /// As memory is then given back by the thread that took it, several times faster with most allocators. Values without
-    /// destructors are treated so anyway. Callbacks are not affected.
+    /// As memory is then given back by the thread that took it, several times faster with most allocators: for nodes of lists,
+    /// trees and tables whose values only own memory. Values without destructors are treated so anyway. Callbacks are not affected.
+    ///
+    /// What the thread has deferred afterwards waits for the destructor to return; what other threads have does not.
     pub const fn local(self) -> Self {
         Self { local: true, ..self }
     }
@@ -223,8 +225,8 @@ pub(crate) fn settle(world: &impl World, queue: &Queue, chores: Chores) {
     }
     let (core, caller) = (world.core(), caller(world));
     core.callbacks.settle(queue, caller, world);
-    if caller.is_inside && core.callbacks.presses(queue) {
-        core.engine.readers().nudge();
+    if caller.is_inside {
+        core.engine.readers().defer_to_exit(caller.own, core.callbacks.presses(queue));
     }
 }
 

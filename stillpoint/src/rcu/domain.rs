@@ -11,8 +11,8 @@ use super::callbacks::Limits;
 use super::deferred::{self, Hints};
 use super::fork::Fork;
 use super::guard::Guard;
-use super::queue::Queue;
-use super::reader::{FENCED, Owner, Reader};
+use super::queue::{Chores, Queue};
+use super::reader::{Exit, FENCED, Owner, Reader};
 use super::stats::Stats;
 use super::threads::{Healed, Kind, Sections, Threads};
 use super::world::{self, Core, Static, Words};
@@ -304,6 +304,23 @@ pub(super) fn attend<D: Static>(reader: &'static Reader) {
     if D::shared().readers().attend(reader) == Healed::Yes {
         // What is deferred can be done again.
         deferred::notify(&D::HERE);
+    }
+    if reader.take_reclaim() {
+        deferred::settle(&D::HERE, reader.queue, Chores::All);
+    }
+}
+
+/// The slow way of [`Guard::repin`], which is the only guard of its thread.
+#[cold]
+pub(super) fn repin_slow<D: Domain>(reader: &'static Reader) {
+    attend::<D>(reader);
+    if reader.must_reclaim() {
+        // Inside, no grace period ends that this thread would wait for.
+        if reader.leave() == Exit::Attention {
+            attend::<D>(reader);
+        }
+        reader.try_enter(D::shared().readers().counter());
+        crate::fence::light();
     }
 }
 

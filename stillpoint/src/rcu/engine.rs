@@ -56,9 +56,9 @@ pub trait Readers {
     /// Sleeps until what blocks the grace period has gone. After each sleep `vigil` must be told.
     fn sleep(&self, blocked: Self::Blocked, fence: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned>;
 
-    /// Somebody inside a section defers more than there should be: has threads that report do so soon, as they wait there, if they
-    /// have deferred something. Nothing for other kinds of readers.
-    fn nudge(&self) {}
+    /// The calling thread, whose reader is `own`, has put off its bookkeeping because it is inside a section: has it take the slow
+    /// way out of the outermost one. `above`: more waits than should.
+    fn defer_to_exit(&self, _own: Option<&Reader>, _above: bool) {}
 
     /// How many queues there are for what readers have deferred. Never less than before.
     fn queues(&self) -> usize;
@@ -83,6 +83,8 @@ pub struct Engine<R> {
     check: Check,
     /// The name of the domain, for reports.
     domain: fn() -> &'static str,
+    /// 1 if the last grace period that was led had to sleep.
+    slept: AtomicU64,
     tallies: CachePadded<Tallies>,
 }
 
@@ -180,6 +182,7 @@ impl<R> Engine<R> {
                 turns: CachePadded::new(Sequence::new()),
                 check: Check::new(),
                 domain,
+                slept: AtomicU64::new(0),
                 tallies: CachePadded::new(Tallies {
                     callers: AtomicU64::new(0),
                     stalls: AtomicU64::new(0),
@@ -209,6 +212,17 @@ impl<R> Engine<R> {
             self.check.served(due.ticket);
         }
         done
+    }
+
+    /// The grace period that is under way, if one is. It serves those only that have asked before it began.
+    pub fn running(&self) -> Option<Due> {
+        self.turns.running().map(|target| Due { target, ticket: Ticket::default() })
+    }
+
+    /// Whether the last grace period had to sleep until readers had left.
+    pub fn has_slept(&self) -> bool {
+        // Relaxed: a hint.
+        self.slept.load(Relaxed) != 0
     }
 
     /// No grace period is under way: for the only thread of a process, as after a fork. The readers are the caller's affair.
@@ -308,6 +322,10 @@ impl<R: Readers> Engine<R> {
         let number = self.check.begin();
         let blocked = self.readers.begin(own, Some(heavy)).err();
         let held_up = blocked.is_some();
+        if self.has_slept() != held_up {
+            // Relaxed: a hint.
+            self.slept.store(u64::from(held_up), Relaxed);
+        }
         if let Some(blocked) = blocked {
             self.sleep(blocked, heavy)?;
         }

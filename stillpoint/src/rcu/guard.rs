@@ -3,13 +3,16 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::domain::{Domain, Global, attend};
+use super::domain::{Domain, Global, attend, repin_slow};
 use super::reader::{Exit, Reader};
 
 /// An open read-side section of the domain `D`. Dropping it ends the section.
 ///
 /// Guards of one thread may be nested and dropped in any order; the section lasts until the last one is dropped. A guard
 /// stays in its thread. While it lives, no grace period that begins can end.
+///
+/// Dropping the outermost guard waits if values were retired inside the section, and more waits to be freed than
+/// [`set_limits`](super::set_limits) allows; otherwise it never does.
 ///
 /// A leaked guard (`mem::forget`) never ends its section, so no grace period is completed any more; once its thread has
 /// ended, [`synchronize`](super::synchronize) panics instead of waiting.
@@ -46,7 +49,9 @@ impl<D: Domain> Guard<D> {
     /// Ends the section and begins a new one, if this is the thread's only guard: grace periods that began before need
     /// not wait any longer. References loaded through the guard end here, as the compiler sees.
     ///
-    /// Costs two loads when no grace period has begun since the section did. For long loops of reads:
+    /// Costs a few loads when no grace period has begun since the section did. If the thread has retired values inside it, and
+    /// more waits to be freed than [`set_limits`](super::set_limits) allows, it waits here, outside any section, as on dropping
+    /// the guard. For long loops of reads:
     ///
     /// ```
     /// use stillpoint::rcu::{self, Rcu};
@@ -63,7 +68,7 @@ impl<D: Domain> Guard<D> {
     #[inline]
     pub fn repin(&mut self) {
         if self.reader.repin(D::shared().readers().counter()) == Exit::Attention {
-            attend::<D>(self.reader);
+            repin_slow::<D>(self.reader);
         }
     }
 }

@@ -59,8 +59,8 @@
 //! | the worker of the domain | callbacks; destructors of retired values; memory of values whose thread has nothing more to do |
 //! | the thread that retires | memory of its values without destructors; destructors with [`Hints::local`] |
 //!
-//! What waits is bounded ([`set_limits`]): a caller that is outside sections and callbacks is made to wait. A callback that
-//! blocks delays the work of its own domain only: each domain with work to do has a worker for itself, and one idle worker
+//! What waits is bounded ([`set_limits`]): a thread that retires more waits until less is left, in [`retire`] itself, or, if it
+//! retired inside a section, where it leaves the outermost one. A callback that blocks delays the work of its own domain only: each domain with work to do has a worker for itself, and one idle worker
 //! remains for all.
 //!
 //! # Waiting
@@ -104,7 +104,7 @@
 //! # Trade-offs
 //!
 //! - A section that is long delays every grace period of its domain, and with them the memory that waits to be freed. It
-//!   never delays readers.
+//!   never delays readers that retire nothing.
 //! - [`synchronize`] takes a heavy fence, a look at each registered thread, and the rest of the longest open section. Ten
 //!   writers who call it at once share the cost; one who calls it ten times does not. Writers in a loop should drop the
 //!   [`Retired`] instead of waiting.
@@ -202,7 +202,8 @@ pub fn synchronize() {
 /// ended.
 ///
 /// May be called inside a section, in a callback, in a destructor; not in a signal handler. It does not wait, unless more is
-/// queued than [`set_limits`] allows and it is called outside sections and callbacks. Callbacks of one thread run one after
+/// queued than [`set_limits`] allows and it is called outside sections and callbacks; inside a section, dropping the outermost
+/// guard waits instead. Callbacks of one thread run one after
 /// the other, in order; those of several threads in any order. One that panics is caught and counted ([`Stats::panics`]).
 ///
 /// Small closures (one word) need no memory of their own. Where there is no memory to queue it, the caller waits for a grace
@@ -294,8 +295,8 @@ pub fn barrier() {
 
 /// How much may wait to be done, from now on. See [`Limits`].
 ///
-/// Above, a caller of [`call`] or [`retire`] waits, unless it is inside a section or a callback; so does dropping a
-/// [`Retired`], which async code should know. It does not wait for ever, as what keeps the readers, or a callback, may be a
+/// Above, a caller of [`call`] or [`retire`] waits, and so does dropping a [`Retired`], which async code should know. Inside a
+/// section it waits on leaving the outermost one ([`Guard::repin`] leaves it too), in a callback never. It does not wait for ever, as what keeps the readers, or a callback, may be a
 /// lock that the caller holds: after ten seconds in vain it goes on, and so do others, after a millisecond each, until
 /// anything at all has been done ([`Stats::limit_overruns`]).
 ///

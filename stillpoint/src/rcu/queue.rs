@@ -1,7 +1,7 @@
 //! The deferred entries of one thread, in order, until they have run.
 //!
-//! Each reader of the registry has a queue. Its *owner*, the thread that the reader belongs to, appends; whoever holds the
-//! *consumer* takes from the front: the domain's worker, or the owner itself. Blocks of [`BLOCK`] entries are linked, so
+//! Each reader of the registry has a queue. Its *owner*, the thread that the reader belongs to, appends; the thread that has
+//! *claimed* the front takes from it: the domain's worker, or the owner itself. Blocks of [`BLOCK`] entries are linked, so
 //! appending is a few plain stores, and one allocation in [`BLOCK`]. A queue stays with its reader when a thread ends, and
 //! goes on with the next owner.
 //!
@@ -23,20 +23,24 @@
 //! | `eager` | owner | how far somebody wants them soon: lazy entries do not move it |
 //! | `added`, `freed` | owner | entries and bytes that the domain's backlog does not know of yet |
 //! | `done` | consumer | entries that have run |
-//! | others | consumer, under its lock | as shown |
+//! | `claim` | all | [`FREE`], [`CLAIMED`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
+//! | others | consumer: the thread that has set `claim` | as shown |
 //!
 //! # Invariants
 //!
 //! 1. `done <= head <= ripe <= pending <= pushed`.
 //! 2. `due` was asked for after the entries below `pending` were seen: when it is done, a grace period has begun after
 //!    they were appended, and has ended.
-//! 3. While `busy`, the worker runs the entries from `done` to `head`, and nobody else takes any.
+//! 3. From setting `claim` to giving it back a thread is the only consumer, also while it runs the entries from `done` to
+//!    `head`. No thread ever waits for a claim: one that does not get it does something else. So an entry that takes its time
+//!    delays those behind it in its queue, and no others.
 //! 4. A block is given back when the consumer goes on to its successor: never the owner's last.
 //!
 //! # Orderings
 //!
 //! The owner's stores to a block, and the links, happen before its Release of `pushed`, which the consumer acquires. What
-//! an entry did happens before the Release of `done`, which `barrier` acquires.
+//! an entry did happens before the Release of `done`, which `barrier` acquires. Claiming acquires what the consumer before
+//! has released by giving its claim back.
 
 use core::ptr;
 
@@ -45,8 +49,7 @@ use crossbeam_utils::CachePadded;
 use super::engine::Due;
 use super::entry::{Entry, try_box};
 use crate::sync::{
-    AtomicPtr, AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::*, UnsafeCell, const_unless_loom, mutant,
-    now, weaken,
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, mutant, now, weaken,
 };
 
 /// Entries in a block; the owner does its bookkeeping once in as many.
@@ -79,9 +82,27 @@ pub const REPORT_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Queue {
     owner: CachePadded<Owner>,
-    done: CachePadded<AtomicU64>,
-    consumer: ForkSafe<Mutex<Consumer>>,
+    front: CachePadded<Front>,
 }
+
+/// What the consumer writes.
+#[derive(Debug)]
+struct Front {
+    claim: AtomicU32,
+    done: AtomicU64,
+    ripe: AtomicU64,
+    pending: AtomicU64,
+    /// When the entries up to `ripe`, and up to `pending`, got a grace period: nanoseconds of [`now`].
+    since: [AtomicU64; 2],
+    consumer: UnsafeCell<Consumer>,
+}
+
+/// No thread takes entries.
+const FREE: u32 = 0;
+/// A thread does.
+const CLAIMED: u32 = 1;
+/// The same, and the worker is to be woken when it has done.
+const WANTED: u32 = 2;
 
 #[derive(Debug)]
 struct Owner {
@@ -111,25 +132,19 @@ impl Tail {
     const NEW: Self = Self { block: ptr::null_mut(), spare: ptr::null_mut() };
 }
 
-/// The right to take entries.
+/// What only the consumer touches.
 #[derive(Debug)]
 struct Consumer {
     /// The block of the entry before `head`.
     block: *mut Block,
     head: u64,
-    ripe: u64,
-    pending: u64,
     due: Option<Due>,
-    /// When the entries up to `ripe`, and up to `pending`, got one: nanoseconds of [`now`].
-    since: [u64; 2],
     /// `pushed` when the worker last looked.
     seen: u64,
-    busy: bool,
 }
 
-// SAFETY: blocks belong to the consumer, or to the owner; entries are `Send`.
-unsafe impl Send for Consumer {}
-// SAFETY: `tail` is the owner's; everything else is atomic or locked.
+// SAFETY: `tail` is the owner's, `consumer` belongs to the thread that has claimed it; everything else is atomic. Entries
+// are `Send`.
 unsafe impl Sync for Queue {}
 // SAFETY: a queue goes from one owner to the next through the registry, which orders the two.
 unsafe impl Send for Queue {}
@@ -150,7 +165,24 @@ impl Block {
 }
 
 /// Entries that the worker takes at a time; the first are there.
-pub type Batch = [Option<Entry>; if cfg!(loom) { 2 } else { 32 }];
+type Batch = [Option<Entry>; if cfg!(loom) { 2 } else { 32 }];
+
+/// Entries that the worker has taken, to run all of them and then to [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct Taken<'a> {
+    batch: Batch,
+    claim: Claim<'a>,
+}
+
+/// The queue has been claimed by its owner, which will wake the worker when it has done: see [`Queue::run_local`].
+#[derive(Debug)]
+pub struct Held;
+
+/// The right to take entries.
+#[derive(Debug)]
+struct Claim<'a> {
+    queue: &'a Queue,
+}
 
 /// What a queue holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -227,8 +259,14 @@ impl Queue {
                     first: AtomicPtr::new(ptr::null_mut()),
                     tail: UnsafeCell::new(Tail::NEW),
                 }),
-                done: CachePadded::new(AtomicU64::new(0)),
-                consumer: ForkSafe::new(Mutex::new(Consumer::NEW)),
+                front: CachePadded::new(Front {
+                    claim: AtomicU32::new(FREE),
+                    done: AtomicU64::new(0),
+                    ripe: AtomicU64::new(0),
+                    pending: AtomicU64::new(0),
+                    since: [AtomicU64::new(0), AtomicU64::new(0)],
+                    consumer: UnsafeCell::new(Consumer::NEW),
+                }),
             }
         }
     }
@@ -242,7 +280,7 @@ impl Queue {
     /// Entries that have run, and what they did has happened.
     pub fn done(&self) -> u64 {
         // Acquire: partner is the Release in `finish`.
-        self.done.load(weaken(Acquire, "done-load-relaxed"))
+        self.front.done.load(weaken(Acquire, "done-load-relaxed"))
     }
 
     /// What is left to run.
@@ -358,79 +396,104 @@ impl Queue {
         freed.bytes >= added.bytes + REPORT_BYTES / 16
     }
 
-    fn lock(&self) -> MutexGuard<'_, Consumer> {
-        // No code of the program runs under the lock.
-        self.consumer.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Claims the front, if it is free.
+    fn try_claim(&self) -> Option<Claim<'_>> {
+        // Acquire: what the last consumer did; partner: the Release in `Claim::give_back`. Relaxed: a failure reads nothing else.
+        let claimed =
+            self.front.claim.compare_exchange(FREE, CLAIMED, weaken(Acquire, "claim-relaxed"), Relaxed);
+        (claimed.is_ok() || mutant("owner-takes-beside-worker")).then(|| Claim { queue: self })
+    }
+
+    /// Claims the front for the worker, or has the thread that takes entries wake the worker when it has done.
+    fn claim_or_want(&self) -> Result<Claim<'_>, Held> {
+        loop {
+            if let Some(claim) = self.try_claim() {
+                return Ok(claim);
+            }
+            // Relaxed: the mark carries nothing.
+            match self.front.claim.compare_exchange(CLAIMED, WANTED, Relaxed, Relaxed) {
+                Ok(_) | Err(WANTED) => return Err(Held),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether there are entries for the worker, though not in a queue whose owner will wake it.
+    pub fn is_ready(&self) -> bool {
+        // Relaxed: the worker asks after an operation on its state that acquires, and the owner wakes it by one that releases.
+        self.holds() == Holds::Eager && self.front.claim.load(Relaxed) != WANTED
     }
 
     /// For the worker: gives entries that have no grace period to wait for one, by `ask`; the one that the queue
     /// waits for.
-    pub fn collect(&self, done: impl Fn(Due) -> bool, ask: impl Fn() -> Due) -> Option<Due> {
-        let mut consumer = self.lock();
-        consumer.seen = self.pushed();
-        consumer.advance(self, done, ask);
-        consumer.due
+    ///
+    /// # Errors
+    ///
+    /// The owner is running entries, and will wake the worker.
+    pub fn collect(&self, done: impl Fn(Due) -> bool, ask: impl Fn() -> Due) -> Result<Option<Due>, Held> {
+        let claim = self.claim_or_want()?;
+        let due = claim.with(|consumer| {
+            consumer.seen = self.pushed();
+            consumer.advance(self, done, ask);
+            consumer.due
+        });
+        claim.give_back();
+        Ok(due)
     }
 
-    /// For the worker: takes entries whose grace period is over, at most a [`Batch`], and calls [`finish`](Self::finish)
-    /// when they have run. Local entries of an owner who is appending are left to it, unless `all`.
-    pub fn take(&self, done: impl Fn(Due) -> bool, all: bool) -> Batch {
-        let mut consumer = self.lock();
-        assert!(!consumer.busy, "one worker at a time");
-        consumer.ripen(done);
-        // One that appends a block in the time of a grace period will soon do its bookkeeping.
-        let leave = !all && self.pushed() - consumer.seen >= BLOCK;
-        let batch =
-            core::array::from_fn(|_| consumer.pop(self, |entry| leave && entry.is_local(), drop_block));
-        consumer.busy = batch[0].is_some() && !mutant("owner-takes-beside-worker");
-        batch
-    }
-
-    /// For the worker: what it took has run.
-    pub fn finish(&self) {
-        let mut consumer = self.lock();
-        consumer.busy = false;
-        self.publish_done(&consumer);
-    }
-
-    fn publish_done(&self, consumer: &Consumer) {
-        // Release: what the entries did. Partner: the Acquire in `done`.
-        self.done.store(consumer.head, weaken(Release, "done-store-relaxed"));
+    /// For the worker: takes entries whose grace period is over, if there are any. Local entries of an owner that is appending
+    /// are left to it, unless `all`.
+    pub fn take(&self, done: impl Fn(Due) -> bool, all: bool) -> Option<Taken<'_>> {
+        let claim = self.try_claim()?;
+        let batch: Batch = claim.with(|consumer| {
+            consumer.ripen(self, done);
+            // One that appends a block in the time of a grace period will soon do its bookkeeping.
+            let leave = !all && self.pushed() - consumer.seen >= BLOCK;
+            core::array::from_fn(|_| consumer.pop(self, |entry| leave && entry.is_local(), drop_block))
+        });
+        batch[0].is_some().then_some(Taken { batch, claim })
     }
 
     /// For the owner: runs local entries whose grace period is over, at most `limit`, by `run`, and gives others one to wait
-    /// for. Stops when `run` says so. What has run is part of the next [`report`](Self::report).
+    /// for. Stops when `run` says so. What has run is part of the next [`report`](Self::report). True if the caller must wake
+    /// the worker, which has found the queue claimed.
+    #[must_use]
     pub fn run_local(
         &self,
         limit: u64,
         done: impl Fn(Due) -> bool,
         ask: impl Fn() -> Due,
         run: impl Fn(Entry) -> bool,
-    ) {
+    ) -> bool {
         let mut amount = Amount::default();
-        // Not `lock`: the worker has it for a moment only, but may be off the processor; and a destructor that we run here may
-        // defer something.
-        let Ok(mut consumer) = self.consumer.get().try_lock() else { return };
-        if consumer.busy {
-            return;
-        }
-        consumer.ripen(&done);
+        // The worker has it, or this thread itself: a destructor that it runs here may defer something.
+        let Some(claim) = self.try_claim() else { return false };
+        claim.with(|consumer| consumer.ripen(self, &done));
+        let next =
+            || claim.with(|consumer| consumer.pop(self, |entry| !entry.is_local(), |block| self.keep(block)));
         while amount.count < limit
-            && let Some(entry) = consumer.pop(self, |entry| !entry.is_local(), |block| self.keep(block))
+            && let Some(entry) = next()
         {
             amount.add(&entry);
             if !run(entry) {
-                // The lock has been written over, and another thread of the child may hold it: it is not ours to release.
-                core::mem::forget(consumer);
-                return;
+                // In the child of a fork the claim has been taken back, and may be another thread's.
+                core::mem::forget(claim);
+                return false;
             }
         }
-        self.publish_done(&consumer);
-        // Relaxed: the owner's.
-        self.owner.ripe.store(consumer.ripe - consumer.head, Relaxed);
-        consumer.advance(self, done, ask);
-        drop(consumer);
+        claim.with(|consumer| {
+            self.publish_done(consumer);
+            // Relaxed: the owner's.
+            self.owner.ripe.store(self.front.ripe.load(Relaxed) - consumer.head, Relaxed);
+            consumer.advance(self, done, ask);
+        });
         self.owner.freed.add(amount.count, amount.bytes);
+        claim.give_back()
+    }
+
+    fn publish_done(&self, consumer: &Consumer) {
+        // Release: what the entries did. Partner: the Acquire in `done`.
+        self.front.done.store(consumer.head, weaken(Release, "done-store-relaxed"));
     }
 
     /// The owner has emptied `block`: it keeps one for later.
@@ -446,20 +509,21 @@ impl Queue {
         });
     }
 
-    /// Since when the oldest entry has waited that a consumer has seen, if there is one: nanoseconds of [`now`].
-    ///
-    /// Nothing too if somebody is at the queue now: it may be the caller, in a destructor that the owner runs.
+    /// Since when the oldest entry has waited that a consumer has seen, if there is one: nanoseconds of [`now`]. A statistic.
     pub fn oldest(&self) -> Option<u64> {
-        let consumer = self.consumer.get().try_lock().ok()?;
+        let Front { ripe, pending, since: [of_ripe, of_pending], .. } = &*self.front;
         let done = self.done();
-        match consumer.since {
-            [since, _] if done < consumer.ripe => Some(since),
-            [_, since] if done < consumer.pending => Some(since),
-            _ => None,
+        // Relaxed: the numbers may be of different moments.
+        if done < ripe.load(Relaxed) {
+            Some(of_ripe.load(Relaxed))
+        } else if done < pending.load(Relaxed) {
+            Some(of_pending.load(Relaxed))
+        } else {
+            None
         }
     }
 
-    /// Forgets everything: the entries are the parent's, and so is the lock.
+    /// Forgets everything: the entries are the parent's, and so is the claim.
     ///
     /// # Safety
     ///
@@ -475,15 +539,18 @@ impl Queue {
             &owner.freed.bytes,
             &owner.ripe,
             &owner.next_try,
-            &self.done,
+            &self.front.done,
+            &self.front.ripe,
+            &self.front.pending,
         ] {
             word.store(0, Relaxed);
         }
         owner.first.store(ptr::null_mut(), Relaxed);
         // SAFETY: nobody else uses it.
         owner.tail.with_mut(|tail| unsafe { *tail = Tail::NEW });
-        // SAFETY: the caller's contract.
-        unsafe { self.consumer.overwrite(Mutex::new(Consumer::NEW)) };
+        // SAFETY: as above; those of the parent's threads that had claimed it are gone.
+        self.front.consumer.with_mut(|consumer| unsafe { *consumer = Consumer::NEW });
+        self.front.claim.store(FREE, Relaxed);
     }
 }
 
@@ -493,7 +560,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: nobody else uses the queue. All blocks from the consumer's on, or from the first, are linked.
         unsafe {
-            let taken = self.lock().block;
+            let taken = self.front.consumer.with(|consumer| (*consumer).block);
             let mut block = if taken.is_null() { self.owner.first.load(Relaxed) } else { taken };
             while !block.is_null() {
                 let next = (*block).next.load(Relaxed);
@@ -508,38 +575,71 @@ impl Drop for Queue {
     }
 }
 
+impl Claim<'_> {
+    fn with<R>(&self, f: impl FnOnce(&mut Consumer) -> R) -> R {
+        // SAFETY: this thread has claimed it (3), and no `f` calls this again.
+        self.queue.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
+    }
+
+    /// True if the worker has found the queue claimed, and sleeps until it is woken.
+    fn give_back(self) -> bool {
+        let wanted = self.release() == WANTED;
+        core::mem::forget(self);
+        wanted
+    }
+
+    fn release(&self) -> u32 {
+        // Release: what this consumer did; partner: the Acquire in `try_claim`.
+        self.queue.front.claim.swap(FREE, weaken(Release, "claim-release-relaxed"))
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Taken<'_> {
+    /// The entries, which are to be run.
+    pub fn entries(&mut self) -> impl Iterator<Item = Entry> {
+        self.batch.iter_mut().map_while(Option::take)
+    }
+
+    /// All of them have run.
+    pub fn finish(self) {
+        let claim = &self.claim;
+        claim.with(|consumer| claim.queue.publish_done(consumer));
+    }
+}
+
 impl Consumer {
-    const NEW: Self = Self {
-        block: ptr::null_mut(),
-        head: 0,
-        ripe: 0,
-        pending: 0,
-        due: None,
-        since: [0; 2],
-        seen: 0,
-        busy: false,
-    };
+    const NEW: Self = Self { block: ptr::null_mut(), head: 0, due: None, seen: 0 };
 
     /// Lets entries run whose grace period is over.
-    fn ripen(&mut self, done: impl Fn(Due) -> bool) {
+    fn ripen(&mut self, queue: &Queue, done: impl Fn(Due) -> bool) {
+        let front = &queue.front;
         if self.due.is_some_and(done) || mutant("ripe-before-grace-period") {
-            self.ripe = self.pending;
+            // Relaxed, as all of these here and below: only the consumer writes them.
+            front.ripe.store(front.pending.load(Relaxed), Relaxed);
+            front.since[0].store(front.since[1].load(Relaxed), Relaxed);
             self.due = None;
-            self.since[0] = self.since[1];
         }
     }
 
     /// Ripens, and gives entries that have no grace period to wait for one, if no others wait for theirs.
     fn advance(&mut self, queue: &Queue, done: impl Fn(Due) -> bool, ask: impl Fn() -> Due) {
-        self.ripen(done);
-        if self.due.is_none() {
+        self.ripen(queue, done);
+        if self.due.is_none() || mutant("late-entries-join") {
             let early = mutant("asked-before-seen").then(&ask);
             let pushed = queue.pushed();
-            if pushed > self.pending {
-                self.pending = pushed;
-                // Asked now, after they were seen (2).
-                self.due = Some(early.unwrap_or_else(ask));
-                self.since[1] = now();
+            if pushed > queue.front.pending.load(Relaxed) {
+                queue.front.pending.store(pushed, Relaxed);
+                if self.due.is_none() {
+                    // Asked now, after they were seen (2).
+                    self.due = Some(early.unwrap_or_else(ask));
+                }
+                queue.front.since[1].store(now(), Relaxed);
             }
         }
     }
@@ -551,7 +651,7 @@ impl Consumer {
         leave: impl FnOnce(&Entry) -> bool,
         free: impl FnOnce(*mut Block),
     ) -> Option<Entry> {
-        if self.head == self.ripe {
+        if self.head == queue.front.ripe.load(Relaxed) {
             return None;
         }
         let place = (self.head % BLOCK) as usize;
@@ -587,7 +687,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destructor_that_forks_leaves_the_lock_of_the_child_alone() {
+    fn destructor_that_forks_leaves_the_childs_claim_alone() {
         let engine = super::super::engine::Engine::new((), || "Here");
         // Never dropped: somebody holds it.
         let queue: &Queue = Box::leak(Box::new(Queue::new()));
@@ -597,8 +697,8 @@ mod tests {
             let _ = queue.push(Entry::free(ptr::NonNull::from(Box::leak(Box::new(1_u8))), 1, true), false);
         }
         let ask = || engine.ask();
-        queue.run_local(1, |_| true, ask, |_| true);
-        queue.run_local(
+        assert!(!queue.run_local(1, |_| true, ask, |_| true));
+        let must_wake = queue.run_local(
             1,
             |_| true,
             ask,
@@ -608,10 +708,10 @@ mod tests {
                 // As in the child of a fork, where another thread is at the queue by now.
                 // SAFETY: there is no other thread really.
                 unsafe { queue.reset_in_child() };
-                core::mem::forget(queue.lock());
+                core::mem::forget(queue.try_claim());
                 false
             },
         );
-        assert!(queue.consumer.get().try_lock().is_err(), "the other thread holds it still");
+        assert!(!must_wake && queue.try_claim().is_none(), "the other thread has claimed it still");
     }
 }

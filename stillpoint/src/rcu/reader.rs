@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `state` | owner | 0: quiescent; else the domain's counter as seen on entering the outermost section |
 //! | `nested` | owner | sections open inside the outermost one |
-//! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`] |
+//! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`], [`RECLAIM`] |
 //! | `thread`, `site` | owner, when it registers | who it is, for reports of stalls: see [`Reader::while_awaited`] |
 //!
 //! # Why one word and no arithmetic
@@ -20,7 +20,8 @@
 //! # Signals
 //!
 //! A handler that reads, and leaves every section it enters, may interrupt the owner between any two instructions here: it
-//! finds `state` 0 and leaves it 0, or finds it non-zero and restores `nested`.
+//! finds `state` 0 and leaves it 0, or finds it non-zero and restores `nested`. One that interrupts the owner between the end of
+//! its outermost section and its look at `attention` takes the slow way in its place, at a point where the owner was to take it.
 
 use core::panic::Location;
 use core::ptr;
@@ -35,6 +36,8 @@ pub const AWAITED: u32 = 1;
 pub const FENCED: u32 = 2;
 /// The thread ended inside a section.
 pub const ORPHANED: u32 = 4;
+/// The owner has put off what keeps the backlog small until it is outside.
+const RECLAIM: u32 = 8;
 
 /// See the [module](self). The words that a scan looks at have a cache line (and its neighbour, which x86-64 fetches along)
 /// of their own.
@@ -144,7 +147,8 @@ impl Reader {
     #[inline(always)]
     pub fn repin(&self, counter: &AtomicU64) -> Exit {
         // Release in `begin` as for `leave`: the store ends one section and begins the next.
-        if self.nested.load(Relaxed) == 0 && self.state.load(Relaxed) != counter.load(Relaxed) {
+        let is_old = || self.state.load(Relaxed) != counter.load(Relaxed);
+        if self.nested.load(Relaxed) == 0 && (is_old() || self.must_reclaim()) {
             self.begin(counter);
             if mutant("repin-does-not-look") { Exit::Quiet } else { self.look() }
         } else {
@@ -190,6 +194,23 @@ impl Reader {
         // Acquire: partner is the Release in `await_exit`. A reader that repins takes the request inside its next section,
         // whose loads must come after it.
         self.attention.fetch_and(!AWAITED, Acquire) & AWAITED != 0
+    }
+
+    /// The owner, which is inside a section, is to [`take_reclaim`](Self::take_reclaim) when it leaves.
+    pub fn reclaim_on_exit(&self) {
+        // Relaxed, here and below: the owner talks to itself.
+        self.attention.fetch_or(RECLAIM, Relaxed);
+    }
+
+    /// Whether the owner has put something off.
+    #[inline(always)]
+    pub fn must_reclaim(&self) -> bool {
+        self.attention.load(Relaxed) & RECLAIM != 0
+    }
+
+    /// True, once, if the owner has put something off, and is outside now.
+    pub fn take_reclaim(&self) -> bool {
+        self.must_reclaim() && !self.is_inside() && self.attention.fetch_and(!RECLAIM, Relaxed) & RECLAIM != 0
     }
 
     /// As if no thread had ever used it.

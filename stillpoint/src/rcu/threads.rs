@@ -90,8 +90,8 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     /// Raises the counter; the new one.
     fn raise(counter: &AtomicU64) -> u64;
 
-    /// Has readers that look at the counter do what they do when it has been raised; no grace period.
-    fn nudge(counter: &AtomicU64);
+    /// See [`Readers::defer_to_exit`].
+    fn defer_to_exit(own: &Reader, counter: &AtomicU64, above: bool);
 
     /// Whether a grace period that raised the counter to `counter` must wait for this reader.
     fn blocks(reader: &Reader, counter: u64) -> bool;
@@ -115,8 +115,9 @@ impl Kind for Sections {
         to
     }
 
-    /// None looks.
-    fn nudge(_counter: &AtomicU64) {}
+    fn defer_to_exit(own: &Reader, _counter: &AtomicU64, _above: bool) {
+        own.reclaim_on_exit();
+    }
 
     fn blocks(reader: &Reader, counter: u64) -> bool {
         reader.blocks(counter)
@@ -354,8 +355,10 @@ impl<K: Kind> Readers for Threads<K> {
         if orphaned() { Err(Orphaned) } else { Ok(()) }
     }
 
-    fn nudge(&self) {
-        K::nudge(&self.counter);
+    fn defer_to_exit(&self, own: Option<&Reader>, above: bool) {
+        if let Some(own) = own {
+            K::defer_to_exit(own, &self.counter, above);
+        }
     }
 
     fn queues(&self) -> usize {
