@@ -55,18 +55,21 @@ impl<'a> Stopped<'a> {
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         // Release: what was done to the row; partners are the sections, which acquire this word.
+        if mutant("stop-kept") {
+            return;
+        }
         self.0.plain[STOP].store(0, Release);
     }
 }
 
-/// Opens rows that were stopped by threads that a fork left behind.
+/// Opens the row of the current CPU if a thread that a fork left behind has stopped it. For the caller of a section that
+/// failed: rows of other CPUs are opened by sections that fail there.
 #[cold]
 pub fn reopen(rows: &[Row]) {
-    for row in rows {
-        let stop = row.plain[STOP].load(Relaxed);
-        if is_gone(stop) {
-            // Only sections look at it, and a thread that stops the row anew has another number. Release: as in `drop`.
-            let _ = row.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
-        }
+    let Some(row) = rows.get(super::cpu()) else { return };
+    let stop = row.plain[STOP].load(Relaxed);
+    if is_gone(stop) {
+        // Only sections look at it, and a thread that stops the row anew has another number. Release: as in `drop`.
+        let _ = row.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
     }
 }
