@@ -477,7 +477,7 @@ fn a_notification_reaches_who_has_looked_before() {
             w.lock.lock();
             while w.sections.with(|sections| unsafe { *sections }) == 0 {
                 // SAFETY: this thread holds it.
-                c.wait_with(|| unsafe { w.lock.unlock() }, None, || w.lock.lock());
+                assert!(c.wait_with(1, || unsafe { w.lock.unlock() }, None, || w.lock.lock()));
             }
             // SAFETY: as above.
             unsafe { w.lock.unlock() };
@@ -499,7 +499,7 @@ fn a_notification_reaches_who_waits_beside_another_whose_time_is_over() {
                 w.lock.lock();
                 while w.sections.with(|sections| unsafe { *sections }) == 0 {
                     // SAFETY: this thread holds it.
-                    c.wait_with(|| unsafe { w.lock.unlock() }, until, || w.lock.lock());
+                    assert!(c.wait_with(1, || unsafe { w.lock.unlock() }, until, || w.lock.lock()));
                     if until.is_some() {
                         break;
                     }
@@ -514,6 +514,22 @@ fn a_notification_reaches_who_waits_beside_another_whose_time_is_over() {
             waiter.join().unwrap();
         }
         assert!(changed.is_idle());
+    });
+}
+
+#[test]
+fn wait_with_a_second_mutex_is_refused() {
+    check(0, 2, || {
+        let changed = Condvar::new();
+        let waits_with = |mutex: usize| changed.wait_with(mutex, || (), Some(0), || ());
+        let first = || {
+            assert!(!waits_with(2));
+            // One that leaves before the first does.
+            assert!(waits_with(1));
+            assert!(!waits_with(2));
+        };
+        assert!(changed.wait_with(1, first, Some(0), || ()));
+        assert!(waits_with(2));
     });
 }
 
