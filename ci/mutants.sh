@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Shows that the models see: breaks the algorithms, one named step or ordering at a time, and expects the model that
-# docs/proof.md names to fail. Fails if a mutant survives, if the unbroken models fail, or if the names in the source and
-# in the table differ.
+# docs/proof.md names to fail. Fails if a mutant survives, if the unbroken models fail, if the names in the source and
+# in the table differ, if a mutant is not in the function that the table names, or if a page or a model cites a function that
+# is gone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -18,6 +19,18 @@ in_source=$(grep -rhoE '(weaken\([^"]*|mutant\()"[a-z-]+"' "${sources[@]}" | gre
 in_table=$(cut -d' ' -f1 <<<"$rows" | sort -u)
 if ! diff <(echo "$in_source") <(echo "$in_table"); then
     echo "mutants: the names in the source (<) and in $table (>) differ" >&2
+    exit 1
+fi
+
+# Where the mutants are. Mutants of sections are known by number: first the file with their names.
+faults=stillpoint/src/percpu/faults.rs
+places=$(find stillpoint/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
+claimed=$(sed -nE 's/^\| `([a-z-]+)` \| (`[A-Za-z_:]+`(, `[A-Za-z_:]+`)*) \|.*::[a-z_]+` \|$/\1 \2/p' "$table" | tr -d '`,' |
+    awk '{ for (i = 2; i <= NF; i++) print $1, $i }' | sort -u)
+cited=$(grep -ohE '\b[A-Z][A-Za-z]+::[a-z_]+\b' models/*.pml models/README.md "$table" | sort -u)
+missing=$(comm -23 <(sort -u <<<"$claimed"$'\n'"$cited") <(echo "$places"))
+if [[ -n $missing ]]; then
+    printf 'mutants: not in the source, or not there:\n%s\n' "$missing" >&2
     exit 1
 fi
 

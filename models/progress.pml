@@ -1,6 +1,6 @@
 /* Waiting until deferred entries have run: stillpoint/src/rcu/progress.rs, with its users in callbacks.rs and queue.rs.
  *
- *   owner()      retires plain values, then does its bookkeeping: Callbacks::settle, free_own, press
+ *   owner()      retires plain values, then does its bookkeeping: Callbacks::settle, run_own, press
  *   barrier()    Callbacks::barrier, over both queues
  *   worker()     Callbacks::work: collect, wait, slices, stop; Queue::collect, take, finish
  *   others()     end grace periods that are asked for: the worker's, and those of callers of synchronize()
@@ -155,8 +155,8 @@ inline run_entries(me, q, n) {
 #endif
 }
 
-/* Callbacks::free_own; Queue::free_plain, which only tries the lock. */
-inline free_own() {
+/* Callbacks::run_own; Queue::run_local, which only tries the lock. */
+inline run_own() {
     if
     :: atomic { !locked[0] && !busy[0] -> locked[0] = 1; ripen(0); freed = ripe[0] - head[0]; head[0] = ripe[0] }
        if
@@ -182,7 +182,7 @@ inline look(me) {
     :: me == BARRIER ->
        reached = load(me, DONE(0)) >= mark;
        reached = reached && load(me, DONE(1)) >= 1
-    :: else -> free_own(); reached = backlog <= MARK
+    :: else -> run_own(); reached = backlog <= MARK
     fi
 }
 
@@ -231,7 +231,7 @@ active proctype owner() {
     od;
     /* settle */
     backlog = backlog + ENTRIES;
-    free_own();
+    run_own();
     if
     :: backlog > MARK ->
        urgent++;

@@ -2,7 +2,7 @@
  * callbacks.rs.
  *
  *   push()                a thread appends an entry, eager or lazy: Queue::push, Callbacks::notify and provide
- *   barrier()             Callbacks::barrier, hurry and keep_going
+ *   barrier()             Callbacks::barrier; hurry() is its Alarm::ring, with Callbacks::provide_or_work
  *   ring(), stir()        Alarm::ring, Alarm::stir
  *   work()                Callbacks::work, with Alarm::settle, nap and stop
  *   pool_thread           a worker of the pool; submit() is Job::submit
@@ -281,7 +281,7 @@ inline provide(me) {
     alone = 0
 }
 
-/* Callbacks::hurry */
+/* Alarm::ring, Callbacks::provide_or_work */
 inline hurry(me) {
     ring(me);
     if
@@ -351,7 +351,7 @@ inline barrier(me) {
 #endif
        told[me] = 0;
 #if !defined(IDLE_BEFORE_BIT) && !defined(IDLE_NOT_MINDED)
-       /* keep_going */
+       /* There may be no worker. */
        if :: !reached && mem[STATE] == IDLE -> hurry(me) :: else fi;
 #endif
        if :: reached -> break :: else fi;

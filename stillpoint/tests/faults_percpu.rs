@@ -10,6 +10,9 @@ mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
 #[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
+#[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
 #[path = "support/ways.rs"]
@@ -17,7 +20,7 @@ mod ways;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use std::{hint, mem, process, ptr, thread};
 
@@ -51,6 +54,8 @@ static TRAPS: AtomicU64 = AtomicU64::new(0);
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
 /// How often at most.
 static LEFT: AtomicU64 = AtomicU64::new(0);
+/// Traps that keep the point armed, before the one that disarms it.
+static AGAIN: AtomicU64 = AtomicU64::new(0);
 /// Those of the process, wherever its threads are pinned to.
 static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
 /// The operation, for [`Action::Same`].
@@ -72,6 +77,10 @@ extern "C" fn on_trap(_signal: libc::c_int) {
             // More often than bounded tries explain.
             process::exit(3);
         }
+        return;
+    }
+    if AGAIN.load(Relaxed) != 0 {
+        AGAIN.fetch_sub(1, Relaxed);
         return;
     }
     faults::disarm(POINT.load(Relaxed));
@@ -495,15 +504,98 @@ fn threads_without_sections_add_to_words_of_their_own() {
     assert_eq!(counter.sum(), 2 * ADDS, "adds were lost");
 }
 
+/// Panics if `rseq_cs` of the calling thread is set.
+fn assert_no_trace(of: &str) {
+    // With musl the area is the library's own, and cannot be found from here.
+    let none = if cfg!(target_env = "musl") { None } else { Some(0) };
+    assert_eq!(rseq::current_section(), none, "rseq_cs is set after {of}");
+}
+
 #[test]
 fn a_section_leaves_no_trace() {
     let _alone = alone();
-    // With musl the area is the library's own, and cannot be found from here.
-    let none = if cfg!(target_env = "musl") { None } else { Some(0) };
     for operation in operations() {
         operation.run();
-        assert_eq!(rseq::current_section(), none, "rseq_cs is set");
+        assert_no_trace("an operation");
     }
+}
+
+#[test]
+fn section_that_exits_early_leaves_no_trace() {
+    let _running = deadline();
+    let _alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let pool = Pool::new(1);
+    assert!(pool.pop().is_none());
+    assert_no_trace("a pop from an empty stack");
+    while pool.push(Box::new(0)).is_ok() {}
+    assert_no_trace("a push to a full stack");
+    let cells: PerCpu<u64> = PerCpu::new(|| 0);
+    cells.with(|_| cells.with(|_| assert_no_trace("a look at a held cell")));
+    let cells: PerCpu<u64> = PerCpu::new(|| 0);
+    cells.with(|_| ());
+    cells.for_each(|_| cells.with(|_| assert_no_trace("a look at a stopped row")));
+}
+
+#[test]
+fn interrupted_pop_is_tried_again() {
+    let _running = deadline();
+    let _alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    for point in 1..5 {
+        let pool = Pool::new(4);
+        (0..4).for_each(|number| pool.push(Box::new(number)).expect("there is room"));
+        // The fast path, and the first try after that.
+        AGAIN.store(1, Relaxed);
+        arm(point, Action::Nothing);
+        let found: Vec<i32> = std::iter::from_fn(|| pool.pop()).map(|number| *number).collect();
+        assert_eq!(found, [3, 2, 1, 0], "interrupted at point {point}");
+        assert_eq!(AGAIN.load(Relaxed), 0);
+    }
+}
+
+/// Runs `child` in the child of a fork that comes while another thread has stopped the pool's row of this CPU.
+fn in_child_with_row_stopped(pool: &Pool<u64>, child: impl FnOnce()) {
+    let cpu = stillpoint::percpu::cpu();
+    let (stopped, fork_may_come) = mpsc::channel();
+    let (forked, may_open) = mpsc::channel::<()>();
+    // Owns `forked`: the thread ends also if the child fails.
+    thread::scope(move |scope| {
+        scope.spawn(move || {
+            pool.with_row_stopped(cpu, || {
+                stopped.send(()).expect("the test receives it");
+                let _ = may_open.recv();
+            });
+        });
+        fork_may_come.recv().expect("the row is stopped");
+        fork::in_child(child);
+        forked.send(()).expect("the thread waits for it");
+    });
+}
+
+#[test]
+fn push_reopens_a_row_that_a_fork_left_stopped() {
+    let _running = deadline();
+    let _alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let (pool, cpus) = (Pool::new(4), stillpoint::percpu::report().cpus());
+    in_child_with_row_stopped(&pool, || {
+        let kept = (0..).take_while(|&number| pool.push(Box::new(number)).is_ok()).count();
+        assert_eq!(kept, 4 * (1 + cpus), "the stack of the CPU, and all shelves");
+    });
+}
+
+#[test]
+fn pop_reopens_a_row_that_a_fork_left_stopped() {
+    let _running = deadline();
+    let _alone = alone();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let pool = Pool::new(4);
+    (0..4).for_each(|number| pool.push(Box::new(number)).expect("there is room"));
+    in_child_with_row_stopped(&pool, || {
+        let found: Vec<u64> = std::iter::from_fn(|| pool.pop()).map(|number| *number).collect();
+        assert_eq!(found, [3, 2, 1, 0], "in the order of a stack, as nothing was stolen");
+    });
 }
 
 #[test]

@@ -5,21 +5,53 @@
 mod asleep;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[path = "support/panics.rs"]
+mod panics;
 #[path = "support/until.rs"]
 mod until;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use asleep::asleep_in;
 use deadline::deadline;
-use stillpoint::lock::{Condvar, Mutex};
+use stillpoint::lock::{Condvar, Mutex, RawMutex};
 use until::until;
 
 #[test]
-fn a_condition_variable_takes_eight_bytes() {
-    assert_eq!(size_of::<Condvar>(), 8);
+fn condition_variable_takes_sixteen_bytes() {
+    assert_eq!(size_of::<Condvar>(), 16);
+}
+
+#[test]
+fn wait_with_a_second_mutex_panics() {
+    let _running = deadline();
+    let (one, two, changed) = (Mutex::new(false), Mutex::new(()), Condvar::new());
+    let limit = Duration::from_millis(1);
+    let wait_with_two = || changed.wait_for(&mut two.lock(), limit).timed_out();
+    let second = thread::scope(|scope| {
+        asleep_in(scope, || changed.wait_while(&mut one.lock(), |is_over| !*is_over));
+        let second = catch_unwind(AssertUnwindSafe(wait_with_two));
+        assert!(two.try_lock().is_some(), "the panic releases the mutex");
+        *one.lock() = true;
+        changed.notify_all();
+        second
+    });
+    let panic = second.expect_err("a thread waits with the other mutex");
+    assert!(panics::message(&*panic).contains("with another mutex"));
+    assert!(wait_with_two(), "now no thread waits");
+}
+
+#[test]
+fn debug_output_shows_no_internals() {
+    let lock = Mutex::new(7);
+    assert_eq!(format!("{lock:?}"), "Mutex { data: 7 }");
+    let guard = lock.lock();
+    assert_eq!(format!("{lock:?}, {guard:?}"), "Mutex { data: <locked> }, 7");
+    let raw = <RawMutex as lock_api::RawMutex>::INIT;
+    assert_eq!(format!("{raw:?}, {:?}", Condvar::new()), "RawMutex { .. }, Condvar { .. }");
 }
 
 #[test]

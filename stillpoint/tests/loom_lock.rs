@@ -12,7 +12,7 @@ use stillpoint::lock::condvar::Condvar;
 use stillpoint::lock::local::{self, Local};
 use stillpoint::lock::policy::Policy;
 use stillpoint::lock::raw::{Outcome, Raw};
-use stillpoint::lock::table::{DEAD, FORKED, GONE, HEAD, SLOTS, table};
+use stillpoint::lock::table::{DEAD, FORKED, GONE, HEAD, IDLE, SLOTS, table};
 use stillpoint::sync::Ordering::Relaxed;
 
 /// Heads wait for their turn.
@@ -406,6 +406,23 @@ fn a_head_whose_time_is_over_promotes_who_comes_after_it() {
 }
 
 #[test]
+fn timed_waiter_promoted_asleep_times_out() {
+    check(0, 2, || {
+        let lock = Arc::new(Raw::<Patient>::with_queue(2));
+        let l = lock.clone();
+        let timed = thread::spawn(move || {
+            let outcome = l.wait_on(2, Some(0), false);
+            assert!(matches!(outcome, Outcome::TimedOut | Outcome::TimedOutInQueue), "{outcome:?}");
+        });
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock() };
+        // Promotes the other, and keeps the lock.
+        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
+        timed.join().unwrap();
+    });
+}
+
+#[test]
 fn who_comes_back_takes_his_place_again_or_another_one() {
     check(0, 2, || {
         let world = World::<Patient>::new();
@@ -460,7 +477,7 @@ fn a_notification_reaches_who_has_looked_before() {
             w.lock.lock();
             while w.sections.with(|sections| unsafe { *sections }) == 0 {
                 // SAFETY: this thread holds it.
-                c.wait_with(|| unsafe { w.lock.unlock() }, None, || w.lock.lock());
+                assert!(c.wait_with(1, || unsafe { w.lock.unlock() }, None, || w.lock.lock()));
             }
             // SAFETY: as above.
             unsafe { w.lock.unlock() };
@@ -482,7 +499,7 @@ fn a_notification_reaches_who_waits_beside_another_whose_time_is_over() {
                 w.lock.lock();
                 while w.sections.with(|sections| unsafe { *sections }) == 0 {
                     // SAFETY: this thread holds it.
-                    c.wait_with(|| unsafe { w.lock.unlock() }, until, || w.lock.lock());
+                    assert!(c.wait_with(1, || unsafe { w.lock.unlock() }, until, || w.lock.lock()));
                     if until.is_some() {
                         break;
                     }
@@ -501,12 +518,29 @@ fn a_notification_reaches_who_waits_beside_another_whose_time_is_over() {
 }
 
 #[test]
+fn wait_with_a_second_mutex_is_refused() {
+    check(0, 2, || {
+        let changed = Condvar::new();
+        let waits_with = |mutex: usize| changed.wait_with(mutex, || (), Some(0), || ());
+        let first = || {
+            assert!(!waits_with(2));
+            // One that leaves before the first does.
+            assert!(waits_with(1));
+            assert!(!waits_with(2));
+        };
+        assert!(changed.wait_with(1, first, Some(0), || ()));
+        assert!(waits_with(2));
+    });
+}
+
+#[test]
 fn who_finds_no_slot_waits_outside_the_queue() {
     check(0, 1, || {
         let slots: Vec<u32> = std::iter::from_fn(|| table().lease()).collect();
         assert_eq!(slots.len(), SLOTS - 1);
         table().give_back(slots[0]);
         queue::<Patient>(2);
+        assert_eq!(table().unusual.load(Relaxed), 0, "a waiter is still counted");
     });
 }
 
@@ -552,6 +586,50 @@ fn who_sleeps_behind_a_head_that_does_not_come_takes_a_lock_that_is_free() {
             // SAFETY: it was taken.
             unsafe { lock.unlock() };
         }
+    });
+}
+
+#[test]
+fn bypassing_waiter_gives_its_node_up_first() {
+    check(0, 2, || {
+        let lock = Arc::new(Raw::<Impatient>::with_queue(2));
+        let l = lock.clone();
+        let behind = thread::spawn(move || {
+            let outcome = l.wait_on(2, None, true);
+            // SAFETY: either way it was taken.
+            unsafe { l.unlock() };
+            outcome
+        });
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock() };
+        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
+        // SAFETY: it was taken.
+        unsafe { lock.unlock() };
+        if behind.join().unwrap() == Outcome::TakenInQueue {
+            let state = table().node(2).state.load(Relaxed);
+            assert!([GONE, IDLE].contains(&state), "a head without a waiter, in state {state}");
+        }
+    });
+}
+
+#[test]
+fn borrowed_node_is_freed_after_its_wait() {
+    check(0, 2, || {
+        let (abandoned, lock) = (Raw::<Patient>::with_queue(1), Arc::new(Raw::<Patient>::new()));
+        lock.lock();
+        let l = lock.clone();
+        let other = thread::spawn(move || {
+            // Leaves its node in that queue.
+            assert!(!abandoned.lock_until(0));
+            l.lock();
+            // SAFETY: it was taken.
+            unsafe { l.unlock() };
+        });
+        thread::yield_now();
+        // SAFETY: this thread holds it.
+        unsafe { lock.unlock() };
+        other.join().unwrap();
+        assert_eq!(std::iter::from_fn(|| table().lease()).count(), SLOTS - 1 - 2);
     });
 }
 

@@ -6,6 +6,9 @@
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
 #[path = "support/panics.rs"]
 mod panics;
 #[allow(dead_code, reason = "not all of it is needed here")]
@@ -17,7 +20,7 @@ mod ways;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::mpsc;
-use std::{process, thread};
+use std::{process, ptr, thread};
 
 use deadline::deadline;
 use stillpoint::percpu::{self, PerCpu};
@@ -303,26 +306,69 @@ fn a_thread_that_forks_while_it_has_a_value_keeps_it_in_the_child() {
     rseq::pin(&rseq::allowed_cpus()[..1]);
     let fork_in = |value: &mut Guarded| {
         value.busy.store(true, Relaxed);
-        // SAFETY: the child only uses the values, and ends.
-        match unsafe { libc::fork() } {
-            0 => {
-                let others = catch_unwind(AssertUnwindSafe(|| {
-                    (0..10).for_each(|_| cells.with(|other| other.add(1)));
-                }));
-                // SAFETY: ends the child at once.
-                unsafe { libc::_exit(if others.is_ok() { 0 } else { 1 }) };
+        fork::in_child(|| {
+            for _ in 0..10 {
+                cells.with(|other| {
+                    assert!(!ptr::eq(other, value), "the value has two holders");
+                    other.add(1);
+                });
             }
-            child => {
-                let mut status = 0;
-                // SAFETY: waits for our own child, into a place that outlives the call.
-                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-                assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
-            }
-        }
+            assert!(value.busy.load(Relaxed), "the value is another one");
+        });
         value.busy.store(false, Relaxed);
     };
     cells.with(fork_in);
     cells.for_each(fork_in);
+}
+
+/// The address of the value that a call finds.
+fn address_of_value(cells: &PerCpu<Guarded>) -> *const Guarded {
+    cells.with(|value| ptr::from_ref(value))
+}
+
+#[test]
+fn row_opens_again_after_a_visit() {
+    if !in_every_way("row_opens_again_after_a_visit") {
+        return;
+    }
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let cells: PerCpu<Guarded> = PerCpu::new(Guarded::default);
+    let before = address_of_value(&cells);
+    cells.for_each(|value| assert!(ptr::eq(value, before), "one value so far"));
+    assert_eq!(address_of_value(&cells), before, "the value of the CPU is not in use");
+}
+
+#[test]
+fn child_of_a_fork_remakes_a_value_under_visit() {
+    if !in_every_way("child_of_a_fork_remakes_a_value_under_visit") {
+        return;
+    }
+    let _running = deadline();
+    rseq::pin(&rseq::allowed_cpus()[..1]);
+    let cells: PerCpu<Guarded> = PerCpu::new(Guarded::default);
+    let before = address_of_value(&cells).addr();
+    let (entered, is_in) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let cells = &cells;
+    // Owns `leave`: the visit ends also if the child fails.
+    thread::scope(move |scope| {
+        scope.spawn(move || {
+            cells.for_each(|value| {
+                value.busy.store(true, Relaxed);
+                entered.send(()).expect("the test receives it");
+                let _ = may_leave.recv();
+            });
+        });
+        is_in.recv().expect("the visit begins");
+        fork::in_child(|| {
+            cells.with(|value| {
+                assert_eq!(ptr::from_ref(value).addr(), before, "the row is open, and its cell free");
+                // Panics if it is the one that the visit was changing.
+                value.add(1);
+            });
+        });
+        leave.send(()).expect("the visit waits for it");
+    });
 }
 
 /// A value that must not be dropped, nor looked at, while somebody changes it.

@@ -24,15 +24,28 @@
 //! That costs a system call, and does no harm: those who are awake and have not counted themselves out yet, and in the child of
 //! a fork those who waited in the parent, for good. Nobody else stays counted, however he leaves ([`Waiter`] is dropped).
 //!
+//! # One mutex at a time
+//!
+//! Waiters with different mutexes would count and look without an order between them, and notifications could be lost. So a third
+//! word names the mutex of those who wait, by address, or is 0. It changes from 0 to a mutex when a thread that holds that mutex is
+//! about to wait, and back when a thread has taken that mutex after its wait and finds no waiter counted. Meanwhile a wait with
+//! another mutex panics. Both changes are made under that mutex, so a waiter with it cannot come between the look at the count and
+//! the change back; another mutex has no waiters then.
+//!
 //! # When it may be freed
 //!
 //! Whoever waits or notifies borrows it until he returns. A notification touches no memory after it has raised the word, as the
 //! kernel takes the address alone, and a waiter none after he has counted himself out, before he takes the lock.
 
-use crate::sync::{AtomicU32, Futex32, Ordering::*, const_unless_loom, mutant};
+use core::fmt;
 
-/// Blocks threads until something that a [`Mutex`](super::Mutex) guards has changed. Eight bytes; works in statics. To notify when
+use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, mutant};
+
+/// Blocks threads until something that a [`Mutex`](super::Mutex) guards has changed. Sixteen bytes; works in statics. To notify when
 /// nobody waits costs next to nothing.
+///
+/// All threads that wait at the same time use the same mutex. A wait panics if a wait with another mutex has not returned yet; in
+/// the child of a `fork`, waits of the parent's other threads never do.
 ///
 /// ```
 /// use stillpoint::lock::{Condvar, Mutex};
@@ -49,19 +62,20 @@ use crate::sync::{AtomicU32, Futex32, Ordering::*, const_unless_loom, mutant};
 ///     CHANGED.wait(&mut ready);
 /// }
 /// ```
-#[derive(Debug)]
 pub struct Condvar {
     /// Notifications, but for those that found nobody.
     notified: Futex32,
     /// Those who wait.
     waiters: AtomicU32,
+    /// The address of the mutex that they wait with, or 0.
+    mutex: AtomicUsize,
 }
 
 impl Condvar {
     const_unless_loom! {
         /// A condition variable that nobody waits for.
         pub fn new() -> Self {
-            Self { notified: Futex32::new(0), waiters: AtomicU32::new(0) }
+            Self { notified: Futex32::new(0), waiters: AtomicU32::new(0), mutex: AtomicUsize::new(0) }
         }
     }
 
@@ -96,19 +110,46 @@ impl Condvar {
         self.notified.wake(most)
     }
 
-    /// For the model: releases the lock, waits for a notification or until the clock shows `until`, and takes the lock again.
+    /// For a thread that holds `mutex`: names it as the one that threads wait with. False if that is another one.
+    fn bind(&self, mutex: usize) -> bool {
+        // Relaxed, both: the word carries nothing else, and `mutex` orders the changes from and to its address.
+        match self.mutex.compare_exchange(0, mutex, Relaxed, Relaxed) {
+            Ok(_) => true,
+            Err(bound) => bound == mutex || mutant("mutex-not-compared"),
+        }
+    }
+
+    /// For a thread that holds `mutex` again, after its wait: if no other waits, any mutex will do.
+    fn unbind(&self, mutex: usize) {
+        // Relaxed, all: those who wait with `mutex` have counted themselves under it. If the exchange fails, no thread waited with it
+        // any more, and the word names another.
+        if (self.waiters.load(Relaxed) == 0 || mutant("mutex-unbound-early")) && !mutant("mutex-kept") {
+            let _ = self.mutex.compare_exchange(mutex, 0, Relaxed, Relaxed);
+        }
+    }
+
+    /// For the model: releases the lock at `mutex`, waits for a notification or until the clock shows `until`, and takes the lock
+    /// again. False, and nothing has been done, if there are waiters with another mutex.
     #[cfg(loom)]
-    pub fn wait_with(&self, unlock: impl FnOnce(), until: Option<u64>, lock: impl FnOnce()) {
-        let waiter = Waiter::new(self);
+    pub fn wait_with(
+        &self,
+        mutex: usize,
+        unlock: impl FnOnce(),
+        until: Option<u64>,
+        lock: impl FnOnce(),
+    ) -> bool {
+        let Some(waiter) = Waiter::new(self, mutex) else { return false };
         unlock();
         waiter.sleep(until);
         lock();
+        self.unbind(mutex);
+        true
     }
 
-    /// For the model: whether nobody is counted.
+    /// For the model: whether nobody is counted, and any mutex will do.
     #[cfg(loom)]
     pub fn is_idle(&self) -> bool {
-        self.waiters.load(Relaxed) == 0
+        self.waiters.load(Relaxed) == 0 && self.mutex.load(Relaxed) == 0
     }
 }
 
@@ -120,13 +161,16 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// For who holds the lock.
-    fn new(condvar: &'a Condvar) -> Self {
+    /// For a thread that holds `mutex`. `None` if there are waiters with another one.
+    fn new(condvar: &'a Condvar, mutex: usize) -> Option<Self> {
+        if !condvar.bind(mutex) {
+            return None;
+        }
         // Relaxed, both: published by the release of the lock. Partners: `notify` and `notify_slow`, after the change.
         if !mutant("waiter-counted-late") {
             condvar.waiters.fetch_add(1, Relaxed);
         }
-        Self { condvar, ticket: condvar.notified.load(Relaxed) }
+        Some(Self { condvar, ticket: condvar.notified.load(Relaxed) })
     }
 
     /// For who has released the lock: sleeps until a notification that came after the ticket, or until the clock shows `until`.
@@ -152,6 +196,7 @@ impl Drop for Waiter<'_> {
 
 #[cfg(not(loom))]
 mod guarded {
+    use std::ptr;
     use std::time::{Duration, Instant};
 
     use super::super::MutexGuard;
@@ -175,6 +220,10 @@ mod guarded {
     impl Condvar {
         /// Releases the lock, waits for a notification, and takes the lock again. May return without a notification: look at
         /// what was waited for, in a loop, or use [`wait_while`](Self::wait_while).
+        ///
+        /// # Panics
+        ///
+        /// As all waits, if another thread waits with another mutex.
         pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
             self.wait_before(guard, None);
         }
@@ -278,13 +327,26 @@ mod guarded {
             guard: &mut MutexGuard<'_, T>,
             until: Option<u64>,
         ) -> WaitTimeoutResult {
-            let waiter = Waiter::new(self);
-            WaitTimeoutResult(MutexGuard::unlocked(guard, || waiter.sleep(until)))
+            let mutex = ptr::from_ref(MutexGuard::mutex(guard)).addr();
+            let Some(waiter) = Waiter::new(self, mutex) else {
+                panic!(
+                    "Condvar: a thread waits with another mutex; all waiters of a Condvar use the same one"
+                );
+            };
+            let is_over = MutexGuard::unlocked(guard, || waiter.sleep(until));
+            self.unbind(mutex);
+            WaitTimeoutResult(is_over)
         }
     }
 }
 #[cfg(not(loom))]
 pub use guarded::WaitTimeoutResult;
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}
 
 #[cfg(not(loom))]
 impl Default for Condvar {

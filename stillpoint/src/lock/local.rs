@@ -16,7 +16,7 @@ use core::sync::atomic::AtomicU32;
 
 use super::table::{FORKED, GONE, IDLE, WAIT, table};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sync::{now, weaken};
+use crate::sync::{mutant, now, weaken};
 
 /// See the [module](self). Only this thread and its signal handlers touch it, which is why `core`'s atomics do in the model too.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ impl Local {
     /// Ends the use of a slot that is in no queue.
     pub fn put(&self, slot: u32) {
         self.waits_in.swap(0, AcqRel);
-        if slot != self.own.get() {
+        if slot != self.own.get() && !mutant("borrowed-node-leaked") {
             table().give_back(slot);
         }
         self.busy.store(0, Release);
@@ -239,7 +239,7 @@ impl Local {
         let slot = self.own.replace(0);
         if self.left_at.replace(0) != 0 {
             table().orphan(slot);
-        } else if slot != 0 {
+        } else if slot != 0 && !mutant("own-node-leaked") {
             table().give_back(slot);
         }
         self.busy.store(busy, Release);

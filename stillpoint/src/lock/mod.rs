@@ -71,6 +71,8 @@ mod table;
 mod tests;
 mod word;
 
+use core::fmt;
+
 pub use condvar::{Condvar, WaitTimeoutResult};
 #[cfg(feature = "lock-events")]
 pub use events::Events;
@@ -95,8 +97,13 @@ pub fn events() -> Events {
 /// accounts[0] -= 3;
 /// accounts[1] += 3;
 /// ```
-#[derive(Debug)]
 pub struct RawMutex(raw::Raw<policy::Shipped>);
+
+impl fmt::Debug for RawMutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawMutex").finish_non_exhaustive()
+    }
+}
 
 /// A mutex around a value.
 ///

@@ -34,7 +34,10 @@ impl Present {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        table().unusual.fetch_sub(1, Relaxed);
+        // Relaxed: a release that finds the count still raised makes one system call too many.
+        if !mutant("outside-counted-for-good") {
+            table().unusual.fetch_sub(1, Relaxed);
+        }
         local::with(Local::comes_inside);
     }
 }

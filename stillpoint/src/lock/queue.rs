@@ -159,11 +159,14 @@ impl<P: Policy> Raw<P> {
             let word = self.word().load(Relaxed);
             if Self::may_pass(word) {
                 // If it fails, it has been promoted.
-                if !has_left && !self.give_up(node) {
+                if !has_left && !mutant("bypass-before-give-up") && !self.give_up(node) {
                     return None;
                 }
                 has_left = true;
                 if self.bypass(word) {
+                    if mutant("bypass-before-give-up") {
+                        self.give_up(node);
+                    }
                     return Some(Outcome::TakenInQueue);
                 }
             }
@@ -274,7 +277,10 @@ impl<P: Policy> Raw<P> {
         // Relaxed, all: the word is loaded again.
         while node.state.load(Relaxed) == HPARK {
             if node.state.wait(HPARK, until) {
-                node.state.store(HEAD, Relaxed);
+                // A waiter that was promoted in its sleep would time out again and again, and never leave.
+                if !mutant("parked-after-timeout") {
+                    node.state.store(HEAD, Relaxed);
+                }
                 return true;
             }
         }
@@ -453,7 +459,9 @@ impl<P: Policy> Raw<P> {
                 // Release: partner is the Acquire in `find_place` and `orphan`. Relaxed: an orphan's owner has done nothing with it
                 // since it became `GONE`.
                 let order = weaken(Release, "passed-relaxed");
-                if node.state.compare_exchange(PASSED, IDLE, order, Relaxed).is_err() {
+                if node.state.compare_exchange(PASSED, IDLE, order, Relaxed).is_err()
+                    && !mutant("passed-node-leaked")
+                {
                     table().give_back(gone);
                 }
                 return next;

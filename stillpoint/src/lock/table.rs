@@ -161,7 +161,9 @@ impl Table {
     pub fn orphan(&self, slot: u32) {
         // Acquire: partner is the Release in `pass_over`. What its owner did with the slot comes before the Release in `give_up`, on
         // the same word.
-        if self.node(slot).state.swap(ORPHAN, weaken(Acquire, "idle-orphan-relaxed")) == IDLE {
+        if self.node(slot).state.swap(ORPHAN, weaken(Acquire, "idle-orphan-relaxed")) == IDLE
+            && !mutant("orphan-leaked")
+        {
             self.give_back(slot);
         }
     }

@@ -24,6 +24,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use crate::fence;
 
 use super::awaited::Awaited;
+use super::faults::mutant;
 use super::holder::{Lock, Taken, is_gone, me};
 use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
@@ -151,7 +152,6 @@ impl<T> PerCpu<T> {
         assert!(!holds, "PerCpu::for_each is called from within PerCpu::with, or itself");
         self.visiting.lock();
         let _visit = Unlock(&self.visiting);
-        remote::reopen(&self.rows);
         for cpu in 0..if self.sections { self.own.len() } else { 0 } {
             let _stopped = Stopped::new(&self.rows, cpu).unwrap_or_else(|error| {
                 panic!("membarrier, which worked when this PerCpu was made, fails now: {error}")
@@ -169,7 +169,9 @@ impl<T> PerCpu<T> {
                 unsafe { value.get().write(None) };
             }
             // The visitor is a holder too, for the child of a fork in the middle of `f`. Relaxed: the row is stopped.
-            holder.store(me(), Relaxed);
+            if !mutant("visitor-without-holder") {
+                holder.store(me(), Relaxed);
+            }
             let _release = Release { holder, awaited };
             // SAFETY: nobody else holds the cell, and nobody can (2).
             if let Some(value) = unsafe { &mut *value.get() } {
@@ -231,6 +233,7 @@ impl<T> PerCpu<T> {
                     }
                 }
                 NOTHING => left_behind = 0,
+                FAILED if mutant("claim-does-not-reopen") => {}
                 FAILED => remote::reopen(&self.rows),
                 row => {
                     let cpu = self.cpu_of(row);

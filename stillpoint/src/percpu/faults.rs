@@ -103,7 +103,7 @@ mod on {
     static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 
     /// Mutants of the sections themselves; the first has number 1.
-    const IN_SECTIONS: [&str; 8] = [
+    const IN_SECTIONS: [&str; 11] = [
         "not-armed",
         "index-read-outside",
         "bound-not-checked",
@@ -112,6 +112,9 @@ mod on {
         "not-cleared",
         "tail-not-checked",
         "room-not-checked",
+        "not-cleared-after-failure",
+        "not-cleared-after-exit",
+        "interrupted-pop-finds-nothing",
     ];
 
     static SELECTED: LazyLock<Option<String>> = LazyLock::new(|| {

@@ -20,6 +20,7 @@ use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
+use super::faults::mutant;
 use super::holder::{Lock, Taken};
 use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
@@ -275,6 +276,7 @@ impl<T> Pool<T> {
                         self.spill(offset, near);
                         spilt = true;
                     }
+                    Pushed::Failed if mutant("push-does-not-reopen") => {}
                     Pushed::Failed => remote::reopen(&self.rows),
                 }
             }
@@ -303,6 +305,7 @@ impl<T> Pool<T> {
             for _ in tries() {
                 // SAFETY: as in `push_slow`.
                 match unsafe { section::pop(self.place(offset)) } {
+                    FAILED if mutant("pop-does-not-reopen") => {}
                     FAILED => remote::reopen(&self.rows),
                     NOTHING => break,
                     value => return Some(value),
@@ -342,7 +345,6 @@ impl<T> Pool<T> {
         if !self.sections || !self.rows.iter().any(has_some) || self.stealing.try_lock() == Taken::No {
             return None;
         }
-        remote::reopen(&self.rows);
         let cpus = self.rows.len();
         let mut victims =
             (1..=cpus).map(|step| (near + step) % cpus).filter(|&cpu| has_some(&self.rows[cpu]));
@@ -372,6 +374,14 @@ impl<T> Pool<T> {
             rest.put(others);
         }
         Some(*value)
+    }
+
+    /// Runs `f` while the row of `cpu` is stopped, as by a thread that steals.
+    #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+    #[doc(hidden)]
+    pub fn with_row_stopped<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
+        let _stopped = Stopped::new(&self.rows, cpu).expect("sections can be interrupted");
+        f()
     }
 
     /// Keeps values in the stack, from the first, as long as there is room: how many.

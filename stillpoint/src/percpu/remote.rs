@@ -18,11 +18,13 @@ const YES: u8 = 1;
 const NO: u8 = 2;
 
 /// Whether sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux 5.10). Asked for
-/// the first time it registers the process, which takes milliseconds if there are several threads. *Any* failure means no.
+/// the first time it registers the process, which takes milliseconds if there are several threads. *Any* failure means no, and so
+/// does a kernel that may switch to a section which does not see the stop.
 pub fn is_available() -> bool {
     // Relaxed: whoever asks at the same time finds the same.
     if AVAILABLE.load(Relaxed) == 0 {
-        let works = sys::membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
+        let works = sys::has_barrier_in_switch()
+            && sys::membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
             && sys::membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
             && sys::membarrier_rseq(0).is_ok();
         AVAILABLE.store(if works { YES } else { NO }, Relaxed);
@@ -55,18 +57,21 @@ impl<'a> Stopped<'a> {
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         // Release: what was done to the row; partners are the sections, which acquire this word.
+        if mutant("stop-kept") {
+            return;
+        }
         self.0.plain[STOP].store(0, Release);
     }
 }
 
-/// Opens rows that were stopped by threads that a fork left behind.
+/// Opens the row of the current CPU if a thread that a fork left behind has stopped it. For the caller of a section that
+/// failed: rows of other CPUs are opened by sections that fail there.
 #[cold]
 pub fn reopen(rows: &[Row]) {
-    for row in rows {
-        let stop = row.plain[STOP].load(Relaxed);
-        if is_gone(stop) {
-            // Only sections look at it, and a thread that stops the row anew has another number. Release: as in `drop`.
-            let _ = row.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
-        }
+    let Some(row) = rows.get(super::cpu()) else { return };
+    let stop = row.plain[STOP].load(Relaxed);
+    if is_gone(stop) {
+        // Only sections look at it, and a thread that stops the row anew has another number. Release: as in `drop`.
+        let _ = row.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
     }
 }

@@ -71,7 +71,7 @@ macro_rules! open_row {
 /// After the commit: the section is over. And, out of the way, what happens otherwise: interrupted (`6`, behind the
 /// signature, the kernel has cleared `rseq_cs`) or left early (`7`).
 macro_rules! end {
-    ($failed:literal) => {
+    ($failed:expr) => {
         concat!(
             "5:\n",
             point!(5),
@@ -84,7 +84,8 @@ macro_rules! end {
             point!(6),
             $failed,
             "\n7:\n",
-            "mov qword ptr fs:[{offset} + 8], 0\n",
+            unless_mutant!(9, "mov qword ptr fs:[{offset} + 8], 0", ""),
+            "\n",
             $failed,
             "\n.popsection\n",
         )
@@ -97,7 +98,8 @@ macro_rules! leave {
         concat!(
             ".pushsection __rseq_failure, \"ax\", @progbits\n",
             "8:\n",
-            "mov qword ptr fs:[{offset} + 8], 0\n",
+            unless_mutant!(10, "mov qword ptr fs:[{offset} + 8], 0", ""),
+            "\n",
             $how,
             "\n.popsection\n",
         )
@@ -185,7 +187,7 @@ pub unsafe fn pop(place: Place) -> u64 {
             "mov {value}, qword ptr [{value} + 8 * {len}]",
             point!(4),
             "mov qword ptr [{t} + 8], {len}",
-            end!("mov {value}, -1\njmp 30f"),
+            end!(unless_mutant!(11, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
             leave!("xor {value:e}, {value:e}\njmp 30f"),
             "30:",
             t = out(reg) _,

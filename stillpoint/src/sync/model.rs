@@ -197,6 +197,10 @@ interruptible!(AtomicU32, atomic::AtomicU32, u32, [
     fetch_and(value: u32, order: Ordering) -> u32;
     compare_exchange(old: u32, new: u32, yes: Ordering, no: Ordering) -> Result<u32, u32>;
 ]);
+interruptible!(AtomicUsize, atomic::AtomicUsize, usize, [
+    load(order: Ordering) -> usize;
+    compare_exchange(old: usize, new: usize, yes: Ordering, no: Ordering) -> Result<usize, usize>;
+]);
 interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     load(order: Ordering) -> *mut T;
     store(value: *mut T, order: Ordering) -> ();

@@ -1,7 +1,7 @@
 //! The shim on the machine: `core`'s atomics, the kernel's futex, the fences of [`crate::fence`].
 
 pub use core::hint::spin_loop;
-pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
+pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 use std::cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
