@@ -283,7 +283,7 @@ pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'
     // SAFETY: `part` wants a reader.
     if !unsafe { shared.at_exit.arm(ptr::from_ref(reader).cast_mut().cast()) } {
         registry.release(reader);
-        return Err("no thread-specific data key or memory left");
+        return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
     }
     reader.belongs_to(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
     if light_is_free {

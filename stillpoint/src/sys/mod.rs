@@ -10,6 +10,7 @@ pub use rustix::thread::{MembarrierCommand, MembarrierQuery};
 use rustix::time::Timespec;
 
 pub mod at_exit;
+pub mod pin;
 pub mod rseq;
 pub mod signal;
 pub mod thread;

@@ -83,19 +83,6 @@ macro_rules! before_main {
 }
 pub(crate) use before_main;
 
-/// Has the C library call `$function` when the library with it is unloaded, or the process ends.
-macro_rules! at_unload {
-    ($function:path) => {
-        const _: () = {
-            #[used]
-            // SAFETY: the section is an array of such functions, which the C library calls.
-            #[unsafe(link_section = ".fini_array")]
-            static CALLED: extern "C" fn() = $function;
-        };
-    };
-}
-pub(crate) use at_unload;
-
 /// Runs `child` in the child of every later fork, before `fork` returns there. False if there is no memory for that.
 #[must_use]
 pub fn at_fork(child: unsafe extern "C" fn()) -> bool {
