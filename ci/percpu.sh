@@ -2,7 +2,7 @@
 # Per-CPU data where `cargo test` cannot show it: with faults at every point of every section, with each step broken (the
 # broken ones must fail), without optimization and with all of it, without the C library's registration, with rseq denied,
 # under valgrind, stepped through by a debugger, with musl, on other architectures as far as that goes, and in a library that
-# is unloaded. Two minutes, after the builds.
+# is closed. Two minutes, after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -116,6 +116,6 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
     --test percpu_pool --test percpu_ring --test percpu_cell
 
-echo "-- a shared library that is loaded, used and unloaded"
+echo "-- a shared library that is loaded, used and closed"
 cargo build --package stillpoint --example unloaded
 cargo test --package stillpoint --quiet --test percpu_unload -- --include-ignored

@@ -1,7 +1,8 @@
-//! A shared library with per-CPU data and a lock, which `tests/percpu_unload.rs` loads, uses and unloads.
+//! A shared library that uses all parts of the crate, which `tests/percpu_unload.rs` loads, uses and closes.
 
 use stillpoint::lock::Mutex;
 use stillpoint::percpu::{Counter, Pool};
+use stillpoint::{qsbr, rcu};
 
 static COUNTER: Counter = Counter::new();
 static LOCK: Mutex<u64> = Mutex::new(0);
@@ -23,6 +24,17 @@ pub extern "C" fn unloaded_add(times: u64) {
         let _ = pool.push(Box::new(value));
         drop(pool.pop());
     }
+}
+
+/// Registers the calling thread as a reader of both kinds, and with the fence; leaves a callback, for which there is a worker.
+#[unsafe(no_mangle)]
+pub extern "C" fn unloaded_read() {
+    drop(rcu::enter());
+    drop(qsbr::register());
+    stillpoint::fence::heavy();
+    rcu::retire(Box::new([0_u64; 4]));
+    rcu::call(|| COUNTER.add(1));
+    rcu::barrier();
 }
 
 /// The sum.

@@ -52,6 +52,9 @@
 //! # Where it runs
 //!
 //! Linux 4.14 or later; where `membarrier` is missing or denied, readers execute a fence instead: see [`fence::report`].
+//!
+//! A shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps nothing
+//! (`RTLD_NODELETE`). Threads that used it run its code when they end, and an idle worker sleeps in it.
 
 #[cfg(not(loom))]
 pub mod fence;

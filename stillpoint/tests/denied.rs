@@ -109,7 +109,7 @@ fn where_membarrier_is_denied_readers_execute_fences_and_the_report_says_why() {
     deny_membarrier(errno(&name), None);
     let report = fence::init();
     assert_eq!(report.backend(), Backend::SeqCst, "{report}");
-    assert!(report.why().contains("membarrier has no PRIVATE_EXPEDITED command"), "{report}");
+    assert!(report.to_string().contains("membarrier has no PRIVATE_EXPEDITED command"), "{report}");
     assert!(!fence::register_thread());
     workload();
     fence::heavy();
@@ -137,8 +137,9 @@ fn where_only_some_commands_are_denied_the_report_says_which() {
     deny_membarrier(errno(name), Some(command));
     let report = fence::init();
     assert_eq!(report.backend(), Backend::SeqCst, "{report}");
-    let all_are = report.why().contains("membarrier has no PRIVATE_EXPEDITED command");
-    assert!(all_are || report.why().contains(&format!("membarrier({denied}) failed")), "{report}");
+    let why = report.why().to_string();
+    let all_are = why.contains("membarrier has no PRIVATE_EXPEDITED command");
+    assert!(all_are || why.contains(&format!("membarrier({denied}) failed")), "{report}");
     workload();
 }
 

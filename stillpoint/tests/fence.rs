@@ -187,11 +187,12 @@ fn the_environment_asks_for_a_backend() {
         return;
     };
     let report = fence::init();
-    assert!(report.why().starts_with(&format!("{asked} was asked for; ")), "{report}");
+    assert!(report.why().to_string().starts_with(&format!("{asked} was asked for; ")), "{report}");
     let refused = asked == "membarrier" && report.backend() == Backend::SeqCst;
     if refused {
         eprintln!("not checked that membarrier can be had: {report}");
-        assert!(report.why().contains("membarrier has no") || report.why().contains("failed"), "{report}");
+        let why = report.why().to_string();
+        assert!(why.contains("membarrier has no") || why.contains("failed"), "{report}");
     } else {
         assert_eq!(report.backend().to_string(), asked, "{report}");
     }
@@ -203,16 +204,16 @@ fn the_environment_asks_for_a_backend() {
 
 #[test]
 fn an_unknown_backend_falls_back_and_the_report_says_why() {
-    let Some(asked) = child::variant() else {
+    if child::variant().is_none() {
         for unknown in ["rseq", "SEQCST", ""] {
             let test = "an_unknown_backend_falls_back_and_the_report_says_why";
             child::run(test, unknown, Some(unknown));
         }
         return;
-    };
+    }
     let report = fence::init();
     assert_eq!(report.backend(), Backend::SeqCst);
-    assert_eq!(report.why(), format!("{asked} was asked for; no backend has that name"));
+    assert_eq!(report.why().to_string(), "STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)");
     assert_eq!(report.to_string(), format!("seqcst: {}", report.why()));
     assert_fences();
 }
@@ -250,7 +251,7 @@ fn the_signal_backend_takes_no_signal_that_has_a_handler() {
         assert_eq!((report.backend(), report.signal()), (Backend::Signal, Some(left)), "{report}");
     } else {
         assert_eq!((report.backend(), report.signal()), (Backend::SeqCst, None), "{report}");
-        assert!(report.why().contains("every real-time signal has a handler"), "{report}");
+        assert!(report.why().to_string().contains("every real-time signal has a handler"), "{report}");
     }
     assert_fences();
 }
@@ -312,4 +313,176 @@ fn the_child_of_a_process_with_one_thread_can_fence() {
         }
     }
     assert_fences();
+}
+
+/// Threads of the C library that end in unusual ways.
+mod ends {
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicU32, Ordering::*};
+    use std::{mem, ptr};
+
+    /// More than the C library keeps of threads that have ended, so that it is unmapped.
+    const STACK: usize = 256 << 20;
+
+    /// Runs `body` in a thread whose memory is unmapped when it has ended, and waits for that.
+    pub fn unmapped_thread(body: extern "C" fn(*mut c_void) -> *mut c_void) {
+        // SAFETY: attributes are plain data, initialized before use; all places outlive the calls.
+        unsafe {
+            let mut attributes = mem::zeroed();
+            assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
+            assert_eq!(libc::pthread_attr_setstacksize(&mut attributes, STACK), 0);
+            let mut thread = mem::zeroed();
+            assert_eq!(libc::pthread_create(&mut thread, &attributes, body, ptr::null_mut()), 0);
+            assert_eq!(libc::pthread_join(thread, ptr::null_mut()), 0);
+        }
+    }
+
+    pub static KEYS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+    /// Makes a key whose destructor uses the library, and comes back as long as the C library lets it.
+    pub fn make_key(index: usize) {
+        let mut key = 0;
+        // SAFETY: the place outlives the call.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(comes_back)) }, 0);
+        KEYS[index].store(key, Relaxed);
+    }
+
+    pub fn arm_key(index: usize) {
+        let value = ptr::without_provenance(index + 1);
+        // SAFETY: the key exists; its destructor takes the value for a number.
+        assert_eq!(unsafe { libc::pthread_setspecific(KEYS[index].load(Relaxed), value) }, 0);
+    }
+
+    unsafe extern "C" fn comes_back(value: *mut c_void) {
+        super::use_all();
+        arm_key(value.addr() - 1);
+    }
+
+    /// As [`comes_back`], in the last round only.
+    pub mod late {
+        use super::*;
+
+        pub static KEY: AtomicU32 = AtomicU32::new(0);
+
+        pub fn make_key() {
+            let mut key = 0;
+            // SAFETY: the place outlives the call.
+            assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(comes_back)) }, 0);
+            KEY.store(key, Relaxed);
+        }
+
+        pub fn arm(round: usize) {
+            // SAFETY: the key exists; its destructor takes the value for a number.
+            let armed =
+                unsafe { libc::pthread_setspecific(KEY.load(Relaxed), ptr::without_provenance(round)) };
+            assert_eq!(armed, 0);
+        }
+
+        unsafe extern "C" fn comes_back(round: *mut c_void) {
+            // `PTHREAD_DESTRUCTOR_ITERATIONS`.
+            if round.addr() == 4 {
+                super::super::use_all();
+            } else {
+                arm(round.addr() + 1);
+            }
+        }
+    }
+}
+
+/// Makes the thread known and a reader; leaves something that is deferred.
+fn use_all() {
+    fence::register_thread();
+    fence::light();
+    drop(stillpoint::rcu::enter());
+    stillpoint::rcu::retire(Box::new([0_u8; 10]));
+    drop(stillpoint::qsbr::register());
+}
+
+/// In a process of its own for each backend. True in that.
+fn on_each_backend(test: &str) -> bool {
+    if child::variant().is_none() {
+        for backend in ["membarrier", "signal", "seqcst"] {
+            child::run(test, backend, Some(backend));
+        }
+        return false;
+    }
+    true
+}
+
+#[test]
+fn thread_that_uses_all_in_every_destructor_leaves_nothing() {
+    if !on_each_backend("thread_that_uses_all_in_every_destructor_leaves_nothing") {
+        return;
+    }
+    let _running = deadline();
+    // One key comes before those of the library, and one after.
+    ends::make_key(0);
+    use_all();
+    ends::make_key(1);
+    let readers = || [stillpoint::rcu::stats().readers, stillpoint::qsbr::stats().readers];
+    extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
+        use_all();
+        ends::arm_key(0);
+        ends::arm_key(1);
+        ptr::null_mut()
+    }
+    ends::unmapped_thread(body);
+    stillpoint::rcu::barrier();
+    let before = readers();
+    for _ in 0..100 {
+        ends::unmapped_thread(body);
+        fence::heavy();
+    }
+    stillpoint::rcu::barrier();
+    stillpoint::qsbr::synchronize();
+    assert_eq!(readers(), before);
+}
+
+#[test]
+fn thread_whose_first_use_is_its_last_destructor_is_not_waited_for() {
+    if !on_each_backend("thread_whose_first_use_is_its_last_destructor_is_not_waited_for") {
+        return;
+    }
+    let _running = deadline();
+    use_all();
+    ends::late::make_key();
+    extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
+        ends::late::arm(1);
+        ptr::null_mut()
+    }
+    for _ in 0..100 {
+        ends::unmapped_thread(body);
+        fence::heavy();
+    }
+    stillpoint::rcu::barrier();
+    stillpoint::qsbr::synchronize();
+}
+
+#[test]
+fn thread_that_ends_without_destructors_is_not_waited_for() {
+    if !on_each_backend("thread_that_ends_without_destructors_is_not_waited_for") {
+        return;
+    }
+    let _running = deadline();
+    static REGISTERED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
+        use_all();
+        REGISTERED.fetch_add(1, Release);
+        // SAFETY: ends the thread, which nobody joins.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        ptr::null_mut()
+    }
+    for round in 1..=20 {
+        // SAFETY: the thread takes nothing with it.
+        unsafe {
+            let mut thread = mem::zeroed();
+            assert_eq!(libc::pthread_create(&mut thread, ptr::null(), body, ptr::null_mut()), 0);
+        }
+        while REGISTERED.load(Acquire) != round {
+            thread::yield_now();
+        }
+        // Perhaps while it is about to end.
+        fence::heavy();
+    }
+    stillpoint::rcu::barrier();
 }

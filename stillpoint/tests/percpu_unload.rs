@@ -1,4 +1,6 @@
-//! A shared library with critical sections is unloaded, and no thread notices.
+//! A shared library that threads have used is closed while they go on, and end.
+//!
+//! It stays where it is: the C library, the kernel and workers still point into it.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -27,6 +29,18 @@ fn library() -> CString {
     let path = profile.join("examples").join("libunloaded.so");
     assert!(path.exists(), "{} is not built: cargo build --example unloaded", path.display());
     CString::new(path.into_os_string().into_encoded_bytes()).expect("a path without zeros")
+}
+
+fn open(path: &CStr) -> *mut c_void {
+    // SAFETY: the library's initialization does nothing that could go wrong.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    assert!(!handle.is_null(), "the library cannot be loaded");
+    handle
+}
+
+fn is_loaded(path: &CStr) -> bool {
+    // SAFETY: only asks.
+    !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null()
 }
 
 fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
@@ -62,9 +76,7 @@ fn a_library_is_unloaded_while_threads_that_used_it_go_on() {
     for _ in 0..30 {
         const THREADS: u64 = 4;
         let meet = Barrier::new(THREADS as usize + 1);
-        // SAFETY: the library's initialization does nothing that could go wrong.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        assert!(!handle.is_null(), "the library cannot be loaded");
+        let handle = open(&path);
         // SAFETY: the library defines them so.
         let (add, sum) = unsafe {
             (
@@ -95,9 +107,41 @@ fn a_library_is_unloaded_while_threads_that_used_it_go_on() {
             meet.wait();
         });
     }
-    // Where threads are registered by the library itself, it stays for as long as they live, and this one lives.
-    // SAFETY: only asks whether it is loaded.
-    let loaded = !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null();
-    let own = env::var("GLIBC_TUNABLES").is_ok_and(|tunables| tunables.contains("rseq=0"));
-    assert!(!loaded || own, "the library is still there");
+    assert!(is_loaded(&path));
+}
+
+#[test]
+#[ignore = "needs the example `unloaded`: see ci/percpu.sh"]
+fn readers_end_after_their_library_was_closed() {
+    if child::variant().is_none() {
+        for backend in ["membarrier", "signal", "seqcst"] {
+            child::run("readers_end_after_their_library_was_closed", backend, Some(backend));
+        }
+        return;
+    }
+    let _running = deadline();
+    let path = library();
+    for _ in 0..3 {
+        const THREADS: usize = 4;
+        let handle = open(&path);
+        // SAFETY: the library defines it so.
+        let read =
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(symbol(handle, c"unloaded_read")) };
+        let (used, closed) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    read();
+                    used.wait();
+                    closed.wait();
+                });
+            }
+            used.wait();
+            // SAFETY: this program uses nothing of it any more.
+            assert_eq!(unsafe { libc::dlclose(handle) }, 0);
+            fork_once();
+            closed.wait();
+        });
+    }
+    assert!(is_loaded(&path));
 }

@@ -1,19 +1,18 @@
 //! The `membarrier(2)` backend.
 
+use super::Why;
 use crate::sys::{self, MembarrierCommand};
 
-const NO_BARRIER_IN_SWITCH: &str = "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on, and in 6.6 from 6.6.51 on";
-
 /// Registers the process and tries one call. *Any* failure means that the call is not there for us: the error says which.
-pub(super) fn register() -> Result<(), String> {
+pub(super) fn register() -> Result<(), Why> {
     if !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
-        return Err("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)".to_owned());
+        return Err(Why::MembarrierMissing);
     }
     if !sys::has_barrier_in_switch() {
-        return Err(NO_BARRIER_IN_SWITCH.to_owned());
+        return Err(Why::NoBarrierInSwitch);
     }
     for command in [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited] {
-        sys::membarrier(command).map_err(|error| format!("membarrier({command:?}) failed: {error}"))?;
+        sys::membarrier(command).map_err(|error| Why::MembarrierFailed(command, error))?;
     }
     Ok(())
 }

@@ -82,6 +82,7 @@ use crossbeam_utils::CachePadded;
 use crate::sequence::Sequence;
 use crate::sync::ForkSafe;
 use crate::sys::signal::{at_fork_once, before_main};
+use crate::sys::{self, Errno, MembarrierCommand};
 
 mod membarrier;
 mod signal;
@@ -116,11 +117,37 @@ static CHOSEN: AtomicU8 = AtomicU8::new(0);
 static REPORT: ForkSafe<OnceLock<Report>> = ForkSafe::new(OnceLock::new());
 
 /// What was chosen, and why.
-#[derive(Debug, Clone)]
+///
+/// Without a string: a global allocator may be the first to enter a section, and choosing must not call it.
+#[derive(Debug, Clone, Copy)]
 pub struct Report {
     backend: Backend,
-    signal: Option<i32>,
-    why: String,
+    asked: Asked,
+    why: Why,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    For(Backend),
+    /// The environment has a word that names no backend.
+    Unknown,
+}
+
+/// Why it came to that.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    NotNeeded,
+    NoMemory,
+    MembarrierWorks,
+    MembarrierMissing,
+    NoBarrierInSwitch,
+    /// With the command that failed.
+    MembarrierFailed(MembarrierCommand, Errno),
+    /// With its number.
+    SignalFree(i32),
+    NoSignalFree,
 }
 
 impl Report {
@@ -131,18 +158,51 @@ impl Report {
 
     /// The real-time signal of the signal backend.
     pub fn signal(&self) -> Option<i32> {
-        self.signal
+        match self.why {
+            Why::SignalFree(signal) => Some(signal),
+            _ => None,
+        }
     }
 
     /// Why this backend: what was asked for, what was tried, and how it failed.
-    pub fn why(&self) -> &str {
-        &self.why
+    pub fn why(&self) -> impl fmt::Display + '_ {
+        Reason(self)
+    }
+}
+
+struct Reason<'a>(&'a Report);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.asked {
+            Asked::Nothing => {}
+            Asked::For(backend) => write!(f, "{backend} was asked for; ")?,
+            Asked::Unknown => {
+                return f.write_str("STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)");
+            }
+        }
+        match self.0.why {
+            Why::NotNeeded => f.write_str("it needs nothing"),
+            Why::NoMemory => f.write_str("no memory to prepare for a fork"),
+            Why::MembarrierWorks => f.write_str("membarrier(PRIVATE_EXPEDITED) works"),
+            Why::MembarrierMissing => {
+                f.write_str("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)")
+            }
+            Why::NoBarrierInSwitch => f.write_str(
+                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on, and in 6.6 from 6.6.51 on",
+            ),
+            Why::MembarrierFailed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
+            Why::SignalFree(signal) => write!(f, "signal {signal} was free"),
+            Why::NoSignalFree => {
+                f.write_str("no signal could be installed: every real-time signal has a handler already")
+            }
+        }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.backend, self.why)
+        write!(f, "{}: {}", self.backend, self.why())
     }
 }
 
@@ -150,8 +210,17 @@ impl fmt::Display for Report {
 ///
 /// Takes half a microsecond while the process has one thread, about ten milliseconds later.
 pub fn init() -> &'static Report {
-    // Not `std::env::var`: a value that is not Unicode is a request we do not know, not an absent one.
-    init_with(|| std::env::var_os("STILLPOINT_FENCE").map(|asked| asked.to_string_lossy().into_owned()))
+    init_with(asked_by_environment)
+}
+
+fn asked_by_environment() -> Asked {
+    sys::with_variable(c"STILLPOINT_FENCE", |asked| match asked {
+        None => Asked::Nothing,
+        Some(b"membarrier") => Asked::For(Backend::Membarrier),
+        Some(b"signal") => Asked::For(Backend::Signal),
+        Some(b"seqcst") => Asked::For(Backend::SeqCst),
+        Some(_) => Asked::Unknown,
+    })
 }
 
 /// Chooses `backend`, or, where it cannot be had, [`Backend::SeqCst`]. The environment is not asked.
@@ -171,7 +240,7 @@ pub fn choose(backend: Backend) -> Result<&'static Report, AlreadyChosen> {
     let mut ours = false;
     let report = init_with(|| {
         ours = true;
-        Some(backend.to_string())
+        Asked::For(backend)
     });
     if ours || report.backend == backend { Ok(report) } else { Err(AlreadyChosen(report)) }
 }
@@ -188,42 +257,39 @@ impl fmt::Display for AlreadyChosen {
 
 impl std::error::Error for AlreadyChosen {}
 
-fn init_with(asked: impl FnOnce() -> Option<String>) -> &'static Report {
+fn init_with(asked: impl FnOnce() -> Asked) -> &'static Report {
     if let Some(report) = REPORT.get().get() {
         return report;
     }
     // If it has not been called: see `before_main!`.
     arm();
+    // Nothing in it allocates: a global allocator that enters a section would come back, and wait for itself.
     REPORT.get().get_or_init(|| {
         let asked = asked();
-        let report = if IS_ARMED.load(Relaxed) {
-            select(asked.as_deref())
+        let (backend, why) = if IS_ARMED.load(Relaxed) {
+            select(asked)
         } else {
             // Which has no state that a fork could break.
-            let why = "no memory to prepare for a fork".to_owned();
-            Report { backend: Backend::SeqCst, signal: None, why }
+            (Backend::SeqCst, Why::NoMemory)
         };
         // Relaxed: `light` that sees the choice late executes a real fence, which every backend allows.
-        CHOSEN.store(report.backend as u8, Relaxed);
-        report
+        CHOSEN.store(backend as u8, Relaxed);
+        Report { backend, asked, why }
     })
 }
 
-fn select(asked: Option<&str>) -> Report {
-    let prefix = asked.map_or(String::new(), |asked| format!("{asked} was asked for; "));
-    let (backend, signal, why) = match asked {
-        None | Some("membarrier") => match membarrier::register() {
-            Ok(()) => (Backend::Membarrier, None, "membarrier(PRIVATE_EXPEDITED) works".to_owned()),
-            Err(why) => (Backend::SeqCst, None, why),
+fn select(asked: Asked) -> (Backend, Why) {
+    match asked {
+        Asked::Nothing | Asked::For(Backend::Membarrier) => match membarrier::register() {
+            Ok(()) => (Backend::Membarrier, Why::MembarrierWorks),
+            Err(why) => (Backend::SeqCst, why),
         },
-        Some("signal") => match signal::install() {
-            Ok(signal) => (Backend::Signal, Some(signal), format!("signal {signal} was free")),
-            Err(error) => (Backend::SeqCst, None, format!("no signal could be installed: {error}")),
+        Asked::For(Backend::Signal) => match signal::install() {
+            Some(signal) => (Backend::Signal, Why::SignalFree(signal)),
+            None => (Backend::SeqCst, Why::NoSignalFree),
         },
-        Some("seqcst") => (Backend::SeqCst, None, "it needs nothing".to_owned()),
-        Some(_) => (Backend::SeqCst, None, "no backend has that name".to_owned()),
-    };
-    Report { backend, signal, why: prefix + &why }
+        Asked::For(Backend::SeqCst) | Asked::Unknown => (Backend::SeqCst, Why::NotNeeded),
+    }
 }
 
 /// Forks are known.
@@ -237,11 +303,19 @@ extern "C" fn arm() {
 
 /// The child of a fork, which has one thread: others may have been at work on what is here.
 unsafe extern "C" fn in_child() {
-    if REPORT.get().get().is_none() {
-        // Perhaps somebody was about to choose, and got as far as this.
-        CHOSEN.store(0, Relaxed);
-        // SAFETY: the only thread, which did not fork while it chose; and nobody has a reference to a report.
-        unsafe { REPORT.overwrite(OnceLock::new()) };
+    match REPORT.get().get() {
+        Some(report) if report.backend == Backend::Membarrier => {
+            // The kernel copies the registration before memory, and another thread may have made the choice in between. If it
+            // fails, so does the next fence.
+            let _ = membarrier::register();
+        }
+        Some(_) => {}
+        None => {
+            // Perhaps another thread was about to choose, and got as far as this.
+            CHOSEN.store(0, Relaxed);
+            // SAFETY: the only thread, which did not fork while it chose; and it has no reference to a report.
+            unsafe { REPORT.overwrite(OnceLock::new()) };
+        }
     }
     TURNS.reset_in_child();
     // SAFETY: the only thread, which did not fork in the middle of a fence.

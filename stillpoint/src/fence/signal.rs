@@ -6,37 +6,53 @@
 //!
 //! # Invariants
 //!
-//! 1. `THREADS` is locked while threads are asked and until all have answered. A thread takes itself off the list before it
-//!    ends, under the lock, with the signal still deliverable: so every thread that is asked can answer.
-//! 2. One heavy fence runs at a time ([`super::TURNS`]), so `UNANSWERED` has one user.
-//! 3. Whoever clears a thread's `asked` answers for it, once: a signal that somebody else sent answers nothing.
+//! 1. A [`Member`] is never freed. It belongs to one thread at a time, from [`register`] until that thread takes itself off the
+//!    list, at its end, or is found to have ended.
+//! 2. The list is locked while threads are asked and until all have answered, so a thread takes itself off with the signal still
+//!    deliverable, and answers before. One that ended without doing so does not answer: the sender looks for such threads now and
+//!    then, and answers for them. What a thread that has ended did comes before that.
+//! 3. One heavy fence runs at a time ([`super::TURNS`]), so `UNANSWERED` has one user.
+//! 4. The thread that clears a member's `asked` answers for it, once: a signal from elsewhere answers nothing.
+//! 5. A thread that has taken itself off is not known again. Destructors that come later execute real fences.
 
+use core::alloc::Layout;
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::num::NonZeroU32;
 use core::ptr;
-use core::sync::atomic::{self, AtomicBool, AtomicI32, Ordering::*};
+use core::sync::atomic::{self, AtomicBool, AtomicI32, AtomicPtr, Ordering::*};
+use std::alloc::{GlobalAlloc, System};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crate::sync::{ForkSafe, Futex};
+use crate::sys::robust::HeldForLife;
 use crate::sys::{at_exit::AtThreadExit, signal};
 
-/// What the sender and the handler of a known thread share.
-type Asked = AtomicBool;
+/// How often a sender that sleeps looks for threads that have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The known threads: id, and flag in the thread's own storage, which outlives its place in the list (1).
-static THREADS: ForkSafe<Mutex<Vec<Known>>> = ForkSafe::new(Mutex::new(Vec::new()));
-
+/// A thread's place in the list.
 #[derive(Debug)]
-struct Known {
-    tid: i32,
-    asked: *const Asked,
+struct Member {
+    /// The thread's id; 0 while the place is free.
+    tid: AtomicI32,
+    /// What the sender and the handler share.
+    asked: AtomicBool,
+    /// The thread lives.
+    life: HeldForLife,
+    next: *const Member,
 }
 
-// SAFETY: the flag is atomic, and valid while the thread is on the list.
-unsafe impl Send for Known {}
+// SAFETY: `next` never changes once others can see the member.
+unsafe impl Sync for Member {}
+
+/// The list, which changes under the lock.
+static FIRST: AtomicPtr<Member> = AtomicPtr::new(ptr::null_mut());
+
+static LOCK: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
 
 /// Answers the sender still waits for, and one more while it asks.
 static UNANSWERED: Futex = Futex::new(0);
@@ -47,60 +63,68 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 static AT_EXIT: AtThreadExit = AtThreadExit::new(forget);
 
 thread_local! {
-    static KNOWN: Cell<bool> = const { Cell::new(false) };
-    static ASKED: Asked = const { AtomicBool::new(false) };
+    /// The calling thread's place.
+    static OWN: Cell<Option<&'static Member>> = const { Cell::new(None) };
+    /// It has taken itself off the list.
+    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
-fn threads() -> MutexGuard<'static, Vec<Known>> {
+fn lock() -> MutexGuard<'static, ()> {
     // Nothing that runs under the lock leaves the list half-changed.
-    THREADS.get().lock().unwrap_or_else(PoisonError::into_inner)
+    LOCK.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Installs the handler; the signal.
-pub(super) fn install() -> io::Result<i32> {
+fn members() -> impl Iterator<Item = &'static Member> + Clone {
+    // Acquire: the member is complete; partner: the Release in `append`.
+    let first = FIRST.load(Acquire);
+    // SAFETY: members are never freed (1).
+    core::iter::successors(unsafe { first.as_ref() }, |member| unsafe { member.next.as_ref() })
+}
+
+/// Installs the handler; the signal, if there is one.
+pub(super) fn install() -> Option<i32> {
     // SAFETY: the handler executes a fence, atomic operations and a system call.
     let signal = unsafe { signal::claim(on_signal) }?;
     SIGNAL.store(signal, Relaxed);
-    Ok(signal)
+    Some(signal)
 }
 
 extern "C" fn on_signal(_signal: c_int) {
     // The fence this is all about: what the interrupted thread did comes before what it does from here on.
     atomic::fence(SeqCst);
-    ASKED.with(answer);
-}
-
-/// Answers, if the thread was asked.
-fn answer(asked: &Asked) {
-    // Acquire: the count includes this thread; partner: the Release in `fence`.
-    if asked.swap(false, Acquire) {
-        // Release: partner is the Acquire in `fence`, of the whole chain of answers.
-        if UNANSWERED.fetch_sub(1, Release) == 1 {
-            UNANSWERED.wake(1, NonZeroU32::MAX);
-        }
+    if let Some(own) = OWN.get() {
+        own.answer();
     }
 }
 
 /// Whether a compiler fence is a light fence in this thread.
 pub(super) fn is_known() -> bool {
-    KNOWN.get()
+    OWN.get().is_some()
 }
 
-/// Makes the calling thread known. False if it cannot be taken off the list at its end: it then executes real fences.
+/// Makes the calling thread known. False if it cannot be, or is about to end: it then executes real fences.
 pub(super) fn register() -> bool {
-    if KNOWN.get() {
+    if is_known() {
         return true;
     }
     // SAFETY: `forget` ignores its argument; any non-null pointer makes the C library call it.
-    if !unsafe { AT_EXIT.arm(ptr::without_provenance_mut(1)) } {
+    if HAS_ENDED.get() || !unsafe { AT_EXIT.arm(ptr::without_provenance_mut(1)) } {
         return false;
     }
     signal::unblock(SIGNAL.load(Relaxed));
-    let asked = ASKED.with(ptr::from_ref);
+    let locked = lock();
+    let place = members()
+        .find(|member| member.tid.load(Relaxed) == 0 && member.life.hold())
+        // Before there is another one: perhaps some thread has ended without taking itself off.
+        .or_else(|| members().find(|member| member.life.hold()))
+        .or_else(Member::append);
+    if let Some(own) = place {
+        own.tid.store(signal::tid(), Relaxed);
+    }
     // Until here the thread executed real fences. The lock orders them before or after a heavy fence that did not ask.
-    threads().push(Known { tid: signal::tid(), asked });
-    KNOWN.set(true);
-    true
+    OWN.set(place);
+    drop(locked);
+    place.is_some()
 }
 
 /// The child of a fork has only the thread that forked, under another id.
@@ -109,56 +133,70 @@ pub(super) fn register() -> bool {
 ///
 /// The calling thread is the only one in the process, and was not in the middle of another function here when it forked.
 pub(super) unsafe fn reset_in_child() {
-    // SAFETY: the caller's contract; references to the list live no longer than a call of a function.
-    unsafe { THREADS.overwrite(Mutex::new(Vec::new())) };
-    // The parent's thread answers (3).
-    ASKED.with(|asked| asked.store(false, Relaxed));
-    if KNOWN.get() {
-        let mut threads = threads();
-        // Without memory it executes real fences.
-        KNOWN.set(threads.try_reserve(1).is_ok());
-        if KNOWN.get() {
-            threads.push(Known { tid: signal::tid(), asked: ASKED.with(ptr::from_ref) });
-        }
+    // SAFETY: the caller's contract; references to the lock live no longer than a call of a function.
+    unsafe { LOCK.overwrite(Mutex::new(())) };
+    let signal = SIGNAL.load(Relaxed);
+    if signal != 0 {
+        // The kernel copies handlers before memory, and another thread may have installed this one in between.
+        // SAFETY: as in `install`.
+        unsafe { signal::install(signal, on_signal) };
+    }
+    // The copies of the parent's members belong to the parent's threads, which answer there (4).
+    FIRST.store(ptr::null_mut(), Relaxed);
+    if OWN.take().is_some() {
+        // If that fails, it executes real fences.
+        register();
     }
 }
 
 /// Takes the calling thread off the list, at its end. From then on it executes real fences.
 unsafe extern "C" fn forget(_: *mut c_void) {
-    let own = signal::tid();
-    KNOWN.set(false);
-    threads().retain(|known| known.tid != own);
+    HAS_ENDED.set(true);
+    let _locked = lock();
+    if let Some(own) = OWN.take() {
+        own.tid.store(0, Relaxed);
+        own.life.let_go();
+    }
 }
 
 /// A full fence on every known thread, and on this one.
 pub(super) fn fence() {
     atomic::fence(SeqCst);
     let signal = SIGNAL.load(Relaxed);
-    let own = signal::tid();
-    let threads = threads();
-    let others = threads.iter().filter(|known| known.tid != own);
-    // One more than there are, so that nobody wakes us before all have been asked.
-    UNANSWERED.store(others.clone().count() as u64 + 1, Relaxed);
+    let locked = lock();
+    // One more than are asked, so that no answer wakes us before all have been asked.
+    UNANSWERED.store(1, Relaxed);
     let mut failure = None;
-    for known in others {
-        // SAFETY: the thread is on the list (1).
-        let asked = unsafe { &*known.asked };
+    for member in members() {
+        let tid = member.tid.load(Relaxed);
+        if tid == 0 || OWN.get().is_some_and(|own| ptr::eq(own, member)) {
+            continue;
+        }
+        // Relaxed: the Release below orders it.
+        UNANSWERED.fetch_add(1, Relaxed);
         // Release: partner is the Acquire in `answer`.
-        asked.store(true, Release);
-        if let Err(error) = send(known.tid, signal) {
-            // A thread that is no more needs no fence: it ended without its destructors. Any other failure we report once
-            // all who were asked have answered.
-            failure = failure.or((error.raw_os_error() != Some(libc::ESRCH)).then_some(error));
-            answer(asked);
+        member.asked.store(true, Release);
+        if let Err(error) = send(tid, signal) {
+            if error.raw_os_error() == Some(libc::ESRCH) {
+                member.answer_for_ended();
+            } else {
+                // Reported once all who were asked have answered.
+                failure = Some(error);
+                member.answer();
+            }
         }
     }
+    // Acquire, here and below: the answers, and what those threads did before, come before what we do next.
     let mut left = UNANSWERED.fetch_sub(1, Acquire) - 1;
     while left != 0 {
-        UNANSWERED.wait(left, NonZeroU32::MAX);
-        // Acquire: the answers, and what those threads did before, come before what we do next.
+        UNANSWERED.wait_timeout(left, NonZeroU32::MAX, LOOK_EVERY);
         left = UNANSWERED.load(Acquire);
+        if left != 0 {
+            members().filter(|member| member.has_ended()).for_each(Member::answer_for_ended);
+            left = UNANSWERED.load(Acquire);
+        }
     }
-    drop(threads);
+    drop(locked);
     if let Some(error) = failure {
         panic!("signal {signal}, on which the fence backend relies, cannot be sent: {error}");
     }
@@ -171,5 +209,100 @@ fn send(tid: i32, signal: c_int) -> io::Result<()> {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => thread::yield_now(),
             sent => return sent,
         }
+    }
+}
+
+impl Member {
+    /// A new member at the head of the list, which is locked; it is the calling thread's. Nothing without memory.
+    ///
+    /// Not of the global allocator: that may enter a section, and come back here; and in the child of a fork it may not work yet.
+    fn append() -> Option<&'static Self> {
+        let layout = Layout::new::<Self>();
+        // SAFETY: the layout has a size. The place is this thread's until it is published, and good for the value.
+        unsafe {
+            let place = System.alloc(layout).cast::<Self>();
+            if place.is_null() {
+                return None;
+            }
+            (&raw mut (*place).tid).write(AtomicI32::new(0));
+            (&raw mut (*place).asked).write(AtomicBool::new(false));
+            (&raw mut (*place).next).write(FIRST.load(Relaxed));
+            if !HeldForLife::make(&raw mut (*place).life) || !(*place).life.hold() {
+                System.dealloc(place.cast(), layout);
+                return None;
+            }
+            // Release: partner is the Acquire in `members`.
+            FIRST.store(place, Release);
+            Some(&*place)
+        }
+    }
+
+    /// Answers, if the thread was asked.
+    fn answer(&self) {
+        // Acquire: the count includes this thread; partner: the Release in `fence`.
+        if self.asked.swap(false, Acquire) {
+            // Release: partner is the Acquire in `fence`, of the whole chain of answers.
+            if UNANSWERED.fetch_sub(1, Release) == 1 {
+                UNANSWERED.wake(1, NonZeroU32::MAX);
+            }
+        }
+    }
+
+    /// Whether the thread has ended, and was asked: it will not answer.
+    fn has_ended(&self) -> bool {
+        self.asked.load(Relaxed) && self.life.is_free()
+    }
+
+    /// A thread that is no more needs no fence: it ended without its destructors. Its place is free.
+    fn answer_for_ended(&self) {
+        self.tid.store(0, Relaxed);
+        self.answer();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::deadline::deadline;
+
+    #[test]
+    fn ended_thread_whose_id_is_used_again_is_not_waited_for() {
+        let _running = deadline();
+        install().expect("a signal is free");
+        static TID: AtomicI32 = AtomicI32::new(0);
+        extern "C" fn ends(_: *mut c_void) -> *mut c_void {
+            assert!(register());
+            TID.store(signal::tid(), Release);
+            // SAFETY: ends the thread, which nothing joins, without its destructors.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+            ptr::null_mut()
+        }
+        assert!(crate::sys::thread::spawn(ends, ptr::null_mut()));
+        while TID.load(Acquire) == 0 {
+            thread::yield_now();
+        }
+        let member = members().find(|member| member.tid.load(Relaxed) == TID.load(Relaxed)).expect("listed");
+        // As if the kernel had given the id to a thread that does not get the signal.
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let (sender, receiver) = channel();
+        let other = signal::with_all_blocked(|| {
+            thread::spawn(move || {
+                sender.send(signal::tid()).expect("the test waits");
+                while !STOP.load(Relaxed) {
+                    thread::yield_now();
+                }
+            })
+        });
+        member.tid.store(receiver.recv().expect("the thread says"), Relaxed);
+        fence();
+        assert_eq!(member.tid.load(Relaxed), 0);
+        STOP.store(true, Relaxed);
+        other.join().expect("no panic");
+        // Its place is used again.
+        thread::spawn(|| assert!(register())).join().expect("no panic");
+        assert_eq!(members().count(), 1);
     }
 }

@@ -335,12 +335,11 @@ mod exit {
 
     use super::{Acquire, Relaxed, Release, table, with};
     use crate::sys::at_exit::AtThreadExit;
-    use crate::sys::signal::{at_fork, at_unload, before_main};
+    use crate::sys::signal::{at_fork, before_main};
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
 
     before_main!(prepare);
-    at_unload!(forget);
 
     /// Early, so that the key is one of those for which the C library needs no memory: the first contended lock of a thread
     /// may be in a signal handler.
@@ -348,11 +347,6 @@ mod exit {
         EXIT.prepare();
         // Without memory, children of forks lack the slots of their parents' other threads.
         let _ = at_fork(in_child);
-    }
-
-    /// Threads may end when there is no code any more that would give their slots back, and no table.
-    extern "C" fn forget() {
-        EXIT.end();
     }
 
     /// Has the slot given back at the end of the thread. False if that cannot be done.

@@ -30,11 +30,11 @@
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering::*};
-use std::alloc::{alloc_zeroed, dealloc};
 
 use super::faults::mutant;
 use super::runtime::{self, Report};
 use super::section::{self, BOUND, Tally, tries};
+use crate::sync::Block;
 
 /// Words of a kind in a row.
 const WIDTH: usize = 8;
@@ -80,6 +80,8 @@ pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
 #[repr(C, align(128))]
 pub struct Header {
     cpus: usize,
+    /// What header and rows are in.
+    memory: Block,
 }
 
 /// Rows come right behind it, and the sections find the bound there.
@@ -141,7 +143,7 @@ impl<const N: usize> Words<N> {
     #[cold]
     #[inline(never)]
     pub fn add_slow(&self, word: usize, by: u64) {
-        let Some(rows) = self.rows().or_else(|| self.make_slow(true)) else {
+        let Some(rows) = self.rows().or_else(|| self.make_slow()) else {
             // Release: partner is the Acquire in `sum`, as for all adds.
             self.spare[word].fetch_add(by, Release);
             return;
@@ -183,14 +185,14 @@ impl<const N: usize> Words<N> {
     /// Allocates the rows, if that has not been done, so that the first add need not.
     pub fn prepare(&self) {
         if self.rows().is_none() {
-            let _ = self.make_slow(true);
+            let _ = self.make_slow();
         }
     }
 
     /// Allocates the rows before the first add, with [`try_add`](Self::try_add) failing always unless `fast`. False if there is
-    /// no memory.
+    /// no memory. A global allocator that comes back here from the allocation makes the rows itself.
     pub fn prepare_for(&self, fast: bool) -> bool {
-        self.make_slow(fast).is_some()
+        self.make(runtime::report(), fast).is_some()
     }
 
     /// Makes the sums `sums`, whatever other threads were adding.
@@ -215,23 +217,22 @@ impl<const N: usize> Words<N> {
         NonNull::new(self.all.load(Acquire))
     }
 
-    /// Makes the rows; nothing if there is no memory for them, or the allocator calls. Without `fast`, they are not for
-    /// `try_add`.
+    /// Makes the rows; nothing if there is no memory for them, or the allocator calls.
     #[cold]
-    fn make_slow(&self, fast: bool) -> Option<NonNull<Row>> {
+    fn make_slow(&self) -> Option<NonNull<Row>> {
         let report = runtime::report();
-        runtime::unless_making(|| self.make(report, fast))
+        runtime::unless_making(|| self.make(report, true))
     }
 
+    /// Makes the rows. Without `fast`, they are not for `try_add`.
     fn make(&self, report: &Report, fast: bool) -> Option<NonNull<Row>> {
         let layout = layout::<N>(report.cpus())?;
-        // SAFETY: the layout has a size.
-        let block = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let header = Header { cpus: report.cpus() };
+        let memory = Block::zeroed(layout)?;
+        let header = memory.start::<Header>();
         // SAFETY: fresh memory, large and aligned enough for the header and rows behind it, which are zeroed, as they start.
         let fresh = unsafe {
-            block.cast().write(header);
-            block.cast::<Row>().add(1)
+            header.write(Header { cpus: report.cpus(), memory });
+            header.cast::<Row>().add(1)
         };
         // Release: partner is the Acquire in `rows`. Acquire: the rows of whoever was faster.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
@@ -244,8 +245,8 @@ impl<const N: usize> Words<N> {
                 Some(fresh)
             }
             Err(faster) => {
-                // SAFETY: ours alone, with the layout that it was allocated with.
-                unsafe { dealloc(block.as_ptr(), layout) };
+                // SAFETY: ours alone.
+                unsafe { free(fresh) };
                 NonNull::new(faster)
             }
         }
@@ -254,13 +255,19 @@ impl<const N: usize> Words<N> {
 
 impl<const N: usize> Drop for Words<N> {
     fn drop(&mut self) {
-        if let Some(rows) = NonNull::new(*self.all.get_mut())
-            && let Some(layout) = layout::<N>(cpus(rows))
-        {
-            // SAFETY: published by `make` with this layout, and nobody has a reference to `self` any more (2).
-            unsafe { dealloc(rows.as_ptr().sub(1).cast(), layout) };
+        if let Some(rows) = NonNull::new(*self.all.get_mut()) {
+            // SAFETY: no thread has a reference to `self` any more (2).
+            unsafe { free(rows) };
         }
     }
+}
+
+/// # Safety
+///
+/// `rows` come from `make`, and no thread uses them any more.
+unsafe fn free(rows: NonNull<Row>) {
+    // SAFETY: the header comes before them; the rest is the caller's contract.
+    unsafe { rows.sub(1).cast::<Header>().read().memory.free() };
 }
 
 fn layout<const N: usize>(cpus: usize) -> Option<Layout> {

@@ -7,8 +7,9 @@ use core::cell::Cell;
 use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
-use std::alloc::{Layout, alloc};
+use std::alloc::{GlobalAlloc, Layout, System};
 
+use crate::sys;
 use crate::sys::rseq::{self, Library};
 
 /// How per-CPU data is updated.
@@ -182,8 +183,9 @@ pub(super) fn choose_slow(asked: impl FnOnce() -> AskedFor) -> (&'static Report,
 
 /// Nothing if there is no memory.
 fn publish(found: Report) -> Option<(&'static Report, bool)> {
+    // Not of the global allocator: a sleepable domain that it enters from there would be made without a choice.
     // SAFETY: the layout has a size.
-    let fresh = unsafe { alloc(Layout::new::<Report>()) }.cast::<Report>();
+    let fresh = unsafe { System.alloc(Layout::new::<Report>()) }.cast::<Report>();
     if fresh.is_null() {
         return None;
     }
@@ -203,7 +205,7 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
         Err(faster) => {
             // SAFETY: ours alone, of this layout; the other one is as in `report`.
             unsafe {
-                std::alloc::dealloc(fresh.cast(), Layout::new::<Report>());
+                System.dealloc(fresh.cast(), Layout::new::<Report>());
                 (&*faster, false)
             }
         }
@@ -236,13 +238,12 @@ impl From<Mode> for AskedFor {
 }
 
 fn asked_by_environment() -> AskedFor {
-    // Not `std::env::var`: a value that is not Unicode is a request we do not know, not an absent one.
-    AskedFor(match std::env::var_os("STILLPOINT_PERCPU").as_deref().map(std::ffi::OsStr::to_str) {
+    AskedFor(sys::with_variable(c"STILLPOINT_PERCPU", |asked| match asked {
         None => Asked::Nothing,
-        Some(Some("rseq")) => Asked::For(Mode::Rseq),
-        Some(Some("atomic")) => Asked::For(Mode::Atomic),
+        Some(b"rseq") => Asked::For(Mode::Rseq),
+        Some(b"atomic") => Asked::For(Mode::Atomic),
         Some(_) => Asked::Unknown,
-    })
+    }))
 }
 
 fn select(asked: Asked) -> Report {

@@ -7,7 +7,7 @@ use core::panic::Location;
 
 use super::domain::{Domain, Global};
 use crate::rcu::deferred;
-use crate::rcu::domain::{register, registered_reader};
+use crate::rcu::domain::{leave_if_ended, register, registered_reader};
 use crate::rcu::queue::Chores;
 use crate::rcu::reader::{Owner, Reader};
 use crate::rcu::threads::Healed;
@@ -150,6 +150,7 @@ impl<D: Domain> Drop for Handle<D> {
             self.relieve();
         }
         D::with_local(|local| local.has_handle.set(false));
+        leave_if_ended::<D>();
     }
 }
 

@@ -77,7 +77,8 @@
 //! completed any more, and who waits for one panics.
 //!
 //! A signal handler cannot report or read, as the handle belongs to the code that it interrupts. In the child of a fork only the
-//! thread that forked has a handle still; everything else is as for [`rcu`](crate::rcu#fork).
+//! thread that forked has a handle still; everything else is as for [`rcu`](crate::rcu#fork). As there, a shared library that
+//! contains this crate is not unmapped by `dlclose(3)`.
 //!
 //! # Trade-offs
 //!
@@ -110,7 +111,8 @@ pub use handle::{Handle, RegisterError};
 ///
 /// # Panics
 ///
-/// If it has a handle already, or cannot be registered: no memory, or no thread-specific data key.
+/// If it has a handle already, or cannot be registered: no memory, no thread-specific data key, or a shared library that cannot
+/// be kept loaded.
 ///
 /// ```
 /// use stillpoint::qsbr;

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::callbacks::{Caller, Host};
-use super::domain::{registered_reader, try_own_reader};
+use super::domain::{registered_reader, with_new_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
 use super::entry::{Data, Entry};
 use super::pool::Job;
@@ -200,10 +200,15 @@ pub(crate) fn call(world: &impl World, f: impl FnOnce() + Send + 'static, hints:
 #[inline]
 #[track_caller]
 pub(super) fn defer_here<D: Static>(entry: Entry, lazy: bool) {
-    let reader = match registered_reader::<D>() {
-        None => try_own_reader::<D>(),
-        reader => reader,
-    };
+    match registered_reader::<D>() {
+        None => with_new_reader::<D, _>(|reader| defer_to::<D>(reader, entry, lazy)),
+        reader => defer_to::<D>(reader, entry, lazy),
+    }
+}
+
+/// [`defer_here`], in the queue of the calling thread's reader, if it has one.
+#[inline]
+fn defer_to<D: Static>(reader: Option<&'static Reader>, entry: Entry, lazy: bool) {
     // SAFETY: the reader is this thread's.
     let Some(reader) = reader.filter(|reader| unsafe { reader.queue.reserve() }) else {
         let (run, data, weight) = entry.into_parts();

@@ -12,7 +12,7 @@ use super::deferred::{self, Hints};
 use super::fork::Fork;
 use super::guard::Guard;
 use super::queue::{Chores, Queue};
-use super::reader::{Exit, FENCED, Owner, Reader};
+use super::reader::{Exit, FENCED, LATE, Owner, Reader};
 use super::stats::Stats;
 use super::threads::{Healed, Kind, Sections, Threads};
 use super::world::{self, Core, Static, Words};
@@ -138,6 +138,7 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
     #[track_caller]
     fn register() {
         own_reader::<Self>();
+        leave_if_ended::<Self>();
     }
 
     /// Whether the calling thread is inside a section.
@@ -209,6 +210,10 @@ pub struct Local {
     reader: Cell<Option<&'static Reader>>,
     /// It has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
+    /// The destructor has run, and may not do so again: a reader that a later one needs is given back by [`leave_if_ended`].
+    has_ended: Cell<bool>,
+    /// It is not given back yet: something uses its queue.
+    stays: Cell<bool>,
 }
 
 static NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
@@ -216,7 +221,13 @@ static NO_QUEUE: Queue = Queue::new();
 
 impl Local {
     pub const fn new() -> Self {
-        Self { fast: Cell::new(&NOBODY), reader: Cell::new(None), has_handle: Cell::new(false) }
+        Self {
+            fast: Cell::new(&NOBODY),
+            reader: Cell::new(None),
+            has_handle: Cell::new(false),
+            has_ended: Cell::new(false),
+            stays: Cell::new(false),
+        }
     }
 }
 
@@ -256,14 +267,22 @@ fn own_reader<D: Static>() -> &'static Reader {
     }
 }
 
-/// The calling thread's reader; registers the thread if need be, and possible.
+/// Calls `f` with the calling thread's reader, which it has not had; nothing if it cannot be registered.
 #[cold]
 #[track_caller]
-pub(super) fn try_own_reader<D: Static>() -> Option<&'static Reader> {
-    match registered_reader::<D>() {
-        None => register::<D>(Location::caller()).ok(),
-        reader => reader,
-    }
+pub(super) fn with_new_reader<D: Static, R>(f: impl FnOnce(Option<&'static Reader>) -> R) -> R {
+    let reader = register::<D>(Location::caller()).ok();
+    let result = while_it_stays::<D, _>(|| f(reader));
+    leave_if_ended::<D>();
+    result
+}
+
+/// Calls `f`, during which the thread's reader is not given back, and nothing unwinds out of.
+fn while_it_stays<D: Static, R>(f: impl FnOnce() -> R) -> R {
+    let stayed = D::with_local(|local| local.stays.replace(true));
+    let result = f();
+    D::with_local(|local| local.stays.set(stayed));
+    result
 }
 
 #[cold]
@@ -283,45 +302,70 @@ pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'
     // SAFETY: `part` wants a reader.
     if !unsafe { shared.at_exit.arm(ptr::from_ref(reader).cast_mut().cast()) } {
         registry.release(reader);
-        return Err("no thread-specific data key or memory left");
+        return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
     }
     reader.belongs_to(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
-    if light_is_free {
-        reader.attention.fetch_and(!FENCED, Relaxed);
-    } else {
-        reader.attention.fetch_or(FENCED, Relaxed);
-    }
     D::with_local(|local| {
+        // The reader is this thread's, which is in no section: the bits are those of the owner before, and `AWAITED` is not set.
+        let late = if local.has_ended.get() { LATE } else { 0 };
+        reader.attention.fetch_and(!(FENCED | LATE), Relaxed);
+        reader.attention.fetch_or(if light_is_free { late } else { late | FENCED }, Relaxed);
         local.reader.set(Some(reader));
         local.fast.set(if light_is_free { reader } else { &NOBODY });
     });
     Ok(reader)
 }
 
+/// Gives the reader back of a thread whose destructor has run, if nothing needs it any more.
+#[cold]
+pub(crate) fn leave_if_ended<D: Static>() {
+    let left = D::with_local(|local| {
+        let reader = local.reader.get().filter(|reader| !reader.is_inside())?;
+        if !local.has_ended.get() || local.has_handle.get() || local.stays.get() {
+            return None;
+        }
+        local.reader.set(None);
+        local.fast.set(&NOBODY);
+        Some(reader)
+    });
+    if let Some(reader) = left {
+        let shared = D::shared();
+        shared.core.callbacks.report(reader.queue);
+        shared.readers().registry().release(reader);
+    }
+}
+
 /// The slow way out of a section.
 #[cold]
 pub(super) fn attend<D: Static>(reader: &'static Reader) {
     if D::shared().readers().attend(reader) == Healed::Yes {
-        // What is deferred can be done again.
-        deferred::notify(&D::HERE);
+        // What is deferred can be done again. The reader may be another thread's by now.
+        return deferred::notify(&D::HERE);
     }
     if reader.take_reclaim() {
-        deferred::settle(&D::HERE, reader.queue, Chores::All);
+        // The reader stays the thread's meanwhile.
+        while_it_stays::<D, _>(|| deferred::settle(&D::HERE, reader.queue, Chores::All));
+    }
+    // A flag of the thread, not of the reader, which may be another's by now.
+    if D::with_local(|local| local.has_ended.get()) {
+        leave_if_ended::<D>();
     }
 }
 
 /// The slow way of [`Guard::repin`], which is the only guard of its thread.
 #[cold]
 pub(super) fn repin_slow<D: Domain>(reader: &'static Reader) {
-    attend::<D>(reader);
-    if reader.must_reclaim() {
-        // Inside, no grace period ends that this thread would wait for.
+    if !reader.must_reclaim() {
+        return attend::<D>(reader);
+    }
+    // Inside, no grace period ends that this thread would wait for.
+    while_it_stays::<D, _>(|| {
         if reader.leave() == Exit::Attention {
             attend::<D>(reader);
         }
         reader.try_enter(D::shared().readers().counter());
-        crate::fence::light();
-    }
+    });
+    crate::fence::light();
 }
 
 /// The end of a registered thread.
@@ -337,8 +381,9 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
         // pointers of one that was about to call its destructors.
         return;
     }
-    // Destructors that still run and read register the thread anew.
+    // Destructors that still run and read register the thread anew, each for as long as it needs.
     D::with_local(|local| {
+        local.has_ended.set(true);
         local.reader.set(None);
         local.fast.set(&NOBODY);
     });

@@ -36,6 +36,15 @@
 //! handler is fine from then on, until the thread's destructors have run; [`synchronize`], and
 //! dropping a [`Retired`], are not.
 //!
+//! A global allocator may read in each of its calls, from the first one of the process on.
+//!
+//! Destructors of thread-specific data (`pthread_key_create(3)`) may read and defer too, in whatever order the C library calls
+//! them. Only a thread whose *first* use of a domain comes in the last round of these destructors, the fourth in glibc, leaves some
+//! 250 bytes behind.
+//!
+//! A thread leaves by code of this crate, and workers never end. So a shared library that contains the crate is not unmapped by
+//! `dlclose(3)`.
+//!
 //! # Domains
 //!
 //! These functions are those of [`Domain`] for [`Global`]. [`domain!`](crate::domain) makes others, whose grace periods
@@ -169,7 +178,7 @@ pub use world::{Static, Words, World};
 ///
 /// # Panics
 ///
-/// If the thread cannot be registered: no memory, or no thread-specific data key.
+/// If the thread cannot be registered: no memory, no thread-specific data key, or a shared library that cannot be kept loaded.
 #[inline]
 #[track_caller]
 pub fn enter() -> Guard {

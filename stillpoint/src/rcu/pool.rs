@@ -27,6 +27,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::entry::{Data, try_box};
 use crate::sync::ForkSafe;
+use crate::sys::pin::is_pinned;
 use crate::sys::signal::with_all_blocked;
 use crate::sys::thread;
 
@@ -108,6 +109,10 @@ pub unsafe fn reset_in_child() {
 }
 
 fn start_worker(first: Job) -> bool {
+    // The worker sleeps in this code for as long as the process lives.
+    if !is_pinned() {
+        return false;
+    }
     let Ok(first) = try_box(first) else { return false };
     // The program's signals are not for this thread: it runs destructors, callbacks and wakers.
     let started = with_all_blocked(|| thread::spawn(work, first.as_ptr().cast()));

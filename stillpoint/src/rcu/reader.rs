@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `state` | owner | 0: quiescent; else the domain's counter as seen on entering the outermost section |
 //! | `nested` | owner | sections open inside the outermost one |
-//! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`], [`RECLAIM`] |
+//! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`], [`RECLAIM`], `LATE` |
 //! | `thread`, `site` | owner, when it registers | who it is, for reports of stalls: see [`Reader::while_awaited`] |
 //!
 //! # Why one word and no arithmetic
@@ -38,6 +38,9 @@ pub const FENCED: u32 = 2;
 pub const ORPHANED: u32 = 4;
 /// The owner has put off what keeps the backlog small until it is outside.
 const RECLAIM: u32 = 8;
+/// The thread is about to end, and gives the reader back when it has left.
+#[cfg(not(loom))]
+pub const LATE: u32 = 16;
 
 /// See the [module](self). The words that a scan looks at have a cache line (and its neighbour, which x86-64 fetches along)
 /// of their own.

@@ -23,9 +23,10 @@
 //!   all whom it does not find there, and after that of all whom it does: for those that do without a heavy fence, as nobody is
 //!   registered or as [`super::reports`] never needs one.
 
-use core::ptr;
+use core::alloc::Layout;
+use core::ptr::{self, NonNull};
 
-use crate::sync::{AtomicPtr, AtomicU64, Ordering::*, acq_rel, mutant, weaken};
+use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*, acq_rel, mutant, weaken};
 
 use super::queue::Queue;
 use super::reader::Reader;
@@ -203,7 +204,7 @@ impl Registry {
                 if slot
                     .compare_exchange(
                         ptr::null_mut(),
-                        fresh.readers.cast(),
+                        fresh.readers.as_ptr(),
                         weaken(Release, "chunk-store-relaxed"),
                         Relaxed,
                     )
@@ -231,30 +232,41 @@ fn retag(head: u64, top: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(top)
 }
 
-/// Readers, and their queues, that nobody has seen yet.
+/// Readers, and their queues, that no other thread has seen yet.
 struct Chunk {
-    readers: *mut [Reader],
-    queues: *mut [Queue],
+    memory: Block,
+    readers: NonNull<Reader>,
+    queues: NonNull<Queue>,
+    len: usize,
 }
 
 impl Chunk {
     fn new(len: usize) -> Result<Self, OutOfMemory> {
-        let mut queues = Vec::new();
-        queues.try_reserve_exact(len).map_err(|_| OutOfMemory)?;
-        let mut readers = Vec::new();
-        readers.try_reserve_exact(len).map_err(|_| OutOfMemory)?;
-        queues.extend((0..len).map(|_| Queue::new()));
-        let queues = Box::into_raw(queues.into_boxed_slice());
-        // SAFETY: the queues are there for ever, or until `free`, when the readers go as well.
-        readers.extend(unsafe { &*queues }.iter().map(Reader::new));
-        Ok(Self { readers: Box::into_raw(readers.into_boxed_slice()), queues })
+        let (layout, offset) = Layout::array::<Reader>(len)
+            .and_then(|readers| readers.extend(Layout::array::<Queue>(len)?))
+            .map_err(|_| OutOfMemory)?;
+        // A global allocator that reads comes back to `Registry::claim` from here, and gets a reader of another chunk.
+        let memory = Block::zeroed(layout).ok_or(OutOfMemory)?;
+        let readers = memory.start::<Reader>();
+        // SAFETY: by the layout, the block has room for as many readers, and for as many queues from the offset on. The queues are
+        // there for ever, or until `free`, when the readers go as well.
+        let queues = unsafe {
+            let queues = memory.start::<u8>().add(offset).cast::<Queue>();
+            for place in 0..len {
+                queues.add(place).write(Queue::new());
+                readers.add(place).write(Reader::new(queues.add(place).as_ref()));
+            }
+            queues
+        };
+        Ok(Self { memory, readers, queues, len })
     }
 
     fn free(self) {
-        // SAFETY: both come from `new`, and lost the race to be seen by anybody.
+        // SAFETY: `new` made them, and they lost the race to be seen by other threads.
         unsafe {
-            drop(Box::from_raw(self.readers));
-            drop(Box::from_raw(self.queues));
+            NonNull::slice_from_raw_parts(self.readers, self.len).drop_in_place();
+            NonNull::slice_from_raw_parts(self.queues, self.len).drop_in_place();
+            self.memory.free();
         }
     }
 }

@@ -10,6 +10,7 @@
 //! Guards count nothing: they borrow a handle. So when the last handle has gone nobody can read, nobody can defer, and what was
 //! deferred is done at once, by a worker, or by the thread that drops the handle if no worker can be had.
 
+use core::alloc::Layout;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -23,10 +24,11 @@ use super::fork;
 use super::guard::{Guard, Section};
 use super::phases::Phases;
 use crate::rcu::deferred;
-use crate::rcu::entry::{Entry, try_box};
+use crate::rcu::entry::Entry;
 use crate::rcu::reader::Reader;
 use crate::rcu::world::{self, Core, Words, World};
 use crate::rcu::{Hints, Limits, Pace, Stats};
+use crate::sync::Block;
 
 /// A domain: its sections, and the grace periods that wait for them and for nobody else.
 ///
@@ -72,6 +74,8 @@ pub(super) struct Inner {
     /// A handle that is not counted, for the library's jobs.
     here: ManuallyDrop<Domain>,
     pub(super) fork: fork::Link,
+    /// What this is in.
+    memory: Block,
 }
 
 // SAFETY: the links are used under the lock of the list only; everything else is shared by threads.
@@ -110,7 +114,7 @@ impl Domain {
     /// Begins a section, which lasts until the guard is dropped, by any thread.
     ///
     /// Costs a few nanoseconds. Never waits, but for the first use of the domain, which allocates: see
-    /// [`prepare`](Self::prepare).
+    /// [`prepare`](Self::prepare). A global allocator may call this, from its first call on.
     ///
     /// # Panics
     ///
@@ -240,21 +244,26 @@ impl Domain {
     #[inline(never)]
     #[track_caller]
     fn make_slow(&self) -> &Inner {
-        let fresh = Inner {
-            core: Core::new(Phases::new(self.site), || "srcu::Domain"),
-            handles: AtomicUsize::new(1),
-            keepers: AtomicUsize::new(1),
-            here: ManuallyDrop::new(Self { inner: AtomicPtr::new(ptr::null_mut()), site: self.site }),
-            fork: fork::Link::new(),
-        };
-        // Chooses the backend of the fence.
-        let fresh = if fresh.phases().prepare() { try_box(fresh).ok() } else { None };
-        let Some(fresh) = fresh else {
+        let phases = Phases::new(self.site);
+        // A global allocator that enters comes back here from either allocation, and is then faster. Chooses the backend of the
+        // fence.
+        let memory = if phases.prepare() { Block::zeroed(Layout::new::<Inner>()) } else { None };
+        let Some(memory) = memory else {
             panic!("no memory for the srcu::Domain that was made at {}", self.site)
         };
-        // SAFETY: it comes from a box, and is this thread's still.
-        let ours = unsafe { fresh.as_ref() };
-        ours.here.inner.store(fresh.as_ptr(), Relaxed);
+        let fresh = memory.start::<Inner>();
+        // SAFETY: the block is this thread's, and made for it.
+        let ours = unsafe {
+            fresh.write(Inner {
+                core: Core::new(phases, || "srcu::Domain"),
+                handles: AtomicUsize::new(1),
+                keepers: AtomicUsize::new(1),
+                here: ManuallyDrop::new(Self { inner: AtomicPtr::new(fresh.as_ptr()), site: self.site }),
+                fork: fork::Link::new(),
+                memory,
+            });
+            fresh.as_ref()
+        };
         // Before others see it: a fork must find it.
         fork::enlist(ours);
         // Release: partner is the Acquire in `inner`. Acquire: that of whoever was faster.
@@ -277,10 +286,12 @@ impl Domain {
 unsafe fn free(inner: NonNull<Inner>) {
     // SAFETY: the caller's contract.
     unsafe {
-        // The pointer of the box; the caller's may have been made of a reference.
+        // The pointer of the block; the caller's may have been made of a reference.
         let whole = inner.as_ref().here.inner.load(Relaxed);
         fork::unlist(inner.as_ref());
-        drop(Box::from_raw(whole));
+        let memory = ptr::read(&raw const (*whole).memory);
+        whole.drop_in_place();
+        memory.free();
     }
 }
 

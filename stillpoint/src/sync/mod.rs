@@ -13,6 +13,7 @@
 //! name.
 
 mod fork_safe;
+mod memory;
 #[cfg(loom)]
 pub mod model;
 #[cfg(not(loom))]
@@ -21,6 +22,7 @@ mod native;
 mod pause;
 
 pub(crate) use fork_safe::ForkSafe;
+pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, UnsafeCell, Witness, Words, budget,

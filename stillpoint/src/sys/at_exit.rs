@@ -3,19 +3,22 @@
 //! A `pthread_key_create(3)` destructor, not a Rust thread-local with `Drop`: glibc runs it after all Rust (and C++)
 //! thread-local destructors, so these may still use what is cleaned up here. A destructor that comes later yet may set the
 //! key again; the C library then makes another round.
+//!
+//! Keys are never deleted: other threads may be about to use them, at the end of the process too. The code of the destructors
+//! stays (see [`super::pin`]).
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::pin::is_pinned;
 
 /// A function to run at the end of each thread that asks for it.
 #[derive(Debug)]
 pub struct AtThreadExit {
     run: unsafe extern "C" fn(*mut c_void),
-    /// The key plus 1; 0 while there is none, [`ENDED`] when there will be none any more. No lock, so that the child of a fork need not care who was making it.
+    /// The key plus 1; 0 while there is none. No lock, so that the child of a fork need not care which thread was making it.
     key: AtomicU64,
 }
-
-const ENDED: u64 = u64::MAX;
 
 impl AtThreadExit {
     /// `run` gets the pointer given to [`arm`](Self::arm). It must not unwind.
@@ -24,14 +27,14 @@ impl AtThreadExit {
     }
 
     /// Runs the function with `pointer` when the calling thread ends, in place of an earlier pointer of this thread.
-    /// False when the C library has no key or no memory left.
+    /// False when the C library has no key or no memory left, or this code cannot be kept mapped.
     ///
     /// # Safety
     ///
     /// The function must be sound to call with `pointer` on this thread, whenever it ends.
     #[must_use]
     pub unsafe fn arm(&self, pointer: *mut c_void) -> bool {
-        // SAFETY: the key was created; who deletes it does so when nobody calls this any more.
+        // SAFETY: the key was created, and is never deleted.
         self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
     }
 
@@ -40,20 +43,14 @@ impl AtThreadExit {
         self.key();
     }
 
-    /// Nothing is run at the end of threads any more: for a library that is unloaded, or the end of the process.
-    pub fn end(&self) {
-        let stored = self.key.swap(ENDED, Acquire);
-        if stored != 0 && stored != ENDED {
-            // SAFETY: the key was created, and this is the only one who has taken it out.
-            unsafe { libc::pthread_key_delete((stored - 1) as _) };
-        }
-    }
-
     fn key(&self) -> Option<libc::pthread_key_t> {
         // Acquire, here and below: the key has been created. Partner: the Release below.
         let stored = self.key.load(Acquire);
         if stored != 0 {
-            return (stored != ENDED).then_some((stored - 1) as _);
+            return Some((stored - 1) as _);
+        }
+        if !is_pinned() {
+            return None;
         }
         let mut fresh = 0;
         // SAFETY: `fresh` outlives the call; who calls `arm` vouches for the function.
@@ -65,7 +62,7 @@ impl AtThreadExit {
             Err(stored) => {
                 // Another thread was faster. SAFETY: nobody else knows this key.
                 unsafe { libc::pthread_key_delete(fresh) };
-                (stored != ENDED).then_some((stored - 1) as _)
+                Some((stored - 1) as _)
             }
         }
     }

@@ -1,15 +1,18 @@
 //! System calls and C library calls, behind safe functions. Nothing else in the crate makes any.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use rustix::io::Errno;
+pub use rustix::io::Errno;
 use rustix::thread::futex;
 pub use rustix::thread::{MembarrierCommand, MembarrierQuery};
 use rustix::time::Timespec;
 
 pub mod at_exit;
+pub mod pin;
+pub mod robust;
 pub mod rseq;
 pub mod signal;
 pub mod thread;
@@ -84,6 +87,16 @@ pub fn cpu() -> u32 {
 pub fn thread_name(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
+}
+
+/// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`.
+pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
+    // SAFETY: the name is a C string. The value is one too, for as long as no thread changes the environment: which those who do it
+    // promise, in `std::env::set_var` as in C, as others may read it.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        f((!value.is_null()).then(|| CStr::from_ptr(value).to_bytes()))
+    }
 }
 
 /// `membarrier(2)` commands of this kernel; empty where the call is missing or denied.

@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::{mem, ptr};
 use std::io;
 
-/// Installs `handler` for a real-time signal that nobody handles yet, and says which.
+/// Installs `handler` for a real-time signal that has no handler yet, and says which. Nothing if there is none, or it is denied.
 ///
 /// # Safety
 ///
 /// `handler` must be async-signal-safe.
-pub unsafe fn claim(handler: extern "C" fn(c_int)) -> io::Result<c_int> {
+pub unsafe fn claim(handler: extern "C" fn(c_int)) -> Option<c_int> {
     // From the top: programs that use real-time signals by number start at SIGRTMIN.
     for signal in (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev() {
         // SAFETY: sigaction is plain data, for which zero is a value.
@@ -20,16 +20,26 @@ pub unsafe fn claim(handler: extern "C" fn(c_int)) -> io::Result<c_int> {
         {
             continue;
         }
-        // SAFETY: as above.
-        let mut new: libc::sigaction = unsafe { mem::zeroed() };
-        new.sa_sigaction = handler as *const () as libc::sighandler_t;
-        new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-        // SAFETY: the action is initialized, and the caller vouches for the handler.
-        if unsafe { libc::sigaction(signal, &new, ptr::null_mut()) } == 0 {
-            return Ok(signal);
+        // SAFETY: the caller's contract.
+        if unsafe { install(signal, handler) } {
+            return Some(signal);
         }
     }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "every real-time signal has a handler already"))
+    None
+}
+
+/// Installs `handler` for `signal`. False if that is denied.
+///
+/// # Safety
+///
+/// `handler` must be async-signal-safe.
+pub unsafe fn install(signal: c_int, handler: extern "C" fn(c_int)) -> bool {
+    // SAFETY: sigaction is plain data, for which zero is a value.
+    let mut new: libc::sigaction = unsafe { mem::zeroed() };
+    new.sa_sigaction = handler as *const () as libc::sighandler_t;
+    new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the action is initialized, and the caller vouches for the handler.
+    unsafe { libc::sigaction(signal, &new, ptr::null_mut()) == 0 }
 }
 
 /// Lets the calling thread receive `signal`.
@@ -82,19 +92,6 @@ macro_rules! before_main {
     };
 }
 pub(crate) use before_main;
-
-/// Has the C library call `$function` when the library with it is unloaded, or the process ends.
-macro_rules! at_unload {
-    ($function:path) => {
-        const _: () = {
-            #[used]
-            // SAFETY: the section is an array of such functions, which the C library calls.
-            #[unsafe(link_section = ".fini_array")]
-            static CALLED: extern "C" fn() = $function;
-        };
-    };
-}
-pub(crate) use at_unload;
 
 /// Runs `child` in the child of every later fork, before `fork` returns there. False if there is no memory for that.
 #[must_use]

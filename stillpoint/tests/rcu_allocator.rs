@@ -1,0 +1,88 @@
+//! A global allocator that reads at every call, from the first allocation of the process on.
+#![cfg(not(loom))]
+
+#[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/deadline.rs"]
+mod deadline;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::thread;
+
+use deadline::deadline;
+use stillpoint::rcu::Rcu;
+use stillpoint::{rcu, srcu};
+
+stillpoint::domain! { struct Own; }
+
+static SLEEPABLE: srcu::Domain = srcu::Domain::new();
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+struct Reading;
+
+impl Reading {
+    /// Sections of all kinds, one inside the other.
+    fn read() {
+        let outer = rcu::enter();
+        let sleepable = SLEEPABLE.enter();
+        let inner = <Own as rcu::Domain>::enter();
+        CALLS.fetch_add(1, Relaxed);
+        drop((outer, sleepable, inner));
+    }
+}
+
+// SAFETY: the system's allocator.
+unsafe impl GlobalAlloc for Reading {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::read();
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Self::read();
+        // SAFETY: the caller's contract, and all memory is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Reading = Reading;
+
+#[test]
+fn allocator_reads_in_every_call_and_grace_periods_end() {
+    if child::variant().is_none() {
+        for backend in ["membarrier", "signal", "seqcst", "none of these"] {
+            child::run("allocator_reads_in_every_call_and_grace_periods_end", backend, Some(backend));
+        }
+        return;
+    }
+    let _running = deadline();
+    // More threads at a time than have readers without a second chunk, and a third.
+    const THREADS: usize = 100;
+    let value = Rcu::new(Box::new(0));
+    let all = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for round in 0..THREADS {
+            let (all, value) = (&all, &value);
+            scope.spawn(move || {
+                all.wait();
+                (0..100).for_each(|size| drop(black_box(Vec::<u8>::with_capacity(size))));
+                drop(value.replace(Box::new(round)));
+                if round % 10 == 0 {
+                    rcu::synchronize();
+                    SLEEPABLE.synchronize();
+                    SLEEPABLE.call(|| drop(black_box(Box::new(1))));
+                }
+            });
+        }
+    });
+    rcu::barrier();
+    SLEEPABLE.barrier();
+    assert!(CALLS.load(Relaxed) > 100 * THREADS as u64);
+    assert!(!rcu::is_inside());
+}
