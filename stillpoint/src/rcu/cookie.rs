@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::domain::Global;
 use super::driver::{Answer, Ticket};
 use super::engine::Due;
-use super::world::{World, reader_outside};
+use super::world::{AnyDomain, reader_outside};
 
 /// A grace period: the one after which every section that was open when this value was made has ended.
 ///
@@ -65,7 +65,7 @@ use super::world::{World, reader_outside};
 /// Waiting in any form, polling too, panics as [`synchronize`](super::synchronize) does: inside a section of the same
 /// domain, elapsed or not, and if a thread ended inside a section (its guard was leaked). A task that holds a guard over
 /// an `.await` makes the tasks panic that wait for a grace period on the same thread.
-pub struct GracePeriod<D: World = Global> {
+pub struct GracePeriod<D: AnyDomain = Global> {
     due: Due,
     domain: D,
 }
@@ -96,7 +96,7 @@ impl GracePeriod {
     }
 }
 
-impl<D: World> GracePeriod<D> {
+impl<D: AnyDomain> GracePeriod<D> {
     /// [`now`](Self::now) of `domain`.
     pub fn now_in(domain: D) -> Self {
         Self { due: domain.core().engine.ask(), domain }
@@ -190,7 +190,7 @@ impl fmt::Display for WaitTimeoutError {
 
 impl Error for WaitTimeoutError {}
 
-impl<D: World> IntoFuture for GracePeriod<D> {
+impl<D: AnyDomain> IntoFuture for GracePeriod<D> {
     type Output = ();
     type IntoFuture = Elapse<D>;
 
@@ -202,12 +202,12 @@ impl<D: World> IntoFuture for GracePeriod<D> {
 /// The future of a [`GracePeriod`]. It starts to do something when it is polled.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Elapse<D: World = Global> {
+pub struct Elapse<D: AnyDomain = Global> {
     period: GracePeriod<D>,
     ticket: Ticket,
 }
 
-impl<D: World> Future for Elapse<D> {
+impl<D: AnyDomain> Future for Elapse<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -228,7 +228,7 @@ impl<D: World> Future for Elapse<D> {
     }
 }
 
-impl<D: World> Drop for Elapse<D> {
+impl<D: AnyDomain> Drop for Elapse<D> {
     fn drop(&mut self) {
         // Of one that has elapsed the driver lets go by itself.
         if self.ticket != 0 && !self.period.is_elapsed() {
@@ -239,41 +239,41 @@ impl<D: World> Drop for Elapse<D> {
 
 // By hand, as derived ones would ask the same of the domain.
 
-impl<D: World> Clone for GracePeriod<D> {
+impl<D: AnyDomain> Clone for GracePeriod<D> {
     fn clone(&self) -> Self {
         Self { due: self.due, domain: self.domain.clone() }
     }
 }
 
-impl<D: World + Copy> Copy for GracePeriod<D> {}
+impl<D: AnyDomain + Copy> Copy for GracePeriod<D> {}
 
-impl<D: World> PartialEq for GracePeriod<D> {
+impl<D: AnyDomain> PartialEq for GracePeriod<D> {
     fn eq(&self, other: &Self) -> bool {
         self.due == other.due
     }
 }
 
-impl<D: World> Eq for GracePeriod<D> {}
+impl<D: AnyDomain> Eq for GracePeriod<D> {}
 
-impl<D: World> PartialOrd for GracePeriod<D> {
+impl<D: AnyDomain> PartialOrd for GracePeriod<D> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<D: World> Ord for GracePeriod<D> {
+impl<D: AnyDomain> Ord for GracePeriod<D> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.due.cmp(&other.due)
     }
 }
 
-impl<D: World> Hash for GracePeriod<D> {
+impl<D: AnyDomain> Hash for GracePeriod<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.due.hash(state);
     }
 }
 
-impl<D: World> fmt::Debug for GracePeriod<D> {
+impl<D: AnyDomain> fmt::Debug for GracePeriod<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("GracePeriod").field(&self.due).finish()
     }

@@ -371,43 +371,40 @@ fn reset_in_child<D: Static>() {
 #[macro_export]
 macro_rules! domain {
     ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
-        // SAFETY: a guard is an open section.
-        $crate::static_domain! {
-            unsafe
-            $(#[$attr])* $vis struct $name;
-            $crate::rcu::Sections, $crate::rcu::Guard<$name>, $crate::rcu::WORDS,
-            f => f(::core::option::Option::Some(&<$name as $crate::rcu::Domain>::enter()))
-        }
-
-        // SAFETY: the statics of `Static` belong to this type alone.
-        unsafe impl $crate::rcu::Domain for $name {}
+        $crate::static_domain! { rcu $(#[$attr])* $vis struct $name; }
     };
 }
 
-/// A type without data, and the state of a domain: of what kind, what lends references, what users are told, and how to be
-/// inside a section. The caller says `unsafe`, and promises what [`Static`] wants.
+/// A type without data, and the state of a domain. The caller says of what kind; all else follows from that here, as a macro's
+/// `unsafe` is not seen by the lint that forbids it to the program which calls the macro.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
-    (
-        $unsafe:tt
-        $(#[$attr:meta])* $vis:vis struct $name:ident;
-        $kind:ty, $section:ty, $words:path, $f:ident => $within:expr
-    ) => {
+    (@kind rcu) => { $crate::rcu::Sections };
+    (@kind qsbr) => { $crate::qsbr::Reports };
+    (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
+    (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
+    (@within rcu $name:ident $f:ident) => {
+        $f(::core::option::Option::Some(&<$name as $crate::rcu::Domain>::enter()))
+    };
+    (@within qsbr $name:ident $f:ident) => { $f(::core::option::Option::None) };
+    ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
 
-        // SAFETY: the statics below belong to this type alone; the rest is the caller's promise.
-        $unsafe impl $crate::rcu::Static for $name {
+        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr` that is
+        // borrowed cannot report.
+        unsafe impl $crate::rcu::Static for $name {
             const HERE: Self = Self;
-            const WORDS: &'static $crate::rcu::Words = &$words;
-            type Kind = $kind;
-            type Section = $section;
+            const WORDS: &'static $crate::rcu::Words = &$crate::$kind::WORDS;
+            type Kind = $crate::static_domain!(@kind $kind);
+            type Section = $crate::static_domain!(@section $kind $name);
 
             #[inline(always)]
-            fn shared() -> &'static $crate::rcu::Shared<$kind> {
-                static SHARED: $crate::rcu::Shared<$kind> = $crate::rcu::Shared::new::<$name>();
+            fn shared() -> &'static $crate::rcu::Shared<Self::Kind> {
+                static SHARED: $crate::rcu::Shared<<$name as $crate::rcu::Static>::Kind> =
+                    $crate::rcu::Shared::new::<$name>();
                 &SHARED
             }
 
@@ -419,10 +416,13 @@ macro_rules! static_domain {
                 LOCAL.with(f)
             }
 
-            fn with_section<R>($f: impl FnOnce(::core::option::Option<&$section>) -> R) -> R {
-                $within
+            fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {
+                $crate::static_domain!(@within $kind $name f)
             }
         }
+
+        // SAFETY: as above.
+        unsafe impl $crate::$kind::Domain for $name {}
     };
 }
 

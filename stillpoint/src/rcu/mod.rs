@@ -160,8 +160,9 @@ pub use stall::{Stall, StalledReader, set_stall_hook, set_stall_timeout, take_st
 pub use stats::Stats;
 #[doc(hidden)]
 pub use threads::Sections;
+pub use world::AnyDomain;
 #[doc(hidden)]
-pub use world::{Static, Words, World};
+pub use world::{Static, Words};
 
 /// Begins a read-side section, which lasts until the guard is dropped.
 ///

@@ -25,7 +25,7 @@ use super::phases::Phases;
 use crate::rcu::deferred;
 use crate::rcu::entry::{Entry, try_box};
 use crate::rcu::reader::Reader;
-use crate::rcu::world::{self, Core, Words, World};
+use crate::rcu::world::{self, AnyDomain, Core, HasReaders, Words, World};
 use crate::rcu::{Hints, Limits, Pace, Stats};
 
 /// A domain: its sections, and the grace periods that wait for them and for nobody else.
@@ -344,9 +344,8 @@ impl fmt::Debug for Domain {
 }
 
 /// What a job of the library holds on to the domain by.
-#[doc(hidden)]
 #[derive(Debug)]
-pub struct Kept(NonNull<Inner>);
+pub(crate) struct Kept(NonNull<Inner>);
 
 // SAFETY: the domain is shared by all threads.
 unsafe impl Send for Kept {}
@@ -380,10 +379,17 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// How often somebody without memory tries to have a grace period that does not sleep.
 const TRIES: u32 = 100;
 
+impl AnyDomain for Domain {
+    type Section = Section;
+}
+
+impl HasReaders for Domain {
+    type Readers = Phases;
+}
+
 // SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
 unsafe impl World for Domain {
-    type Readers = Phases;
-    type Section = Section;
+    type Lender = Section;
     type Kept = Kept;
 
     const PATIENCE: Duration = PATIENCE;
