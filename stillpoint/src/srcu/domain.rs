@@ -196,7 +196,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// Inside a callback, and in a stall hook; and if there is no memory for the first use.
+    /// Inside a callback of this domain, and in a stall hook; and if there is no memory for the first use. Callbacks of other
+    /// domains may wait: see [`rcu::barrier`](crate::rcu::barrier).
     #[track_caller]
     pub fn barrier(&self) {
         deferred::barrier(self);
