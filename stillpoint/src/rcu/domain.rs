@@ -4,15 +4,14 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::Ordering::*;
 use std::io::Write;
 
 use super::callbacks::Limits;
 use super::deferred::{self, Hints};
 use super::fork::Fork;
 use super::guard::Guard;
-use super::queue::Queue;
-use super::reader::{FENCED, Owner, Reader};
+use super::reader::{Owner, Reader};
+use super::registration::{self, Registration};
 use super::stats::Stats;
 use super::threads::{Healed, Kind, Sections, Threads};
 use super::world::{self, Core, Static, Words};
@@ -57,11 +56,8 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
     #[inline]
     #[track_caller]
     fn enter() -> Guard<Self> {
-        let reader = Self::with_local(|local| local.fast.get());
-        if reader.try_enter(Self::shared().readers().counter()) {
-            Guard::new(reader)
-        } else if !ptr::eq(reader, &NOBODY) {
-            reader.nest();
+        let reader = Self::with_local(|local| local.registration.fast());
+        if registration::try_enter(reader, Self::shared().readers().counter()) {
             Guard::new(reader)
         } else {
             enter_slow()
@@ -202,21 +198,14 @@ pub static WORDS: Words = Words {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Local {
-    /// This thread's reader, if the backend's light fence is a compiler fence in every thread; else [`NOBODY`], which never lets
-    /// anybody enter the fast way.
-    fast: Cell<&'static Reader>,
-    /// This thread's reader.
-    reader: Cell<Option<&'static Reader>>,
+    registration: Registration,
     /// It has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
 }
 
-static NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
-static NO_QUEUE: Queue = Queue::new();
-
 impl Local {
     pub const fn new() -> Self {
-        Self { fast: Cell::new(&NOBODY), reader: Cell::new(None), has_handle: Cell::new(false) }
+        Self { registration: Registration::new(), has_handle: Cell::new(false) }
     }
 }
 
@@ -231,17 +220,13 @@ impl Default for Local {
 #[track_caller]
 fn enter_slow<D: Domain>() -> Guard<D> {
     let reader = own_reader::<D>();
-    if !reader.try_enter(D::shared().readers().counter()) {
-        reader.nest();
-    }
-    // A real fence, or the backend's reason why a compiler fence will do.
-    crate::fence::light();
+    registration::enter_slow(reader, D::shared().readers().counter());
     Guard::new(reader)
 }
 
 #[inline]
 pub(crate) fn registered_reader<D: Static>() -> Option<&'static Reader> {
-    D::with_local(|local| local.reader.get())
+    D::with_local(|local| local.registration.reader())
 }
 
 /// The calling thread's reader; registers the thread if need be.
@@ -270,32 +255,14 @@ pub(super) fn try_own_reader<D: Static>() -> Option<&'static Reader> {
 pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
     let shared = D::shared();
     shared.fork.enlist();
-    let registry = shared.readers().registry();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
     let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
-    let Ok(reader) = registry.claim() else { return Err("out of memory") };
-    if let Some(reader_of_handler) = registered_reader::<D>() {
-        // A signal handler on this thread was faster.
-        registry.release(reader);
-        return Ok(reader_of_handler);
-    }
+    let owner = Owner { thread: crate::sys::signal::tid().unsigned_abs(), site };
     // SAFETY: `part` wants a reader.
-    if !unsafe { shared.at_exit.arm(ptr::from_ref(reader).cast_mut().cast()) } {
-        registry.release(reader);
-        return Err("no thread-specific data key or memory left");
-    }
-    reader.belongs_to(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
-    if light_is_free {
-        reader.attention.fetch_and(!FENCED, Relaxed);
-    } else {
-        reader.attention.fetch_or(FENCED, Relaxed);
-    }
-    D::with_local(|local| {
-        local.reader.set(Some(reader));
-        local.fast.set(if light_is_free { reader } else { &NOBODY });
-    });
-    Ok(reader)
+    let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
+    let registry = shared.readers().registry();
+    D::with_local(|local| local.registration.register(registry, owner, light_is_free, arm))
 }
 
 /// The slow way out of a section.
@@ -315,19 +282,11 @@ pub(super) fn attend<D: Static>(reader: &'static Reader) {
 unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
-    if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
-        // In the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear the
-        // pointers of one that was about to call its destructors.
-        return;
-    }
-    // Destructors that still run and read register the thread anew.
-    D::with_local(|local| {
-        local.reader.set(None);
-        local.fast.set(&NOBODY);
-    });
     let shared = D::shared();
-    shared.core.callbacks.report(reader.queue);
-    if !shared.readers().part(reader) {
+    // Not ours: in the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear
+    // the pointers of one that was about to call its destructors.
+    let (readers, callbacks) = (shared.readers(), &shared.core.callbacks);
+    if D::with_local(|local| local.registration.part(reader, readers, callbacks)) == Some(false) {
         let tid = crate::sys::signal::tid();
         let domain = core::any::type_name::<D>();
         // Not `eprintln!`, which panics if it cannot write.

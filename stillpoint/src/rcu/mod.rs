@@ -145,6 +145,7 @@ pub(crate) mod progress;
 pub(crate) mod published;
 pub(crate) mod queue;
 pub(crate) mod reader;
+pub(crate) mod registration;
 pub(crate) mod registry;
 pub(crate) mod reports;
 pub(crate) mod threads;

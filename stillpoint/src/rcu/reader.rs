@@ -88,10 +88,11 @@ impl Reader {
         }
     }
 
-    /// A reader that belongs to nobody and lets nobody in by [`try_enter`](Self::try_enter).
-    #[cfg(not(loom))]
-    pub const fn always_inside(queue: &'static Queue) -> Self {
-        Self { state: AtomicU64::new(u64::MAX), ..Self::new(queue) }
+    const_unless_loom! {
+        /// A reader that belongs to nobody and lets nobody in by [`try_enter`](Self::try_enter).
+        pub fn always_inside(queue: &'static Queue) -> Self {
+            Self { state: AtomicU64::new(u64::MAX), ..Self::new(queue) }
+        }
     }
 
     /// Begins a section, if none is open.
