@@ -14,13 +14,13 @@ use std::time::Duration;
 use super::domain::Global;
 use super::driver::{Answer, Ticket};
 use super::engine::Due;
-use super::world::{AnyDomain, reader_outside};
+use super::world::{AnyDomain, Static, address, reader_outside};
 use crate::sync::{Futex32, Ordering::Relaxed, now};
 
 /// A grace period: the one after which every section that was open when this value was made has ended.
 ///
 /// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) says so. It is a
-/// number, to be copied, stored beside what it protects, and compared: a smaller one elapses no later. It is not always
+/// number, to be copied, stored beside what it protects, and compared: of one domain, a smaller one elapses no later. It is not always
 /// greater for being taken later, as an attempt at a grace period that came to nothing may have been under way when the other
 /// one was taken. Every grace period of the domain counts, whoever waited for it; [`start`](Self::start) makes sure that there
 /// is one.
@@ -260,21 +260,24 @@ impl<D: AnyDomain> Clone for GracePeriod<D> {
 
 impl<D: AnyDomain + Copy> Copy for GracePeriod<D> {}
 
+/// Cookies of two domains are not equal. (They can only be compared where both domains are an [`srcu::Domain`](crate::srcu::Domain).)
 impl<D: AnyDomain> PartialEq for GracePeriod<D> {
     fn eq(&self, other: &Self) -> bool {
-        self.due == other.due
+        self.due == other.due && address(&self.domain) == address(&other.domain)
     }
 }
 
 impl<D: AnyDomain> Eq for GracePeriod<D> {}
 
+/// Cookies of two domains are not ordered.
 impl<D: AnyDomain> PartialOrd for GracePeriod<D> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+        (address(&self.domain) == address(&other.domain)).then(|| self.due.cmp(&other.due))
     }
 }
 
-impl<D: AnyDomain> Ord for GracePeriod<D> {
+/// For domains that are types: all cookies of one type are of one domain.
+impl<D: Static> Ord for GracePeriod<D> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.due.cmp(&other.due)
     }
@@ -283,6 +286,7 @@ impl<D: AnyDomain> Ord for GracePeriod<D> {
 impl<D: AnyDomain> Hash for GracePeriod<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.due.hash(state);
+        address(&self.domain).hash(state);
     }
 }
 

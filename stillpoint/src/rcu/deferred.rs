@@ -2,7 +2,7 @@
 //! is no memory or no thread. The algorithm is in [`super::callbacks`].
 
 use core::mem;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use super::entry::{Data, Entry};
 use super::pool::Job;
 use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
-use super::world::{Static, World};
+use super::world::{Static, World, address};
 use super::{Pace, fork, running, stall};
 
 /// What a caller says of deferred work, beyond what it is.
@@ -146,11 +146,6 @@ impl<W: World> Host for W {
         (alone || fence)
             && catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(own, fence))).unwrap_or(false)
     }
-}
-
-/// Where a domain lies: no other one is there as long as somebody has a handle of it, or a job keeps it.
-fn address(world: &impl World) -> *const () {
-    ptr::from_ref(world.core()).cast()
 }
 
 /// Runs a callback of the domain, whatever it does. False if it has forked, and this is the child.

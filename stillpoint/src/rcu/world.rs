@@ -15,6 +15,7 @@
 //! [`World`] is private, not only hidden: the compiler refuses its methods outside of the library where a bound implies it, too.
 
 use core::ops::Deref;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -272,6 +273,11 @@ impl<D> Deref for Here<D> {
     fn deref(&self) -> &D {
         &self.0
     }
+}
+
+/// Where a domain lies: no other one is there as long as there is a handle of it, or a job that keeps it.
+pub(crate) fn address(world: &impl World) -> *const () {
+    ptr::from_ref(world.core()).cast()
 }
 
 /// Waits for a grace period.
