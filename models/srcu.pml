@@ -182,13 +182,18 @@ inline flip() {
 }
 
 inline grace_period() {
+    busy = load(LEADER, PHASE);
+    idle = busy ^ 1;
+#ifdef IDLE_PHASE_BEFORE_FENCE
+    sum(idle);
+#endif
 #ifndef NO_FENCE
     heavy();
 #endif
-    busy = load(LEADER, PHASE);
 #ifndef IDLE_PHASE_FORGOTTEN
-    idle = busy ^ 1;
+#ifndef IDLE_PHASE_BEFORE_FENCE
     sum(idle);
+#endif
     if
     :: open != 0 -> sleep_for(idle)
     :: else

@@ -10,7 +10,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::engine::{Engine, Orphaned};
+use stillpoint::rcu::engine::{Engine, Orphaned, Readers as _};
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::reader::{Exit, Owner, Reader};
 use stillpoint::rcu::threads::{Sections, Threads};
@@ -331,5 +331,33 @@ fn a_scan_finds_the_readers_of_a_chunk_that_is_just_made() {
         });
         world.update();
         t.join().unwrap();
+    });
+}
+
+#[test]
+fn repin_of_an_orphan_does_not_release_its_reader() {
+    check(0, 2, || {
+        let world = World::new();
+        let reader = world.register();
+        assert!(reader.try_enter(world.engine.readers().counter()));
+        // The thread ends with its guard, which a late destructor repins, uses and drops.
+        assert!(!world.engine.readers().part(reader));
+        // There is something to repin for.
+        assert_eq!(world.engine.synchronize(None), Err(Orphaned));
+        let t = spawn(&world, 0, move |world| {
+            world.attend(reader, reader.repin(world.engine.readers().counter()));
+            world.look();
+            world.attend(reader, reader.leave());
+        });
+        let old = world.published.swap(boxed(8));
+        if world.engine.synchronize(None).is_ok() {
+            // SAFETY: the memory of values is never given back.
+            unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
+        }
+        t.join().unwrap();
+        assert!(
+            world.engine.readers().is_alone(None),
+            "the guard that was dropped has not released the reader"
+        );
     });
 }

@@ -162,6 +162,17 @@ fn a_section_of_the_idle_phase_is_waited_for() {
 }
 
 #[test]
+fn section_that_enters_the_idle_phase_late_is_waited_for() {
+    check(1, 2, || {
+        let world = World::new();
+        let t = spawn(&world, 0, World::read);
+        world.phases().flip();
+        world.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
 fn sections_of_both_phases_are_waited_for_asleep() {
     check(0, 1, || {
         let world = World::new();

@@ -22,6 +22,7 @@ use std::panic::catch_unwind;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 use std::{fs, mem, thread};
 
@@ -197,6 +198,37 @@ fn barrier_panics_where_it_would_wait_for_itself() {
     });
     Own::barrier();
     assert!(said.lock().expect("no panic").starts_with("barrier() inside a callback"));
+}
+
+#[test]
+fn barrier_panics_inside_a_callback_of_another_domain_in_its_own() {
+    stillpoint::domain! { struct Outer; }
+    stillpoint::domain! { struct Inner; }
+    /// Asks for a barrier of the outer domain, if its callback runs on this thread.
+    struct Asks(ThreadId, Arc<Mutex<Option<String>>>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            if thread::current().id() == self.0 {
+                let panic = catch_unwind(Outer::barrier).expect_err("inside a callback");
+                *self.1.lock().expect("no panic") = Some(message(&*panic).to_owned());
+            }
+        }
+    }
+    let _running = deadline();
+    let said = Arc::new(Mutex::new(None));
+    let says = Arc::clone(&said);
+    Outer::call(move || {
+        // The thread that retires them drops some of them itself.
+        until(|| {
+            let asks = Asks(thread::current().id(), Arc::clone(&says));
+            Inner::retire_with(Box::new(asks), Hints::new().local());
+            says.lock().expect("no panic").is_some()
+        });
+    });
+    Outer::barrier();
+    Inner::barrier();
+    let said = said.lock().expect("no panic").take().expect("the callback has run");
+    assert!(said.starts_with("barrier() inside a callback"), "{said}");
 }
 
 #[test]

@@ -226,6 +226,31 @@ fn a_wait_with_a_timeout_ends_with_the_time_or_with_the_sections() {
 }
 
 #[test]
+fn unpark_token_survives_wait_timeout() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let guard = Own::enter();
+    let readers = GracePeriod::now_in(Own);
+    thread::scope(|scope| {
+        let parks = scope.spawn(|| {
+            // For the program's own next sleep.
+            thread::current().unpark();
+            readers.wait_timeout(Duration::from_millis(5)).expect_err("a section is open");
+            thread::park();
+        });
+        parks.join().expect("no panic");
+        let parks = scope.spawn(|| {
+            thread::current().unpark();
+            readers.wait_timeout(Duration::MAX).expect("the time is never up");
+            thread::park();
+        });
+        until(|| Own::stats().sleeps != 0);
+        drop(guard);
+        parks.join().expect("no panic");
+    });
+}
+
+#[test]
 fn waiting_inside_a_section_of_the_same_domain_panics_in_every_form() {
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct Other; }

@@ -18,7 +18,7 @@ mod until;
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
@@ -124,6 +124,54 @@ fn barrier_panics_inside_a_callback() {
     });
     let refused = receiver.recv().expect("the callback runs").expect_err("it would wait for itself");
     assert!(refused.contains("inside a callback"), "{refused}");
+}
+
+/// A structure with a domain of its own, which it drains before it goes.
+struct Table {
+    domain: Domain,
+    call: Box<dyn Fn() + Send + Sync>,
+    drained: &'static AtomicUsize,
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let call = mem::replace(&mut self.call, Box::new(|| ()));
+        self.domain.call(call);
+        self.domain.barrier();
+        self.drained.fetch_add(1, AcqRel);
+    }
+}
+
+#[test]
+fn retired_structure_drains_its_own_domain() {
+    use stillpoint::rcu::Domain as _;
+    stillpoint::domain! { struct Outer; }
+    const TABLES: usize = 10;
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (drained, _) = counter();
+    for _ in 0..TABLES {
+        Outer::retire(Box::new(Table { domain: Domain::new(), call: Box::new(call), drained }));
+    }
+    Outer::barrier();
+    assert_eq!([calls, drained].map(|count| count.load(Acquire)), [TABLES; 2]);
+}
+
+#[test]
+fn retired_structure_drains_its_domain_without_workers() {
+    use stillpoint::rcu::Domain as _;
+    stillpoint::domain! { struct Outer; }
+    if child::variant().is_none() {
+        return child::run("retired_structure_drains_its_domain_without_workers", "", None);
+    }
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (drained, _) = counter();
+    deny_threads();
+    Outer::retire(Box::new(Table { domain: Domain::new(), call: Box::new(call), drained }));
+    // This thread does the work of both domains, one inside the other.
+    Outer::barrier();
+    assert_eq!([calls, drained].map(|count| count.load(Acquire)), [1; 2]);
 }
 
 #[test]

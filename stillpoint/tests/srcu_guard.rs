@@ -8,6 +8,7 @@ mod panics;
 #[path = "support/tracked.rs"]
 mod tracked;
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, mpsc};
@@ -284,4 +285,21 @@ fn a_pointer_shows_its_value_in_a_section_of_its_own() {
     assert_eq!(number.into_inner(), 8);
     domain.synchronize();
     assert!(format!("{domain:?}").contains("srcu_guard.rs"));
+}
+
+#[test]
+fn cookies_of_two_domains_are_neither_equal_nor_ordered() {
+    let domains = [Domain::new(), Domain::new()];
+    let [a, b] = domains.each_ref().map(|domain| GracePeriod::now_in(domain.clone()));
+    assert_ne!(a, b);
+    assert_eq!(a.partial_cmp(&b), None);
+    assert!(!(a < b || a > b || a <= b || a >= b));
+    let same = GracePeriod::now_in(domains[0].clone());
+    assert_eq!(a, same);
+    assert_eq!(HashSet::from([a.clone(), b.clone(), same]).len(), 2);
+    domains[0].synchronize();
+    let later = GracePeriod::now_in(domains[0].clone());
+    assert!(a < later && a != later);
+    // `b` has not elapsed with it.
+    assert!(a.is_elapsed() && !b.is_elapsed());
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use stillpoint::rcu::{self, GracePeriod, Hints, Limits, Stats, World};
+use stillpoint::rcu::{self, AnyDomain, GracePeriod, Hints, Limits, Stats};
 use stillpoint::{qsbr, srcu};
 
 /// How a section is made.
@@ -40,7 +40,7 @@ pub(super) trait Flavor: 'static {
     /// Whether the callbacks of one thread run in order.
     const ORDERED: bool;
 
-    type Domain: World;
+    type Domain: AnyDomain;
     fn domain() -> Self::Domain;
 
     /// What a thread that reads has.

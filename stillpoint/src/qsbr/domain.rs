@@ -144,16 +144,7 @@ pub static WORDS: Words = Words {
 #[macro_export]
 macro_rules! qsbr_domain {
     ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
-        // SAFETY: a handle that is borrowed cannot report.
-        $crate::static_domain! {
-            unsafe
-            $(#[$attr])* $vis struct $name;
-            $crate::qsbr::Reports, $crate::qsbr::Handle<$name>, $crate::qsbr::WORDS,
-            f => f(::core::option::Option::None)
-        }
-
-        // SAFETY: the statics of `Static` belong to this type alone.
-        unsafe impl $crate::qsbr::Domain for $name {}
+        $crate::static_domain! { qsbr $(#[$attr])* $vis struct $name; }
     };
 }
 

@@ -211,7 +211,7 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: core::ptr::NonNull<T>, hints:
 ///
 /// # Panics
 ///
-/// As [`synchronize`], and inside a callback.
+/// As [`synchronize`], and inside a callback of the same domain.
 pub fn barrier() {
     Global::barrier();
 }

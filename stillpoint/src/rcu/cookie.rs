@@ -9,18 +9,18 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 use std::task::Wake;
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::domain::Global;
 use super::driver::{Answer, Ticket};
 use super::engine::Due;
-use super::world::{World, reader_outside};
+use super::world::{AnyDomain, Static, address, reader_outside};
+use crate::sync::{Futex32, Ordering::Relaxed, now};
 
 /// A grace period: the one after which every section that was open when this value was made has ended.
 ///
 /// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) says so. It is a
-/// number, to be copied, stored beside what it protects, and compared: a smaller one elapses no later. It is not always
+/// number, to be copied, stored beside what it protects, and compared: of one domain, a smaller one elapses no later. It is not always
 /// greater for being taken later, as an attempt at a grace period that came to nothing may have been under way when the other
 /// one was taken. Every grace period of the domain counts, whoever waited for it; [`start`](Self::start) makes sure that there
 /// is one.
@@ -65,7 +65,7 @@ use super::world::{World, reader_outside};
 /// Waiting in any form, polling too, panics as [`synchronize`](super::synchronize) does: inside a section of the same
 /// domain, elapsed or not, and if a thread ended inside a section (its guard was leaked). A task that holds a guard over
 /// an `.await` makes the tasks panic that wait for a grace period on the same thread.
-pub struct GracePeriod<D: World = Global> {
+pub struct GracePeriod<D: AnyDomain = Global> {
     due: Due,
     domain: D,
 }
@@ -96,7 +96,7 @@ impl GracePeriod {
     }
 }
 
-impl<D: World> GracePeriod<D> {
+impl<D: AnyDomain> GracePeriod<D> {
     /// [`now`](Self::now) of `domain`.
     pub fn now_in(domain: D) -> Self {
         Self { due: domain.core().engine.ask(), domain }
@@ -155,26 +155,39 @@ impl<D: World> GracePeriod<D> {
     /// ```
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitTimeoutError> {
         // A moment that no clock reaches is never.
-        let until = Instant::now().checked_add(timeout);
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let until = u64::try_from(timeout.as_nanos()).ok().and_then(|timeout| now().checked_add(timeout));
+        let signal = Arc::new(Signal(Futex32::new(QUIET)));
+        let waker = Waker::from(Arc::clone(&signal));
         let mut future = self.clone().into_future();
-        while Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending() {
-            match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => thread::park(),
-                Some(Duration::ZERO) => return Err(WaitTimeoutError(())),
-                Some(left) => thread::park_timeout(left),
+        loop {
+            // Relaxed: `poll` takes the driver's lock, which the waker's thread has released before.
+            signal.0.store(QUIET, Relaxed);
+            if Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_ready() {
+                return Ok(());
+            }
+            // Relaxed: the next poll looks for itself.
+            while signal.0.load(Relaxed) == QUIET {
+                if until.is_some_and(|until| now() >= until) {
+                    return Err(WaitTimeoutError(()));
+                }
+                signal.0.wait(QUIET, until);
             }
         }
-        Ok(())
     }
 }
 
-/// Wakes a thread that parks.
-struct Unpark(Thread);
+/// What wakes a thread in [`GracePeriod::wait_timeout`]. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one token
+/// for all that may unpark it, and that belongs to the program.
+struct Signal(Futex32);
 
-impl Wake for Unpark {
+const QUIET: u32 = 0;
+const WOKEN: u32 = 1;
+
+impl Wake for Signal {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        // Relaxed: carries nothing, see `wait_timeout`.
+        self.0.store(WOKEN, Relaxed);
+        self.0.wake(1);
     }
 }
 
@@ -190,7 +203,7 @@ impl fmt::Display for WaitTimeoutError {
 
 impl Error for WaitTimeoutError {}
 
-impl<D: World> IntoFuture for GracePeriod<D> {
+impl<D: AnyDomain> IntoFuture for GracePeriod<D> {
     type Output = ();
     type IntoFuture = Elapse<D>;
 
@@ -202,12 +215,12 @@ impl<D: World> IntoFuture for GracePeriod<D> {
 /// The future of a [`GracePeriod`]. It starts to do something when it is polled.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Elapse<D: World = Global> {
+pub struct Elapse<D: AnyDomain = Global> {
     period: GracePeriod<D>,
     ticket: Ticket,
 }
 
-impl<D: World> Future for Elapse<D> {
+impl<D: AnyDomain> Future for Elapse<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -228,7 +241,7 @@ impl<D: World> Future for Elapse<D> {
     }
 }
 
-impl<D: World> Drop for Elapse<D> {
+impl<D: AnyDomain> Drop for Elapse<D> {
     fn drop(&mut self) {
         // Of one that has elapsed the driver lets go by itself.
         if self.ticket != 0 && !self.period.is_elapsed() {
@@ -239,41 +252,45 @@ impl<D: World> Drop for Elapse<D> {
 
 // By hand, as derived ones would ask the same of the domain.
 
-impl<D: World> Clone for GracePeriod<D> {
+impl<D: AnyDomain> Clone for GracePeriod<D> {
     fn clone(&self) -> Self {
         Self { due: self.due, domain: self.domain.clone() }
     }
 }
 
-impl<D: World + Copy> Copy for GracePeriod<D> {}
+impl<D: AnyDomain + Copy> Copy for GracePeriod<D> {}
 
-impl<D: World> PartialEq for GracePeriod<D> {
+/// Cookies of two domains are not equal. (They can only be compared where both domains are an [`srcu::Domain`](crate::srcu::Domain).)
+impl<D: AnyDomain> PartialEq for GracePeriod<D> {
     fn eq(&self, other: &Self) -> bool {
-        self.due == other.due
+        self.due == other.due && address(&self.domain) == address(&other.domain)
     }
 }
 
-impl<D: World> Eq for GracePeriod<D> {}
+impl<D: AnyDomain> Eq for GracePeriod<D> {}
 
-impl<D: World> PartialOrd for GracePeriod<D> {
+/// Cookies of two domains are not ordered.
+impl<D: AnyDomain> PartialOrd for GracePeriod<D> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+        (address(&self.domain) == address(&other.domain)).then(|| self.due.cmp(&other.due))
     }
 }
 
-impl<D: World> Ord for GracePeriod<D> {
+/// For domains that are types: all cookies of one type are of one domain.
+impl<D: Static> Ord for GracePeriod<D> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.due.cmp(&other.due)
     }
 }
 
-impl<D: World> Hash for GracePeriod<D> {
+impl<D: AnyDomain> Hash for GracePeriod<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.due.hash(state);
+        address(&self.domain).hash(state);
     }
 }
 
-impl<D: World> fmt::Debug for GracePeriod<D> {
+impl<D: AnyDomain> fmt::Debug for GracePeriod<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("GracePeriod").field(&self.due).finish()
     }

@@ -1,7 +1,6 @@
 //! Deferred work as a domain's users ask for it: the thread that asks, the worker that runs it, and what is done when there
 //! is no memory or no thread. The algorithm is in [`super::callbacks`].
 
-use core::cell::Cell;
 use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -16,8 +15,8 @@ use super::entry::{Data, Entry};
 use super::pool::Job;
 use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
-use super::world::{Static, World};
-use super::{Pace, fork, stall};
+use super::world::{Static, World, address};
+use super::{Pace, fork, running, stall};
 
 /// What a caller says of deferred work, beyond what it is.
 ///
@@ -69,19 +68,9 @@ impl Hints {
     }
 }
 
-thread_local! {
-    /// This thread runs a callback, or a destructor of a retired value.
-    static RUNS: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Callbacks and destructors that panicked, and entries that were lost, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
-
-/// Whether the calling thread runs a callback.
-pub(super) fn is_running() -> bool {
-    RUNS.get()
-}
 
 pub(super) fn panics() -> u64 {
     PANICS.load(Relaxed)
@@ -132,7 +121,7 @@ impl<W: World> Host for W {
             run();
             return true;
         }
-        guarded(run)
+        guarded(self, run)
     }
 
     fn fence(&self) {
@@ -161,16 +150,14 @@ impl<W: World> Host for W {
     }
 }
 
-/// Runs code of the program, whatever it does. False if it has forked, and this is the child.
-fn guarded(f: impl FnOnce()) -> bool {
+/// Runs a callback of the domain, whatever it does. False if it has forked, and this is the child.
+fn guarded(world: &impl World, f: impl FnOnce()) -> bool {
     let forks = fork::count();
-    let outer = RUNS.replace(true);
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+    if let Err(payload) = running::run(address(world), || catch_unwind(AssertUnwindSafe(f))) {
         // The panic has been reported. The payload's destructor could panic too.
         mem::forget(payload);
         PANICS.fetch_add(1, Relaxed);
     }
-    RUNS.set(outer);
     fork::count() == forks
 }
 
@@ -245,7 +232,9 @@ pub(crate) fn relieve(world: &impl World, queue: &Queue, reported: [Amount; 2]) 
 
 fn caller(world: &impl World) -> Caller<'static> {
     let is_inside = world.is_reading();
-    let may_wait = !is_inside && !is_running() && !stall::is_reporting();
+    // Not in callbacks of other domains either. Two whose workers waited for each other's backlog to shrink would do so until
+    // the time is up, and neither could know that it waits: that is up to the limits, and to what others defer.
+    let may_wait = !is_inside && !running::is_any() && !stall::is_reporting();
     Caller { own: world.own(), is_inside, may_wait }
 }
 
@@ -265,7 +254,7 @@ pub(crate) fn without_queue(world: &impl World, run: unsafe fn(Data), data: Data
 #[cold]
 fn wait_and_run(world: &impl World, f: impl FnOnce()) {
     if world.wait_without_memory() {
-        guarded(f);
+        guarded(world, f);
         return;
     }
     mem::forget(f);
@@ -285,7 +274,10 @@ pub(crate) fn barrier(world: &impl World) {
         !stall::is_reporting(),
         "barrier() in a stall hook: the grace period that stalls waits for the hook"
     );
-    assert!(!is_running(), "barrier() inside a callback could wait for itself");
+    assert!(
+        !running::is_of(address(world)),
+        "barrier() inside a callback of the same domain would wait for itself"
+    );
     if world.core().callbacks.barrier(world).is_err() {
         panic!("{}, or the heavy fence, which worked before, is denied", world.words().orphaned);
     }

@@ -4,15 +4,15 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::Ordering::*;
 use std::io::Write;
 
 use super::callbacks::Limits;
 use super::deferred::{self, Hints};
 use super::fork::Fork;
 use super::guard::Guard;
-use super::queue::{Chores, Queue};
-use super::reader::{Exit, FENCED, LATE, Owner, Reader};
+use super::queue::Chores;
+use super::reader::{Exit, Owner, Reader};
+use super::registration::{self, Registration};
 use super::stats::Stats;
 use super::threads::{Healed, Kind, Sections, Threads};
 use super::world::{self, Core, Static, Words};
@@ -57,11 +57,8 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
     #[inline]
     #[track_caller]
     fn enter() -> Guard<Self> {
-        let reader = Self::with_local(|local| local.fast.get());
-        if reader.try_enter(Self::shared().readers().counter()) {
-            Guard::new(reader)
-        } else if !ptr::eq(reader, &NOBODY) {
-            reader.nest();
+        let reader = Self::with_local(|local| local.registration.fast());
+        if registration::try_enter(reader, Self::shared().readers().counter()) {
             Guard::new(reader)
         } else {
             enter_slow()
@@ -203,31 +200,14 @@ pub static WORDS: Words = Words {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Local {
-    /// This thread's reader, if the backend's light fence is a compiler fence in every thread; else [`NOBODY`], which never lets
-    /// anybody enter the fast way.
-    fast: Cell<&'static Reader>,
-    /// This thread's reader.
-    reader: Cell<Option<&'static Reader>>,
+    registration: Registration,
     /// It has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
-    /// The destructor has run, and may not do so again: a reader that a later one needs is given back by [`leave_if_ended`].
-    has_ended: Cell<bool>,
-    /// It is not given back yet: something uses its queue.
-    stays: Cell<bool>,
 }
-
-static NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
-static NO_QUEUE: Queue = Queue::new();
 
 impl Local {
     pub const fn new() -> Self {
-        Self {
-            fast: Cell::new(&NOBODY),
-            reader: Cell::new(None),
-            has_handle: Cell::new(false),
-            has_ended: Cell::new(false),
-            stays: Cell::new(false),
-        }
+        Self { registration: Registration::new(), has_handle: Cell::new(false) }
     }
 }
 
@@ -242,17 +222,13 @@ impl Default for Local {
 #[track_caller]
 fn enter_slow<D: Domain>() -> Guard<D> {
     let reader = own_reader::<D>();
-    if !reader.try_enter(D::shared().readers().counter()) {
-        reader.nest();
-    }
-    // A real fence, or the backend's reason why a compiler fence will do.
-    crate::fence::light();
+    registration::enter_slow(reader, D::shared().readers().counter());
     Guard::new(reader)
 }
 
 #[inline]
 pub(crate) fn registered_reader<D: Static>() -> Option<&'static Reader> {
-    D::with_local(|local| local.reader.get())
+    D::with_local(|local| local.registration.reader())
 }
 
 /// The calling thread's reader; registers the thread if need be.
@@ -277,11 +253,12 @@ pub(super) fn with_new_reader<D: Static, R>(f: impl FnOnce(Option<&'static Reade
     result
 }
 
-/// Calls `f`, during which the thread's reader is not given back, and nothing unwinds out of.
+/// Calls `f`, during which the thread's reader is not given back, and which does not unwind.
 fn while_it_stays<D: Static, R>(f: impl FnOnce() -> R) -> R {
-    let stayed = D::with_local(|local| local.stays.replace(true));
+    // Not inside `with_local`: `f` may look there.
+    let stayed = D::with_local(|local| local.registration.stays(true));
     let result = f();
-    D::with_local(|local| local.stays.set(stayed));
+    D::with_local(|local| local.registration.stays(stayed));
     result
 }
 
@@ -289,50 +266,25 @@ fn while_it_stays<D: Static, R>(f: impl FnOnce() -> R) -> R {
 pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
     let shared = D::shared();
     shared.fork.enlist();
-    let registry = shared.readers().registry();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
     let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
-    let Ok(reader) = registry.claim() else { return Err("out of memory") };
-    if let Some(reader_of_handler) = registered_reader::<D>() {
-        // A signal handler on this thread was faster.
-        registry.release(reader);
-        return Ok(reader_of_handler);
-    }
+    let owner = Owner { thread: crate::sys::signal::tid().unsigned_abs(), site };
     // SAFETY: `part` wants a reader.
-    if !unsafe { shared.at_exit.arm(ptr::from_ref(reader).cast_mut().cast()) } {
-        registry.release(reader);
-        return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
-    }
-    reader.belongs_to(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
-    D::with_local(|local| {
-        // The reader is this thread's, which is in no section: the bits are those of the owner before, and `AWAITED` is not set.
-        let late = if local.has_ended.get() { LATE } else { 0 };
-        reader.attention.fetch_and(!(FENCED | LATE), Relaxed);
-        reader.attention.fetch_or(if light_is_free { late } else { late | FENCED }, Relaxed);
-        local.reader.set(Some(reader));
-        local.fast.set(if light_is_free { reader } else { &NOBODY });
-    });
-    Ok(reader)
+    let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
+    let registry = shared.readers().registry();
+    D::with_local(|local| local.registration.register(registry, owner, light_is_free, arm))
 }
 
 /// Gives the reader back of a thread whose destructor has run, if nothing needs it any more.
 #[cold]
 pub(crate) fn leave_if_ended<D: Static>() {
-    let left = D::with_local(|local| {
-        let reader = local.reader.get().filter(|reader| !reader.is_inside())?;
-        if !local.has_ended.get() || local.has_handle.get() || local.stays.get() {
-            return None;
+    let shared = D::shared();
+    D::with_local(|local| {
+        if !local.has_handle.get() {
+            local.registration.leave_if_ended(shared.readers(), &shared.core.callbacks);
         }
-        local.reader.set(None);
-        local.fast.set(&NOBODY);
-        Some(reader)
     });
-    if let Some(reader) = left {
-        let shared = D::shared();
-        shared.core.callbacks.report(reader.queue);
-        shared.readers().registry().release(reader);
-    }
 }
 
 /// The slow way out of a section.
@@ -347,7 +299,7 @@ pub(super) fn attend<D: Static>(reader: &'static Reader) {
         while_it_stays::<D, _>(|| deferred::settle(&D::HERE, reader.queue, Chores::All));
     }
     // A flag of the thread, not of the reader, which may be another's by now.
-    if D::with_local(|local| local.has_ended.get()) {
+    if D::with_local(|local| local.registration.has_ended()) {
         leave_if_ended::<D>();
     }
 }
@@ -376,20 +328,11 @@ pub(super) fn repin_slow<D: Domain>(reader: &'static Reader) {
 unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
-    if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
-        // In the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear the
-        // pointers of one that was about to call its destructors.
-        return;
-    }
-    // Destructors that still run and read register the thread anew, each for as long as it needs.
-    D::with_local(|local| {
-        local.has_ended.set(true);
-        local.reader.set(None);
-        local.fast.set(&NOBODY);
-    });
     let shared = D::shared();
-    shared.core.callbacks.report(reader.queue);
-    if !shared.readers().part(reader) {
+    // Not ours: in the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear
+    // the pointers of one that was about to call its destructors.
+    let (readers, callbacks) = (shared.readers(), &shared.core.callbacks);
+    if D::with_local(|local| local.registration.part(reader, readers, callbacks)) == Some(false) {
         let tid = crate::sys::signal::tid();
         let domain = core::any::type_name::<D>();
         // Not `eprintln!`, which panics if it cannot write.
@@ -433,43 +376,40 @@ fn reset_in_child<D: Static>() {
 #[macro_export]
 macro_rules! domain {
     ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
-        // SAFETY: a guard is an open section.
-        $crate::static_domain! {
-            unsafe
-            $(#[$attr])* $vis struct $name;
-            $crate::rcu::Sections, $crate::rcu::Guard<$name>, $crate::rcu::WORDS,
-            f => f(::core::option::Option::Some(&<$name as $crate::rcu::Domain>::enter()))
-        }
-
-        // SAFETY: the statics of `Static` belong to this type alone.
-        unsafe impl $crate::rcu::Domain for $name {}
+        $crate::static_domain! { rcu $(#[$attr])* $vis struct $name; }
     };
 }
 
-/// A type without data, and the state of a domain: of what kind, what lends references, what users are told, and how to be
-/// inside a section. The caller says `unsafe`, and promises what [`Static`] wants.
+/// A type without data, and the state of a domain. The caller says of what kind; all else follows from that here, as a macro's
+/// `unsafe` is not seen by the lint that forbids it to the program which calls the macro.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
-    (
-        $unsafe:tt
-        $(#[$attr:meta])* $vis:vis struct $name:ident;
-        $kind:ty, $section:ty, $words:path, $f:ident => $within:expr
-    ) => {
+    (@kind rcu) => { $crate::rcu::Sections };
+    (@kind qsbr) => { $crate::qsbr::Reports };
+    (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
+    (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
+    (@within rcu $name:ident $f:ident) => {
+        $f(::core::option::Option::Some(&<$name as $crate::rcu::Domain>::enter()))
+    };
+    (@within qsbr $name:ident $f:ident) => { $f(::core::option::Option::None) };
+    ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
 
-        // SAFETY: the statics below belong to this type alone; the rest is the caller's promise.
-        $unsafe impl $crate::rcu::Static for $name {
+        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr` that is
+        // borrowed cannot report.
+        unsafe impl $crate::rcu::Static for $name {
             const HERE: Self = Self;
-            const WORDS: &'static $crate::rcu::Words = &$words;
-            type Kind = $kind;
-            type Section = $section;
+            const WORDS: &'static $crate::rcu::Words = &$crate::$kind::WORDS;
+            type Kind = $crate::static_domain!(@kind $kind);
+            type Section = $crate::static_domain!(@section $kind $name);
 
             #[inline(always)]
-            fn shared() -> &'static $crate::rcu::Shared<$kind> {
-                static SHARED: $crate::rcu::Shared<$kind> = $crate::rcu::Shared::new::<$name>();
+            fn shared() -> &'static $crate::rcu::Shared<Self::Kind> {
+                static SHARED: $crate::rcu::Shared<<$name as $crate::rcu::Static>::Kind> =
+                    $crate::rcu::Shared::new::<$name>();
                 &SHARED
             }
 
@@ -481,10 +421,13 @@ macro_rules! static_domain {
                 LOCAL.with(f)
             }
 
-            fn with_section<R>($f: impl FnOnce(::core::option::Option<&$section>) -> R) -> R {
-                $within
+            fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {
+                $crate::static_domain!(@within $kind $name f)
             }
         }
+
+        // SAFETY: as above.
+        unsafe impl $crate::$kind::Domain for $name {}
     };
 }
 

@@ -48,7 +48,7 @@
 //! # Domains
 //!
 //! These functions are those of [`Domain`] for [`Global`]. [`domain!`](crate::domain) makes others, whose grace periods
-//! wait for their own readers only.
+//! wait for their own readers only. [`AnyDomain`] is the bound for code that is generic over domains of all kinds.
 //!
 //! # Cookies
 //!
@@ -118,7 +118,7 @@
 //!   writers who call it at once share the cost; one who calls it ten times does not. Writers in a loop should drop the
 //!   [`Retired`] instead of waiting.
 //! - Two threads that each wait for a grace period of a domain inside a section of the other's wait for ever. Waiting
-//!   inside a section of the *same* domain panics.
+//!   inside a section of the *same* domain panics. So it is with [`barrier`] and callbacks.
 //! - What is deferred in one domain is done by one worker, one thing after the other, as whoever defers it may hold a lock that it
 //!   takes. A program that defers faster than that is made to wait. Values without destructors, and those with
 //!   [`Hints::local`], are freed by the threads that retire them, and several times faster.
@@ -138,6 +138,7 @@ mod driver;
 mod fork;
 mod guard;
 mod pointer;
+mod running;
 pub(crate) mod stall;
 mod stats;
 pub(crate) mod world;
@@ -153,6 +154,7 @@ pub(crate) mod progress;
 pub(crate) mod published;
 pub(crate) mod queue;
 pub(crate) mod reader;
+pub(crate) mod registration;
 pub(crate) mod registry;
 pub(crate) mod reports;
 pub(crate) mod threads;
@@ -169,8 +171,9 @@ pub use stall::{Stall, StalledReader, set_stall_hook, set_stall_timeout, take_st
 pub use stats::Stats;
 #[doc(hidden)]
 pub use threads::Sections;
+pub use world::AnyDomain;
 #[doc(hidden)]
-pub use world::{Static, Words, World};
+pub use world::{Static, Words};
 
 /// Begins a read-side section, which lasts until the guard is dropped.
 ///
@@ -286,8 +289,12 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: core::ptr::NonNull<T>, hints:
 ///
 /// # Panics
 ///
-/// - Inside a section or a callback: it would wait for itself.
+/// - Inside a section, or a callback of the same domain: it would wait for itself.
 /// - If a thread ended inside a section (its guard was leaked): it would wait for ever.
+///
+/// Callbacks of other domains may wait: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains
+/// that domain, wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain wait for
+/// ever, as two threads that join each other.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

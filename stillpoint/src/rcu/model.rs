@@ -10,6 +10,7 @@ pub mod progress;
 pub mod published;
 pub mod queue;
 pub mod reader;
+pub mod registration;
 pub mod registry;
 pub mod reports;
 pub mod threads;

@@ -39,7 +39,6 @@ pub const ORPHANED: u32 = 4;
 /// The owner has put off what keeps the backlog small until it is outside.
 const RECLAIM: u32 = 8;
 /// The thread is about to end, and gives the reader back when it has left.
-#[cfg(not(loom))]
 pub const LATE: u32 = 16;
 
 /// See the [module](self). The words that a scan looks at have a cache line (and its neighbour, which x86-64 fetches along)
@@ -94,10 +93,11 @@ impl Reader {
         }
     }
 
-    /// A reader that belongs to nobody and lets nobody in by [`try_enter`](Self::try_enter).
-    #[cfg(not(loom))]
-    pub const fn always_inside(queue: &'static Queue) -> Self {
-        Self { state: AtomicU64::new(u64::MAX), ..Self::new(queue) }
+    const_unless_loom! {
+        /// A reader that belongs to nobody and lets nobody in by [`try_enter`](Self::try_enter).
+        pub fn always_inside(queue: &'static Queue) -> Self {
+            Self { state: AtomicU64::new(u64::MAX), ..Self::new(queue) }
+        }
     }
 
     /// Begins a section, if none is open.

@@ -240,7 +240,7 @@ impl<K: Kind> Threads<K> {
         if attention & AWAITED != 0 && reader.take_awaited() {
             self.count_down();
         }
-        if attention & ORPHANED != 0 && !reader.is_inside() {
+        if attention & ORPHANED != 0 && (!reader.is_inside() || mutant("orphan-released-inside")) {
             // The guard was not leaked after all: a late thread-local destructor dropped it.
             reader.adopt();
             self.registry.release(reader);
@@ -286,6 +286,7 @@ impl<K: Kind> Readers for Threads<K> {
     }
 
     fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Blocked> {
+        let early = mutant("len-read-early").then(|| self.registry.len());
         if self.is_alone(own) {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
@@ -308,7 +309,8 @@ impl<K: Kind> Readers for Threads<K> {
             K::raise(&self.counter)
         };
 
-        let end = if mutant("no-wait") { 0 } else { self.registry.len() };
+        // After the look at those who are registered: a reader that is counted there, and may be inside, is below the length.
+        let end = if mutant("no-wait") { 0 } else { early.unwrap_or_else(|| self.registry.len()) };
         let first = self.scan(end, counter);
         if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
     }

@@ -3,8 +3,19 @@
 //! Most domains are types ([`Static`]): their state lies in statics, and their [`World`] is a value without size. A domain
 //! that is made at run time is a counted handle. What defers, waits or publishes carries its world along, so there is one
 //! [`Rcu`](super::Rcu), one [`Retired`](super::Retired) and one [`GracePeriod`](super::GracePeriod) for all.
+//!
+//! # What programs reach
+//!
+//! | trait | visible | what it gives |
+//! |---|---|---|
+//! | [`AnyDomain`] | to all | the type of sections |
+//! | [`Static`] | to the macros that make domains | state whose fields and methods are the library's own |
+//! | [`World`] | in the library | the protocol: readers, grace periods, queues |
+//!
+//! [`World`] is private, not only hidden: the compiler refuses its methods outside of the library where a bound implies it, too.
 
 use core::ops::Deref;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -19,17 +30,59 @@ use super::reader::Reader;
 use super::threads::{Kind, Threads};
 use super::{deferred, stall};
 
+/// A domain of any kind: of [`rcu`](crate::rcu), [`qsbr`](crate::qsbr) or [`srcu`](crate::srcu). The bound for code that is
+/// generic over domains.
+///
+/// ```
+/// use stillpoint::rcu::{self, AnyDomain, Rcu};
+/// use stillpoint::{qsbr, srcu};
+///
+/// fn publish<D: AnyDomain>(value: &Rcu<u32, D>, new: u32) {
+///     drop(value.replace(new));
+/// }
+///
+/// fn read<D: AnyDomain>(value: &Rcu<u32, D>, section: &D::Section) -> u32 {
+///     *value.load(section)
+/// }
+///
+/// let value = Rcu::new(1);
+/// publish(&value, 2);
+/// assert_eq!(read(&value, &rcu::enter()), 2);
+///
+/// let value = Rcu::new_in(1, qsbr::Global);
+/// publish(&value, 2);
+/// assert_eq!(read(&value, &qsbr::register()), 2);
+///
+/// let domain = srcu::Domain::new();
+/// let value = Rcu::new_in(1, domain.clone());
+/// publish(&value, 2);
+/// assert_eq!(read(&value, &domain.enter()), 2);
+/// ```
+///
+/// Implemented by the domains of this library only.
+#[expect(private_bounds, reason = "what the library does with a domain is not for programs")]
+pub trait AnyDomain:
+    Clone + Send + Sync + Unpin + World<Lender = <Self as AnyDomain>::Section> + 'static
+{
+    /// What lends references ([`Rcu::load`](super::Rcu::load)): while it is borrowed, no grace period ends that began
+    /// meanwhile. A [`Guard`](super::Guard), a [`Handle`](crate::qsbr::Handle), or a [`Section`](crate::srcu::Section), which
+    /// a reference to a [guard](crate::srcu::Guard) becomes by itself.
+    type Section;
+}
+
+impl<D: Static> AnyDomain for D {
+    type Section = D::Section;
+}
+
 /// See the [module](self).
 ///
 /// # Safety
 ///
-/// While a [`Section`](Self::Section) that [`check`](Self::check) lets pass is borrowed, no grace period of the domain ends that
+/// While a [`Lender`](Self::Lender) that [`check`](Self::check) lets pass is borrowed, no grace period of the domain ends that
 /// began meanwhile.
-#[doc(hidden)]
-pub unsafe trait World: Clone + Send + Sync + Unpin + 'static {
-    type Readers: Readers;
-    /// What lends references: while it lives, no grace period ends that began meanwhile.
-    type Section;
+pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'static {
+    /// See [`AnyDomain::Section`].
+    type Lender;
     /// What a job of the library holds on to the domain by: in one word.
     type Kept: Deref<Target = Self> + Send + 'static;
 
@@ -69,10 +122,16 @@ pub unsafe trait World: Clone + Send + Sync + Unpin + 'static {
     }
 
     /// Refuses a section of another domain; nothing where types see to it.
-    fn check(&self, section: &Self::Section);
+    fn check(&self, section: &Self::Lender);
 
     /// Calls `f` inside a section, if one can be opened here.
-    fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
+    fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Lender>) -> T) -> T;
+}
+
+/// The type of what a domain's grace periods wait for. It stands apart from [`World`], which is private, for
+/// [`Host`](callbacks::Host), which is not, as the models implement it.
+pub trait HasReaders {
+    type Readers: Readers;
 }
 
 /// See [`World::words`].
@@ -89,9 +148,8 @@ pub struct Words {
 }
 
 /// What all domains have.
-#[doc(hidden)]
 #[derive(Debug)]
-pub struct Core<R> {
+pub(crate) struct Core<R> {
     pub(crate) engine: Engine<R>,
     pub(crate) callbacks: Callbacks,
     pub(crate) driver: Driver,
@@ -156,10 +214,13 @@ pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
+impl<D: Static> HasReaders for D {
+    type Readers = Threads<D::Kind>;
+}
+
 // SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
 unsafe impl<D: Static> World for D {
-    type Readers = Threads<D::Kind>;
-    type Section = D::Section;
+    type Lender = D::Section;
     type Kept = Here<D>;
 
     fn words(&self) -> &'static Words {
@@ -203,9 +264,8 @@ unsafe impl<D: Static> World for D {
 }
 
 /// A domain that is always there.
-#[doc(hidden)]
 #[derive(Debug)]
-pub struct Here<D>(D);
+pub(crate) struct Here<D>(D);
 
 impl<D> Deref for Here<D> {
     type Target = D;
@@ -213,6 +273,11 @@ impl<D> Deref for Here<D> {
     fn deref(&self) -> &D {
         &self.0
     }
+}
+
+/// Where a domain lies: no other one is there as long as there is a handle of it, or a job that keeps it.
+pub(crate) fn address(world: &impl World) -> *const () {
+    ptr::from_ref(world.core()).cast()
 }
 
 /// Waits for a grace period.

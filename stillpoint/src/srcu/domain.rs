@@ -26,7 +26,7 @@ use super::phases::Phases;
 use crate::rcu::deferred;
 use crate::rcu::entry::Entry;
 use crate::rcu::reader::Reader;
-use crate::rcu::world::{self, Core, Words, World};
+use crate::rcu::world::{self, AnyDomain, Core, HasReaders, Words, World};
 use crate::rcu::{Hints, Limits, Pace, Stats};
 use crate::sync::Block;
 
@@ -200,7 +200,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// Inside a callback, and in a stall hook; and if there is no memory for the first use.
+    /// Inside a callback of this domain, and in a stall hook; and if there is no memory for the first use. Callbacks of other
+    /// domains may wait: see [`rcu::barrier`](crate::rcu::barrier).
     #[track_caller]
     pub fn barrier(&self) {
         deferred::barrier(self);
@@ -355,9 +356,8 @@ impl fmt::Debug for Domain {
 }
 
 /// What a job of the library holds on to the domain by.
-#[doc(hidden)]
 #[derive(Debug)]
-pub struct Kept(NonNull<Inner>);
+pub(crate) struct Kept(NonNull<Inner>);
 
 // SAFETY: the domain is shared by all threads.
 unsafe impl Send for Kept {}
@@ -391,10 +391,17 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// How often somebody without memory tries to have a grace period that does not sleep.
 const TRIES: u32 = 100;
 
+impl AnyDomain for Domain {
+    type Section = Section;
+}
+
+impl HasReaders for Domain {
+    type Readers = Phases;
+}
+
 // SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
 unsafe impl World for Domain {
-    type Readers = Phases;
-    type Section = Section;
+    type Lender = Section;
     type Kept = Kept;
 
     const PATIENCE: Duration = PATIENCE;

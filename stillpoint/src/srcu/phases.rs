@@ -399,12 +399,13 @@ impl Readers for Phases {
         let busy = Phase::of(self.shown.phase.load(Relaxed));
         let idle = busy.other();
         let Some(heavy) = fence else { return Err(Blocked { phase: idle, flip: true }) };
+        let spins = &mut budget(SPINS);
+        let early = mutant("idle-phase-before-fence").then(|| self.is_drained(idle, spins));
         if !mutant("grace-period-unfenced") {
             // A.
             self.fence(heavy);
         }
-        let spins = &mut budget(SPINS);
-        if !mutant("idle-phase-forgotten") && !self.is_drained(idle, spins) {
+        if !mutant("idle-phase-forgotten") && !early.unwrap_or_else(|| self.is_drained(idle, spins)) {
             return Err(Blocked { phase: idle, flip: true });
         }
         if self.open(busy) == 0 || mutant("busy-phase-forgotten") {

@@ -1,0 +1,183 @@
+//! What a thread knows of a domain: which reader is its own, from its registration to its end.
+//!
+//! Called by [`super::domain`], which keeps a [`Registration`] in a thread-local variable of each domain.
+//!
+//! # States
+//!
+//! | `reader` | `fast` | the thread |
+//! |---|---|---|
+//! | none | [`nobody`] | is not registered: it has not read yet, or its destructors have run |
+//! | its own | the same | enters the fast way |
+//! | its own | [`nobody`] | enters the slow way, on which it passes a light fence that is more than a compiler fence |
+//!
+//! # Invariant
+//!
+//! A reader that is found here belongs to this thread. So [`Registration::part`] forgets it before the registry may give it to another
+//! thread: destructors that run later, and read, register the thread anew.
+
+use core::cell::Cell;
+use core::ptr;
+
+use super::callbacks::Callbacks;
+use super::queue::Queue;
+use super::reader::{FENCED, LATE, Owner, Reader};
+use super::registry::Registry;
+use super::threads::{Kind, Threads};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, mutant};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Registration {
+    /// This thread's reader, if the backend's light fence is a compiler fence in every thread; else [`nobody`], which never lets
+    /// a thread enter the fast way.
+    fast: Cell<&'static Reader>,
+    /// This thread's reader.
+    reader: Cell<Option<&'static Reader>>,
+    /// The destructor has run, and may not do so again: a reader that a later one needs is given back by
+    /// [`leave_if_ended`](Self::leave_if_ended).
+    has_ended: Cell<bool>,
+    /// It is not given back yet: something uses its queue.
+    stays: Cell<bool>,
+}
+
+#[cfg(not(loom))]
+static NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
+#[cfg(not(loom))]
+static NO_QUEUE: Queue = Queue::new();
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
+    static ref NO_QUEUE: Queue = Queue::new();
+}
+
+/// A reader that belongs to no thread, and is always inside.
+#[cfg(not(loom))]
+const fn nobody() -> &'static Reader {
+    &NOBODY
+}
+#[cfg(loom)]
+fn nobody() -> &'static Reader {
+    &NOBODY
+}
+
+impl Registration {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                fast: Cell::new(nobody()),
+                reader: Cell::new(None),
+                has_ended: Cell::new(false),
+                stays: Cell::new(false),
+            }
+        }
+    }
+
+    /// The thread's reader, if it is registered.
+    #[inline(always)]
+    pub fn reader(&self) -> Option<&'static Reader> {
+        self.reader.get()
+    }
+
+    /// What [`try_enter`] takes.
+    #[inline(always)]
+    pub fn fast(&self) -> &'static Reader {
+        self.fast.get()
+    }
+
+    /// Registers the thread, which becomes `owner`. `arm` has [`part`](Self::part) called with the reader when the thread ends;
+    /// false if that cannot be done. `light_is_free` says that a compiler fence is a light fence.
+    pub fn register(
+        &self,
+        registry: &Registry,
+        owner: Owner,
+        light_is_free: bool,
+        arm: impl FnOnce(&'static Reader) -> bool,
+    ) -> Result<&'static Reader, &'static str> {
+        let Ok(reader) = registry.claim() else { return Err("out of memory") };
+        if let Some(reader_of_handler) = self.reader.get() {
+            // A signal handler on this thread was faster.
+            registry.release(reader);
+            return Ok(reader_of_handler);
+        }
+        if !arm(reader) {
+            registry.release(reader);
+            return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
+        }
+        reader.belongs_to(owner);
+        // The reader is this thread's, which is in no section: the bits are those of the owner before, and `AWAITED` is not set.
+        let late = if self.has_ended.get() { LATE } else { 0 };
+        reader.attention.fetch_and(!(FENCED | LATE), Relaxed);
+        reader.attention.fetch_or(if light_is_free { late } else { late | FENCED }, Relaxed);
+        self.reader.set(Some(reader));
+        self.fast.set(if light_is_free { reader } else { nobody() });
+        Ok(reader)
+    }
+
+    /// The end of the thread, which registered with `reader`. [`None`] if that is not the thread's any more. False if it ends
+    /// inside a section: see [`Threads::part`].
+    pub fn part<K: Kind>(
+        &self,
+        reader: &'static Reader,
+        threads: &Threads<K>,
+        callbacks: &Callbacks,
+    ) -> Option<bool> {
+        if !self.reader.get().is_some_and(|own| ptr::eq(own, reader)) {
+            return None;
+        }
+        // Destructors that still run and read register the thread anew, each for as long as it needs.
+        self.has_ended.set(true);
+        if !mutant("reader-kept-at-exit") {
+            self.forget();
+        }
+        callbacks.report(reader.queue);
+        Some(threads.part(reader))
+    }
+
+    /// Whether the destructor of the thread has run.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    /// Says whether something uses the reader's queue; whether something did before.
+    pub fn stays(&self, stays: bool) -> bool {
+        self.stays.replace(stays)
+    }
+
+    /// Gives the reader back of a thread whose destructor has run, if it is outside and its queue is not in use.
+    pub fn leave_if_ended<K: Kind>(&self, threads: &Threads<K>, callbacks: &Callbacks) {
+        let is_over = self.has_ended.get() && !self.stays.get();
+        if let Some(reader) = self.reader.get().filter(|reader| is_over && !reader.is_inside()) {
+            self.forget();
+            callbacks.report(reader.queue);
+            threads.registry().release(reader);
+        }
+    }
+
+    fn forget(&self) {
+        self.reader.set(None);
+        self.fast.set(nobody());
+    }
+}
+
+/// Begins a section of the thread whose [`Registration::fast`] is `reader`. False if it must go the slow way.
+#[inline(always)]
+pub fn try_enter(reader: &'static Reader, counter: &AtomicU64) -> bool {
+    if reader.try_enter(counter) {
+        return true;
+    }
+    let is_registered = !ptr::eq(reader, nobody());
+    if is_registered {
+        reader.nest();
+    }
+    is_registered
+}
+
+/// The slow way: `reader` is the thread's own.
+pub fn enter_slow(reader: &'static Reader, counter: &AtomicU64) {
+    if !reader.try_enter(counter) {
+        reader.nest();
+    }
+    // A real fence, or the backend's reason why a compiler fence will do.
+    light_by_backend();
+}

@@ -1,0 +1,22 @@
+//! A bound that implies the protocol of domains does not give it to programs: they could end a section under its guard.
+#![forbid(unsafe_code)]
+
+use stillpoint::rcu::{AnyDomain, Global, Rcu};
+
+fn end_section<D: AnyDomain>(domain: &D) {
+    let _ = domain.own().unwrap().leave();
+}
+
+fn end_grace_periods<D: AnyDomain>(domain: &D) {
+    let _ = domain.core();
+}
+
+fn main() {
+    let value = Rcu::new(String::from("read"));
+    let guard = stillpoint::rcu::enter();
+    let seen = value.load(&guard);
+    end_section(&Global);
+    end_grace_periods(&Global);
+    drop(value.replace(String::new()).wait());
+    assert_eq!(seen, "read");
+}

@@ -1,0 +1,13 @@
+//! What `domain!` needs of the library does not open the state of a domain.
+#![forbid(unsafe_code)]
+
+use stillpoint::rcu::{Global, Static};
+
+fn main() {
+    let guard = stillpoint::rcu::enter();
+    let _ = Global::shared().core;
+    let _ = Global::shared().readers();
+    Global::with_local(|local| local.registration.reader().unwrap().leave());
+    Global::with_local(|local| local.has_handle.set(false));
+    drop(guard);
+}
