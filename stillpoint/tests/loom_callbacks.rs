@@ -416,14 +416,12 @@ fn second_barrier_goes_on_when_the_first_stops_being_the_worker() {
 #[test]
 fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
     check(0, 1, || {
-        let here = Here::with_limit(1);
+        let here = Here::with_limit(0);
         here.0.refused.store(100, Relaxed);
         let own = [here.register(), here.register()];
         let _ = here.push(own[0], Call, std::ptr::null());
         let t = here.spawn(1, move |here| {
-            for _ in 0..2 {
-                let _ = here.push(own[1], Call, std::ptr::null());
-            }
+            let _ = here.push(own[1], Call, std::ptr::null());
             here.settle(own[1]);
         });
         here.barrier().unwrap();

@@ -240,7 +240,7 @@ fn a_counter_that_somebody_else_has_raised_ends_no_grace_period() {
         let reader = world.claim();
         let seen = world.online(reader).seen;
         let t = spawn(&world, move |world| {
-            world.engine.readers().nudge();
+            world.engine.readers().defer_to_exit(Some(reader), true);
             let mut handle = world.resume(reader, seen);
             handle.quiescent();
             handle.look();

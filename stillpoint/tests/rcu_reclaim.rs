@@ -6,13 +6,11 @@ mod deadline;
 #[path = "support/tracked.rs"]
 mod tracked;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread;
 
 use deadline::deadline;
-use stillpoint::rcu::{Domain, Hints, Rcu};
+use stillpoint::rcu::{Domain, Rcu};
 use tracked::Tracked;
 
 /// Waits until `count` values have been dropped, and nothing else is done.
@@ -123,88 +121,6 @@ fn destructors_of_retired_values_may_retire_read_and_wait() {
     let _running = deadline();
     drop(Rcu::new_in(Some(Parent(50)), Own).replace(None));
     await_drops(&DROPS, 51);
-}
-
-/// Retires values without destructors until this thread has run what it has retired before.
-fn retire_until<D: Domain>(is_over: impl Fn() -> bool) {
-    while !is_over() {
-        D::retire(Box::new([0_u64; 8]));
-    }
-}
-
-#[test]
-fn local_destructor_may_wait_for_another_threads_callback() {
-    stillpoint::domain! { struct Own; }
-    struct Waits {
-        go: Sender<()>,
-        called: Receiver<()>,
-        over: &'static AtomicBool,
-        own: ThreadId,
-    }
-    impl Drop for Waits {
-        fn drop(&mut self) {
-            assert_eq!(thread::current().id(), self.own, "the thread that retired it runs it");
-            self.go.send(()).expect("the other thread waits");
-            self.called.recv().expect("the callback runs meanwhile");
-            self.over.store(true, Release);
-        }
-    }
-    static OVER: AtomicBool = AtomicBool::new(false);
-    let _running = deadline();
-    let (go, asked) = channel();
-    let (call, called) = channel();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            asked.recv().expect("the destructor runs");
-            Own::call(move || call.send(()).expect("the destructor waits"));
-        });
-        // Ripe entries are run a few at a time by their owner, if it goes on retiring. The worker gets this one in none of a
-        // hundred runs; it would fail the assertion, not the test.
-        let own = thread::current().id();
-        Own::retire_with(Box::new(Waits { go, called, over: &OVER, own }), Hints::new().local());
-        retire_until::<Own>(|| OVER.load(Acquire));
-    });
-    Own::barrier();
-}
-
-#[test]
-fn barrier_waits_for_a_local_destructor_without_burning_cpu() {
-    stillpoint::domain! { struct Own; }
-    struct Sleeps(&'static AtomicU64, &'static AtomicBool);
-    impl Drop for Sleeps {
-        fn drop(&mut self) {
-            // The worker is to find this queue claimed, look at its own affairs, and sleep.
-            self.0.store(1, Release);
-            while self.0.load(Acquire) == 1 {
-                thread::sleep(Duration::from_millis(1));
-            }
-            self.1.store(true, Release);
-        }
-    }
-    static STATE: AtomicU64 = AtomicU64::new(0);
-    static OVER: AtomicBool = AtomicBool::new(false);
-    let _running = deadline();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while STATE.load(Acquire) == 0 {
-                thread::yield_now();
-            }
-            let begin = Own::stats();
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    Own::barrier();
-                    assert!(OVER.load(Acquire), "the barrier waits for the destructor");
-                });
-                // Long enough for a worker that looks again and again to be seen.
-                thread::sleep(Duration::from_millis(100));
-                let grace_periods = Own::stats().grace_periods - begin.grace_periods;
-                assert!(grace_periods < 50, "{grace_periods} grace periods while nothing can be done");
-                STATE.store(2, Release);
-            });
-        });
-        Own::retire_with(Box::new(Sleeps(&STATE, &OVER)), Hints::new().local());
-        retire_until::<Own>(|| OVER.load(Acquire));
-    });
 }
 
 #[test]
