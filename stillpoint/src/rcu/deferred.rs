@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::callbacks::{Caller, Host};
 use super::domain::{registered_reader, try_own_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
-use super::entry::{Data, Entry};
+use super::entry::{self, Data, Entry, Panicked, panicked};
 use super::pool::Job;
 use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
@@ -152,11 +152,22 @@ impl<W: World> Host for W {
 fn guarded(world: &impl World, f: impl FnOnce()) -> bool {
     let forks = fork::count();
     if let Err(payload) = running::run(address(world), || catch_unwind(AssertUnwindSafe(f))) {
-        // The panic has been reported. The payload's destructor could panic too.
+        // The panic hook has had it. The payload's destructor could panic too.
         mem::forget(payload);
         PANICS.fetch_add(1, Relaxed);
+        report_panic(world);
     }
     fork::count() == forks
+}
+
+/// Says on the standard error what the panic does not: which domain's callback it was.
+#[cold]
+fn report_panic(world: &impl World) {
+    let Some(Panicked { what, name }) = panicked() else { return };
+    let domain = world.core().engine.domain();
+    let made_at = world.made_at().map(|site| format!(", made at {site}")).unwrap_or_default();
+    // Not `eprintln!`, which panics if it cannot write.
+    let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{made_at} has panicked: {name}");
 }
 
 /// Frees the box after a grace period.
@@ -177,7 +188,7 @@ pub(crate) unsafe fn retire<T: Send + 'static>(world: &impl World, value: NonNul
 pub(crate) fn call(world: &impl World, f: impl FnOnce() + Send + 'static, hints: Hints) {
     match Entry::call(f, hints.bytes) {
         Ok(entry) => world.defer(entry, hints.lazy),
-        Err(f) => wait_and_run(world, f),
+        Err(f) => wait_and_run(world, || entry::callback(f)),
     }
 }
 

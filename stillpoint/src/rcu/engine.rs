@@ -315,6 +315,12 @@ impl<R: Readers> Engine<R> {
         Ok(begun.end(|| self.led(), held_up))
     }
 
+    /// The name of the domain, for reports.
+    #[cfg(not(loom))]
+    pub fn domain(&self) -> &'static str {
+        (self.domain)()
+    }
+
     /// The number of the grace period that the calling thread leads.
     fn led(&self) -> u64 {
         self.turns.completed() + 1

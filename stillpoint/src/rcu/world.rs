@@ -15,6 +15,7 @@
 //! [`World`] is private, not only hidden: the compiler refuses its methods outside of the library where a bound implies it, too.
 
 use core::ops::Deref;
+use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -93,6 +94,11 @@ pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'stati
     fn words(&self) -> &'static Words;
 
     fn core(&self) -> &Core<Self::Readers>;
+
+    /// Where in the program the domain was made, if it is not a type.
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        None
+    }
 
     /// Keeps the domain for a job.
     ///

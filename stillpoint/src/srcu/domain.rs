@@ -404,6 +404,10 @@ unsafe impl World for Domain {
         &self.inner().core
     }
 
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        Some(self.site)
+    }
+
     unsafe fn keep(&self) -> Kept {
         let inner = self.inner();
         // Relaxed: the caller's handle, or job, keeps it meanwhile.
