@@ -260,7 +260,6 @@ impl<R: Readers> Engine<R> {
     }
 
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
-    #[cfg(not(loom))]
     pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
         self.take_turns(own, self.turns.next(), heavy)

@@ -122,6 +122,7 @@
 //! implementations of read-copy update* (2012). The grace period with one fence and one pass, and the countdown of awaited
 //! readers, are argued in the source of the engine.
 
+mod block_on;
 mod cookie;
 pub(crate) mod deferred;
 pub(crate) mod domain;
