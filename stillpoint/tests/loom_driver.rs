@@ -1,5 +1,5 @@
 //! Models of grace periods that are waited for by futures: the job that drives them, the threads that poll, and their sleep.
-//! Nobody reads, so grace periods end as soon as a thread leads them.
+//! There are no readers, so grace periods end as soon as a thread leads them.
 #![cfg(loom)]
 
 mod model;

@@ -165,9 +165,14 @@ fn guarded(world: &impl World, f: impl FnOnce()) -> bool {
 fn report_panic(world: &impl World) {
     let Some(Panicked { what, name }) = panicked() else { return };
     let domain = world.core().engine.domain();
-    let made_at = world.made_at().map(|site| format!(", made at {site}")).unwrap_or_default();
+    let mut stderr = std::io::stderr();
     // Not `eprintln!`, which panics if it cannot write.
-    let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{made_at} has panicked: {name}");
+    let _ = match world.made_at() {
+        None => writeln!(stderr, "stillpoint: {what} in {domain} has panicked: {name}"),
+        Some(site) => {
+            writeln!(stderr, "stillpoint: {what} in {domain}, made at {site}, has panicked: {name}")
+        }
+    };
 }
 
 /// Frees the box after a grace period.
@@ -236,8 +241,8 @@ pub(crate) fn relieve(world: &impl World, queue: &Queue, reported: [Amount; 2]) 
 
 fn caller(world: &impl World) -> Caller<'static> {
     let is_inside = world.is_reading();
-    // Not in callbacks of other domains either. Two whose workers waited for each other's backlog to shrink would do so until
-    // the time is up, and neither could know that it waits: that is up to the limits, and to what others defer.
+    // Not in callbacks of other domains either: two workers that waited for each other's backlog to shrink would do so until the
+    // time is up, by no decision of the program, as limits and load make a caller wait.
     let may_wait = !is_inside && !running::is_any() && !stall::is_reporting();
     Caller { own: world.own(), is_inside, may_wait }
 }

@@ -1,4 +1,4 @@
-//! Who keeps a sleepable domain: the counts of the table in [`super::domain`], as of an `Arc` and its weak references.
+//! What keeps a sleepable domain: the counts of the table in [`super::domain`], as of an `Arc` and its weak references.
 
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, weaken};
 
@@ -20,7 +20,7 @@ impl Counts {
 
     /// Another handle, made of one that there is.
     pub fn add_handle(&self) {
-        // Relaxed: whoever gets the new handle gets it by something that orders.
+        // Relaxed: a thread gets the new handle by something that orders.
         let handles = self.handles.fetch_add(1, Relaxed);
         assert!(handles < u64::MAX / 2, "too many handles of a domain");
     }
