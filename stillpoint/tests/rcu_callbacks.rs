@@ -30,6 +30,7 @@ use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
 use stillpoint::rcu::{Domain, Hints, Limits, Pace};
+use stillpoint::srcu;
 use threads::deny_threads;
 use tracked::Tracked;
 use until::until;
@@ -177,6 +178,43 @@ fn a_callback_that_panics_is_counted_and_keeps_no_other_from_running() {
     Own::barrier();
     assert_eq!(calls.load(Acquire), 20);
     assert!(Own::stats().panics >= before + 20);
+}
+
+#[test]
+fn panic_in_a_callback_is_reported_with_domain_and_type() {
+    stillpoint::domain! { struct Own; }
+    struct Fragile;
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    const SITE: u32 = line!() + 1;
+    static SLEEPABLE: srcu::Domain = srcu::Domain::new();
+    const TEST: &str = "panic_in_a_callback_is_reported_with_domain_and_type";
+    if child::variant().is_none() {
+        let said = child::stderr(TEST, "", None);
+        let (own, fragile) = (std::any::type_name::<Own>(), std::any::type_name::<Fragile>());
+        let lines: Vec<_> = said.lines().filter(|line| line.starts_with("stillpoint: ")).collect();
+        let callback = format!(
+            "stillpoint: a callback deferred in {own} has panicked: rcu_callbacks::{TEST}::{{{{closure}}}}"
+        );
+        let value = format!("stillpoint: the destructor of a value retired in {own} has panicked: {fragile}");
+        let sleepable = format!("deferred in srcu::Domain, made at {}:{SITE}:", file!());
+        assert_eq!(lines.len(), 4, "{said}");
+        assert_eq!(lines.iter().filter(|line| line.starts_with(&callback)).count(), 2, "{said}");
+        assert_eq!(lines.iter().filter(|line| **line == value).count(), 1, "{said}");
+        return assert!(lines.iter().any(|line| line.contains(&sleepable)), "{said}");
+    }
+    let _running = deadline();
+    Own::call(|| panic!("on purpose"));
+    // Too large for an entry.
+    let large = [7_u8; 100];
+    Own::call(move || panic!("on purpose, {}", large[99]));
+    Own::retire(Box::new(Fragile));
+    Own::barrier();
+    SLEEPABLE.call(|| panic!("on purpose"));
+    SLEEPABLE.barrier();
 }
 
 #[test]

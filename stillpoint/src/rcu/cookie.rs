@@ -7,15 +7,14 @@ use core::future::{Future, IntoFuture};
 use core::hash::{Hash, Hasher};
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use std::sync::Arc;
-use std::task::Wake;
 use std::time::Duration;
 
+use super::block_on::block_on;
 use super::domain::Global;
 use super::driver::{Answer, Ticket};
 use super::engine::Due;
 use super::world::{AnyDomain, Static, address, reader_outside};
-use crate::sync::{Futex32, Ordering::Relaxed, now};
+use crate::sync::now;
 
 /// A grace period: the one after which every section that was open when this value was made has ended.
 ///
@@ -156,38 +155,9 @@ impl<D: AnyDomain> GracePeriod<D> {
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitTimeoutError> {
         // A moment that no clock reaches is never.
         let until = u64::try_from(timeout.as_nanos()).ok().and_then(|timeout| now().checked_add(timeout));
-        let signal = Arc::new(Signal(Futex32::new(QUIET)));
-        let waker = Waker::from(Arc::clone(&signal));
         let mut future = self.clone().into_future();
-        loop {
-            // Relaxed: `poll` takes the driver's lock, which the waker's thread has released before.
-            signal.0.store(QUIET, Relaxed);
-            if Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_ready() {
-                return Ok(());
-            }
-            // Relaxed: the next poll looks for itself.
-            while signal.0.load(Relaxed) == QUIET {
-                if until.is_some_and(|until| now() >= until) {
-                    return Err(WaitTimeoutError(()));
-                }
-                signal.0.wait(QUIET, until);
-            }
-        }
-    }
-}
-
-/// What wakes a thread in [`GracePeriod::wait_timeout`]. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one token
-/// for all that may unpark it, and that belongs to the program.
-struct Signal(Futex32);
-
-const QUIET: u32 = 0;
-const WOKEN: u32 = 1;
-
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        // Relaxed: carries nothing, see `wait_timeout`.
-        self.0.store(WOKEN, Relaxed);
-        self.0.wake(1);
+        let is_ready = |waker: &Waker| Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_ready();
+        if block_on(until, is_ready) { Ok(()) } else { Err(WaitTimeoutError(())) }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::callbacks::{Caller, Host};
 use super::domain::{registered_reader, with_new_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
-use super::entry::{Data, Entry};
+use super::entry::{self, Data, Entry, Panicked, panicked};
 use super::pool::Job;
 use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
@@ -154,11 +154,27 @@ impl<W: World> Host for W {
 fn guarded(world: &impl World, f: impl FnOnce()) -> bool {
     let forks = fork::count();
     if let Err(payload) = running::run(address(world), || catch_unwind(AssertUnwindSafe(f))) {
-        // The panic has been reported. The payload's destructor could panic too.
+        // The panic hook has had it. The payload's destructor could panic too.
         mem::forget(payload);
         PANICS.fetch_add(1, Relaxed);
+        report_panic(world);
     }
     fork::count() == forks
+}
+
+/// Says on the standard error what the panic does not: which domain's callback it was.
+#[cold]
+fn report_panic(world: &impl World) {
+    let Some(Panicked { what, name }) = panicked() else { return };
+    let domain = world.core().engine.domain();
+    let mut stderr = std::io::stderr();
+    // Not `eprintln!`, which panics if it cannot write.
+    let _ = match world.made_at() {
+        None => writeln!(stderr, "stillpoint: {what} in {domain} has panicked: {name}"),
+        Some(site) => {
+            writeln!(stderr, "stillpoint: {what} in {domain}, made at {site}, has panicked: {name}")
+        }
+    };
 }
 
 /// Frees the box after a grace period.
@@ -179,7 +195,7 @@ pub(crate) unsafe fn retire<T: Send + 'static>(world: &impl World, value: NonNul
 pub(crate) fn call(world: &impl World, f: impl FnOnce() + Send + 'static, hints: Hints) {
     match Entry::call(f, hints.bytes) {
         Ok(entry) => world.defer(entry, hints.lazy),
-        Err(f) => wait_and_run(world, f),
+        Err(f) => wait_and_run(world, || entry::callback(f)),
     }
 }
 
@@ -232,8 +248,8 @@ pub(crate) fn relieve(world: &impl World, queue: &Queue, reported: [Amount; 2]) 
 
 fn caller(world: &impl World) -> Caller<'static> {
     let is_inside = world.is_reading();
-    // Not in callbacks of other domains either. Two whose workers waited for each other's backlog to shrink would do so until
-    // the time is up, and neither could know that it waits: that is up to the limits, and to what others defer.
+    // Not in callbacks of other domains either: two workers that waited for each other's backlog to shrink would do so until the
+    // time is up, by no decision of the program, as limits and load make a caller wait.
     let may_wait = !is_inside && !running::is_any() && !stall::is_reporting();
     Caller { own: world.own(), is_inside, may_wait }
 }

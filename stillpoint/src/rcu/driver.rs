@@ -19,21 +19,32 @@
 //! all futures are dismissed: woken, to find out. Without a thread each waits where it is polled; a failure they pass on.
 
 use core::mem;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::task::Waker;
-use std::any::Any;
 use std::borrow::Cow;
 use std::collections::TryReserveError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
-use super::engine::{Due, Engine, Orphaned};
-use super::pool::Job;
-use super::world::{World, reader_outside};
-use crate::sync::ForkSafe;
+use super::engine::{Due, Engine, Readers};
+use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, mutant};
 
 /// Why a grace period failed: the message for those who waited for it.
-type Failure = Cow<'static, str>;
+pub type Failure = Cow<'static, str>;
+
+/// What the driver needs of the domain around it.
+pub trait Host {
+    type Readers: Readers;
+
+    fn engine(&self) -> &Engine<Self::Readers>;
+
+    fn driver(&self) -> &Driver;
+
+    /// Has a thread call [`drive`]. False if there is none.
+    fn submit(&self) -> bool;
+
+    /// Waits until the next grace period has ended.
+    fn wait_for_next(&self) -> Result<(), Failure>;
+}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -88,24 +99,26 @@ enum Step {
 }
 
 impl Driver {
-    pub const fn new() -> Self {
-        Self { wishes: ForkSafe::new(Mutex::new(Wishes::new())), tickets: AtomicU64::new(0) }
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self { wishes: ForkSafe::new(Mutex::new(Wishes::new())), tickets: AtomicU64::new(0) }
+        }
     }
 
     /// Sees to it that the grace period ends, if there is a thread for that.
-    pub fn start(&self, world: &impl World, due: Due) {
+    pub fn start(&self, host: &impl Host, due: Due) {
         let mut wishes = self.lock();
         wishes.started = wishes.started.max(Some(due));
-        self.kick(world, wishes);
+        self.kick(host, wishes);
     }
 
     /// Has `waker` called when the grace period has ended. `ticket` is the future's, from its last call.
-    pub fn poll(&self, world: &impl World, due: Due, ticket: &mut Ticket, waker: &Waker) -> Answer {
+    pub fn poll(&self, host: &impl Host, due: Due, ticket: &mut Ticket, waker: &Waker) -> Answer {
         // Dropped after the lock is released, as is an old one that it is exchanged for.
         let mut own = Some(waker.clone());
         let mut wishes = self.lock();
         // Under the lock: who has been taken out by the job sees here that the grace period has ended.
-        if world.core().engine.is_done(due) {
+        if host.engine().is_done(due) {
             *ticket = 0;
             return Answer::Elapsed;
         }
@@ -125,7 +138,7 @@ impl Driver {
             // No memory: the future is polled again at once, until the grace period has ended.
             Err(_) => wishes.started = wishes.started.max(Some(due)),
         }
-        if !self.kick(world, wishes) {
+        if !self.kick(host, wishes) {
             *ticket = 0;
             return Answer::Alone;
         }
@@ -149,6 +162,7 @@ impl Driver {
     /// # Safety
     ///
     /// The calling thread is the only one in the process, and was not in the middle of another method when it forked.
+    #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
         // SAFETY: the caller's contract; references to the wishes live no longer than a call of a method.
         unsafe { self.wishes.overwrite(Mutex::new(Wishes::new())) };
@@ -160,15 +174,13 @@ impl Driver {
     }
 
     /// Has the job run, which there is a wish for. False if it cannot: everybody has been dismissed.
-    fn kick(&self, world: &impl World, mut wishes: MutexGuard<'_, Wishes>) -> bool {
+    fn kick(&self, host: &impl Host, mut wishes: MutexGuard<'_, Wishes>) -> bool {
         let driven = mem::replace(&mut wishes.driven, true);
         drop(wishes);
         if driven {
             return true;
         }
-        // SAFETY: the job only waits for grace periods.
-        let world = unsafe { world.keep() };
-        if Job::new(move || drive(&*world)).submit() {
+        if host.submit() {
             return true;
         }
         self.dismiss(None);
@@ -184,7 +196,9 @@ impl Driver {
         let cohorts = mem::take(&mut wishes.cohorts);
         drop(wishes);
         drop(old);
-        cohorts.into_iter().for_each(Cohort::wake);
+        if !mutant("dismissed-silently") {
+            cohorts.into_iter().for_each(Cohort::wake);
+        }
     }
 
     fn next<R>(&self, engine: &Engine<R>) -> Step {
@@ -194,7 +208,7 @@ impl Driver {
             Some(_) => Step::Drive,
             None if wishes.started.is_some_and(|due| !engine.is_done(due)) => Step::Drive,
             None => {
-                wishes.driven = false;
+                wishes.driven = mutant("driven-for-good");
                 Step::Stop
             }
         }
@@ -202,30 +216,20 @@ impl Driver {
 }
 
 /// The job. Two at a time, as in the child of a fork that a waker made, do no harm.
-fn drive(world: &impl World) {
-    let core = world.core();
+pub fn drive(host: &impl Host) {
+    let driver = host.driver();
     loop {
-        match core.driver.next(&core.engine) {
+        match driver.next(host.engine()) {
             Step::Wake(cohort) => cohort.wake(),
+            // The next grace period, as futures may be waiting for it by then, whatever is wanted now.
             Step::Drive => {
-                // The next grace period, as futures may be waiting for it by then, whatever is wanted now.
-                let drive = || core.engine.drive(reader_outside(world));
-                let failure = match catch_unwind(AssertUnwindSafe(drive)) {
-                    Ok(Ok(())) => continue,
-                    Ok(Err(Orphaned)) => world.words().orphaned.into(),
-                    Err(payload) => message(&*payload).into(),
-                };
-                return core.driver.dismiss(Some(failure));
+                if let Err(failure) = host.wait_for_next() {
+                    return driver.dismiss(Some(failure));
+                }
             }
             Step::Stop => return,
         }
     }
-}
-
-/// The message of a panic.
-fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a grace period panicked").to_owned()
 }
 
 impl Wishes {

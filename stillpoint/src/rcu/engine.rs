@@ -274,7 +274,6 @@ impl<R: Readers> Engine<R> {
     }
 
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
-    #[cfg(not(loom))]
     pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
         self.take_turns(own, self.turns.next(), heavy)
@@ -331,6 +330,12 @@ impl<R: Readers> Engine<R> {
         }
         self.check.end(number);
         Ok(begun.end(|| self.led(), held_up))
+    }
+
+    /// The name of the domain, for reports.
+    #[cfg(not(loom))]
+    pub fn domain(&self) -> &'static str {
+        (self.domain)()
     }
 
     /// The number of the grace period that the calling thread leads.

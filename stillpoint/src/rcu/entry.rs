@@ -1,5 +1,7 @@
 //! Something to do after a grace period: a call or a free, without its type, in three words.
 
+use core::any::type_name;
+use core::cell::Cell;
 use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc};
@@ -33,7 +35,8 @@ impl Entry {
         /// `data` is a pointer from a `Box<T>` that nobody else has.
         unsafe fn free<T>(data: Data) {
             // SAFETY: the caller's contract.
-            drop(unsafe { Box::from_raw(data.assume_init().cast::<T>()) });
+            let value = unsafe { Box::from_raw(data.assume_init().cast::<T>()) };
+            named("the destructor of a value retired", type_name::<T>, || drop(value));
         }
         let data = MaybeUninit::new(value.as_ptr().cast());
         let plain = !mem::needs_drop::<T>();
@@ -53,7 +56,7 @@ impl Entry {
         unsafe fn call_inline<F: FnOnce()>(data: Data) {
             // SAFETY: the caller's contract.
             let f = unsafe { data.as_ptr().cast::<F>().read() };
-            f();
+            callback(f);
         }
         /// # Safety
         ///
@@ -61,7 +64,7 @@ impl Entry {
         unsafe fn call_boxed<F: FnOnce()>(data: Data) {
             // SAFETY: the caller's contract.
             let f = unsafe { Box::from_raw(data.assume_init().cast::<F>()) };
-            f();
+            callback(*f);
         }
         let weight = weight(bytes.saturating_add(size_of::<F>()));
         let mut data = Data::uninit();
@@ -120,6 +123,42 @@ impl Entry {
         // grace period: nobody uses the value any more.
         unsafe { (self.run)(self.data) }
     }
+}
+
+/// What code of the program has panicked, and the name of its type.
+#[derive(Debug, Clone, Copy)]
+pub struct Panicked {
+    pub what: &'static str,
+    pub name: &'static str,
+}
+
+thread_local! {
+    static PANICKED: Cell<Option<Panicked>> = const { Cell::new(None) };
+}
+
+/// After a panic in an entry, or a [`callback`]: which one it was.
+pub fn panicked() -> Option<Panicked> {
+    PANICKED.take()
+}
+
+/// Calls `f`, code of the program. If that panics, [`panicked`] says what it was. The name is part of this function's code for each
+/// type, so no entry holds it, and it costs nothing without a panic.
+#[inline]
+fn named(what: &'static str, name: fn() -> &'static str, f: impl FnOnce()) {
+    struct Unwinds(&'static str, fn() -> &'static str);
+    impl Drop for Unwinds {
+        fn drop(&mut self) {
+            PANICKED.set(Some(Panicked { what: self.0, name: self.1() }));
+        }
+    }
+    let unwinds = Unwinds(what, name);
+    f();
+    mem::forget(unwinds);
+}
+
+/// Calls `f`, which was deferred.
+pub fn callback<F: FnOnce()>(f: F) {
+    named("a callback deferred", type_name::<F>, f);
 }
 
 const PLAIN: usize = 1;

@@ -131,6 +131,7 @@
 //! implementations of read-copy update* (2012). The grace period with one fence and one pass, and the countdown of awaited
 //! readers, are argued in the source of the engine.
 
+mod block_on;
 mod cookie;
 pub(crate) mod deferred;
 pub(crate) mod domain;
@@ -215,8 +216,8 @@ pub fn synchronize() {
 ///
 /// May be called inside a section, in a callback, in a destructor; not in a signal handler. It does not wait, unless more is
 /// queued than [`set_limits`] allows and it is called outside sections and callbacks; inside a section, dropping the outermost
-/// guard waits instead. Callbacks of one thread run one after
-/// the other, in order; those of several threads in any order. One that panics is caught and counted ([`Stats::panics`]).
+/// guard waits instead. Callbacks of one thread run one after the other, in order; those of several threads in any order. One
+/// that panics is caught and counted ([`Stats::panics`]); a line on the standard error names its domain and its type.
 ///
 /// Small closures (one word) need no memory of their own. Where there is no memory to queue it, the caller waits for a grace
 /// period and calls `f` itself; inside a section, `f` is lost ([`Stats::lost`]). Where no worker can be started, `f` waits until

@@ -1,8 +1,10 @@
 //! The modules of [`crate::rcu`] that the model checker sees.
 
 pub mod alarm;
+pub mod block_on;
 pub mod callbacks;
 pub mod check;
+pub mod driver;
 pub mod engine;
 pub mod entry;
 pub mod events;

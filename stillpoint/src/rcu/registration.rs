@@ -6,9 +6,9 @@
 //!
 //! | `reader` | `fast` | the thread |
 //! |---|---|---|
-//! | none | [`nobody`] | is not registered: it has not read yet, or its destructors have run |
+//! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
 //! | its own | the same | enters the fast way |
-//! | its own | [`nobody`] | enters the slow way, on which it passes a light fence that is more than a compiler fence |
+//! | its own | [`unregistered`] | enters the slow way, on which it passes a light fence that is more than a compiler fence |
 //!
 //! # Invariant
 //!
@@ -28,7 +28,7 @@ use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, m
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Registration {
-    /// This thread's reader, if the backend's light fence is a compiler fence in every thread; else [`nobody`], which never lets
+    /// This thread's reader, if the backend's light fence is a compiler fence in every thread; else [`unregistered`], which never lets
     /// a thread enter the fast way.
     fast: Cell<&'static Reader>,
     /// This thread's reader.
@@ -53,11 +53,11 @@ loom::lazy_static! {
 
 /// A reader that belongs to no thread, and is always inside.
 #[cfg(not(loom))]
-const fn nobody() -> &'static Reader {
+const fn unregistered() -> &'static Reader {
     &NOBODY
 }
 #[cfg(loom)]
-fn nobody() -> &'static Reader {
+fn unregistered() -> &'static Reader {
     &NOBODY
 }
 
@@ -65,7 +65,7 @@ impl Registration {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                fast: Cell::new(nobody()),
+                fast: Cell::new(unregistered()),
                 reader: Cell::new(None),
                 has_ended: Cell::new(false),
                 stays: Cell::new(false),
@@ -110,7 +110,7 @@ impl Registration {
         reader.attention.fetch_and(!(FENCED | LATE), Relaxed);
         reader.attention.fetch_or(if light_is_free { late } else { late | FENCED }, Relaxed);
         self.reader.set(Some(reader));
-        self.fast.set(if light_is_free { reader } else { nobody() });
+        self.fast.set(if light_is_free { reader } else { unregistered() });
         Ok(reader)
     }
 
@@ -156,7 +156,7 @@ impl Registration {
 
     fn forget(&self) {
         self.reader.set(None);
-        self.fast.set(nobody());
+        self.fast.set(unregistered());
     }
 }
 
@@ -166,7 +166,7 @@ pub fn try_enter(reader: &'static Reader, counter: &AtomicU64) -> bool {
     if reader.try_enter(counter) {
         return true;
     }
-    let is_registered = !ptr::eq(reader, nobody());
+    let is_registered = !ptr::eq(reader, unregistered());
     if is_registered {
         reader.nest();
     }

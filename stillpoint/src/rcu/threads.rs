@@ -309,7 +309,8 @@ impl<K: Kind> Readers for Threads<K> {
             K::raise(&self.counter)
         };
 
-        // After the look at those who are registered: a reader that is counted there, and may be inside, is below the length.
+        // After `is_alone`: a reader that was counted there, and may be inside, is below the length. One that registers later sees
+        // what is unpublished.
         let end = if mutant("no-wait") { 0 } else { early.unwrap_or_else(|| self.registry.len()) };
         let first = self.scan(end, counter);
         if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }

@@ -15,17 +15,20 @@
 //! [`World`] is private, not only hidden: the compiler refuses its methods outside of the library where a bound implies it, too.
 
 use core::ops::Deref;
+use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::Pace;
 use super::callbacks::{self, Callbacks};
 use super::domain::{Shared, registered_reader};
-use super::driver::Driver;
+use super::driver::{self, Driver, Failure};
 use super::engine::{Engine, Orphaned, Readers};
 use super::entry::Entry;
+use super::pool::Job;
 use super::reader::Reader;
 use super::threads::{Kind, Threads};
 use super::{deferred, stall};
@@ -93,6 +96,11 @@ pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'stati
     fn words(&self) -> &'static Words;
 
     fn core(&self) -> &Core<Self::Readers>;
+
+    /// Where in the program the domain was made, if it is not a type.
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        None
+    }
 
     /// Keeps the domain for a job.
     ///
@@ -273,6 +281,39 @@ impl<D> Deref for Here<D> {
     fn deref(&self) -> &D {
         &self.0
     }
+}
+
+impl<W: World> driver::Host for W {
+    type Readers = W::Readers;
+
+    fn engine(&self) -> &Engine<W::Readers> {
+        &self.core().engine
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.core().driver
+    }
+
+    fn submit(&self) -> bool {
+        // SAFETY: the job only waits for grace periods.
+        let world = unsafe { self.keep() };
+        Job::new(move || driver::drive(&*world)).submit()
+    }
+
+    fn wait_for_next(&self) -> Result<(), Failure> {
+        let drive = || self.core().engine.drive(reader_outside(self));
+        match catch_unwind(AssertUnwindSafe(drive)) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Orphaned)) => Err(self.words().orphaned.into()),
+            Err(payload) => Err(message(&*payload).into()),
+        }
+    }
+}
+
+/// The message of a panic.
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a grace period panicked").to_owned()
 }
 
 /// Where a domain lies: no other one is there as long as there is a handle of it, or a job that keeps it.

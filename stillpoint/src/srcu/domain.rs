@@ -16,10 +16,11 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use super::counts::Counts;
 use super::fork;
 use super::guard::{Guard, Section};
 use super::phases::Phases;
@@ -69,8 +70,7 @@ pub struct Domain {
 #[derive(Debug)]
 pub(super) struct Inner {
     core: Core<Phases>,
-    handles: AtomicUsize,
-    keepers: AtomicUsize,
+    counts: Counts,
     /// A handle that is not counted, for the library's jobs.
     here: ManuallyDrop<Domain>,
     pub(super) fork: fork::Link,
@@ -257,8 +257,7 @@ impl Domain {
         let ours = unsafe {
             fresh.write(Inner {
                 core: Core::new(phases, || "srcu::Domain"),
-                handles: AtomicUsize::new(1),
-                keepers: AtomicUsize::new(1),
+                counts: Counts::new(),
                 here: ManuallyDrop::new(Self { inner: AtomicPtr::new(fresh.as_ptr()), site: self.site }),
                 fork: fork::Link::new(),
                 memory,
@@ -303,9 +302,7 @@ unsafe fn free(inner: NonNull<Inner>) {
 /// The caller was counted in `keepers`, and does not use `inner` again.
 unsafe fn release(inner: NonNull<Inner>) {
     // SAFETY: the caller keeps it still.
-    let keepers = unsafe { &inner.as_ref().keepers };
-    // Release: what this keeper did comes before the end. Acquire: what all others did.
-    if keepers.fetch_sub(1, AcqRel) == 1 {
+    if unsafe { inner.as_ref() }.counts.release() {
         // SAFETY: it was the last.
         unsafe { free(inner) };
     }
@@ -320,9 +317,7 @@ impl Clone for Domain {
     #[track_caller]
     fn clone(&self) -> Self {
         let inner = self.inner();
-        // Relaxed: as of an `Arc`; whoever gets the new handle gets it by something that orders.
-        let handles = inner.handles.fetch_add(1, Relaxed);
-        assert!(handles < usize::MAX / 2, "too many handles of a domain");
+        inner.counts.add_handle();
         Self { inner: AtomicPtr::new(ptr::from_ref(inner).cast_mut()), site: self.site }
     }
 }
@@ -332,8 +327,7 @@ impl Drop for Domain {
         let Some(inner) = NonNull::new(*self.inner.get_mut()) else { return };
         // SAFETY: this handle keeps it until here.
         let shared = unsafe { inner.as_ref() };
-        // Release, Acquire: what was done through the other handles comes before what follows.
-        if shared.handles.fetch_sub(1, AcqRel) == 1 {
+        if shared.counts.drop_handle() {
             shared.phases().close();
             shared.core.callbacks.close(&*shared.here);
             // SAFETY: the handles were counted as one keeper, and this was the last handle.
@@ -415,10 +409,13 @@ unsafe impl World for Domain {
         &self.inner().core
     }
 
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        Some(self.site)
+    }
+
     unsafe fn keep(&self) -> Kept {
         let inner = self.inner();
-        // Relaxed: the caller's handle, or job, keeps it meanwhile.
-        inner.keepers.fetch_add(1, Relaxed);
+        inner.counts.keep();
         Kept(NonNull::from(inner))
     }
 

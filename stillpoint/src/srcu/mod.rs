@@ -80,6 +80,7 @@
 //! McKenney, *Sleepable RCU* (2006); the Linux kernel's Tree SRCU. The argument for what is done here is in the source, at the
 //! head of `phases.rs`.
 
+mod counts;
 mod domain;
 mod fork;
 mod guard;

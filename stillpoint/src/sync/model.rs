@@ -22,9 +22,9 @@ use std::time::Duration;
 
 pub use loom::cell::UnsafeCell;
 use loom::sync::Condvar;
-pub use loom::sync::Mutex;
 pub use loom::sync::atomic::fence;
 use loom::sync::atomic::{self, Ordering, Ordering::*};
+pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
 use super::weaken;

@@ -5,7 +5,7 @@ pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence
 use std::cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
-pub use std::sync::Mutex;
+pub use std::sync::{Mutex, MutexGuard};
 pub use std::thread::yield_now;
 use std::time::Duration;
 

@@ -1,0 +1,97 @@
+//! Models of the counts that keep a sleepable domain: it is closed after the last handle, and freed after the last keeper.
+#![cfg(loom)]
+
+mod model;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::srcu::counts::Counts;
+
+/// What stands for a domain. Its memory is that of the `Arc`, so that an early end is an access too many, and no crash.
+struct Domain {
+    counts: Counts,
+    /// Written through handles, read by the close.
+    used: [UnsafeCell<bool>; 2],
+    /// Written by the close, read by the end.
+    closed: UnsafeCell<bool>,
+    /// Read by all that keep the domain, written by the end.
+    memory: UnsafeCell<bool>,
+}
+
+// SAFETY: loom checks every access of the cells.
+unsafe impl Sync for Domain {}
+// SAFETY: as above.
+unsafe impl Send for Domain {}
+
+impl Domain {
+    fn new() -> Arc<Self> {
+        let cell = || UnsafeCell::new(false);
+        Arc::new(Self { counts: Counts::new(), used: [cell(), cell()], closed: cell(), memory: cell() })
+    }
+
+    fn set(cell: &UnsafeCell<bool>) {
+        cell.with_mut(|cell| unsafe { *cell = true });
+    }
+
+    fn get(cell: &UnsafeCell<bool>) -> bool {
+        cell.with(|cell| unsafe { *cell })
+    }
+
+    /// The end of a handle, which was used.
+    fn drop_handle(&self, index: usize) {
+        assert!(!Self::get(&self.memory), "used when freed");
+        Self::set(&self.used[index]);
+        if self.counts.drop_handle() {
+            assert!(self.used.iter().all(Self::get), "closed while there is a handle");
+            Self::set(&self.closed);
+            self.release();
+        }
+    }
+
+    /// The end of a keeper.
+    fn release(&self) {
+        assert!(!Self::get(&self.memory), "used when freed");
+        if self.counts.release() {
+            assert!(Self::get(&self.closed), "freed before it was closed");
+            Self::set(&self.memory);
+        }
+    }
+}
+
+#[test]
+fn domain_is_closed_by_the_last_handle_and_freed_by_the_last_keeper() {
+    check(0, 3, || {
+        let domain = Domain::new();
+        domain.counts.add_handle();
+        domain.counts.keep();
+        let (handle, job) = (domain.clone(), domain.clone());
+        let threads = [thread::spawn(move || handle.drop_handle(0)), thread::spawn(move || job.release())];
+        domain.drop_handle(1);
+        for t in threads {
+            t.join().unwrap();
+        }
+        assert!(Domain::get(&domain.memory), "never freed");
+    });
+}
+
+#[test]
+fn job_that_a_handle_starts_outlives_all_handles() {
+    check(0, 3, || {
+        let domain = Domain::new();
+        domain.counts.add_handle();
+        let handle = domain.clone();
+        let t = thread::spawn(move || {
+            handle.counts.keep();
+            handle.drop_handle(0);
+            // The job of a closed domain may leave another one behind.
+            handle.counts.keep();
+            handle.release();
+            handle.release();
+        });
+        domain.drop_handle(1);
+        t.join().unwrap();
+        assert!(Domain::get(&domain.memory), "never freed");
+    });
+}
