@@ -84,6 +84,9 @@ mod sys;
 #[path = "percpu/awaited.rs"]
 pub mod awaited;
 #[cfg(loom)]
+#[path = "fence/model.rs"]
+pub mod fence;
+#[cfg(loom)]
 #[path = "lock/model.rs"]
 pub mod lock;
 #[cfg(loom)]

@@ -25,7 +25,8 @@
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it runs on for ever.
 //! 2. At most one thread is between setting `RUNNING` and clearing it: the leader.
-//! 3. A caller who finds `n` turns completed is served by turn `n + 1` if it has not begun, else by turn `n + 2`.
+//! 3. A caller who finds `n` turns completed is served by turn `n + 1` if it has not begun, else by turn `n + 2`. If turn
+//!    `n + 1` fails, it is run anew, and serves all who asked before it begins again: they may ask again.
 //! 4. When nobody runs a turn and `THIS` is set, at least one thread that waits for turn `n + 1` is awake: the one that
 //!    the last leader woke to lead, or one whose sleep failed because the word had changed.
 //!
@@ -40,7 +41,7 @@
 
 use core::num::NonZeroU32;
 
-use crate::sync::{Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
+use crate::sync::{AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
 
 const RUNNING: u64 = 1;
 const THIS: u64 = 2;
@@ -54,6 +55,8 @@ const SPINS: u32 = 64;
 #[derive(Debug)]
 pub struct Sequence {
     word: Futex,
+    /// How often the sequence was one of a process that had just been forked: leaders of before are none.
+    forks: AtomicU64,
 }
 
 /// The number of a turn whose completion serves its holder.
@@ -65,6 +68,11 @@ impl Target {
         word >> SHIFT >= self.0
     }
 
+    /// Whether it is the first turn that is not completed.
+    fn is_next(self, word: u64) -> bool {
+        self.0 == (word >> SHIFT) + 1
+    }
+
     /// The futex mask of those who wait for this turn.
     fn mask(self) -> NonZeroU32 {
         NonZeroU32::new(1 << (self.0 % 32)).expect("one bit is set")
@@ -74,7 +82,7 @@ impl Target {
 impl Sequence {
     const_unless_loom! {
         pub fn new() -> Self {
-            Self { word: Futex::new(0) }
+            Self { word: Futex::new(0), forks: AtomicU64::new(0) }
         }
     }
 
@@ -120,7 +128,7 @@ impl Sequence {
 
     /// Returns when a turn has been completed that began after the call: see [`wait_for`](Self::wait_for).
     pub fn join<E>(&self, turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
-        self.wait_for(self.ask(), turn)
+        self.take_part(self.ask(), true, turn)
     }
 
     /// Returns when the turn has been completed; runs `turn` for it, and for all who wait, if nobody else does.
@@ -129,7 +137,18 @@ impl Sequence {
     ///
     /// That of `turn`, if this thread had to run it. The turn then does not count, and each of the others who wait runs
     /// one and finds out for himself. The same holds if `turn` panics.
-    pub fn wait_for<E>(&self, target: Target, mut turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+    pub fn wait_for<E>(&self, target: Target, turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        self.take_part(target, false, turn)
+    }
+
+    /// The loop of all callers that wait. After a failure the caller asks again, if it may: its target may then never be completed,
+    /// so it must not be one that is kept.
+    fn take_part<E>(
+        &self,
+        mut target: Target,
+        asks_again: bool,
+        mut turn: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut spins = budget(SPINS);
         loop {
             // Acquire: the turn happens before our return; partner: the Release in `finish`.
@@ -138,6 +157,11 @@ impl Sequence {
                 return Ok(());
             }
             if word & RUNNING == 0 {
+                if asks_again && !target.is_next(word) && !mutant("failure-waited-for") {
+                    // The turn that ran when the caller asked has failed: of those to come, the first serves. Not later than
+                    // before, as others may have completed some by now.
+                    target = target.min(self.ask());
+                }
                 if let Some(lead) = self.begin(word) {
                     turn()?;
                     lead.finish();
@@ -151,12 +175,11 @@ impl Sequence {
         }
     }
 
-    /// Runs `turn`, unless there is a leader already, or somebody who is about to be one. If it returns false, it does not
-    /// count. Whether a turn has been completed.
+    /// Runs `turn`, unless there is a leader already. If it returns false, it does not count. Whether a turn has been completed.
     pub fn try_lead(&self, turn: impl FnOnce() -> bool) -> bool {
         // Relaxed: `begin` orders.
         let word = self.word.load(Relaxed);
-        if word & (RUNNING | THIS | NEXT) != 0 {
+        if word & RUNNING != 0 {
             return false;
         }
         let Some(lead) = self.begin(word) else { return false };
@@ -170,6 +193,8 @@ impl Sequence {
     /// No turn runs, and nobody sleeps: for the only thread of a process, as after a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
+        // Relaxed: the only thread.
+        self.forks.fetch_add(1, Relaxed);
         self.word.fetch_and(!(RUNNING | THIS | NEXT), Relaxed);
     }
 
@@ -179,13 +204,23 @@ impl Sequence {
         let begun =
             self.word.compare_exchange(idle, idle | RUNNING, weaken(Acquire, "begin-relaxed"), Relaxed);
         // `then`, not `then_some`: a `Lead` that was never one must not be made, as dropping it ends a turn.
-        begun.is_ok().then(|| Lead { sequence: self })
+        begun.is_ok().then(|| Lead { sequence: self, forks: self.forks() })
+    }
+
+    /// Changes when the process is forked: a turn that began before is not one of this process.
+    pub fn forks(&self) -> u64 {
+        // Nothing forks in a model, and the load would be a step there.
+        #[cfg(loom)]
+        return 0;
+        // Relaxed: changed by the only thread of a process.
+        #[cfg(not(loom))]
+        self.forks.load(Relaxed)
     }
 
     /// Sleeps until turn `target` is completed, or may be led by this thread; or for no reason.
     #[cold]
     fn sleep(&self, word: u64, target: Target) {
-        let bit = if target.0 == (word >> SHIFT) + 1 { THIS } else { NEXT };
+        let bit = if target.is_next(word) { THIS } else { NEXT };
         let marked = word | bit;
         // Relaxed: the bit asks for a wake-up and carries nothing else.
         if word == marked || self.word.compare_exchange(word, marked, Relaxed, Relaxed).is_ok() {
@@ -212,11 +247,20 @@ impl Sequence {
 /// count.
 struct Lead<'a> {
     sequence: &'a Sequence,
+    forks: u64,
 }
 
 impl Lead<'_> {
+    /// Whether the process was forked during the turn, and this is the child: another thread may lead there.
+    fn is_of_parent(&self) -> bool {
+        self.sequence.forks() != self.forks
+    }
+
     /// Completes the turn, wakes those it serves and one who will lead the next.
     fn finish(self) {
+        if self.is_of_parent() {
+            return;
+        }
         let word = &self.sequence.word;
         let old = self.sequence.replace(|old| {
             let next_becomes_this = if old & NEXT != 0 && !mutant("next-forgotten") { THIS } else { 0 };
@@ -237,6 +281,9 @@ impl Lead<'_> {
 impl Drop for Lead<'_> {
     /// The turn failed: nobody is served, everybody looks again.
     fn drop(&mut self) {
+        if self.is_of_parent() {
+            return;
+        }
         let counts = if mutant("failure-counts") { 1 << SHIFT } else { 0 };
         let old = self.sequence.replace(|old| (old & !(RUNNING | THIS | NEXT)) + counts);
         if old & (THIS | NEXT) != 0 && !mutant("failure-not-told") {

@@ -64,6 +64,15 @@ impl World {
         self.is_answered(caller);
     }
 
+    fn join(&self, caller: usize) {
+        self.asked[caller].store(1, Relaxed);
+        let Ok(()) = self.turns.join(|| {
+            self.turn();
+            Ok::<(), std::convert::Infallible>(())
+        });
+        self.is_answered(caller);
+    }
+
     fn is_answered(&self, caller: usize) {
         assert_eq!(self.answered[caller].load(Relaxed), 1, "served by a turn that began before the call");
     }
@@ -129,5 +138,45 @@ fn after_a_failed_turn_everybody_finds_out_for_himself() {
             thread.join().unwrap();
         }
         assert_eq!(world.turns.completed(), 0);
+    });
+}
+
+#[test]
+fn caller_that_asked_during_a_failed_try_is_served_by_one_turn() {
+    check(0, 4, || {
+        let world = World::new();
+        let w = world.clone();
+        let trying = thread::spawn(move || assert!(!w.turns.try_lead(|| false)));
+        world.join(0);
+        assert_eq!(world.turns.completed(), 1);
+        trying.join().unwrap();
+    });
+}
+
+#[test]
+fn try_beside_callers_serves_them_or_does_not_count() {
+    check(0, 2, || {
+        let world = World::new();
+        let threads: Vec<_> = (1..CALLERS)
+            .map(|caller| {
+                let w = world.clone();
+                thread::spawn(move || {
+                    if caller == 1 {
+                        w.join(1);
+                    } else {
+                        // One that fails, and one that may be the turn that the caller sleeps for.
+                        w.turns.try_lead(|| false);
+                        w.turns.try_lead(|| {
+                            w.turn();
+                            true
+                        });
+                    }
+                })
+            })
+            .collect();
+        world.join(0);
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
 }

@@ -22,8 +22,8 @@ use std::time::Duration;
 use std::{fs, io, mem, process, ptr, thread};
 
 use fork::{await_child, exit, fork, in_child, is_alone};
-use stillpoint::fence;
 use stillpoint::rcu::{Domain, GracePeriod, Hints, Rcu};
+use stillpoint::{fence, rcu};
 use threads::deny_threads;
 use tracked::Tracked;
 use until::until;
@@ -492,4 +492,62 @@ fn a_callback_may_fork_that_barrier_runs_for_want_of_threads() {
         pid => await_child(pid),
     }
     tally.assert_once(2 * CALLBACKS);
+}
+
+#[test]
+fn leader_forked_in_a_stall_hook_ends_no_grace_period_of_the_child() {
+    if !is_alone("leader_forked_in_a_stall_hook_ends_no_grace_period_of_the_child") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    static FORKED: AtomicBool = AtomicBool::new(false);
+    static IS_CHILD: AtomicBool = AtomicBool::new(false);
+    static INSIDE: AtomicBool = AtomicBool::new(false);
+    static RETURNS: AtomicBool = AtomicBool::new(false);
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    /// A section of the child, until the hook has returned there for long enough.
+    fn reads() {
+        let guard = Own::enter();
+        let readers = GracePeriod::now_in(Own);
+        INSIDE.store(true, Release);
+        until(|| RETURNS.load(Acquire));
+        for _ in 0..10_000 {
+            if readers.is_elapsed() {
+                exit(false);
+            }
+            thread::yield_now();
+        }
+        drop(guard);
+        SEEN.store(true, Release);
+    }
+    rcu::set_stall_timeout(Some(Duration::from_millis(1)));
+    rcu::set_stall_hook(Box::new(|_| {
+        if FORKED.swap(true, AcqRel) {
+            return;
+        }
+        match fork() {
+            0 => {
+                IS_CHILD.store(true, Release);
+                thread::spawn(reads);
+                until(|| INSIDE.load(Acquire));
+                RETURNS.store(true, Release);
+            }
+            child => await_child(child),
+        }
+    }));
+    let inside = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = Own::enter();
+            inside.wait();
+            until(|| FORKED.load(Acquire));
+            drop(guard);
+        });
+        inside.wait();
+        Own::synchronize();
+        if IS_CHILD.load(Acquire) {
+            until(|| SEEN.load(Acquire));
+            exit(true);
+        }
+    });
 }

@@ -38,7 +38,9 @@
 //!   nothing could order the readers any more: install filters first, or choose `SeqCst`.
 //! - With the signal backend a thread must not block the signal ([`Report::signal`] says which) for long, and system calls
 //!   that `SA_RESTART` does not cover (`nanosleep`, `epoll_wait`, ...) may return `EINTR` in such threads.
-//! - `heavy()` may wait for another caller's, so it is not for signal handlers. `light()` is.
+//! - `heavy()` may wait for another caller's, so it is not for signal handlers. `light()` is; with the signal backend,
+//!   in a library that was loaded by `dlopen(3)`, only in threads that have called it, or [`register_thread`], before: at its first use in a
+//!   thread the C library allocates a thread-local variable.
 //! - The child of a `fork` may use this module, whatever other threads were doing. Like all of the library it learns of the
 //!   fork from `pthread_atfork(3)`: a system call that does not go through `fork` leaves it in the dark. The backend stays.
 //!
@@ -73,19 +75,20 @@
 //! ```
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, compiler_fence, fence};
-use std::convert::Infallible;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*, compiler_fence, fence};
 use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
-use crate::sequence::Sequence;
 use crate::sync::ForkSafe;
 use crate::sys::signal::{at_fork_once, before_main};
 use crate::sys::{self, Errno, MembarrierCommand};
 
 mod membarrier;
+mod shared;
 mod signal;
+
+use shared::SharedFence;
 
 /// How the two sides of the fence are made. See the [module](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -317,7 +320,7 @@ unsafe extern "C" fn in_child() {
             unsafe { REPORT.overwrite(OnceLock::new()) };
         }
     }
-    TURNS.reset_in_child();
+    SHARED.reset_in_child();
     // SAFETY: the only thread, which did not fork in the middle of a fence.
     unsafe { signal::reset_in_child() };
 }
@@ -378,11 +381,8 @@ pub fn register_thread() -> bool {
     }
 }
 
-/// Heavy fences asked for.
-static CALLS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
-
-/// The heavy fences that are executed, shared by those who ask at the same time.
-static TURNS: CachePadded<Sequence> = CachePadded::new(Sequence::new());
+/// The heavy fences, which callers share.
+static SHARED: CachePadded<SharedFence> = CachePadded::new(SharedFence::new());
 
 /// The rare side of the fence: orders what this thread did before against what it does afterwards, for every thread that
 /// passes a [`light`] or `heavy` fence.
@@ -393,26 +393,20 @@ static TURNS: CachePadded<Sequence> = CachePadded::new(Sequence::new());
 ///
 /// If the kernel denies `membarrier`, or the signal, now though it was allowed when the backend was chosen.
 pub fn heavy() {
-    let backend = backend();
-    // Relaxed: a statistic.
-    CALLS.fetch_add(1, Relaxed);
-    if backend == Backend::SeqCst {
-        return fence(SeqCst);
-    }
-    let Ok(()) = TURNS.join(|| {
-        match backend {
-            Backend::Membarrier => membarrier::fence(),
-            _ => signal::fence(),
+    match backend() {
+        Backend::Membarrier => SHARED.call(membarrier::fence),
+        Backend::Signal => SHARED.call(signal::fence),
+        Backend::SeqCst => {
+            SHARED.count_call();
+            fence(SeqCst);
         }
-        Ok::<(), Infallible>(())
-    });
+    }
 }
 
 /// [`heavy`], but without interrupting other CPUs where that can be done; takes tens of milliseconds.
 pub(crate) fn heavy_without_interrupts() {
     if backend() == Backend::Membarrier && membarrier::fence_globally() {
-        // Relaxed: a statistic.
-        CALLS.fetch_add(1, Relaxed);
+        SHARED.count_call();
     } else {
         heavy();
     }
@@ -438,8 +432,6 @@ pub struct Stats {
 /// assert!(fence::stats().calls > before.calls);
 /// ```
 pub fn stats() -> Stats {
-    // In this order, so that no fence is counted whose call is not.
-    let issued = TURNS.completed();
-    let calls = CALLS.load(Relaxed);
+    let (calls, issued) = SHARED.stats();
     Stats { calls, issued: if backend() == Backend::SeqCst { calls } else { issued } }
 }

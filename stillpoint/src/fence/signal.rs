@@ -11,7 +11,7 @@
 //! 2. The list is locked while threads are asked and until all have answered, so a thread takes itself off with the signal still
 //!    deliverable, and answers before. One that ended without doing so does not answer: the sender looks for such threads now and
 //!    then, and answers for them. What a thread that has ended did comes before that.
-//! 3. One heavy fence runs at a time ([`super::TURNS`]), so `UNANSWERED` has one user.
+//! 3. One heavy fence runs at a time ([`super::SHARED`]), so `UNANSWERED` has one user.
 //! 4. The thread that clears a member's `asked` answers for it, once: a signal from elsewhere answers nothing.
 //! 5. A thread that has taken itself off is not known again. Destructors that come later execute real fences.
 

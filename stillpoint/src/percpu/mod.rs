@@ -33,7 +33,8 @@
 //!   operation, which allocates, and every operation is a few nanoseconds slower.
 //! - Operations may be used in signal handlers, except for those that allocate: the first one on a counter or histogram (see
 //!   [`Counter::prepare`]), the first one of a thread that must be registered ([`register_thread`]), and [`PerCpu::with`],
-//!   which may make a value.
+//!   which may make a value. In a library that was loaded by `dlopen(3)` the C library allocates thread-local variables at their
+//!   first use in a thread: there each thread should use a container, or call [`register_thread`], before its handlers do.
 //! - A thread that is preempted in a section starts it over, which costs nanoseconds; one that is stepped through by a
 //!   debugger uses the fallback.
 //! - Not for the child of a `vfork`, which has the memory of its parent but is not registered; only calls of `exec` and

@@ -252,7 +252,11 @@ impl<R: Readers> Engine<R> {
 
     /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
     pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
-        self.wait_for(own, self.ask())
+        let ticket = self.check.ticket();
+        self.tallies.callers.fetch_add(1, Relaxed);
+        self.lead_or_wait(own, heavy, |turn| self.turns.join(turn))?;
+        self.check.served(ticket);
+        Ok(())
     }
 
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
@@ -268,7 +272,7 @@ impl<R: Readers> Engine<R> {
 
     fn wait_with(&self, own: Option<&Reader>, due: Due, heavy: fn()) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.take_turns(own, due.target, heavy)?;
+        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(due.target, turn))?;
         self.check.served(due.ticket);
         Ok(())
     }
@@ -276,14 +280,19 @@ impl<R: Readers> Engine<R> {
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
     pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.take_turns(own, self.turns.next(), heavy)
+        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(self.turns.next(), turn))
     }
 
-    /// Waits until the grace period has ended; leads it, if nobody else does, and tells of it afterwards.
-    fn take_turns(&self, own: Option<&Reader>, target: Target, heavy: fn()) -> Result<(), Orphaned> {
-        // Of two, after somebody else has failed, the last.
+    /// Waits by `wait` until a grace period has ended; leads it, if no other thread does, and tells of it afterwards.
+    fn lead_or_wait(
+        &self,
+        own: Option<&Reader>,
+        heavy: fn(),
+        wait: impl FnOnce(&mut dyn FnMut() -> Result<(), Orphaned>) -> Result<(), Orphaned>,
+    ) -> Result<(), Orphaned> {
+        // Of two, after another leader has failed, the last.
         let mut ended = None;
-        let result = self.turns.wait_for(target, || {
+        let result = wait(&mut || {
             ended = self.grace_period(own, heavy)?;
             Ok(())
         });
@@ -326,7 +335,12 @@ impl<R: Readers> Engine<R> {
             self.slept.store(u64::from(held_up), Relaxed);
         }
         if let Some(blocked) = blocked {
+            let forks = self.turns.forks();
             self.sleep(blocked, heavy)?;
+            if self.turns.forks() != forks {
+                // A stall hook has forked, and this is the child: the turn does not count.
+                return Ok(None);
+            }
         }
         self.check.end(number);
         Ok(begun.end(|| self.led(), held_up))

@@ -34,13 +34,14 @@
 //! A thread registers itself when it first reads, and leaves when it ends. Registering may allocate and take a lock (with
 //! the signal backend of the fence), so a thread whose signal handlers read should call [`register`] before. Reading in a
 //! handler is fine from then on, until the thread's destructors have run; [`synchronize`], and
-//! dropping a [`Retired`], are not.
+//! dropping a [`Retired`], are not. In a library that was loaded by `dlopen(3)` the C library allocates thread-local variables at
+//! their first use in a thread: another reason to register before.
 //!
 //! A global allocator may read in each of its calls, from the first one of the process on.
 //!
 //! Destructors of thread-specific data (`pthread_key_create(3)`) may read and defer too, in whatever order the C library calls
-//! them. Only a thread whose *first* use of a domain comes in the last round of these destructors, the fourth in glibc, leaves some
-//! 250 bytes behind.
+//! them. Only a thread whose *first* use of a domain comes in the last round of these destructors, the fourth in glibc, leaves its
+//! reader behind.
 //!
 //! A thread leaves by code of this crate, and workers never end. So a shared library that contains the crate is not unmapped by
 //! `dlclose(3)`.
@@ -102,7 +103,8 @@
 //! - Sections of other threads are over in the child. References that these lent to the thread that forked must not be used
 //!   there.
 //! - Futures that were polled before are polled again in the child, or they are not woken there.
-//! - A callback that forks ends in both processes; the child runs none of those that were to come after it.
+//! - A callback that forks ends in both processes; the child runs none of those that were to come after it. In a hook for stalls
+//!   the child must `exec` or `_exit`: see [`set_stall_hook`].
 //!
 //! Rust's standard library makes no such promise: a child cannot use `std::thread::spawn` if such a thread was starting or
 //! ending at the fork. The workers here are not such threads.

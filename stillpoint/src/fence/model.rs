@@ -1,0 +1,3 @@
+//! What the models see of this folder.
+
+pub mod shared;

@@ -1,0 +1,61 @@
+//! Models of heavy fences that callers share: each is ordered against the light fence of a reader, whichever thread issued it.
+#![cfg(loom)]
+
+mod model;
+
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::fence::shared::SharedFence;
+use stillpoint::sync::model::{heavy, reader};
+use stillpoint::sync::{AtomicU64, Ordering::*, light};
+
+const CALLERS: usize = 2;
+
+/// Each caller, and the reader, writes a word of its own and then reads that of the other side.
+struct World {
+    fence: SharedFence,
+    called: [AtomicU64; CALLERS],
+    read: AtomicU64,
+}
+
+impl World {
+    /// Whether the caller sees the reader.
+    fn call(&self, caller: usize) -> bool {
+        self.called[caller].store(1, Relaxed);
+        self.fence.call(heavy);
+        self.read.load(Relaxed) != 0
+    }
+
+    /// Whether the reader sees each of the callers.
+    fn read(&self) -> [bool; CALLERS] {
+        self.read.store(1, Relaxed);
+        light();
+        [0, 1].map(|caller| self.called[caller].load(Relaxed) != 0)
+    }
+}
+
+/// Store buffering: neither of the callers and the reader may miss each other.
+fn both_see() {
+    let world = Arc::new(World {
+        fence: SharedFence::new(),
+        called: std::array::from_fn(|_| AtomicU64::new(0)),
+        read: AtomicU64::new(0),
+    });
+    let (w, v) = (world.clone(), world.clone());
+    let reads = thread::spawn(move || reader(0, || w.read()));
+    let other = thread::spawn(move || v.call(1));
+    let sees = [world.call(0), other.join().unwrap()];
+    let seen = reads.join().unwrap();
+    for caller in 0..CALLERS {
+        assert!(sees[caller] || seen[caller], "caller {caller} and the reader miss each other");
+    }
+    let (calls, issued) = world.fence.stats();
+    assert_eq!(calls, CALLERS as u64);
+    assert!((1..=calls).contains(&issued), "{issued} fences for {calls} calls");
+}
+
+#[test]
+fn callers_that_share_a_fence_are_ordered_against_a_reader() {
+    check(0, 2, both_see);
+}
