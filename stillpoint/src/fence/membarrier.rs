@@ -2,10 +2,16 @@
 
 use crate::sys::{self, MembarrierCommand};
 
+const NO_BARRIER_IN_SWITCH: &str =
+    "riscv needs Linux 6.9, or 6.6.51, for membarrier: before, context switches lack its barrier";
+
 /// Registers the process and tries one call. *Any* failure means that the call is not there for us: the error says which.
 pub(super) fn register() -> Result<(), String> {
     if !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
         return Err("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)".to_owned());
+    }
+    if !sys::has_barrier_in_switch() {
+        return Err(NO_BARRIER_IN_SWITCH.to_owned());
     }
     for command in [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited] {
         sys::membarrier(command).map_err(|error| format!("membarrier({command:?}) failed: {error}"))?;

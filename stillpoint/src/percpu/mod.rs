@@ -51,13 +51,18 @@ mod faults;
 #[macro_use]
 pub mod faults;
 
+// As `SUPPORTED` in `sys::rseq`.
 #[cfg_attr(all(target_arch = "x86_64", target_pointer_width = "64"), path = "x86_64.rs")]
-#[cfg_attr(all(target_arch = "aarch64", target_pointer_width = "64"), path = "aarch64.rs")]
-#[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
+#[cfg_attr(
+    all(target_arch = "aarch64", target_pointer_width = "64", target_endian = "little"),
+    path = "aarch64.rs"
+)]
+#[cfg_attr(all(target_arch = "riscv64", target_endian = "little"), path = "riscv64.rs")]
 #[cfg_attr(
     not(all(
         any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
-        target_pointer_width = "64"
+        target_pointer_width = "64",
+        target_endian = "little"
     )),
     path = "portable.rs"
 )]

@@ -18,11 +18,13 @@ const YES: u8 = 1;
 const NO: u8 = 2;
 
 /// Whether sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux 5.10). Asked for
-/// the first time it registers the process, which takes milliseconds if there are several threads. *Any* failure means no.
+/// the first time it registers the process, which takes milliseconds if there are several threads. *Any* failure means no, and so
+/// does a kernel that may switch to a section which does not see the stop.
 pub fn is_available() -> bool {
     // Relaxed: whoever asks at the same time finds the same.
     if AVAILABLE.load(Relaxed) == 0 {
-        let works = sys::membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
+        let works = sys::has_barrier_in_switch()
+            && sys::membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
             && sys::membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
             && sys::membarrier_rseq(0).is_ok();
         AVAILABLE.store(if works { YES } else { NO }, Relaxed);

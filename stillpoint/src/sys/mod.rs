@@ -96,10 +96,42 @@ pub fn membarrier(command: MembarrierCommand) -> Result<(), Errno> {
     rustix::thread::membarrier(command)
 }
 
+/// Whether a thread passes a full barrier when the kernel switches to it, which `membarrier` takes for granted: it interrupts
+/// only CPUs that run the process already. On riscv that came with Linux 6.9, and with 6.6.51.
+pub fn has_barrier_in_switch() -> bool {
+    let is_riscv = cfg!(any(target_arch = "riscv32", target_arch = "riscv64"));
+    !is_riscv || rseq::kernel_release().is_some_and(has_barrier_on_riscv)
+}
+
+/// Those with "membarrier: riscv: Add full memory barrier in switch_mm()".
+fn has_barrier_on_riscv(release: (u32, u32, u32)) -> bool {
+    release >= (6, 9, 0) || ((6, 6, 51)..(6, 7, 0)).contains(&release)
+}
+
 /// `membarrier(PRIVATE_EXPEDITED_RSEQ, CPU)`: interrupts the critical section that a thread of this process may be in on `cpu`.
 pub fn membarrier_rseq(cpu: usize) -> Result<(), Errno> {
     let cpu = u32::try_from(cpu).map_err(|_| Errno::INVAL)?;
     // SAFETY: the kernel checks the number, and does nothing if there is no such CPU.
     let cpu = unsafe { rustix::thread::Cpuid::from_raw(cpu) };
     rustix::thread::membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn riscv_kernels_without_the_barrier_are_known() {
+        for (release, has_barrier) in [
+            ((5, 15, 170), false),
+            ((6, 6, 50), false),
+            ((6, 6, 51), true),
+            ((6, 7, 0), false),
+            ((6, 8, 12), false),
+            ((6, 9, 0), true),
+            ((7, 0, 0), true),
+        ] {
+            assert_eq!(has_barrier_on_riscv(release), has_barrier, "{release:?}");
+        }
+    }
 }

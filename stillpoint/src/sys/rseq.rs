@@ -10,10 +10,11 @@ use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 use std::io;
 
-/// Whether the code for this architecture exists: here and in `percpu`.
+/// Whether the code for this architecture exists: here and in `percpu`. Not for big endian: the kernel reads the signature as
+/// data, and aarch64 stores instructions in little endian all the same.
 pub const SUPPORTED: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))
-        && cfg!(target_pointer_width = "64");
+        && cfg!(all(target_pointer_width = "64", target_endian = "little"));
 
 /// Bytes of an area as of the first version, which the kernel still takes. Later fields fit into its padding.
 pub const OWN_SIZE: usize = 32;
