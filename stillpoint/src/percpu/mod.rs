@@ -78,6 +78,7 @@ mod ring;
 pub(crate) mod rows;
 mod runtime;
 mod section;
+mod used;
 
 pub use cell::PerCpu;
 pub use counter::Counter;
