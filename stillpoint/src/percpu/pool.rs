@@ -12,14 +12,13 @@
 //! 1. A value is in one place: whoever moves one takes it away first and puts it elsewhere then. (A thread that a fork
 //!    interrupts in between takes it with it; the child lacks the value, and has none twice.)
 //! 2. A stack's length is changed by sections of its CPU, or by whoever has stopped the row ([`Stopped`]).
-//! 3. A shelf is changed by who has its lock, and its length after its values. The lock is held for a bounded time, in which no
-//!    code of the user runs and nothing is allocated.
+//! 3. The lock of a shelf is held for a bounded time, in which no code of the user runs and nothing is allocated.
 //! 4. A CPU is in `used` before its stack or its shelf holds a value ([`UsedCpus`]). Others are not looked at.
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::faults::mutant;
 use super::holder::{Lock, Taken};
@@ -27,6 +26,7 @@ use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
 use super::runtime::{self, Mode};
 use super::section::{self, FAILED, NOTHING, Place, Pushed, tries};
+use super::shelf::{Held, Shelf};
 use super::used::UsedCpus;
 
 /// Words of a stack's row. See [`super::section`].
@@ -81,61 +81,6 @@ unsafe impl<T: Send> Send for Pool<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Pool<T> {}
 
-#[derive(Debug)]
-#[repr(align(128))]
-struct Shelf {
-    lock: Lock,
-    /// How many values there are: the first ones. Changed by who has the lock.
-    len: AtomicUsize,
-    values: Box<[AtomicU64]>,
-}
-
-/// A shelf whose lock the calling thread has.
-struct Held<'a> {
-    shelf: &'a Shelf,
-    cpu: usize,
-    used: &'a UsedCpus,
-}
-
-impl Held<'_> {
-    fn room(&self) -> usize {
-        self.shelf.values.len() - self.shelf.len.load(Relaxed)
-    }
-
-    /// Puts words there, from the first, as long as there is room: how many.
-    fn put(&self, words: &[u64]) -> usize {
-        if !words.is_empty() && !mutant("shelf-not-used") {
-            self.used.insert(self.cpu);
-        }
-        let len = self.shelf.len.load(Relaxed);
-        let free = &self.shelf.values[len..];
-        for (slot, word) in free.iter().zip(words) {
-            slot.store(*word, Relaxed);
-        }
-        let put = free.len().min(words.len());
-        // Release: the child of a fork in the middle of this finds the words with the length.
-        self.shelf.len.store(len + put, Release);
-        put
-    }
-
-    /// Takes those that were put last, as many as `words` has room for: how many.
-    fn take(&self, words: &mut [u64]) -> usize {
-        let len = self.shelf.len.load(Relaxed);
-        let rest = len.saturating_sub(words.len());
-        for (slot, word) in self.shelf.values[rest..len].iter().zip(words) {
-            *word = slot.load(Relaxed);
-        }
-        self.shelf.len.store(rest, Relaxed);
-        len - rest
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.shelf.lock.unlock();
-    }
-}
-
 impl<T> Pool<T> {
     /// An empty pool for twice `capacity` boxes for each CPU, `capacity` of them without locks.
     ///
@@ -158,15 +103,11 @@ impl<T> Pool<T> {
             row.plain[SLOTS]
                 .store(slots.as_ptr().wrapping_add(cpu * stacked).expose_provenance() as u64, Relaxed);
         }
-        let shelf = |_| {
-            let values = boxed(capacity, |_| AtomicU64::new(0));
-            Shelf { lock: Lock::new(), len: AtomicUsize::new(0), values }
-        };
         Self {
             fast: if sections { report.library_offset() } else { 0 },
             sections,
             capacity,
-            shelves: boxed(rows.len(), shelf),
+            shelves: boxed(rows.len(), |_| Shelf::new(capacity)),
             used: UsedCpus::new(rows.len()),
             rows,
             slots,
@@ -250,7 +191,7 @@ impl<T> Pool<T> {
     /// How many values there are, unless others change that.
     pub fn len(&self) -> usize {
         let stacked = |cpu: usize| self.rows[cpu].plain[LEN].load(Relaxed) as usize;
-        self.used.from(0).map(|cpu| stacked(cpu) + self.shelves[cpu].len.load(Relaxed)).sum()
+        self.used.from(0).map(|cpu| stacked(cpu) + self.shelves[cpu].len()).sum()
     }
 
     /// Whether there are no values, unless others change that.
@@ -307,8 +248,7 @@ impl<T> Pool<T> {
 
     /// The shelf of a CPU, unless another thread holds it. From a thread that is gone, too: it is whole at every moment.
     fn hold_shelf(&self, cpu: usize) -> Option<Held<'_>> {
-        let shelf = &self.shelves[cpu];
-        (shelf.lock.try_lock() != Taken::No).then(|| Held { shelf, cpu, used: &self.used })
+        self.shelves[cpu].hold(cpu, &self.used)
     }
 
     /// Makes room in the stack: half of it goes to the shelf.
@@ -345,8 +285,7 @@ impl<T> Pool<T> {
     /// One value of the shelf of a CPU, and more for the stack.
     fn take_from(&self, cpu: usize, offset: Option<isize>) -> Option<u64> {
         remote::looks();
-        // Relaxed: only to pass empty ones by.
-        if self.shelves[cpu].len.load(Relaxed) == 0 {
+        if self.shelves[cpu].len() == 0 {
             return None;
         }
         let shelf = self.hold_shelf(cpu)?;
@@ -449,9 +388,9 @@ impl<T> Drop for Pool<T> {
             }
         }
         for shelf in &mut self.shelves {
-            for slot in &mut shelf.values[..*shelf.len.get_mut()] {
+            for word in shelf.drain() {
                 // SAFETY: as above.
-                drop(unsafe { from_word::<T>(*slot.get_mut()) });
+                drop(unsafe { from_word::<T>(word) });
             }
         }
     }
