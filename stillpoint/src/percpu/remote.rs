@@ -56,10 +56,10 @@ impl<'a> Stopped<'a> {
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        // Release: what was done to the row; partners are the sections, which acquire this word.
         if mutant("stop-kept") {
             return;
         }
+        // Release: what was done to the row; partners are the sections, which acquire this word.
         self.0.plain[STOP].store(0, Release);
     }
 }

@@ -31,7 +31,7 @@ impl Shelf {
 
     /// How many words there are, unless another thread changes that.
     pub fn len(&self) -> usize {
-        // Relaxed: a hint, but for a holder, whom the lock orders.
+        // Relaxed: a hint, unless the lock orders it.
         self.len.load(Relaxed)
     }
 
