@@ -10,8 +10,10 @@ source ci/lib.sh
 table=docs/proof.md
 limit=300 # seconds a model may take to find its mutant; it is not refuted by running out of time
 
-# Those of per-CPU data, but for the module that loom sees, are for `ci/percpu.sh`.
-mapfile -t sources < <(find stillpoint/src -name '*.rs' -not -path '*/percpu/*'; echo stillpoint/src/percpu/awaited.rs)
+# Those of per-CPU data, but for the modules that loom sees, are for `ci/percpu.sh`.
+mapfile -t sources < <(find stillpoint/src -name '*.rs' -not -path '*/percpu/*'
+    echo stillpoint/src/percpu/awaited.rs
+    echo stillpoint/src/percpu/used.rs)
 
 # Rows of the table: | `mutant` | ... | `test_file::test` |
 rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `(loom_[a-z]+)::([a-z_]+)` \|$/\1 \2 \3/p' "$table")

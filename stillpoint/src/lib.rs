@@ -99,6 +99,9 @@ pub mod sequence;
 pub mod srcu;
 #[cfg(loom)]
 pub mod sync;
+#[cfg(loom)]
+#[path = "percpu/used.rs"]
+pub mod used;
 
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/support/deadline.rs"]

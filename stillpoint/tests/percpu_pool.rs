@@ -147,6 +147,21 @@ fn a_thread_finds_what_was_left_on_another_cpu() {
 }
 
 #[test]
+fn pop_finds_a_value_on_the_shelf_of_another_thread() {
+    if !in_every_way("pop_finds_a_value_on_the_shelf_of_another_thread") {
+        return;
+    }
+    let pool = Pool::new(4);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            rseq::unregister();
+            pool.push(Box::new(7)).expect("there is room");
+        });
+    });
+    assert_eq!(pool.pop().as_deref(), Some(&7));
+}
+
+#[test]
 fn a_pool_refuses_what_has_no_room() {
     if !in_every_way("a_pool_refuses_what_has_no_room") {
         return;

@@ -27,15 +27,15 @@
 //! # One mutex at a time
 //!
 //! Waiters with different mutexes would count and look without an order between them, and notifications could be lost. So a third
-//! word names the mutex of those who wait, by address, or is 0. It changes from 0 to a mutex when a thread that holds that mutex is
-//! about to wait, and back when a thread has taken that mutex after its wait and finds no waiter counted. Meanwhile a wait with
-//! another mutex panics. Both changes are made under that mutex, so a waiter with it cannot come between the look at the count and
-//! the change back; another mutex has no waiters then.
+//! word holds the address of the waiters' mutex, or 0. It changes from 0 to a mutex when a thread that holds that mutex is about to
+//! wait, and back when a thread has taken that mutex after its wait and finds no waiter counted. Meanwhile a wait with another mutex
+//! panics. Both changes are made under that mutex, so a waiter with it cannot come between the look at the count and the change
+//! back; another mutex has no waiters then.
 //!
 //! # When it may be freed
 //!
 //! Whoever waits or notifies borrows it until he returns. A notification touches no memory after it has raised the word, as the
-//! kernel takes the address alone, and a waiter none after he has counted himself out, before he takes the lock.
+//! kernel takes the address alone, and a waiter none after it has taken the lock and looked at the count.
 
 use core::fmt;
 
@@ -121,8 +121,8 @@ impl Condvar {
 
     /// For a thread that holds `mutex` again, after its wait: if no other waits, any mutex will do.
     fn unbind(&self, mutex: usize) {
-        // Relaxed, all: those who wait with `mutex` have counted themselves under it. If the exchange fails, no thread waited with it
-        // any more, and the word names another.
+        // Relaxed, all: waiters with `mutex` are counted under it, and it orders them. If the exchange fails, another thread has
+        // unbound it already.
         if (self.waiters.load(Relaxed) == 0 || mutant("mutex-unbound-early")) && !mutant("mutex-kept") {
             let _ = self.mutex.compare_exchange(mutex, 0, Relaxed, Relaxed);
         }
@@ -146,7 +146,7 @@ impl Condvar {
         true
     }
 
-    /// For the model: whether nobody is counted, and any mutex will do.
+    /// For the model: whether no waiter is counted, and any mutex will do.
     #[cfg(loom)]
     pub fn is_idle(&self) -> bool {
         self.waiters.load(Relaxed) == 0 && self.mutex.load(Relaxed) == 0

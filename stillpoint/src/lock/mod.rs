@@ -53,6 +53,12 @@
 //! - A signal handler may lock, also while the thread that it interrupts waits for a lock, as long as it does not wait for
 //!   one that is released only after that thread goes on, be it that this thread has just released another one, and not yet
 //!   woken who waits for that. It must not leave other than by returning.
+//! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread first touches
+//!   them. There the first contended use of a lock by a thread, `try_lock` and releases included, may allocate, and is not for a signal
+//!   handler.
+//! - `try_lock` may fail although no thread holds the lock: it may be reserved for the thread that has waited longest.
+//! - A lock works in one process. In memory that processes share it does not: waiters are named by numbers in a table of their process.
+//!   Nor does a [`Condvar`], whose system calls are those for one process.
 //! - A thread that waits for a limited time again and again, at several locks at once that nobody releases, has one place in a
 //!   queue, and waits for the others without a bound.
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. One that the forking thread held, or that

@@ -34,8 +34,8 @@ impl Present {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        // Relaxed: a release that finds the count still raised makes one system call too many.
         if !mutant("outside-counted-for-good") {
+            // Relaxed: a release that finds the count still raised makes one system call too many.
             table().unusual.fetch_sub(1, Relaxed);
         }
         local::with(Local::comes_inside);

@@ -126,7 +126,7 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock if it is free and not kept for somebody.
+    /// Takes the lock if it is free and not reserved for the head.
     #[inline]
     pub fn try_lock(&self) -> bool {
         let order = weaken(Acquire, "lock-relaxed");

@@ -31,10 +31,12 @@
 //! - Reads visit every CPU's word: some nanoseconds for each. A read is no snapshot of a moment.
 //! - The C library registers threads if it is glibc 2.35 or later. With others each thread is registered here by its first
 //!   operation, which allocates, and every operation is a few nanoseconds slower.
-//! - Operations may be used in signal handlers, except for those that allocate: the first one on a counter or histogram (see
-//!   [`Counter::prepare`]), the first one of a thread that must be registered ([`register_thread`]), and [`PerCpu::with`],
-//!   which may make a value. In a library that was loaded by `dlopen(3)` the C library allocates thread-local variables at their
-//!   first use in a thread: there each thread should use a container, or call [`register_thread`], before its handlers do.
+//! - Operations may be used in signal handlers, except for those that allocate: the first one of the process ([`report`] does
+//!   the same), the first one on a counter or histogram (see [`Counter::prepare`]), the first one of a thread that must be registered
+//!   ([`register_thread`]), and [`PerCpu::with`], which may make a value.
+//! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread first touches
+//!   them. There a thread's first operation on a container, and its first that takes a slow path, may allocate, so neither is for a
+//!   signal handler.
 //! - A thread that is preempted in a section starts it over, which costs nanoseconds; one that is stepped through by a
 //!   debugger uses the fallback.
 //! - Not for the child of a `vfork`, which has the memory of its parent but is not registered; only calls of `exec` and
@@ -79,6 +81,8 @@ mod ring;
 pub(crate) mod rows;
 mod runtime;
 mod section;
+mod shelf;
+mod used;
 
 pub use cell::PerCpu;
 pub use counter::Counter;

@@ -12,13 +12,13 @@
 //! 1. A value is in one place: whoever moves one takes it away first and puts it elsewhere then. (A thread that a fork
 //!    interrupts in between takes it with it; the child lacks the value, and has none twice.)
 //! 2. A stack's length is changed by sections of its CPU, or by whoever has stopped the row ([`Stopped`]).
-//! 3. A shelf is changed by who has its lock, and its length after its values. The lock is held for a bounded time, in which no
-//!    code of the user runs and nothing is allocated.
+//! 3. The lock of a shelf is held for a bounded time, in which no code of the user runs and nothing is allocated.
+//! 4. A CPU is in `used` before its stack or its shelf holds a value ([`UsedCpus`]). Others are not looked at.
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::faults::mutant;
 use super::holder::{Lock, Taken};
@@ -26,6 +26,8 @@ use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
 use super::runtime::{self, Mode};
 use super::section::{self, FAILED, NOTHING, Place, Pushed, tries};
+use super::shelf::{Held, Shelf};
+use super::used::UsedCpus;
 
 /// Words of a stack's row. See [`super::section`].
 const LEN: usize = 1;
@@ -67,6 +69,7 @@ pub struct Pool<T> {
     /// `capacity` for each CPU.
     slots: Box<[AtomicU64]>,
     shelves: Box<[Shelf]>,
+    used: UsedCpus,
     /// Of the thread that stops rows.
     stealing: Lock,
     /// Boxes go in and come out through `&self`: so a pool of longer lives is not one of shorter lives.
@@ -78,61 +81,6 @@ unsafe impl<T: Send> Send for Pool<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Pool<T> {}
 
-#[derive(Debug)]
-#[repr(align(128))]
-struct Shelf {
-    lock: Lock,
-    /// How many values there are: the first ones. Changed by who has the lock.
-    len: AtomicUsize,
-    values: Box<[AtomicU64]>,
-}
-
-impl Shelf {
-    /// The shelf for oneself, unless somebody else is there. From a thread that is gone, too: it is whole at every moment.
-    fn hold(&self) -> Option<Held<'_>> {
-        (self.lock.try_lock() != Taken::No).then(|| Held(self))
-    }
-}
-
-/// A shelf whose lock the calling thread has.
-struct Held<'a>(&'a Shelf);
-
-impl Held<'_> {
-    fn room(&self) -> usize {
-        self.0.values.len() - self.0.len.load(Relaxed)
-    }
-
-    /// Puts words there, from the first, as long as there is room: how many.
-    fn put(&self, words: &[u64]) -> usize {
-        let len = self.0.len.load(Relaxed);
-        let free = &self.0.values[len..];
-        for (slot, word) in free.iter().zip(words) {
-            slot.store(*word, Relaxed);
-        }
-        let put = free.len().min(words.len());
-        // Release: the child of a fork in the middle of this finds the words with the length.
-        self.0.len.store(len + put, Release);
-        put
-    }
-
-    /// Takes those that were put last, as many as `words` has room for: how many.
-    fn take(&self, words: &mut [u64]) -> usize {
-        let len = self.0.len.load(Relaxed);
-        let rest = len.saturating_sub(words.len());
-        for (slot, word) in self.0.values[rest..len].iter().zip(words) {
-            *word = slot.load(Relaxed);
-        }
-        self.0.len.store(rest, Relaxed);
-        len - rest
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.lock.unlock();
-    }
-}
-
 impl<T> Pool<T> {
     /// An empty pool for twice `capacity` boxes for each CPU, `capacity` of them without locks.
     ///
@@ -140,27 +88,27 @@ impl<T> Pool<T> {
     ///
     /// If there is no memory for it.
     pub fn new(capacity: usize) -> Self {
+        Self::with_cpus(capacity, runtime::report().cpus())
+    }
+
+    fn with_cpus(capacity: usize, cpus: usize) -> Self {
         let report = runtime::report();
         // Without it nobody could take what lies in another CPU's stack.
         let sections = report.mode() == Mode::Rseq && remote::is_available();
-        let rows = Row::for_each_cpu();
+        let rows = boxed(cpus, |_| Row::default());
         let stacked = if sections { capacity } else { 0 };
         let slots = boxed(stacked.saturating_mul(rows.len()), |_| AtomicU64::new(0));
         for (cpu, row) in rows.iter().enumerate() {
-            // Relaxed: the pool is handed to other threads after that.
-            row.plain[CAPACITY].store(stacked as u64, Relaxed);
+            // Relaxed: the pool is handed to other threads after that. The capacity comes with the first push (4).
             row.plain[SLOTS]
                 .store(slots.as_ptr().wrapping_add(cpu * stacked).expose_provenance() as u64, Relaxed);
         }
-        let shelf = |_| {
-            let values = boxed(capacity, |_| AtomicU64::new(0));
-            Shelf { lock: Lock::new(), len: AtomicUsize::new(0), values }
-        };
         Self {
             fast: if sections { report.library_offset() } else { 0 },
             sections,
             capacity,
-            shelves: boxed(rows.len(), shelf),
+            shelves: boxed(rows.len(), |_| Shelf::new(capacity)),
+            used: UsedCpus::new(rows.len()),
             rows,
             slots,
             stealing: Lock::new(),
@@ -242,8 +190,8 @@ impl<T> Pool<T> {
 
     /// How many values there are, unless others change that.
     pub fn len(&self) -> usize {
-        let stacked: usize = self.rows.iter().map(|row| row.plain[LEN].load(Relaxed) as usize).sum();
-        stacked + self.shelves.iter().map(|shelf| shelf.len.load(Relaxed)).sum::<usize>()
+        let stacked = |cpu: usize| self.rows[cpu].plain[LEN].load(Relaxed) as usize;
+        self.used.from(0).map(|cpu| stacked(cpu) + self.shelves[cpu].len()).sum()
     }
 
     /// Whether there are no values, unless others change that.
@@ -271,6 +219,7 @@ impl<T> Pool<T> {
                 // SAFETY: the thread has an area at the offset; rows and slots are those of the pool.
                 match unsafe { section::push(self.place(offset), value) } {
                     Pushed::Done => return true,
+                    Pushed::Full if self.open_stack() => {}
                     Pushed::Full if spilt => break,
                     Pushed::Full => {
                         self.spill(offset, near);
@@ -281,12 +230,30 @@ impl<T> Pool<T> {
                 }
             }
         }
-        self.shelves_from(near).any(|shelf| shelf.hold().is_some_and(|shelf| shelf.put(&[value]) == 1))
+        let mut cpus = (near..self.shelves.len()).chain(0..near);
+        cpus.any(|cpu| self.hold_shelf(cpu).is_some_and(|shelf| shelf.put(&[value]) == 1))
+    }
+
+    /// Gives the stack of the current CPU its capacity. False if it has it.
+    fn open_stack(&self) -> bool {
+        let cpu = super::cpu();
+        let Some(row) = self.rows.get(cpu) else { return false };
+        // Relaxed: it is stored once, or again by a thread that does the same.
+        let is_closed = row.plain[CAPACITY].load(Relaxed) != self.capacity as u64;
+        if is_closed {
+            self.used.open(cpu, &row.plain[CAPACITY], self.capacity as u64);
+        }
+        is_closed
+    }
+
+    /// The shelf of a CPU, unless another thread holds it. From a thread that is gone, too: it is whole at every moment.
+    fn hold_shelf(&self, cpu: usize) -> Option<Held<'_>> {
+        self.shelves[cpu].hold(cpu, &self.used)
     }
 
     /// Makes room in the stack: half of it goes to the shelf.
     fn spill(&self, offset: isize, near: usize) {
-        let Some(shelf) = self.shelves[near].hold() else { return };
+        let Some(shelf) = self.hold_shelf(near) else { return };
         let mut words = [0; BATCH];
         let count = BATCH.min(shelf.room()).min(self.capacity.div_ceil(2));
         // SAFETY: as in `push_slow`; there is room for that many.
@@ -312,16 +279,16 @@ impl<T> Pool<T> {
                 }
             }
         }
-        self.shelves_from(near).find_map(|shelf| self.take_from(shelf, offset)).or_else(|| self.steal(near))
+        self.used.from(near).find_map(|cpu| self.take_from(cpu, offset)).or_else(|| self.steal(near))
     }
 
-    /// One value of the shelf, and more for the stack.
-    fn take_from(&self, shelf: &Shelf, offset: Option<isize>) -> Option<u64> {
-        // Relaxed: only to pass empty ones by.
-        if shelf.len.load(Relaxed) == 0 {
+    /// One value of the shelf of a CPU, and more for the stack.
+    fn take_from(&self, cpu: usize, offset: Option<isize>) -> Option<u64> {
+        remote::looks();
+        if self.shelves[cpu].len() == 0 {
             return None;
         }
-        let shelf = shelf.hold()?;
+        let shelf = self.hold_shelf(cpu)?;
         let mut value = [0];
         if shelf.take(&mut value) == 0 {
             return None;
@@ -329,6 +296,7 @@ impl<T> Pool<T> {
         if let Some(offset) = offset {
             let mut words = [0; BATCH];
             let count = shelf.take(&mut words[..BATCH.min(self.capacity / 2)]);
+            self.open_stack();
             // SAFETY: as in `push_slow`; that many were taken away (1).
             let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), count) };
             let pushed = if pushed == FAILED { 0 } else { pushed as usize };
@@ -341,14 +309,18 @@ impl<T> Pool<T> {
     #[cold]
     fn steal(&self, near: usize) -> Option<u64> {
         // Acquire: with the length come the values; partner: the commit of a section.
-        let has_some = |row: &Row| row.plain[LEN].load(Acquire) > 0;
-        if !self.sections || !self.rows.iter().any(has_some) || self.stealing.try_lock() == Taken::No {
+        let has_some = |cpu: &usize| {
+            remote::looks();
+            self.rows[*cpu].plain[LEN].load(Acquire) > 0
+        };
+        if !self.sections
+            || !self.used.from(near).any(|cpu| has_some(&cpu))
+            || self.stealing.try_lock() == Taken::No
+        {
             return None;
         }
-        let cpus = self.rows.len();
-        let mut victims =
-            (1..=cpus).map(|step| (near + step) % cpus).filter(|&cpu| has_some(&self.rows[cpu]));
-        let stolen = victims.find_map(|victim| self.steal_from(victim, self.shelves[near].hold().as_ref()));
+        let mut victims = self.used.from((near + 1) % self.rows.len()).filter(has_some);
+        let stolen = victims.find_map(|victim| self.steal_from(victim, self.hold_shelf(near).as_ref()));
         self.stealing.unlock();
         stolen
     }
@@ -405,10 +377,6 @@ impl<T> Pool<T> {
         });
         popped.unwrap_or(0)
     }
-
-    fn shelves_from(&self, near: usize) -> impl Iterator<Item = &Shelf> {
-        self.shelves[near..].iter().chain(&self.shelves[..near])
-    }
 }
 
 impl<T> Drop for Pool<T> {
@@ -420,9 +388,9 @@ impl<T> Drop for Pool<T> {
             }
         }
         for shelf in &mut self.shelves {
-            for slot in &mut shelf.values[..*shelf.len.get_mut()] {
+            for word in shelf.drain() {
                 // SAFETY: as above.
-                drop(unsafe { from_word::<T>(*slot.get_mut()) });
+                drop(unsafe { from_word::<T>(word) });
             }
         }
     }
@@ -447,4 +415,57 @@ fn into_word<T>(value: Box<T>) -> u64 {
 unsafe fn from_word<T>(word: u64) -> Box<T> {
     // SAFETY: the caller's contract.
     unsafe { Box::from_raw(ptr::with_exposed_provenance_mut(word as usize)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    use std::thread;
+
+    use super::super::remote::tests::LOOKS;
+    use super::*;
+
+    /// More than a machine has on which tests run, and more than a word has bits.
+    const CPUS: usize = 512;
+
+    /// At how many rows and shelves `f` looks outside of sections.
+    fn looks_of<R>(f: impl FnOnce() -> R) -> (usize, R) {
+        LOOKS.set(0);
+        let result = f();
+        (LOOKS.get(), result)
+    }
+
+    #[test]
+    fn pop_looks_only_at_cpus_that_have_held_values() {
+        let pool = Pool::with_cpus(4, CPUS);
+        assert_eq!(looks_of(|| pool.pop()), (0, None));
+        pool.push(Box::new(1)).expect("there is room");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Stacks and shelves of the CPU that the push was on, and of those that these pops are on.
+                let (looks, found) = looks_of(|| pool.pop());
+                assert!(looks < 16 && found.as_deref() == Some(&1), "{looks} looks, {found:?}");
+                let (looks, found) = looks_of(|| pool.pop());
+                assert!(looks < 16 && found.is_none(), "{looks} looks, {found:?}");
+            });
+        });
+    }
+
+    #[test]
+    fn push_to_a_stopped_row_looks_at_no_other_row() {
+        thread::spawn(|| {
+            let (cpu, mut cpus) = (super::super::cpu(), CpuSet::new());
+            cpus.set(cpu);
+            sched_setaffinity(None, &cpus).expect("the thread may run where it runs");
+            let pool = Pool::with_cpus(4, CPUS);
+            if !pool.sections {
+                return eprintln!("not checked without sections");
+            }
+            let _stopped = Stopped::new(&pool.rows, cpu).expect("sections can be interrupted");
+            let (looks, kept) = looks_of(|| pool.push(Box::new(1)).is_ok());
+            assert!(kept && looks < CPUS, "{looks} looks");
+        })
+        .join()
+        .expect("it has not panicked");
+    }
 }

@@ -56,10 +56,10 @@ impl<'a> Stopped<'a> {
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        // Release: what was done to the row; partners are the sections, which acquire this word.
         if mutant("stop-kept") {
             return;
         }
+        // Release: what was done to the row; partners are the sections, which acquire this word.
         self.0.plain[STOP].store(0, Release);
     }
 }
@@ -69,9 +69,26 @@ impl Drop for Stopped<'_> {
 #[cold]
 pub fn reopen(rows: &[Row]) {
     let Some(row) = rows.get(super::cpu()) else { return };
+    looks();
     let stop = row.plain[STOP].load(Relaxed);
     if is_gone(stop) {
         // Only sections look at it, and a thread that stops the row anew has another number. Release: as in `drop`.
         let _ = row.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
+    }
+}
+
+/// For tests: the calling thread looks at what may be another CPU's.
+#[inline(always)]
+pub fn looks() {
+    #[cfg(test)]
+    tests::LOOKS.set(tests::LOOKS.get() + 1);
+}
+
+#[cfg(test)]
+pub mod tests {
+    use core::cell::Cell;
+
+    thread_local! {
+        pub static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 }

@@ -31,7 +31,7 @@
 //! |---|---|---|---|
 //! | 0 | stop | stop | stop (never set) |
 //! | 1 | **length** | **holder** | **head**: records ever written |
-//! | 2 | capacity | | records that may wait |
+//! | 2 | capacity; 0 until the CPU is in use | | records that may wait |
 //! | 3 | address of the slots | | address of the slots |
 //! | 4 | | | mask: slots less 1 |
 //! | 8 | | | tail: records ever read, by the reader |

@@ -1,0 +1,92 @@
+//! Which CPUs of a pool have held values: a set that only grows, so that a pop passes the others by.
+//!
+//! On a machine that may have hundreds of CPUs a process may run on two. A stack has no capacity, and so takes no values, until its
+//! CPU is in the set. So the first push on a CPU fails and [opens](UsedCpus::open) the stack, and later ones pay nothing.
+//!
+//! # A value is found
+//!
+//! A pop that comes after a push finds the CPU of the value in the set:
+//!
+//! 1. *A stack.* The CPU is inserted before the capacity is stored (Release). The section of the push has loaded that capacity, and
+//!    then commits. On x86-64 that load is an Acquire. The others are multi-copy atomic: what the section sees, and what came before
+//!    it by the Release, all see from then on, and the releasing commit comes after the load.
+//! 2. *A shelf.* The thread that puts values there has inserted the CPU, or found it there, itself.
+
+use core::iter;
+use core::ops::Range;
+
+use crate::sync::{AtomicU64, Ordering::*, mutant, weaken};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct UsedCpus {
+    /// A bit for each CPU.
+    words: Box<[AtomicU64]>,
+    cpus: usize,
+}
+
+impl UsedCpus {
+    /// None of `cpus`.
+    pub fn new(cpus: usize) -> Self {
+        Self { words: (0..cpus.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(), cpus }
+    }
+
+    /// Inserts `cpu`.
+    pub fn insert(&self, cpu: usize) {
+        let (word, bit) = (&self.words[cpu / 64], 1 << (cpu % 64));
+        // Relaxed, both: a later look by this thread, or after it, sees the bit that this load sees. The set carries nothing else.
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Inserts `cpu`, and gives its stack the `capacity` without which it takes no values.
+    pub fn open(&self, cpu: usize, stack: &AtomicU64, capacity: u64) {
+        if !mutant("used-after-capacity") {
+            self.insert(cpu);
+        }
+        // Release: the insertion (1); partner: the load of a section that pushes.
+        stack.store(capacity, weaken(Release, "capacity-relaxed"));
+        if mutant("used-after-capacity") {
+            self.insert(cpu);
+        }
+    }
+
+    /// The CPUs in the set: those from `first` on, then those below.
+    pub fn from(&self, first: usize) -> impl Iterator<Item = usize> {
+        self.among(first..self.cpus).chain(self.among(0..first))
+    }
+
+    fn among(&self, cpus: Range<usize>) -> impl Iterator<Item = usize> {
+        let words = cpus.start / 64..cpus.end.div_ceil(64);
+        let bits = words.flat_map(|word| {
+            // Relaxed: as in `insert`.
+            let mut left = self.words[word].load(Relaxed);
+            iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(word * 64 + bit)
+            })
+        });
+        bits.filter(move |cpu| cpus.contains(cpu))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn used_cpus_come_in_order_from_the_first_one() {
+        let used = UsedCpus::new(200);
+        for cpu in [199, 0, 70, 64, 63, 70] {
+            used.insert(cpu);
+        }
+        let from = |first| used.from(first).collect::<Vec<_>>();
+        assert_eq!(from(0), [0, 63, 64, 70, 199]);
+        assert_eq!(from(64), [64, 70, 199, 0, 63]);
+        assert_eq!(from(71), [199, 0, 63, 64, 70]);
+        assert_eq!(from(199), [199, 0, 63, 64, 70]);
+        assert_eq!(UsedCpus::new(3).from(2).count(), 0);
+    }
+}

@@ -1,0 +1,35 @@
+//! A model of the set of CPUs that a pool has used: a value that was pushed is looked for where it is.
+#![cfg(loom)]
+
+mod model;
+
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::sync::{AtomicU64, Ordering::*};
+use stillpoint::used::UsedCpus;
+
+#[test]
+fn pop_after_a_push_finds_the_cpu_of_the_value() {
+    check(0, 2, || {
+        let shared = Arc::new((UsedCpus::new(1), AtomicU64::new(0), AtomicU64::new(0)));
+        let s = shared.clone();
+        let opens = thread::spawn(move || s.0.open(0, &s.1, 1));
+        let s = shared.clone();
+        let pushes = thread::spawn(move || {
+            let (_, capacity, len) = &*s;
+            // The section.
+            if capacity.load(Acquire) != 0 {
+                len.store(1, Release);
+            }
+        });
+        let (used, _, len) = &*shared;
+        // A push that came before.
+        if len.load(Acquire) != 0 {
+            assert!(used.from(0).eq([0]), "the value is not found");
+        }
+        opens.join().unwrap();
+        pushes.join().unwrap();
+        assert!(used.from(0).eq([0]));
+    });
+}
