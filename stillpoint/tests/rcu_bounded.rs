@@ -1,0 +1,220 @@
+//! The bound on memory in the guide's stack: its nodes are retired inside read-side critical sections, and nowhere else.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/until.rs"]
+mod until;
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use std::thread;
+
+use deadline::deadline;
+use stillpoint::rcu::{Domain, Guard, Hints, Limits};
+use until::until;
+
+const THREADS: u64 = 4;
+/// Operations of each thread, each a push and a pop.
+const OPERATIONS: u64 = 40_000;
+const LIMITS: Limits = Limits { count: 4096, bytes: 1 << 20 };
+
+/// Nodes that exist, counted from birth to death.
+#[derive(Default)]
+struct Live {
+    now: AtomicU64,
+    peak: AtomicU64,
+}
+
+struct Node {
+    value: String,
+    next: *mut Node,
+    live: &'static Live,
+}
+// SAFETY: a node is sent to be freed only.
+unsafe impl Send for Node {}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Relaxed, here and below: a number.
+        self.live.now.fetch_sub(1, Relaxed);
+    }
+}
+
+struct Stack {
+    head: AtomicPtr<Node>,
+    live: &'static Live,
+    /// What a node's value says that it owns.
+    owning: usize,
+}
+
+impl Stack {
+    fn push(&self, value: String) {
+        self.live.peak.fetch_max(self.live.now.fetch_add(1, Relaxed) + 1, Relaxed);
+        let node = Box::into_raw(Box::new(Node { value, next: ptr::null_mut(), live: self.live }));
+        let mut head = self.head.load(Relaxed);
+        loop {
+            // SAFETY: no other thread has the node yet.
+            unsafe { (*node).next = head };
+            // Release: publishes the node; pairs with the Acquire loads in `unlink`.
+            match self.head.compare_exchange_weak(head, node, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes a node out of the stack, for the caller to retire. The caller is inside a section of `D`.
+    fn unlink<D: Domain>(&self) -> Option<NonNull<Node>> {
+        assert!(D::is_inside());
+        loop {
+            // Acquire: the node; pairs with the Release in `push`.
+            let head = NonNull::new(self.head.load(Acquire))?;
+            // SAFETY: the caller's section: no node is freed that the stack showed in it, and no address used again.
+            let next = unsafe { head.as_ref() }.next;
+            // Acquire: as above.
+            if self.head.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
+                // SAFETY: as above.
+                assert!(unsafe { head.as_ref() }.value.starts_with("node"));
+                return Some(head);
+            }
+        }
+    }
+
+    fn retire<D: Domain>(&self, node: NonNull<Node>) {
+        // SAFETY: from a box, and out of the stack, by the caller.
+        unsafe { D::retire_raw(node, Hints::new().owning(self.owning)) };
+    }
+
+    /// The guide's.
+    fn pop<D: Domain>(&self) {
+        let _guard = D::enter();
+        if let Some(node) = self.unlink::<D>() {
+            self.retire::<D>(node);
+        }
+    }
+}
+
+/// Has the threads push values of `len` bytes and pop them, and checks what waits. `operation` is a push of a value and a pop;
+/// it has a number, and may hold a guard until the next one. A reader stalls until it delays a writer, a few times.
+fn check<D: Domain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut Option<Guard<D>>) + Sync) {
+    let _running = deadline();
+    D::set_limits(LIMITS);
+    let stack = Stack {
+        head: AtomicPtr::default(),
+        live: Box::leak(Box::default()),
+        owning: if len > 100 { len } else { 0 },
+    };
+    let (most, most_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let look = || {
+        let stats = D::stats();
+        most.fetch_max(stats.queued, Relaxed);
+        most_bytes.fetch_max(stats.queued_bytes, Relaxed);
+        stats
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers = [(); THREADS as usize].map(|()| {
+            scope.spawn(|| {
+                let mut held = None;
+                for number in 0..OPERATIONS {
+                    operation(&stack, format!("node {number:>len$}"), number, &mut held);
+                    if number % 16 == 0 {
+                        look();
+                    }
+                }
+            })
+        });
+        scope.spawn(|| {
+            let is_over = || stop.load(Relaxed);
+            for _ in 0..5 {
+                let mut before = look();
+                // Until no writer waits, or none has to any longer: then the next one that waits is counted anew.
+                until(|| {
+                    before = look();
+                    before.queued < LIMITS.count / 2 && before.queued_bytes < LIMITS.bytes / 2 || is_over()
+                });
+                let guard = D::enter();
+                until(|| {
+                    let now = look();
+                    now.limit_waits > before.limit_waits || now.queued > 4 * LIMITS.count || is_over()
+                });
+                drop(guard);
+            }
+            until(|| {
+                look();
+                is_over()
+            });
+        });
+        let ended = writers.map(|writer| writer.join());
+        stop.store(true, Relaxed);
+        ended.into_iter().for_each(|ended| ended.expect("no panic"));
+    });
+    D::barrier();
+    let (stats, live) = (D::stats(), stack.live);
+    assert_eq!((live.now.load(Relaxed), stats.done, stats.limit_overruns), (0, THREADS * OPERATIONS, 0));
+    let (most, most_bytes, live) = (most.into_inner(), most_bytes.into_inner(), live.peak.load(Relaxed));
+    let seen = format!("at most {most} nodes of {most_bytes} bytes waited, {live} existed; {LIMITS:?}");
+    // A node is in the stack for each thread that has not popped yet.
+    let bounded =
+        most <= 2 * LIMITS.count && most_bytes <= 2 * LIMITS.bytes && live <= 2 * LIMITS.count + THREADS;
+    assert!(bounded, "{seen}");
+}
+
+#[test]
+fn stack_with_guards_in_its_pop_stays_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    check::<Own>(0, |stack, value, _, _| {
+        stack.push(value);
+        stack.pop::<Own>();
+    });
+}
+
+#[test]
+fn stack_of_large_values_stays_within_the_limit_of_bytes() {
+    stillpoint::domain! { struct Own; }
+    check::<Own>(1000, |stack, value, _, _| {
+        stack.push(value);
+        stack.pop::<Own>();
+    });
+}
+
+#[test]
+fn stack_used_inside_sections_stays_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    check::<Own>(0, |stack, value, _, _| {
+        let _guard = Own::enter();
+        stack.push(value);
+        stack.pop::<Own>();
+    });
+}
+
+#[test]
+fn stack_used_inside_a_longer_section_stays_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    check::<Own>(0, |stack, value, number, held| {
+        held.get_or_insert_with(Own::enter);
+        stack.push(value);
+        stack.pop::<Own>();
+        if number % 8 == 7 {
+            *held = None;
+        }
+    });
+}
+
+#[test]
+fn stack_retiring_outside_now_and_then_stays_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    check::<Own>(0, |stack, value, number, _| {
+        stack.push(value);
+        if number % 64 != 0 {
+            return stack.pop::<Own>();
+        }
+        let guard = Own::enter();
+        let node = stack.unlink::<Own>();
+        drop(guard);
+        if let Some(node) = node {
+            stack.retire::<Own>(node);
+        }
+    });
+}
