@@ -69,7 +69,7 @@ const BENCHES: [Bench; 9] = [
     (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
     (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.cs, args.plot.as_deref(), budget)),
     (Name::LockParts, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
-    (Name::Callback, 40.0, |_, budget| callback::run(budget)),
+    (Name::Callback, 60.0, |_, budget| callback::run(budget)),
 ];
 
 /// Runs the benches that `args` names.

@@ -8,9 +8,13 @@ use std::fs;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Bytes that a field of `/proc/self/status` says: `VmRSS` is resident now, `VmHWM` was at most so far.
-pub(crate) fn status(field: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+pub(crate) fn status(name: &str) -> Option<u64> {
+    field(&fs::read_to_string("/proc/self/status").ok()?, name)
+}
+
+/// Bytes that a field of such a file says.
+pub(crate) fn field(file: &str, name: &str) -> Option<u64> {
+    let line = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
     Some(kib << 10)
 }
@@ -21,8 +25,9 @@ mod tests {
 
     #[test]
     fn status_of_memory_is_in_bytes_and_absent_if_unknown() {
-        let (now, most) = (status("VmRSS").expect("offered"), status("VmHWM").expect("offered"));
-        assert!(now > 100 << 10 && most > 100 << 10);
-        assert_eq!((status("Vm"), status("Name")), (None, None));
+        let file = "Name:\tstillpoint\nVmRSS:\t    1234 kB\nThreads:\t1\n";
+        assert_eq!(field(file, "VmRSS"), Some(1234 << 10));
+        assert_eq!(["Vm", "Name", "Threads"].map(|name| field(file, name)), [None; 3]);
+        assert!(status("VmRSS").is_some() && status("VmHWM").is_some());
     }
 }
