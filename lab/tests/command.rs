@@ -76,7 +76,7 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
             .collect();
         let expected: &[&str] = match bench {
             "read" => &["nesting", "threads"],
-            "sync" => &["callers", "idle_threads", "readers", "section_us"],
+            "sync" => &["call", "callers", "idle_threads", "readers", "section_us"],
             "percpu" => &["op", "threads", "threads_per_cpu"],
             "callback" => &[
                 "most_values",

@@ -62,7 +62,7 @@ type Bench = (Name, f64, fn(&Args, Budget) -> anyhow::Result<Report>);
 /// Callbacks last: liburcu keeps a registered worker from then on.
 const BENCHES: [Bench; 9] = [
     (Name::Read, 30.0, |_, budget| read::run(budget)),
-    (Name::Sync, 40.0, |_, budget| sync::run(budget)),
+    (Name::Sync, 60.0, |_, budget| sync::run(budget)),
     (Name::Fence, 30.0, |_, budget| fence::run(budget)),
     (Name::Qsbr, 40.0, |_, budget| qsbr::run(budget)),
     (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
