@@ -11,6 +11,10 @@ trap 'rm -r "$scratch"' EXIT
 echo "-- probe"
 "$stillpoint" probe
 
+echo "-- probe of a program that is linked statically, with musl"
+cargo build --package stillpoint-lab --target x86_64-unknown-linux-musl
+"${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-musl/debug/stillpoint" probe
+
 for bench in read sync fence qsbr srcu percpu callback; do
     echo "-- bench $bench"
     json=$scratch/$bench.json

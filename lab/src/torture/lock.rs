@@ -5,6 +5,7 @@
 //! threads have a low priority, some hardly a third of a CPU together, all slots are taken away now and then, and the process
 //! forks.
 
+use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope};
@@ -218,7 +219,8 @@ impl Run {
             if place % 4 == 1 {
                 libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 19);
             } else if place % 4 == 2 {
-                let parameter = libc::sched_param { sched_priority: 0 };
+                // Of priority 0. Some C libraries have more fields.
+                let parameter: libc::sched_param = mem::zeroed();
                 libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter);
             }
         }
