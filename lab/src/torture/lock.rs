@@ -17,7 +17,7 @@ use stillpoint::lock::lab::Slots;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
 use super::quota::Quota;
-use super::{Common, fail, patience};
+use super::{Common, enough, fail, patience};
 use crate::harness::crew;
 use crate::harness::progress::Progress;
 use crate::harness::units::duration;
@@ -36,6 +36,8 @@ pub(super) struct Args {
 
 /// Time between two looks at the threads, signals, forks.
 const BEAT: Duration = Duration::from_millis(5);
+/// Acquisitions of a second without which a run says nothing.
+const LEAST: u64 = 100;
 /// Acquisitions after which a thread ends.
 const LIFE: u64 = 2_000;
 
@@ -134,6 +136,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     ensure!(done == count.taken, "{} acquisitions, but the work of {done}", count.taken);
     let (sent, handled) = (SIGNALS.load(Ordering::Relaxed), *HANDLED.lock());
     ensure!(sent == handled, "{sent} signals, but the work of {handled} handlers");
+    enough("acquisitions", count.taken, LEAST, args.common.seconds)?;
     Ok(format!(
         "{} acquisitions in {} lives of {places} threads, {restricted}, in {:.1} s, {} timed out, the longest wait {}; {handled} handlers, \
          {forks} forks",

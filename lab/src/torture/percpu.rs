@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
 
-use super::{Common, fail, patience};
+use super::{Common, enough, fail, patience};
 use crate::harness::progress::Progress;
 use crate::harness::{crew, pin};
 
@@ -28,6 +28,9 @@ pub(super) struct Args {
 
 /// Time until all stop. Each time there are new threads, and new containers.
 const SHIFT: Duration = Duration::from_millis(250);
+
+/// Operations of a second without which a run says nothing.
+const LEAST: u64 = 10_000;
 
 /// A value that knows whether somebody has it.
 #[derive(Debug, Default)]
@@ -337,6 +340,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
         progress.advance();
     }
     drop(progress);
+    enough("operations", operations, LEAST, args.common.seconds)?;
     let signals = SIGNALS.load(Relaxed);
     Ok(format!("{operations} operations by {} threads in {shifts} shifts, {signals} signals", args.threads))
 }
