@@ -11,6 +11,10 @@ trap 'rm -r "$scratch"' EXIT
 echo "-- probe"
 "$stillpoint" probe
 
+echo "-- probe of a program that is linked statically, with musl"
+cargo build --package stillpoint-lab --target x86_64-unknown-linux-musl
+"${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-musl/debug/stillpoint" probe
+
 for bench in read sync fence qsbr srcu percpu callback; do
     echo "-- bench $bench"
     json=$scratch/$bench.json
@@ -69,8 +73,11 @@ grep --quiet '^| E5 |' "$scratch/report/summary.md"
 "$stillpoint" compare "$scratch/before.json" "$scratch/before.json" | tail -n 2 | tee "$scratch/same"
 [[ $(grep --count 'no difference seen in' "$scratch/same") == 2 ]]
 
-echo "-- torture: a flood; the rest is for ci/torture.sh"
-"$stillpoint" torture flood --count 5000000 --stall-seconds 0.5
+echo "-- torture: floods, with two allocators; the rest is for ci/torture.sh"
+cargo build --release --package stillpoint-lab --bin torture --no-default-features --features alone,mimalloc
+for torture in "$stillpoint torture" "${CARGO_TARGET_DIR:-target}/release/torture"; do
+    $torture flood --count 5000000 --stall-seconds 0.5
+done
 
 echo "-- demo"
 cat >"$scratch/routes" <<'ROUTES'

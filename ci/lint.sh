@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The linter has nothing to say, with and without the optional features, and the peer that is built from C.
+# The linter has nothing to say, with and without the optional features, and what is built from C.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo clippy --workspace --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics -- -D warnings
 cargo clippy --package stillpoint-integrations --all-targets --features tests -- -D warnings
-cargo clippy --package stillpoint-lab --all-targets --features liburcu -- -D warnings
+cargo clippy --package stillpoint-lab --all-targets --features liburcu,mimalloc -- -D warnings

@@ -2,6 +2,9 @@
 # Tortures the library on each backend, for a minute in all; then breaks it, one step at a time, and expects the torture to
 # notice within ten seconds. Two or three minutes, after the builds.
 #
+# First of all a control: a library without fences must be noticed. On a machine that is too busy for that, nothing else that
+# goes unnoticed says anything either. Then the exit status is 77: not checked.
+#
 # usage: ci/torture.sh [SECONDS [RUNS]]   tortures for SECONDS, and each broken step RUNS times (then prints median and maximum)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,44 +25,94 @@ if unknown=$(comm -23 <(cut -d' ' -f1 <<<"$rows" | sort -u) <(echo "$in_source")
 fi
 
 cargo build --release --package stillpoint-lab --features liburcu
-"${CARGO_TARGET_DIR:-target}/release/stillpoint" torture all --seconds "$seconds"
-
-echo "-- broken steps"
+stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 RUSTFLAGS="--cfg stillpoint_mutants --cfg stillpoint_faults" cargo build --profile torture --package stillpoint-lab --bin torture \
     --no-default-features --features alone --target-dir target/torture
 torture=target/torture/torture/torture
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# The same program, as impatient, with nothing broken.
-for part in rcu qsbr srcu percpu lock; do
-    "$torture" "$part" --seconds 2 --mutant nothing >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-done
-
-# Runs a broken step; whether it was noticed. A crash counts, an error of this command does not.
+# Runs a broken step; whether it was noticed. A crash counts; an error of this command does not, nor does a run that is not
+# conclusive.
 notices() { # mutant part
     local status=0
     start=$EPOCHREALTIME
     # In a shell of its own, which keeps the news of a crash in the log.
     (timeout $((limit + 5)) "$torture" "$2" --seconds "$limit" --mutant "$1"; exit $?) >"$log" 2>&1 || status=$?
     times+=("$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.2f", e - s }')")
-    ((status != 0 && status != 2 && status != 124))
+    ((status != 0 && status != 2 && status != 77 && status != 124))
 }
+
+# Whether the torture notices on this machine, now, what it must.
+control() {
+    local times=()
+    notices no-fence rcu || notices no-fence rcu
+}
+
+inconclusive=()
+not_conclusive() { # what
+    echo "NOT CONCLUSIVE  $1" >&2
+    inconclusive+=("$1")
+}
+
+# What the exit status of a torture that must pass means; false if it failed.
+judge() { # status what
+    case $1 in
+        0) ;;
+        77) not_conclusive "$2" ;;
+        *) return 1 ;;
+    esac
+}
+
+# Ends this script if something was not conclusive.
+conclude() {
+    ((${#inconclusive[@]} > 0)) || return 0
+    printf 'NOT CONCLUSIVE, the machine is too busy: %s\n' "${inconclusive[@]}" >&2
+    exit 77
+}
+
+echo "-- control: no fences"
+control && controlled=1 || controlled=0
+
+echo "-- the library as it is"
+status=0
+"$stillpoint" torture all --seconds "$seconds" || status=$?
+judge "$status" "torture all"
+if ((!controlled)); then
+    not_conclusive "the control: it was not noticed that there are no fences; broken steps were not tried"
+    conclude
+fi
+
+echo "-- broken steps"
+# The same program, as impatient, with nothing broken.
+for part in rcu qsbr srcu percpu lock; do
+    status=0
+    "$torture" "$part" --seconds 2 --mutant nothing >"$log" 2>&1 || status=$?
+    judge "$status" "torture $part, with nothing broken" || { cat "$log" >&2; exit 1; }
+done
 
 survivors=0
 while read -r mutant part; do
-    times=()
+    times=() noticed=0
     for ((run = 0; run < runs; run++)); do
         # Once more, as others may have had the machine.
-        if ! notices "$mutant" "$part" && ! notices "$mutant" "$part"; then
-            cat "$log"
+        if notices "$mutant" "$part" || notices "$mutant" "$part"; then
+            noticed=$((noticed + 1))
+            what=$(sed -nE 's/^torture [a-z]+: FAILED, //p' "$log")
+            continue
+        fi
+        cat "$log"
+        if control; then
             echo "SURVIVES  $mutant (torture $part)" >&2
             survivors=$((survivors + 1))
+        else
+            not_conclusive "$mutant (torture $part): it was not noticed, but neither was the control, after it"
         fi
     done
-    what=$(sed -nE 's/^torture [a-z]+: FAILED, //p' "$log")
+    ((noticed > 0)) || continue
     mapfile -t times < <(printf '%s\n' "${times[@]}" | sort -n)
     printf 'noticed   %-26s %-7s %6s s, at most %6s s  %.90s\n' "$mutant" "$part" "${times[${#times[@]} / 2]}" \
         "${times[-1]}" "${what:-it crashes}"
 done <<<"$rows"
-((survivors == 0))
+((survivors == 0)) || exit 1
+conclude

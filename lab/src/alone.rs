@@ -4,6 +4,7 @@
 mod harness {
     //! What the torture needs of it.
     pub(crate) mod crew;
+    pub(crate) mod memory;
     pub(crate) mod pin;
     pub(crate) mod progress;
     pub(crate) mod units;

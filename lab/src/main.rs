@@ -50,6 +50,8 @@ enum Lane {
     Grace(seeds::e2::kind::Args),
     /// A way to wait for grace periods.
     Track(seeds::e3::load::Args),
+    /// Nodes retired inside sections.
+    Stack(bench::callback::stack::Args),
     /// A part of the report.
     Part(report::part::Args),
     /// The table of the live demo.
@@ -75,6 +77,7 @@ fn main() -> anyhow::Result<()> {
             Lane::Neighbour => seeds::e1::neighbour::serve(),
             Lane::Grace(args) => seeds::e2::kind::serve(&args),
             Lane::Track(args) => seeds::e3::load::serve(&args),
+            Lane::Stack(args) => bench::callback::stack::serve(&args),
             Lane::Part(args) => report::part::serve(&args),
             Lane::Live(args) => demo::live::work::serve(&args),
         },

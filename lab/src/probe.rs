@@ -128,24 +128,13 @@ fn commands(query: libc::c_int) -> String {
     if names.is_empty() { "none".into() } else { names.join(" ") }
 }
 
-/// Restartable sequences: the kernel's side and the C library's.
+/// Restartable sequences: the kernel's side, and whether this thread has been registered. The library says which party
+/// registers threads.
 fn rseq() -> String {
-    // SAFETY: no area has this address and size, so the kernel registers nothing: it answers EINVAL.
-    unsafe { libc::syscall(libc::SYS_rseq, std::ptr::null::<u8>(), 0, 0, 0) };
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() != Some(libc::EINVAL) {
-        return format!("not available: {error}");
-    }
-    // SAFETY: the name is a C string.
-    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) }.cast::<libc::c_uint>();
-    let registered = if symbol.is_null() {
-        "the C library does not know it".to_owned()
-    } else {
-        // SAFETY: the C library defines `__rseq_size` as a constant `unsigned int`.
-        match unsafe { symbol.read() } {
-            0 => "the C library did not register it".to_owned(),
-            size => format!("registered by the C library, {size} bytes"),
-        }
+    let registered = match is_registered() {
+        Ok(true) => "this thread is registered",
+        Ok(false) => "this thread is not registered yet",
+        Err(error) => return format!("not available: {error}"),
     };
     // SAFETY: `getauxval` only reads the auxiliary vector.
     let features = match unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } {
@@ -153,6 +142,36 @@ fn rseq() -> String {
         size => format!("features of {size} bytes"),
     };
     format!("{features}; {registered}")
+}
+
+/// Whether the calling thread is registered for restartable sequences, as the kernel knows it: a static program has no symbols
+/// of the C library to look up.
+///
+/// # Errors
+///
+/// Fails if the kernel, or a filter, denies them.
+fn is_registered() -> io::Result<bool> {
+    const UNREGISTER: libc::c_int = 1;
+    // Any: only critical sections are compared with it.
+    const SIGNATURE: u32 = 0x5305_3053;
+
+    /// An area of the first version.
+    #[repr(C, align(32))]
+    struct Area([u8; 32]);
+
+    let area: *mut Area = Box::leak(Box::new(Area([0; 32])));
+    // SAFETY: the area lives for ever, nothing else uses it, and it names no critical section.
+    let call = |flags: libc::c_int| unsafe {
+        libc::syscall(libc::SYS_rseq, area, size_of::<Area>(), flags, SIGNATURE)
+    };
+    if call(0) == 0 {
+        // It was not. Taken back, as others may register it later.
+        call(UNREGISTER);
+        return Ok(false);
+    }
+    let error = io::Error::last_os_error();
+    // There is an area already, and it is another one.
+    if error.raw_os_error() == Some(libc::EINVAL) { Ok(true) } else { Err(error) }
 }
 
 /// The cost of a heavy fence, alone and beside a running thread.
@@ -191,4 +210,28 @@ fn median_call() -> f64 {
         costs.push(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
     }
     Summary::of(costs).map_or(0.0, |summary| summary.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use stillpoint::percpu::{self, Mode};
+
+    use super::*;
+
+    #[test]
+    fn probe_and_library_agree_on_registration() {
+        let ask = || {
+            let before = is_registered().ok();
+            // Asking changes nothing.
+            assert_eq!(is_registered().ok(), before);
+            let report = percpu::report();
+            if let (Some(before), Mode::Rseq) = (before, report.mode()) {
+                assert_eq!(before, report.to_string().contains("the C library registers"), "{report}");
+                assert!(percpu::register_thread());
+                assert!(is_registered().expect("it was answered before"));
+            }
+        };
+        // A thread that has used nothing yet.
+        thread::spawn(ask).join().expect("no panic");
+    }
 }

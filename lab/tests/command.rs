@@ -76,9 +76,19 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
             .collect();
         let expected: &[&str] = match bench {
             "read" => &["nesting", "threads"],
-            "sync" => &["callers", "idle_threads", "readers", "section_us"],
+            "sync" => &["call", "callers", "idle_threads", "readers", "section_us"],
             "percpu" => &["op", "threads", "threads_per_cpu"],
-            "callback" => &["most_values", "our_limit_bytes", "payload", "readers", "stall_ms", "threads"],
+            "callback" => &[
+                "most_values",
+                "ms",
+                "node",
+                "our_limit_bytes",
+                "payload",
+                "readers",
+                "retired",
+                "stall_ms",
+                "threads",
+            ],
             "qsbr" => &["asked_per_s", "readers", "threads"],
             "srcu" => &["guards", "threads"],
             "lock" => &["cpus", "cs_ns", "ncs_ns", "threads"],

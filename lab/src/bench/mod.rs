@@ -62,14 +62,14 @@ type Bench = (Name, f64, fn(&Args, Budget) -> anyhow::Result<Report>);
 /// Callbacks last: liburcu keeps a registered worker from then on.
 const BENCHES: [Bench; 9] = [
     (Name::Read, 30.0, |_, budget| read::run(budget)),
-    (Name::Sync, 40.0, |_, budget| sync::run(budget)),
+    (Name::Sync, 60.0, |_, budget| sync::run(budget)),
     (Name::Fence, 30.0, |_, budget| fence::run(budget)),
     (Name::Qsbr, 40.0, |_, budget| qsbr::run(budget)),
     (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
     (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
     (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.cs, args.plot.as_deref(), budget)),
     (Name::LockParts, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
-    (Name::Callback, 40.0, |_, budget| callback::run(budget)),
+    (Name::Callback, 60.0, |_, budget| callback::run(budget)),
 ];
 
 /// Runs the benches that `args` names.

@@ -9,6 +9,7 @@ pub(crate) mod clock;
 pub(crate) mod crew;
 pub(crate) mod lane;
 pub(crate) mod machine;
+pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod pin;
 pub(crate) mod posted;

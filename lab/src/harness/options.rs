@@ -13,7 +13,7 @@ pub(crate) struct Options {
     /// Write the result as JSON; of several results, each to a file of its own, its name before the extension.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Time for each result [default: 30 to 40 s].
+    /// Time for each result [default: 30 to 60 s].
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Number of rounds [default: as many as fit].

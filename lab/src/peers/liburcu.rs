@@ -1,7 +1,8 @@
 //! liburcu's memb flavor. The measured loops are C (`peers/liburcu.c`), because its readers are inline C functions.
 
 use std::marker::PhantomData;
-use std::ptr;
+use std::mem;
+use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 mod ffi {
@@ -102,6 +103,18 @@ unsafe impl<T: Sync> Sync for Node<T> {}
 impl<T> Node<T> {
     pub(crate) fn new(value: T) -> Box<Self> {
         Box::new(Self { head: Head { next: ptr::null_mut(), func: None }, value })
+    }
+
+    /// The value of a new node.
+    pub(crate) fn leak(value: T) -> NonNull<T> {
+        let node = Box::into_raw(Self::new(value));
+        // SAFETY: the node lives; the pointer may be used for all of it, as none is made to a reference.
+        unsafe { NonNull::new_unchecked(&raw mut (*node).value) }
+    }
+
+    /// The node of a value that comes from [`leak`](Self::leak).
+    pub(crate) fn of(value: NonNull<T>) -> *mut Self {
+        value.as_ptr().wrapping_byte_sub(mem::offset_of!(Self, value)).cast()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::env;
 use std::process::Command;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
-use super::Common;
+use super::{Common, NOT_CONCLUSIVE, TooLittle};
 
 /// What runs, on which backends: those of the fence, or of per-CPU data.
 const PARTS: [(&str, &str, &[&str]); 5] = [
@@ -38,6 +38,7 @@ pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
         })
         .collect();
     let seconds = args.seconds / runs.len() as f64;
+    let mut too_little = Vec::new();
     for (part, variable, backend) in &runs {
         println!("-- {part}, {variable}={backend}");
         let mut command = Command::new(&program);
@@ -45,7 +46,14 @@ pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
         command.args(env::args().skip(1).take_while(|argument| argument != "all"));
         command.args([part, "--seconds", &seconds.to_string(), "--seed", &seed.to_string()]);
         let status = command.env(variable, backend).status().context("cannot start this program again")?;
+        if status.code() == Some(NOT_CONCLUSIVE) {
+            too_little.push(format!("{part} with {variable}={backend}"));
+            continue;
+        }
         ensure!(status.success(), "{part} with {variable}={backend}: {status}");
+    }
+    if !too_little.is_empty() {
+        bail!(TooLittle(too_little.join(", ")));
     }
     Ok(format!("{} runs of {seconds:.1} s", runs.len()))
 }

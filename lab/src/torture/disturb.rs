@@ -73,7 +73,7 @@ impl Signals {
         SEAT.set(Some(seat));
         let thread = &self.threads[seat];
         // SAFETY: takes nothing.
-        thread.store(unsafe { libc::pthread_self() }, Release);
+        thread.store(unsafe { libc::pthread_self() } as u64, Release);
         Addressee(thread)
     }
 
@@ -101,7 +101,7 @@ impl Drop for Addressee<'_> {
             libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut());
         }
         // SAFETY: takes nothing.
-        let thread = unsafe { libc::pthread_self() };
+        let thread = unsafe { libc::pthread_self() } as u64;
         // Not while it is taken: the sender brings it back.
         while self.0.compare_exchange(thread, 0, AcqRel, Relaxed).is_err() {
             thread::yield_now();

@@ -1,20 +1,24 @@
 //! `torture flood`: writers that retire as fast as they can, while a reader stalls. What waits must stay below the limit.
 //!
-//! Two floods, one after the other: of plain values, which are mostly freed by the thread that retired them, and of values
-//! with a destructor, which only the worker runs. These are counted from birth to death as well, so that the library's
-//! own numbers need not be believed.
+//! Three floods, one after the other: of plain values, which are mostly freed by the thread that retired them; of values with
+//! a destructor, which only the worker runs; and of such that several writers retire inside two nested sections, the outer of
+//! which lasts for several values. Writers inside sections notice late, so there the limit may be exceeded, but not twice.
+//!
+//! Values with a destructor are counted from birth to death as well, and the memory of the process is looked at, so that the
+//! library's own numbers need not be believed.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use crossbeam_utils::CachePadded;
 use stillpoint::rcu::{self, Limits, Stats};
 
 use super::{fail, patience};
 use crate::harness::crew::{self, Arrivals, Gate};
+use crate::harness::memory;
 use crate::harness::progress::Progress;
 
 pub(super) const NAME: &str = "flood";
@@ -37,6 +41,35 @@ pub(super) struct Args {
     /// Threads that read.
     #[arg(long, value_name = "N", default_value = "1")]
     readers: usize,
+    /// Which floods to run.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "plain,destructors,nested")]
+    floods: Vec<Kind>,
+}
+
+/// A flood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// Plain values.
+    Plain,
+    /// Values with a destructor.
+    Destructors,
+    /// Values with a destructor, retired inside nested sections by four writers at least.
+    Nested,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain values",
+            Self::Destructors => "values with a destructor",
+            Self::Nested => "values retired inside nested sections",
+        }
+    }
+
+    /// Limits of which one may wait.
+    fn excess(self) -> u64 {
+        if self == Self::Nested { 2 } else { 1 }
+    }
 }
 
 /// A stall that writers above the limit wait out: after ten seconds they go on.
@@ -48,8 +81,19 @@ fn stall(text: &str) -> Result<f64, String> {
 /// Time between two looks at what waits.
 const BEAT: Duration = Duration::from_millis(1);
 
-/// Values between two looks of a writer at the stop flag, a power of two.
-const BATCH: u64 = 1024;
+/// Values between two looks of a writer at the stop flag; as many are retired inside one outer section.
+const BATCH: u64 = 16;
+
+/// Writers of the nested flood, if not more are asked for.
+const NESTED_WRITERS: usize = 4;
+
+/// Bytes of a value.
+const SIZE: u64 = 64;
+
+/// The memory of the process may grow by so many bytes for each that may wait: allocator and queue need as much as a value.
+/// And by this, which allocators keep.
+const COST: u64 = 2;
+const KEPT: u64 = 64 << 20;
 
 /// What a writer and its values count, each on a line of its own.
 #[derive(Debug, Default)]
@@ -60,16 +104,14 @@ struct Tally {
     died: CachePadded<AtomicU64>,
 }
 
-/// What is retired: 64 bytes.
+/// What is retired.
 trait Payload: Send + 'static {
-    const NAME: &str;
     const COUNTED: bool;
 
     fn new(number: u64, tally: &'static Tally) -> Self;
 }
 
 impl Payload for [u64; 8] {
-    const NAME: &str = "plain values";
     const COUNTED: bool = false;
 
     fn new(number: u64, _: &'static Tally) -> Self {
@@ -84,7 +126,6 @@ struct Counted {
 }
 
 impl Payload for Counted {
-    const NAME: &str = "values with a destructor";
     const COUNTED: bool = true;
 
     fn new(number: u64, tally: &'static Tally) -> Self {
@@ -113,10 +154,13 @@ fn live(tallies: &[Tally]) -> u64 {
 #[derive(Debug, Default)]
 struct Flood {
     time: Duration,
-    /// Most bytes that waited, by the library's account.
+    /// Most bytes, and most values, that waited, by the library's account.
     queued: u64,
+    queued_count: u64,
     /// Most bytes that existed, where values are counted.
     live: u64,
+    /// Most bytes by which the memory of the process had grown, since before the first flood.
+    grown: u64,
     samples: u64,
 }
 
@@ -124,6 +168,9 @@ struct Flood {
 #[derive(Debug)]
 struct Run<'a> {
     args: &'a Args,
+    kind: Kind,
+    /// Bytes of the process before the first flood.
+    resident: u64,
     /// Values of each writer.
     share: u64,
     tallies: &'static [Tally],
@@ -134,26 +181,45 @@ struct Run<'a> {
     stop_readers: AtomicBool,
 }
 
-/// Runs both floods; what passed.
+/// Runs the floods; what passed.
 ///
 /// # Errors
 ///
 /// Fails if a check does, or the machine does not allow the threads.
 pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     let limit = args.limit_mib.get() << 20;
-    // Only the bytes are limited, as these are what is checked.
-    rcu::set_limits(Limits { count: u64::MAX, bytes: limit });
-    let plain = pour::<[u64; 8]>(args, args.count.get(), limit)?;
-    let counted = pour::<Counted>(args, args.count.get() / 10, limit)?;
-    let peak = plain.queued.max(counted.queued).max(counted.live);
+    let resident = resident()?;
+    let mut peak = 0;
+    for &kind in &args.floods {
+        let flood = match kind {
+            Kind::Plain => pour::<[u64; 8]>(args, kind, args.count.get(), limit, resident)?,
+            Kind::Destructors => pour::<Counted>(args, kind, args.count.get() / 10, limit, resident)?,
+            // Enough to be far above the limit.
+            Kind::Nested => {
+                let count = (args.count.get() / 10).max(32 * limit / SIZE);
+                pour::<Counted>(args, kind, count, limit, resident)?
+            }
+        };
+        peak = peak.max(flood.queued).max(flood.live);
+    }
     Ok(format!("at most {:.2} of {} MiB waited, no limit overrun", mib(peak), args.limit_mib))
 }
 
+/// Bytes of memory that the process has.
+fn resident() -> anyhow::Result<u64> {
+    memory::status("VmRSS").context("/proc/self/status does not tell how much memory this process has")
+}
+
 /// A flood of about `count` values, its summary, and its checks.
-fn pour<P: Payload>(args: &Args, count: u64, limit: u64) -> anyhow::Result<Flood> {
-    let writers = args.writers.get();
+fn pour<P: Payload>(args: &Args, kind: Kind, count: u64, limit: u64, resident: u64) -> anyhow::Result<Flood> {
+    let nested = kind == Kind::Nested;
+    let writers = args.writers.get().max(if nested { NESTED_WRITERS } else { 1 });
+    // Elsewhere only the bytes are limited, as these are what is checked.
+    rcu::set_limits(Limits { count: if nested { limit / SIZE } else { u64::MAX }, bytes: limit });
     let run = Run {
         args,
+        kind,
+        resident,
         share: count.div_ceil(writers as u64).max(1),
         // Leaked: what is retired lives as long as it likes.
         tallies: (0..writers).map(|_| Tally::default()).collect::<Vec<_>>().leak(),
@@ -173,21 +239,22 @@ fn pour<P: Payload>(args: &Args, count: u64, limit: u64) -> anyhow::Result<Flood
     rcu::barrier();
     let stats = rcu::stats();
     let count = run.share * writers as u64;
-    report::<P>(&flood, count, &before, &stats);
-    check::<P>(&flood, count, limit, &before, &stats, live(run.tallies))?;
+    report::<P>(kind, &flood, count, &before, &stats);
+    check::<P>(kind, &flood, count, limit, &before, &stats, live(run.tallies))?;
     Ok(flood)
 }
 
-fn report<P: Payload>(flood: &Flood, count: u64, before: &Stats, after: &Stats) {
+fn report<P: Payload>(kind: Kind, flood: &Flood, count: u64, before: &Stats, after: &Stats) {
     let seconds = flood.time.as_secs_f64();
     let live =
         if P::COUNTED { format!(" ({:.2} MiB counted alive)", mib(flood.live)) } else { String::new() };
     println!(
-        "{}: {count} retired in {seconds:.2} s ({:.2} million/s), peak {:.2} MiB{live} in {} samples, \
-         {} grace periods, limit_waits {}, limit_overruns {}",
-        P::NAME,
+        "{}: {count} retired in {seconds:.2} s ({:.2} million/s), peak {:.2} MiB{live}, process grown by {:.1} MiB, \
+         in {} samples, {} grace periods, limit_waits {}, limit_overruns {}",
+        kind.name(),
         count as f64 / seconds / 1e6,
         mib(flood.queued),
+        mib(flood.grown),
         flood.samples,
         after.grace_periods - before.grace_periods,
         after.limit_waits - before.limit_waits,
@@ -196,6 +263,7 @@ fn report<P: Payload>(flood: &Flood, count: u64, before: &Stats, after: &Stats) 
 }
 
 fn check<P: Payload>(
+    kind: Kind,
     flood: &Flood,
     count: u64,
     limit: u64,
@@ -203,9 +271,19 @@ fn check<P: Payload>(
     after: &Stats,
     left: u64,
 ) -> anyhow::Result<()> {
-    let name = P::NAME;
-    ensure!(flood.queued <= limit, "{name}: {:.2} MiB waited, above the limit", mib(flood.queued));
-    ensure!(flood.live <= limit, "{name}: {:.2} MiB existed, above the limit", mib(flood.live));
+    let name = kind.name();
+    let most = limit * kind.excess();
+    ensure!(flood.queued <= most, "{name}: {:.2} MiB waited, more than {:.2}", mib(flood.queued), mib(most));
+    ensure!(flood.live <= most, "{name}: {:.2} MiB existed, more than {:.2}", mib(flood.live), mib(most));
+    let values = most / SIZE;
+    ensure!(flood.queued_count <= values, "{name}: {} waited, more than {values}", flood.queued_count);
+    let grown = COST * most + KEPT;
+    ensure!(
+        flood.grown <= grown,
+        "{name}: the process has grown by {:.1} MiB, more than {:.1}",
+        mib(flood.grown),
+        mib(grown)
+    );
     let overruns = after.limit_overruns - before.limit_overruns;
     ensure!(overruns == 0, "{name}: {overruns} callers above the limit waited in vain");
     let done = after.done - before.done;
@@ -249,8 +327,10 @@ impl Run<'_> {
         let (mut shown, mut last, mut moved) = (0, 0, start);
         while !writers.iter().all(|writer| writer.is_finished()) {
             flood.samples += 1;
-            let queued = rcu::stats().queued_bytes;
-            flood.queued = flood.queued.max(queued);
+            let Stats { queued, queued_bytes, .. } = rcu::stats();
+            flood.queued = flood.queued.max(queued_bytes);
+            flood.queued_count = flood.queued_count.max(queued);
+            flood.grown = flood.grown.max(resident()?.saturating_sub(self.resident));
             if P::COUNTED {
                 flood.live = flood.live.max(live(self.tallies) * size_of::<P>() as u64);
             }
@@ -261,7 +341,7 @@ impl Run<'_> {
                 drop(progress);
                 fail(NAME, &format!("no writer has moved for {:?}; {}", patience(), rcu::stats()));
             }
-            progress.show(|| format!("{}: {born}, {:.2} MiB wait", P::NAME, mib(queued)));
+            progress.show(|| format!("{}: {born}, {:.2} MiB wait", self.kind.name(), mib(queued_bytes)));
             while shown < born * 100 / count {
                 shown += 1;
                 progress.advance();
@@ -275,17 +355,23 @@ impl Run<'_> {
 
     /// The life of a writer. One of them has the reader stall when half is done.
     fn write<P: Payload>(&self, has_stall: bool, tally: &'static Tally) {
-        for number in 0..self.share {
-            if has_stall && number == self.share / 2 {
+        let nested = self.kind == Kind::Nested;
+        let half = self.share / 2 / BATCH * BATCH;
+        for first in (0..self.share).step_by(BATCH as usize) {
+            if has_stall && first == half {
                 self.stall.open();
                 self.stalls.wait_for(1);
             }
-            if number % BATCH == 0 && self.stop_writers.load(Ordering::Relaxed) {
+            if self.stop_writers.load(Ordering::Relaxed) {
                 return;
             }
-            // Relaxed: a number, and only this thread writes it.
-            tally.born.store(number + 1, Ordering::Relaxed);
-            rcu::retire(Box::new(P::new(number, tally)));
+            let _outer = nested.then(rcu::enter);
+            for number in first..self.share.min(first + BATCH) {
+                let _inner = nested.then(rcu::enter);
+                // Relaxed: a number, and only this thread writes it.
+                tally.born.store(number + 1, Ordering::Relaxed);
+                rcu::retire(Box::new(P::new(number, tally)));
+            }
         }
     }
 }
@@ -309,7 +395,7 @@ mod tests {
         assert_eq!(live(&TALLIES), 2);
         drop(values);
         assert_eq!(live(&TALLIES), 0);
-        assert_eq!((size_of::<Counted>(), size_of::<[u64; 8]>()), (64, 64));
+        assert_eq!([size_of::<Counted>(), size_of::<[u64; 8]>()], [SIZE as usize; 2]);
     }
 
     #[test]

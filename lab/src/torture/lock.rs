@@ -5,6 +5,7 @@
 //! threads have a low priority, some hardly a third of a CPU together, all slots are taken away now and then, and the process
 //! forks.
 
+use std::mem;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope};
@@ -16,7 +17,7 @@ use stillpoint::lock::lab::Slots;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
 use super::quota::Quota;
-use super::{Common, fail, patience};
+use super::{Common, enough, fail, patience};
 use crate::harness::crew;
 use crate::harness::progress::Progress;
 use crate::harness::units::duration;
@@ -35,6 +36,8 @@ pub(super) struct Args {
 
 /// Time between two looks at the threads, signals, forks.
 const BEAT: Duration = Duration::from_millis(5);
+/// Acquisitions of a second without which a run says nothing.
+const LEAST: u64 = 100;
 /// Acquisitions after which a thread ends.
 const LIFE: u64 = 2_000;
 
@@ -133,6 +136,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     ensure!(done == count.taken, "{} acquisitions, but the work of {done}", count.taken);
     let (sent, handled) = (SIGNALS.load(Ordering::Relaxed), *HANDLED.lock());
     ensure!(sent == handled, "{sent} signals, but the work of {handled} handlers");
+    enough("acquisitions", count.taken, LEAST, args.common.seconds)?;
     Ok(format!(
         "{} acquisitions in {} lives of {places} threads, {restricted}, in {:.1} s, {} timed out, the longest wait {}; {handled} handlers, \
          {forks} forks",
@@ -218,7 +222,8 @@ impl Run {
             if place % 4 == 1 {
                 libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 19);
             } else if place % 4 == 2 {
-                let parameter = libc::sched_param { sched_priority: 0 };
+                // Of priority 0. Some C libraries have more fields.
+                let parameter: libc::sched_param = mem::zeroed();
                 libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter);
             }
         }

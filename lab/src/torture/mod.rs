@@ -1,7 +1,8 @@
 //! `torture`: runs the library hard, for as long as one likes, and checks what it promises.
 //!
 //! Each run begins with its seed, from which all random choices follow, and ends with one line that says whether it passed; if
-//! not, the exit status is 1.
+//! not, the exit status is 1. A run that found nothing wrong, but did so little that it says nothing, is not conclusive: 77, as
+//! for checks that cannot run on a machine.
 
 mod all;
 mod disturb;
@@ -18,6 +19,8 @@ mod run;
 mod updater;
 
 use std::env;
+use std::error::Error;
+use std::fmt;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -109,7 +112,37 @@ fn patience() -> Duration {
     Duration::from_millis(PATIENCE_MS.load(Relaxed))
 }
 
-/// Runs what `args` names and prints the verdict. Ends the process if it failed.
+/// Exit status of a run that is not conclusive.
+const NOT_CONCLUSIVE: i32 = 77;
+
+/// Nothing was wrong, but less was done than says something.
+#[derive(Debug)]
+struct TooLittle(String);
+
+impl fmt::Display for TooLittle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for TooLittle {}
+
+/// Whether a run of some `seconds` did as much of something as any machine does that is not too busy.
+///
+/// # Errors
+///
+/// Fails with [`TooLittle`] if it did less.
+fn enough(what: &str, done: u64, a_second: u64, seconds: f64) -> Result<(), TooLittle> {
+    let least = (a_second as f64 * seconds).ceil() as u64;
+    if done >= least {
+        return Ok(());
+    }
+    Err(TooLittle(format!(
+        "{done} {what} in {seconds:.1} s, at least {least} are needed: the machine is too busy"
+    )))
+}
+
+/// Runs what `args` names and prints the verdict. Ends the process if it failed, or is not conclusive.
 pub(crate) fn run(args: &Args) {
     let common = |name: &'static str, common: &Common, run: &dyn Fn(u64) -> anyhow::Result<String>| {
         let seed = common.begin(name);
@@ -126,6 +159,10 @@ pub(crate) fn run(args: &Args) {
     };
     match outcome {
         Ok(what) => println!("torture {name}: passed, {what}"),
+        Err(why) if why.is::<TooLittle>() => {
+            println!("torture {name}: NOT CONCLUSIVE, {why:#}");
+            process::exit(NOT_CONCLUSIVE);
+        }
         Err(why) => fail(name, &format!("{why:#}")),
     }
 }
@@ -134,4 +171,19 @@ pub(crate) fn run(args: &Args) {
 fn fail(name: &str, why: &str) -> ! {
     println!("torture {name}: FAILED, {why}");
     process::exit(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_that_did_less_than_its_time_asks_for_is_not_conclusive() {
+        assert!(enough("waits", 200, 100, 2.0).is_ok());
+        let why = anyhow::Error::from(enough("waits", 2, 100, 2.0).expect_err("too few"));
+        assert!(
+            why.is::<TooLittle>() && why.to_string().starts_with("2 waits in 2.0 s, at least 200"),
+            "{why}"
+        );
+    }
 }

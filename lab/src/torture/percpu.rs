@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
 
-use super::{Common, fail, patience};
+use super::{Common, enough, fail, patience};
 use crate::harness::progress::Progress;
 use crate::harness::{crew, pin};
 
@@ -28,6 +28,9 @@ pub(super) struct Args {
 
 /// Time until all stop. Each time there are new threads, and new containers.
 const SHIFT: Duration = Duration::from_millis(250);
+
+/// Operations of a second without which a run says nothing.
+const LEAST: u64 = 10_000;
 
 /// A value that knows whether somebody has it.
 #[derive(Debug, Default)]
@@ -162,7 +165,7 @@ impl World {
     }
 
     /// What threads do.
-    fn work(&self, cpus: &[usize]) -> anyhow::Result<()> {
+    fn work(&self, cpus: &[usize]) {
         let mut number = 0;
         while !self.stop.load(Relaxed) {
             for _ in 0..64 {
@@ -180,7 +183,8 @@ impl World {
                 }
             }
             match fastrand::u32(..64) {
-                0..4 => pin::to(cpus[fastrand::usize(..cpus.len())])?,
+                // Where the CPU is not allowed any more, or not online, the thread stays.
+                0..4 => _ = pin::to(cpus[fastrand::usize(..cpus.len())]),
                 4..8 => thread::yield_now(),
                 8 => self.read(),
                 9 => super::sleep(Duration::from_micros(100)),
@@ -188,7 +192,6 @@ impl World {
                 _ => {}
             }
         }
-        Ok(())
     }
 
     /// After all have stopped.
@@ -263,14 +266,13 @@ fn shift(args: &Args, cpus: &[usize]) -> anyhow::Result<u64> {
                     unregister();
                 }
                 // SAFETY: takes nothing.
-                id.store(unsafe { libc::pthread_self() }, Release);
-                let outcome = world.work(cpus);
+                id.store(unsafe { libc::pthread_self() } as u64, Release);
+                world.work(cpus);
                 // No signals from here on: who sends them takes the number first.
                 while id.compare_exchange(unsent(id), 0, AcqRel, Relaxed).is_err() {
                     thread::yield_now();
                 }
                 done.fetch_add(1, Release);
-                outcome
             })?);
         }
         while begin.elapsed() < SHIFT {
@@ -295,7 +297,7 @@ fn shift(args: &Args, cpus: &[usize]) -> anyhow::Result<u64> {
             }
             super::sleep(Duration::from_millis(1));
         }
-        workers.into_iter().try_for_each(|worker| crew::join(worker)?)
+        workers.into_iter().try_for_each(crew::join)
     });
     WORLD.store(ptr::null_mut(), Release);
     outcome?;
@@ -338,6 +340,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<String> {
         progress.advance();
     }
     drop(progress);
+    enough("operations", operations, LEAST, args.common.seconds)?;
     let signals = SIGNALS.load(Relaxed);
     Ok(format!("{operations} operations by {} threads in {shifts} shifts, {signals} signals", args.threads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_goes_on_where_a_cpu_has_gone_offline() {
+        let world = World::new();
+        // No machine here has that one.
+        let offline = [1023];
+        assert!(pin::to(offline[0]).is_err());
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| world.work(&offline));
+            while world.added.load(Relaxed) < 10_000 && !worker.is_finished() {
+                thread::yield_now();
+            }
+            assert!(!worker.is_finished());
+            world.stop.store(true, Relaxed);
+        });
+        world.check().expect("everything adds up");
+    }
 }

@@ -25,13 +25,15 @@ use super::disturb::{self, Signals};
 use super::flavor::Flavor;
 use super::oracle::{READERS, Stage, UPDATERS};
 use super::updater::{Count, Desk, WAITS, WAYS};
-use super::{Common, fail, history, patience, reader, updater};
+use super::{Common, enough, fail, history, patience, reader, updater};
 use crate::harness::pin;
 use crate::harness::progress::Progress;
 use crate::harness::units::duration;
 
 /// Time until all stop.
 const SHIFT: Duration = Duration::from_millis(300);
+/// Sections, and waits, of a second without which a run says nothing.
+const LEAST: u64 = 100;
 /// Time between two looks at the threads, signals, forks.
 const BEAT: Duration = Duration::from_millis(1);
 /// One beat in so many forks; in a storm, each.
@@ -167,11 +169,13 @@ pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String>
     println!("{}", table(scene));
     let stats = F::stats();
     println!("{stats}");
+    let sections = scene.stage.sections();
+    let waits = scene.desks.iter().flat_map(Desk::counts).map(|count| count.times.load(Relaxed)).sum();
+    enough("sections", sections, LEAST, args.seconds)?;
+    enough("waits", waits, LEAST, args.seconds)?;
     Ok(format!(
-        "{} sections and {} waits by {} threads in {} shifts and {:.1} s; {} handlers, {} forks; nothing freed too early, \
+        "{sections} sections and {waits} waits by {} threads in {} shifts and {:.1} s; {} handlers, {} forks; nothing freed too early, \
          nothing left",
-        scene.stage.sections(),
-        scene.desks.iter().flat_map(Desk::counts).map(|count| count.times.load(Relaxed)).sum::<u64>(),
         director.threads,
         director.shifts,
         scene.elapsed().as_secs_f64(),

@@ -3,9 +3,6 @@
 use super::Why;
 use crate::sys::{self, MembarrierCommand};
 
-const NO_BARRIER_IN_SWITCH: &str =
-    "riscv needs Linux 6.9, or 6.6.51, for membarrier: before, context switches lack its barrier";
-
 /// Registers the process and tries one call. *Any* failure means that the call is not there for us: the error says which.
 pub(super) fn register() -> Result<(), Why> {
     if !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
@@ -13,9 +10,6 @@ pub(super) fn register() -> Result<(), Why> {
     }
     if !sys::has_barrier_in_switch() {
         return Err(Why::NoBarrierInSwitch);
-    }
-    if !sys::has_barrier_in_switch() {
-        return Err(NO_BARRIER_IN_SWITCH.to_owned());
     }
     for command in [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited] {
         sys::membarrier(command).map_err(|error| Why::MembarrierFailed(command, error))?;

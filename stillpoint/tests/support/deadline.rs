@@ -1,12 +1,14 @@
 //! No test hangs silently.
 
+#[path = "time_limit.rs"]
+mod time_limit;
+
 use std::io::{self, Write as _};
 use std::process;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+use time_limit::TIME_LIMIT;
 
 /// A test that still runs. Dropping it says that the test has ended.
 pub struct Running {
@@ -18,10 +20,11 @@ pub struct Running {
 pub fn deadline() -> Running {
     let test = thread::current().name().unwrap_or("a test").to_owned();
     let (ended, watched) = mpsc::channel();
+    let limit = *TIME_LIMIT;
     thread::spawn(move || {
-        if watched.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+        if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             // Not `eprintln!`, whose output is kept for a test that ends.
-            let _ = writeln!(io::stderr(), "\n{test} has not ended after {LIMIT:?}");
+            let _ = writeln!(io::stderr(), "\n{test} has not ended after {limit:?}");
             process::exit(101);
         }
     });

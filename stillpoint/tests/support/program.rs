@@ -9,6 +9,9 @@
 //!
 //! `PROPTEST_CASES` is the number of programs, `PROPTEST_RNG_SEED` the seed; a failure names both program and seed.
 
+#[path = "time_limit.rs"]
+mod time_limit;
+
 use std::cell::Cell;
 use std::env;
 use std::fmt::Debug;
@@ -26,6 +29,7 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
 use crate::panics::message;
+use time_limit::TIME_LIMIT;
 
 pub const THREADS: usize = 3;
 /// Steps of a program.
@@ -37,8 +41,6 @@ const CASES: u32 = 48;
 const LASTS: Duration = Duration::from_secs(3);
 /// How often something broken is tried.
 const ATTEMPTS: usize = 8;
-/// After that long a program hangs.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// What `thread` does.
 #[derive(Debug, Clone)]
@@ -152,7 +154,7 @@ impl<O: Clone + Debug + Send, T: Send> Seat<O, T> {
             let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", self.tid)).unwrap_or_default();
             stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
         };
-        while !sleeps() && begin.elapsed() < LIMIT {
+        while !sleeps() && begin.elapsed() < *TIME_LIMIT {
             thread::yield_now();
         }
     }
@@ -220,7 +222,7 @@ impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Crew<'_, S, M> {
                 }
                 let expect = self.model.expect(thread);
                 let time = match expect {
-                    Expect::Now => LIMIT,
+                    Expect::Now => *TIME_LIMIT,
                     Expect::OneOf => Duration::from_millis(1),
                     Expect::Never | Expect::Perhaps => Duration::ZERO,
                 };
@@ -233,7 +235,7 @@ impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Crew<'_, S, M> {
                         // Others may be expected to end by now.
                         expected = true;
                     }
-                    None if expect == Expect::Now || begin.elapsed() > LIMIT => (self.hangs)(thread),
+                    None if expect == Expect::Now || begin.elapsed() > *TIME_LIMIT => (self.hangs)(thread),
                     None => expected |= expect == Expect::OneOf,
                 }
             }
@@ -277,8 +279,9 @@ fn freely<S: Scene>(scene: S, program: &[Step<S::Op>]) -> Result<(), String> {
             });
         }
         // All of them, as they use the program.
-        let outcomes: Vec<_> =
-            (0..THREADS).map(|_| all.recv_timeout(LIMIT).unwrap_or_else(|_| hang("free", program))).collect();
+        let outcomes: Vec<_> = (0..THREADS)
+            .map(|_| all.recv_timeout(*TIME_LIMIT).unwrap_or_else(|_| hang("free", program)))
+            .collect();
         outcomes.into_iter().collect::<Result<(), _>>()
     })?;
     caught(|| scene.close())
@@ -287,7 +290,8 @@ fn freely<S: Scene>(scene: S, program: &[Step<S::Op>]) -> Result<(), String> {
 /// A program that hangs cannot be ended, so neither can it be made smaller.
 fn hang<O: Debug>(how: &str, program: &[Step<O>]) -> ! {
     // Not `eprintln!`, whose output is kept for a test that ends.
-    let _ = writeln!(io::stderr(), "\n{how}: this has not ended after {LIMIT:?}: {program:#?}");
+    let limit = *TIME_LIMIT;
+    let _ = writeln!(io::stderr(), "\n{how}: this has not ended after {limit:?}: {program:#?}");
     process::exit(101);
 }
 

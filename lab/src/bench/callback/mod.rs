@@ -6,6 +6,7 @@
 //!   freed, divided by the number of values.
 //! - `peak_bytes`: the most that was retired and not yet freed, while a writer floods and a reader stays in its section;
 //!   `flood_ns` is what a value cost the writer then. The course over time is in the JSON.
+//! - `op_ns`, `rss_bytes`: a push and a pop inside a section, which retires the node there: see [`stack`].
 //!
 //! Writers are registered threads, nothing is bound to a CPU. Each peer is used as its documentation recommends: see
 //! [`systems`].
@@ -13,6 +14,7 @@
 mod flood;
 mod latency;
 mod retire;
+pub(crate) mod stack;
 mod systems;
 
 use std::time::Duration;
@@ -43,9 +45,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         skipped.push(Skipped { system: system.name, why });
     }
     let mut recorder = Recorder::default();
-    measure_latency(&systems, budget.share(0.35), &mut recorder)?;
-    measure_retire(&systems, budget.share(0.45), &mut recorder)?;
-    let series = measure_flood(&systems, budget.share(0.2), &mut recorder)?;
+    measure_latency(&systems, budget.share(0.2), &mut recorder)?;
+    measure_retire(&systems, budget.share(0.25), &mut recorder)?;
+    let series = measure_flood(&systems, budget.share(0.15), &mut recorder)?;
+    stack::measure(budget.share(0.4), &mut recorder)?;
     Ok(Report::new("callback", &recorder, skipped).with_series(series))
 }
 

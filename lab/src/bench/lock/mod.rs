@@ -84,7 +84,7 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let mut cells: Vec<Cell> = threads.iter().map(|&threads| Cell::new(threads, 1000, 1000)).collect();
     cells.dedup();
     cells.push(Cell::new(32 * cpus, 1000, 1000).on_one_cpu());
-    report(measure("bench lock", &SYSTEMS, &cells, budget)?)
+    report(measure("bench lock", SYSTEMS, &cells, budget)?)
 }
 
 /// Runs the bench; draws to `plot`.
@@ -102,7 +102,7 @@ pub(super) fn run(
     cells.retain(|cell| cs.is_none_or(|cs| cell.cs == cs));
     ensure!(!cells.is_empty(), "nothing is measured with so much work under the lock");
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
-    let recorder = measure("bench lock", &SYSTEMS, &cells, budget)?;
+    let recorder = measure("bench lock", SYSTEMS, &cells, budget)?;
     if let Some(path) = plot {
         plot::draw(path, &recorder.rows())?;
     }
@@ -113,7 +113,10 @@ fn report(recorder: Recorder) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let why = || format!("with more threads than the {cpus} CPUs: it only spins");
     let spinning = SYSTEMS.iter().filter(|system| system.only_spins);
-    let skipped = spinning.map(|system| Skipped { system: system.name, why: why() }).collect();
+    let skipped = spinning.map(|system| Skipped { system: system.name, why: why() });
+    #[cfg(not(target_env = "gnu"))]
+    let skipped = skipped.chain([Skipped { system: "pthread-adaptive", why: "only glibc has it".into() }]);
+    let skipped = skipped.collect();
     Ok(Report::new("lock", &recorder, skipped))
 }
 

@@ -42,14 +42,15 @@ impl System {
 
 pub(crate) const STD: System = System::new::<std::sync::Mutex<u64>>("std");
 
-pub(super) const SYSTEMS: [System; 9] = [
+pub(super) const SYSTEMS: &[System] = &[
     System::new::<stillpoint::lock::Mutex<u64>>(OURS),
     STD,
     System::new::<parking_lot_12::Mutex<u64>>("parking_lot-0.12"),
     System::new::<parking_lot::Mutex<u64>>("parking_lot-0.13"),
     System::new::<usync::Mutex<u64>>("usync"),
-    System::new::<Pthread<false>>("pthread"),
-    System::new::<Pthread<true>>("pthread-adaptive"),
+    System::new::<Pthread<{ libc::PTHREAD_MUTEX_DEFAULT }>>("pthread"),
+    #[cfg(target_env = "gnu")]
+    System::new::<Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>>("pthread-adaptive"),
     System::spinning::<Ticket>("ticket"),
     System::spinning::<Mcs>("mcs"),
 ];
@@ -135,24 +136,24 @@ impl<P: Policy> Lock for Variant<P> {
     }
 }
 
-/// The C library's mutex, normal or adaptive. Boxed, as it must not move.
-struct Pthread<const ADAPTIVE: bool> {
+/// The C library's mutex, of the default kind or another. Boxed, as it must not move.
+struct Pthread<const KIND: libc::c_int> {
     lock: Box<UnsafeCell<libc::pthread_mutex_t>>,
     value: UnsafeCell<u64>,
 }
 
 // SAFETY: the value is touched by who holds the lock, which is made for several threads.
-unsafe impl<const ADAPTIVE: bool> Sync for Pthread<ADAPTIVE> {}
+unsafe impl<const KIND: libc::c_int> Sync for Pthread<KIND> {}
 
-impl<const ADAPTIVE: bool> Lock for Pthread<ADAPTIVE> {
+impl<const KIND: libc::c_int> Lock for Pthread<KIND> {
     fn new() -> Self {
         let lock = Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
-        if ADAPTIVE {
+        if KIND != libc::PTHREAD_MUTEX_DEFAULT {
             // SAFETY: attributes are plain data, initialized before use; the mutex is not in use yet.
             unsafe {
                 let mut attributes: libc::pthread_mutexattr_t = mem::zeroed();
                 libc::pthread_mutexattr_init(&mut attributes);
-                libc::pthread_mutexattr_settype(&mut attributes, libc::PTHREAD_MUTEX_ADAPTIVE_NP);
+                libc::pthread_mutexattr_settype(&mut attributes, KIND);
                 libc::pthread_mutex_init(lock.get(), &attributes);
                 libc::pthread_mutexattr_destroy(&mut attributes);
             }

@@ -127,6 +127,64 @@ impl Flavor for Stillpoint {
     }
 }
 
+/// What a caller does before it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    /// Replaces a value, which retires the old one.
+    Replace,
+    /// Defers a callback.
+    Call,
+}
+
+impl Before {
+    pub(crate) const ALL: [Self; 3] = [Self::Nothing, Self::Replace, Self::Call];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "synchronize",
+            Self::Replace => "replace + synchronize",
+            Self::Call => "call + synchronize",
+        }
+    }
+}
+
+/// Ours, whose callers do something before.
+pub(crate) struct Deferring(Stillpoint, Before);
+
+impl Deferring {
+    pub(crate) fn new(before: Before) -> Self {
+        Self(Stillpoint(Rcu::new(7)), before)
+    }
+}
+
+impl Flavor for Deferring {
+    fn name(&self) -> &'static str {
+        OURS
+    }
+
+    fn read(&self, section: Duration, ready: &dyn Fn(), stop: &AtomicBool) -> u64 {
+        self.0.read(section, ready, stop)
+    }
+
+    fn idle(&self, wait: &dyn Fn()) {
+        self.0.idle(wait);
+    }
+
+    fn synchronize(&self) {
+        match self.1 {
+            Before::Nothing => (),
+            Before::Replace => drop(self.0.0.replace(7)),
+            Before::Call => rcu::call(|| ()),
+        }
+        self.0.synchronize();
+    }
+
+    fn events(&self) -> Events {
+        self.0.events()
+    }
+}
+
 #[cfg(feature = "liburcu")]
 struct Liburcu(crate::peers::liburcu::Slot);
 

@@ -15,9 +15,6 @@ use crate::harness::crew::{self, Arrivals, Gate};
 /// Longest latency that a histogram tells apart from longer ones, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
-/// Callers pause between calls for a random time up to this: see the [module above](super).
-const LONGEST_PAUSE_US: u64 = 200;
-
 /// What one measurement saw.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -96,7 +93,7 @@ fn measure<'scope>(
     }
     let mut callers = Vec::new();
     for _ in 0..cell.callers {
-        callers.push(crew::spawn(scope, || call(controls, flavor))?);
+        callers.push(crew::spawn(scope, || call(controls, flavor, cell.longest_pause))?);
     }
 
     controls.ready.wait_for(cell.idle_threads + cell.readers + cell.callers);
@@ -121,7 +118,7 @@ fn measure<'scope>(
 }
 
 /// A caller: calls and pauses until told to stop.
-fn call(controls: &Controls, flavor: &dyn Flavor) -> Histogram<u64> {
+fn call(controls: &Controls, flavor: &dyn Flavor, longest_pause: Duration) -> Histogram<u64> {
     let mut latencies = histogram();
     controls.ready.arrive();
     controls.start.wait();
@@ -129,7 +126,7 @@ fn call(controls: &Controls, flavor: &dyn Flavor) -> Histogram<u64> {
         let start = Instant::now();
         flavor.synchronize();
         latencies.saturating_record(start.elapsed().as_nanos() as u64);
-        thread::sleep(Duration::from_micros(fastrand::u64(0..=LONGEST_PAUSE_US)));
+        thread::sleep(longest_pause.mul_f64(fastrand::f64()));
     }
     latencies
 }

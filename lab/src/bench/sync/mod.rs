@@ -13,8 +13,11 @@
 //! counters of stillpoint are the library's own; those of liburcu are counted at its syscalls, and its grace periods
 //! are the calls that issued a barrier, as only the leader of a grace period does (`peers/liburcu.c`).
 //!
+//! Then calls are compared with those of callers that defer something before they wait: see [`deferred`].
+//!
 //! The JSON has the latencies of all rounds in power-of-two buckets, too.
 
+mod deferred;
 pub(crate) mod flavors;
 pub(crate) mod load;
 
@@ -44,6 +47,7 @@ pub(crate) struct Cell {
     callers: usize,
     idle_threads: usize,
     weight: u32,
+    longest_pause: Duration,
 }
 
 impl Cell {
@@ -55,7 +59,13 @@ impl Cell {
         idle_threads: usize,
         weight: u32,
     ) -> Self {
-        Self { readers, section: Duration::from_micros(section_us), callers, idle_threads, weight }
+        let section = Duration::from_micros(section_us);
+        Self { readers, section, callers, idle_threads, weight, longest_pause: Duration::from_micros(200) }
+    }
+
+    /// Callers pause for a random time up to this between two calls: see the [module](self).
+    const fn with_pauses(self, longest_pause: Duration) -> Self {
+        Self { longest_pause, ..self }
     }
 
     fn config(&self) -> Config {
@@ -91,9 +101,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (flavors, skipped) = flavors::all();
     let cells = || CELLS.iter().chain(&CROWD);
     let weights: u32 = cells().map(|cell| cell.weight).sum();
-    let slices = f64::from(weights) * flavors.len() as f64;
+    let (deferred_slices, deferred) = deferred::amount();
+    let slices = f64::from(weights) * flavors.len() as f64 + deferred_slices;
     let (rounds, slice) = budget.split(slices, Duration::from_millis(300));
-    let measurements = rounds * flavors.len() * cells().count();
+    let measurements = rounds * (flavors.len() * cells().count() + deferred);
     let progress = Progress::new("bench sync", measurements, Duration::from_secs_f64(budget.seconds));
     let mut recorder = Recorder::default();
     let mut histograms = vec![[0; BUCKETS]; cells().count() * flavors.len()];
@@ -103,6 +114,9 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         }
     }
     for (first, cells) in [(0, &CELLS[..]), (CELLS.len(), &CROWD)] {
+        if first != 0 {
+            deferred::measure(rounds, slice, &progress, &mut recorder)?;
+        }
         let schedule = Schedule { rounds, cells: cells.len(), systems: flavors.len() };
         for step in schedule.steps() {
             let (cell, flavor) = (&cells[step.cell], &flavors[step.system]);

@@ -1,0 +1,62 @@
+//! Treiber's stack, in the shape in which the library's guide has it, on whatever frees its nodes.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::systems::System;
+
+pub(super) struct Node<V> {
+    value: V,
+    next: *mut Node<V>,
+}
+
+// SAFETY: a node is sent to be freed only.
+unsafe impl<V: Send> Send for Node<V> {}
+
+/// As many nodes as threads have pushed and not popped.
+pub(super) struct Stack<V>(AtomicPtr<Node<V>>);
+
+impl<V: Send + 'static> Stack<V> {
+    pub(super) fn new() -> Self {
+        Self(AtomicPtr::default())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        // Relaxed: asked when the threads have ended.
+        self.0.load(Relaxed).is_null()
+    }
+
+    #[inline]
+    pub(super) fn push<S: System>(&self, value: V) {
+        let node = S::allocate(Node { value, next: ptr::null_mut() });
+        let mut head = self.0.load(Relaxed);
+        loop {
+            // SAFETY: no other thread has the node yet.
+            unsafe { (*node.as_ptr()).next = head };
+            // Release: publishes the node; pairs with the Acquire in `System::load`.
+            match self.0.compare_exchange_weak(head, node.as_ptr(), Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// What `look` returns for the value of the newest node, which is retired.
+    #[inline]
+    pub(super) fn pop<S: System, R>(&self, guard: &S::Guard<'_>, look: impl FnOnce(&V) -> R) -> Option<R> {
+        loop {
+            let head = NonNull::new(S::load(guard, &self.0))?;
+            // SAFETY: the guard: no node is freed that the stack showed in its section.
+            let next = unsafe { (*head.as_ptr()).next };
+            // Acquire: a node below this one, which another thread pushed; pairs with the Release in `push`.
+            if self.0.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
+                // SAFETY: as above.
+                let seen = look(unsafe { &(*head.as_ptr()).value });
+                // SAFETY: from `S::allocate`, and out of the stack, by this thread.
+                unsafe { S::retire(guard, head) };
+                return Some(seen);
+            }
+        }
+    }
+}

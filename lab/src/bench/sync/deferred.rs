@@ -1,0 +1,114 @@
+//! What deferred work costs a caller of `synchronize()`: it replaces a value, or defers a callback, and then waits itself.
+//!
+//! The worker needs a grace period for what is deferred, too. If it leads one of its own, the caller waits for the next one,
+//! and so for up to two. Callers of each kind take turns within a round, and what is compared is their calls of that round.
+
+use std::time::Duration;
+
+use stillpoint::rcu;
+
+use super::flavors::{Before, Deferring};
+use super::load::{self, Outcome};
+use super::{Cell, P50};
+use crate::harness::report::OURS;
+use crate::harness::{Config, Metric, Progress, Recorder, Schedule};
+
+/// Of a call, with what comes before it.
+const P90: Metric = Metric::nanoseconds("p90_ns");
+const MEAN: Metric = Metric::nanoseconds("mean_ns");
+/// The same, by those of `synchronize()` alone.
+const RATIOS: [Metric; 3] =
+    [Metric::ratio("p50_to_alone"), Metric::ratio("p90_to_alone"), Metric::ratio("mean_to_alone")];
+
+/// Readers in sections as short as can be, which never sleep.
+const CELLS: [Cell; 2] =
+    [Cell::new(4, 0, 1, 0, 3).with_pauses(PAUSE), Cell::new(1, 0, 1, 0, 1).with_pauses(PAUSE)];
+
+/// More than a thread has the CPU for: so each call meets other readers that were preempted inside a section.
+const PAUSE: Duration = Duration::from_millis(8);
+
+fn config(cell: &Cell, before: Before) -> Config {
+    Config::new([("readers", cell.readers.into()), ("call", before.name().into())])
+}
+
+fn latencies(outcome: &Outcome) -> [f64; 3] {
+    let latencies = &outcome.latencies;
+    let quantile = |quantile| latencies.value_at_quantile(quantile) as f64;
+    [quantile(0.5), quantile(0.9), latencies.mean()]
+}
+
+/// Slices of a round, and measurements.
+pub(super) fn amount() -> (f64, usize) {
+    let weights: u32 = CELLS.iter().map(|cell| cell.weight).sum();
+    (f64::from(weights) * Before::ALL.len() as f64, CELLS.len() * Before::ALL.len())
+}
+
+/// Records `rounds` rounds of `slice` for each weight.
+///
+/// # Errors
+///
+/// Fails if the machine does not allow the threads of a load.
+pub(super) fn measure(
+    rounds: usize,
+    slice: Duration,
+    progress: &Progress,
+    recorder: &mut Recorder,
+) -> anyhow::Result<()> {
+    for cell in &CELLS {
+        for before in Before::ALL {
+            let metrics = [&P50, &P90, &MEAN].into_iter().chain(&RATIOS);
+            metrics.for_each(|metric| recorder.announce(OURS, metric, &config(cell, before)));
+        }
+    }
+    let schedule = Schedule { rounds, cells: CELLS.len(), systems: Before::ALL.len() };
+    let mut turns = Vec::new();
+    for step in schedule.steps() {
+        let (cell, before) = (&CELLS[step.cell], Before::ALL[step.system]);
+        let config = config(cell, before);
+        progress.show(|| format!("round {}/{rounds}: {OURS}, {config}", step.round + 1));
+        let outcome = load::run(&Deferring::new(before), cell, slice * cell.weight)?;
+        // Nothing is left for the next one.
+        rcu::barrier();
+        turns.push((before, config, latencies(&outcome)));
+        if turns.len() == Before::ALL.len() {
+            record(step.round, &turns, recorder);
+            turns.clear();
+        }
+        progress.advance();
+    }
+    Ok(())
+}
+
+/// Records the turns of a cell in a round.
+fn record(round: usize, turns: &[(Before, Config, [f64; 3])], recorder: &mut Recorder) {
+    let alone =
+        turns.iter().find(|(before, ..)| *before == Before::Nothing).map(|&(.., latencies)| latencies);
+    for (before, config, latencies) in turns {
+        for (metric, &value) in [&P50, &P90, &MEAN].into_iter().zip(latencies) {
+            recorder.record(round, OURS, metric, config, value);
+        }
+        if let (Some(alone), true) = (alone, *before != Before::Nothing) {
+            for ((metric, value), alone) in RATIOS.iter().zip(latencies).zip(alone) {
+                recorder.record(round, OURS, metric, config, value / alone);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_to_synchronize_alone_in_the_same_round() {
+        let turn = |before, latency: f64| (before, config(&CELLS[0], before), [latency; 3]);
+        let mut recorder = Recorder::default();
+        record(0, &[turn(Before::Call, 30.0), turn(Before::Nothing, 10.0)], &mut recorder);
+        record(1, &[turn(Before::Nothing, 20.0), turn(Before::Call, 20.0)], &mut recorder);
+        let rows = recorder.rows();
+        let medians = |metric: &Metric| -> Vec<f64> {
+            rows.iter().filter(|row| row.metric == metric.name).map(|row| row.summary.median).collect()
+        };
+        assert_eq!((medians(&MEAN), medians(&RATIOS[1])), (vec![25.0, 15.0], vec![2.0]));
+    }
+}

@@ -1,0 +1,33 @@
+//! Where the memory of this process comes from, and how much there is, as the kernel counts it.
+
+use std::fs;
+
+/// That of the C library, if not.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Bytes that a field of `/proc/self/status` says: `VmRSS` is resident now, `VmHWM` was at most so far.
+pub(crate) fn status(name: &str) -> Option<u64> {
+    field(&fs::read_to_string("/proc/self/status").ok()?, name)
+}
+
+/// Bytes that a field of such a file says.
+pub(crate) fn field(file: &str, name: &str) -> Option<u64> {
+    let line = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    Some(kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_of_memory_is_in_bytes_and_absent_if_unknown() {
+        let file = "Name:\tstillpoint\nVmRSS:\t    1234 kB\nThreads:\t1\n";
+        assert_eq!(field(file, "VmRSS"), Some(1234 << 10));
+        assert_eq!(["Vm", "Name", "Threads"].map(|name| field(file, name)), [None; 3]);
+        assert!(status("VmRSS").is_some() && status("VmHWM").is_some());
+    }
+}
