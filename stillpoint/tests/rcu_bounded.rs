@@ -218,3 +218,16 @@ fn stack_retiring_outside_now_and_then_stays_within_the_limit() {
         }
     });
 }
+
+#[test]
+fn stack_used_between_repins_stays_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    check::<Own>(0, |stack, value, _, held| {
+        let guard = held.get_or_insert_with(Own::enter);
+        stack.push(value);
+        if let Some(node) = stack.unlink::<Own>() {
+            stack.retire::<Own>(node);
+        }
+        guard.repin();
+    });
+}
