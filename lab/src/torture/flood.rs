@@ -93,7 +93,7 @@ const SIZE: u64 = 64;
 /// The memory of the process may grow by so many bytes for each that may wait: allocator and queue need as much as a value.
 /// And by this, which allocators keep.
 const COST: u64 = 2;
-const KEPT: u64 = 64 << 20;
+const KEPT: u64 = 128 << 20;
 
 /// What a writer and its values count, each on a line of its own.
 #[derive(Debug, Default)]
