@@ -25,8 +25,8 @@
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it runs on for ever.
 //! 2. At most one thread is between setting `RUNNING` and clearing it: the leader.
-//! 3. A caller who finds `n` turns completed is served by turn `n + 1` if it has not begun, else by turn `n + 2`. If turn
-//!    `n + 1` fails, it is run anew, and serves all who asked before it begins again: they may ask again.
+//! 3. A caller that finds `n` turns completed is served by turn `n + 1` if it has not begun, else by turn `n + 2`. If turn
+//!    `n + 1` fails, it is run anew, and serves all callers that asked before it begins again: they may ask again.
 //! 4. When nobody runs a turn and `THIS` is set, at least one thread that waits for turn `n + 1` is awake: the one that
 //!    the last leader woke to lead, or one whose sleep failed because the word had changed.
 //!

@@ -468,7 +468,7 @@ fn thread_that_ends_without_destructors_is_not_waited_for() {
     extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
         use_all();
         REGISTERED.fetch_add(1, Release);
-        // SAFETY: ends the thread, which nobody joins.
+        // SAFETY: ends the thread, which is never joined.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
         ptr::null_mut()
     }

@@ -180,7 +180,7 @@ pub(super) fn fence() {
             if error.raw_os_error() == Some(libc::ESRCH) {
                 member.answer_for_ended();
             } else {
-                // Reported once all who were asked have answered.
+                // Reported once all threads that were asked have answered.
                 failure = Some(error);
                 member.answer();
             }

@@ -91,8 +91,8 @@ pub fn thread_name(tid: u32) -> Option<String> {
 
 /// Calls `f` with the value of an environment variable. Allocates nothing, unlike `std::env::var_os`.
 pub fn with_variable<R>(name: &CStr, f: impl FnOnce(Option<&[u8]>) -> R) -> R {
-    // SAFETY: the name is a C string. The value is one too, for as long as no thread changes the environment: which those who do it
-    // promise, in `std::env::set_var` as in C, as others may read it.
+    // SAFETY: the name is a C string. The value is one too, for as long as no thread changes the environment, as the
+    // callers of `setenv`, and of `std::env::set_var`, promise while other threads may read it.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         f((!value.is_null()).then(|| CStr::from_ptr(value).to_bytes()))

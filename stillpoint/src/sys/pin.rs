@@ -16,7 +16,7 @@ static IS_PINNED: AtomicBool = AtomicBool::new(false);
 before_main!(pin_early);
 
 extern "C" fn pin_early() {
-    // If this fails, who needs it tries again.
+    // If this fails, the first thread that needs it tries again.
     pin();
 }
 
