@@ -11,7 +11,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
-use stillpoint::rcu::callbacks::{Callbacks, Caller, Host, Limits};
+use stillpoint::rcu::callbacks::{Callbacks, Caller, Host, Limits, MayWait};
 use stillpoint::rcu::engine::{Due, Engine, Orphaned};
 use stillpoint::rcu::entry::{Data, Entry};
 use stillpoint::rcu::progress::Progress;
@@ -181,8 +181,8 @@ impl Here {
     /// The owner's bookkeeping.
     fn settle(&self, own: &'static Reader) {
         let is_inside = own.is_inside();
-        let caller = Caller { own: Some(own), is_inside, may_wait: !is_inside };
-        self.0.callbacks.settle(own.queue, caller, self);
+        let wait = if is_inside { MayWait::No } else { MayWait::Yes };
+        self.0.callbacks.settle(own.queue, || Caller { own: Some(own), is_inside, wait }, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.

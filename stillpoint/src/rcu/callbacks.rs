@@ -7,14 +7,14 @@
 //!
 //! ```text
 //! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
-//! linger      not sooner than PACE after the last round began, unless a caller is urgent or the backlog long
-//! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
 //! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::take)
 //! advance     wake those that wait                                                          (Progress::advance)
+//! linger      not sooner than PACE after the last round began, unless a caller is urgent or the backlog long
+//! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
 //! ```
 //!
-//! What a slice leaves is run by the next one, after another collection but without waiting: a callback behind a thousand
-//! others of *another* thread does not wait for all of them.
+//! It lingers and waits only when nothing is ripe. What a slice leaves is run by the next one, after another collection: a
+//! callback behind a thousand others of *another* thread does not wait for all of them.
 //!
 //! The worker is not to lead a grace period that makes a caller of `synchronize()` wait for two: one that has begun, and the
 //! next. So it waits for one that runs, and then lingers: a caller that leads the next one serves the
@@ -125,8 +125,19 @@ pub struct Caller<'a> {
     pub own: Option<&'a Reader>,
     /// Inside a section: no grace period can end.
     pub is_inside: bool,
-    /// Outside sections and callbacks, so that it may be made to wait.
-    pub may_wait: bool,
+    /// Whether it may be made to wait.
+    pub wait: MayWait,
+}
+
+/// Whether a caller may be made to wait until less is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MayWait {
+    /// It is inside a section, or runs a callback.
+    No,
+    /// For a moment: it is inside a section of another domain, and what the worker waits for may wait for that.
+    Briefly,
+    /// For [`PATIENCE`].
+    Yes,
 }
 
 /// See the [module](self).
@@ -266,11 +277,12 @@ impl Callbacks {
 
     /// The owner's bookkeeping, a block at a time.
     #[cold]
-    pub fn settle(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
+    pub fn settle<'a>(&self, queue: &Queue, caller: impl FnOnce() -> Caller<'a>, host: &impl Host) {
         // Otherwise a little more than is added, so that it gets less.
         self.run_own(queue, host, if self.is_crowded() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
-        self.relieve(queue, caller, host);
+        // Only now: a destructor that ran may have begun a section, or ended one.
+        self.relieve(queue, caller(), host);
     }
 
     /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
@@ -286,8 +298,8 @@ impl Callbacks {
                 queue.tried(now() - begin);
             }
         }
-        if self.is_above() && caller.may_wait {
-            self.press(caller.own.map(|own| own.queue), host);
+        if caller.wait != MayWait::No && self.is_above() {
+            self.press(caller.own.map(|own| own.queue), caller.wait, host);
         } else if self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
             self.provide(false, host);
         }
@@ -344,7 +356,7 @@ impl Callbacks {
         backlog.count > mark(&self.limits.count) || backlog.bytes > mark(&self.limits.bytes)
     }
 
-    /// Whether the owner of the queue, who is told only now that it may wait, should do its bookkeeping for that.
+    /// Whether the owner of the queue, which only now may wait, should do its bookkeeping for that.
     #[cfg(not(loom))]
     pub fn presses(&self, queue: &Queue) -> bool {
         self.is_above() && queue.holds() != Holds::Nothing
@@ -359,7 +371,7 @@ impl Callbacks {
 
     /// Waits until less waits. `own` is the calling thread's queue.
     #[cold]
-    fn press<H: Host>(&self, own: Option<&Queue>, host: &H) {
+    fn press<H: Host>(&self, own: Option<&Queue>, wait: MayWait, host: &H) {
         if self.stuck.load(Relaxed) != 0 {
             // There can be no grace period: see `Orphaned`.
             self.tallies.overruns.fetch_add(1, Relaxed);
@@ -367,24 +379,37 @@ impl Callbacks {
         }
         self.tallies.waits.fetch_add(1, Relaxed);
         let rounds = self.rounds();
-        let patience = if self.in_vain.load(Relaxed) == self.done() { IMPATIENCE } else { H::PATIENCE };
+        let is_brief = wait == MayWait::Briefly || self.in_vain.load(Relaxed) == self.done();
+        let patience = if is_brief { IMPATIENCE } else { H::PATIENCE };
         let _urgent = self.urgent();
         self.hurry(host);
-        let enough = self.progress.wait_until(Some(patience), || {
+        let mut is_small = false;
+        let ended = self.progress.wait_until(Some(patience), || {
             if let Some(queue) = own {
                 self.run_own(queue, host, u64::MAX);
                 self.report(queue);
             }
+            is_small = !self.is_above();
             let failed = self.failed.load(Relaxed) > rounds;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
             let is_empty = || self.holds(host.engine().readers()) == Holds::Nothing;
-            !self.is_above() || failed || self.alarm.is_idle() && (is_empty() || !self.hurry(host))
+            is_small || failed || self.alarm.is_idle() && (is_empty() || !self.hurry(host))
         });
-        if !enough {
+        if !ended && wait == MayWait::Yes {
             self.in_vain.store(self.done(), Relaxed);
         }
-        if !enough || self.is_above() {
+        if !is_small {
             self.tallies.overruns.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The thread that owns the queue ends: tells the domain what is in it, and waits if that is too much. What the thread has not
+    /// run is the worker's.
+    #[cfg(not(loom))]
+    pub fn end_of_owner(&self, queue: &Queue, wait: MayWait, host: &impl Host) {
+        self.report(queue);
+        if wait != MayWait::No && self.is_above() {
+            self.press(None, wait, host);
         }
     }
 
@@ -479,9 +504,10 @@ impl Callbacks {
     pub fn work(&self, host: &impl Host, enough: impl Fn() -> bool) {
         let readers = host.engine().readers();
         let fence = || host.fence();
-        let mut ripe_left = false;
         // When the entries that wait now began to.
         let mut lingers_since = None;
+        // The last thing it did was to sleep until an owner has done.
+        let mut was_held = false;
         loop {
             if enough() {
                 self.alarm.give_up();
@@ -491,11 +517,20 @@ impl Callbacks {
                 return;
             }
             let found = self.collect(host.engine());
+            let after_held = core::mem::replace(&mut was_held, false);
             match found.holds {
                 // An owner at work makes the worker look again when it has done.
                 Holds::Nothing if found.held => {
-                    let ready = || queues(readers).any(Queue::is_ready);
-                    self.alarm.nap(DROWSY, Duration::from_nanos(LAZY), fence, ready);
+                    let hurry = || self.is_urgent() || self.is_crowded();
+                    let ready = || queues(readers).any(|queue| queue.is_ready(hurry()));
+                    if after_held {
+                        // Woken in vain: what is retired in the owner's destructor must not do so each time.
+                        self.alarm.nap(PACED, Duration::from_nanos(PACE), || (), ready);
+                    } else {
+                        was_held = true;
+                        self.alarm.nap(DROWSY, Duration::from_nanos(LAZY), fence, ready);
+                    }
+                    lingers_since = None;
                     continue;
                 }
                 Holds::Nothing => {
@@ -509,46 +544,44 @@ impl Callbacks {
                     continue;
                 }
                 Holds::Lazy if let Some(rest) = self.lazy_rest(readers) => {
-                    let early =
-                        || queues(readers).any(Queue::is_ready) || self.is_urgent() || self.is_crowded();
+                    let eager = || queues(readers).any(|queue| queue.is_ready(false));
+                    let early = || eager() || self.is_urgent() || self.is_crowded();
                     self.alarm.nap(DROWSY, rest, fence, early);
+                    lingers_since = None;
                     continue;
                 }
                 _ => {}
             }
-            if !ripe_left
-                && let Some(due) = found.due
-                && !host.engine().is_done(due)
-            {
-                let begin = *lingers_since.get_or_insert_with(now);
-                let running = host.engine().running();
-                if running.is_none()
-                    && let Some(rest) = self.pause(begin, host.engine())
-                {
-                    // No fence: see the alarm's invariant 3.
-                    self.alarm.nap(PACED, rest, || (), || self.pause(begin, host.engine()).is_none());
-                    continue;
-                }
-                let waited = self.wait(host, running.unwrap_or(due));
-                self.last_round.store(if running.is_some() { now() } else { begin }, Relaxed);
-                if waited.is_err() {
-                    // The entries stay. The next one that is appended tries again, at a slow pace, and whoever is urgent now.
-                    match self.alarm.stop(|| (), || self.is_urgent()) {
-                        Slept::Gone => return,
-                        Slept::No => continue,
+            match self.run_slice(host) {
+                None => return,
+                Some(true) => {
+                    if !mutant("run-silently") {
+                        self.progress.advance();
                     }
-                }
-                if running.is_some() {
                     continue;
                 }
+                Some(false) => {}
+            }
+            let Some(due) = found.due.filter(|due| !host.engine().is_done(*due)) else { continue };
+            let begin = *lingers_since.get_or_insert_with(now);
+            let running = host.engine().running();
+            if running.is_none()
+                && let Some(rest) = self.pause(begin, host.engine())
+            {
+                // No fence: see the alarm's invariant 3.
+                self.alarm.nap(PACED, rest, || (), || self.pause(begin, host.engine()).is_none());
+                continue;
             }
             lingers_since = None;
-            match self.run_slice(host) {
-                Some(left) => ripe_left = left,
-                None => return,
-            }
-            if !mutant("run-silently") {
-                self.progress.advance();
+            let began = now();
+            let waited = self.wait(host, running.unwrap_or(due));
+            self.last_round.store(if running.is_some() { now() } else { began }, Relaxed);
+            if waited.is_err() {
+                // The entries stay. The next one that is appended tries again, at a slow pace, and an urgent caller now.
+                match self.alarm.stop(|| (), || self.is_urgent()) {
+                    Slept::Gone => return,
+                    Slept::No => {}
+                }
             }
         }
     }
@@ -600,7 +633,7 @@ impl Callbacks {
         (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
     }
 
-    /// Runs ripe entries, for a time. Whether some may be left; nothing in the child of a fork.
+    /// Runs ripe entries, for a time. Whether there were some; nothing in the child of a fork.
     fn run_slice(&self, host: &impl Host) -> Option<bool> {
         let engine = host.engine();
         let len = engine.readers().queues();
@@ -608,6 +641,7 @@ impl Callbacks {
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
         let all = self.is_urgent() || self.is_above();
+        let mut any = false;
         loop {
             let mut idle = true;
             for index in (first..len).chain(0..first.min(len)) {
@@ -629,14 +663,14 @@ impl Callbacks {
                 taken.finish();
                 self.tallies.run.fetch_add(amount.count, Relaxed);
                 self.backlog.sub(amount);
-                idle = false;
+                (idle, any) = (false, true);
                 if now() - begin > SLICE {
                     self.first.store(index as u64 + 1, Relaxed);
                     return Some(true);
                 }
             }
             if idle {
-                return Some(false);
+                return Some(any);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::callbacks::{Caller, Host};
+use super::callbacks::{Caller, Host, MayWait};
 use super::domain::{registered_reader, with_new_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
 use super::entry::{self, Data, Entry, Panicked, panicked};
@@ -231,8 +231,10 @@ pub(crate) fn settle(world: &impl World, queue: &Queue, chores: Chores) {
     if chores == Chores::Step {
         return world.core().callbacks.step(queue, world);
     }
-    let (core, caller) = (world.core(), caller(world));
-    core.callbacks.settle(queue, caller, world);
+    let core = world.core();
+    core.callbacks.settle(queue, || caller(world), world);
+    // A destructor that has just run may have begun a section, or ended one.
+    let caller = caller(world);
     if caller.is_inside {
         core.engine.readers().defer_to_exit(caller.own, core.callbacks.presses(queue));
     }
@@ -250,8 +252,20 @@ fn caller(world: &impl World) -> Caller<'static> {
     let is_inside = world.is_reading();
     // Not in callbacks of other domains either: two workers that waited for each other's backlog to shrink would do so until the
     // time is up, by no decision of the program, as limits and load make a caller wait.
-    let may_wait = !is_inside && !running::is_any() && !stall::is_reporting();
-    Caller { own: world.own(), is_inside, may_wait }
+    let wait = if is_inside || running::is_any() || stall::is_reporting() {
+        MayWait::No
+    } else if fork::is_reading() {
+        // Two threads, each inside a section of the domain that the other waits in, would wait for each other.
+        MayWait::Briefly
+    } else {
+        MayWait::Yes
+    };
+    Caller { own: world.own(), is_inside, wait }
+}
+
+/// The calling thread, which owns the queue, ends.
+pub(super) fn end_of_owner(world: &impl World, queue: &Queue) {
+    world.core().callbacks.end_of_owner(queue, caller(world).wait, world);
 }
 
 /// Has the worker look at the queues.

@@ -175,7 +175,7 @@ impl<K: Kind> Shared<K> {
     pub const fn new<D: Static<Kind = K>>() -> Self {
         Self {
             core: Core::new(Threads::new(), core::any::type_name::<D>),
-            fork: Fork::new(reset_in_child::<D>),
+            fork: Fork::new(reset_in_child::<D>, is_reading::<D>),
             at_exit: AtThreadExit::new(part::<D>),
         }
     }
@@ -307,7 +307,8 @@ pub(super) fn attend<D: Static>(reader: &'static Reader) {
 /// The slow way of [`Guard::repin`], which is the only guard of its thread.
 #[cold]
 pub(super) fn repin_slow<D: Domain>(reader: &'static Reader) {
-    if !reader.must_reclaim() {
+    // A late guard of a thread that was given up gives the reader back when it leaves.
+    if !reader.must_reclaim() || reader.is_orphaned() {
         return attend::<D>(reader);
     }
     // Inside, no grace period ends that this thread would wait for.
@@ -315,7 +316,10 @@ pub(super) fn repin_slow<D: Domain>(reader: &'static Reader) {
         if reader.leave() == Exit::Attention {
             attend::<D>(reader);
         }
-        reader.try_enter(D::shared().readers().counter());
+        if !reader.try_enter(D::shared().readers().counter()) {
+            // A destructor that has run here keeps a guard.
+            reader.nest();
+        }
     });
     crate::fence::light();
 }
@@ -332,6 +336,9 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
     // Not ours: in the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear
     // the pointers of one that was about to call its destructors.
     let (readers, callbacks) = (shared.readers(), &shared.core.callbacks);
+    if registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
+        deferred::end_of_owner(&D::HERE, reader.queue);
+    }
     if D::with_local(|local| local.registration.part(reader, readers, callbacks)) == Some(false) {
         let tid = crate::sys::signal::tid();
         let domain = core::any::type_name::<D>();
@@ -343,6 +350,11 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
             D::WORDS.ends
         );
     }
+}
+
+/// Whether the calling thread is inside a section of the domain.
+fn is_reading<D: Static>() -> bool {
+    registered_reader::<D>().is_some_and(Reader::is_inside)
 }
 
 /// Makes the domain that of a process with one thread, whose reader stays as it is.

@@ -30,6 +30,7 @@ static LISTING: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
 #[derive(Debug)]
 pub struct Fork {
     reset: fn(),
+    is_reading: fn() -> bool,
     next: AtomicPtr<Fork>,
     is_listed: AtomicBool,
 }
@@ -40,9 +41,9 @@ pub(super) fn count() -> u64 {
 }
 
 impl Fork {
-    /// `reset` is called in the child.
-    pub(super) const fn new(reset: fn()) -> Self {
-        Self { reset, next: AtomicPtr::new(ptr::null_mut()), is_listed: AtomicBool::new(false) }
+    /// `reset` is called in the child. `is_reading` says whether the calling thread is inside a section.
+    pub(super) const fn new(reset: fn(), is_reading: fn() -> bool) -> Self {
+        Self { reset, is_reading, next: AtomicPtr::new(ptr::null_mut()), is_listed: AtomicBool::new(false) }
     }
 
     /// Makes forks known to the domain. Before a thread may be found, by a fork, at something that is to be reset.
@@ -67,11 +68,28 @@ impl Fork {
             return;
         }
         self.next.store(DOMAINS.load(Relaxed), Relaxed);
-        // Release: partner is the Acquire in `in_child`, for a fork by another thread.
+        // Release: partner is the Acquire in `domains`, for a fork by another thread.
         DOMAINS.store(ptr::from_ref(self).cast_mut(), Release);
         // Release: partner is the Acquire in `enlist`.
         self.is_listed.store(true, Release);
     }
+}
+
+/// Whether the calling thread is inside a section of any domain that is a type.
+pub(super) fn is_reading() -> bool {
+    domains().any(|domain| (domain.is_reading)())
+}
+
+fn domains() -> impl Iterator<Item = &'static Fork> {
+    // Acquire: partner is the Release in `enlist_slow`.
+    let mut next = DOMAINS.load(Acquire);
+    core::iter::from_fn(move || {
+        // SAFETY: only domains, which are static, are ever listed.
+        let domain: &'static Fork = unsafe { next.as_ref() }?;
+        // Relaxed: it does not change once the domain is listed.
+        next = domain.next.load(Relaxed);
+        Some(domain)
+    })
 }
 
 /// Forks are known.
@@ -92,12 +110,9 @@ unsafe extern "C" fn in_child() {
     unsafe { pool::reset_in_child() };
     // SAFETY: the only thread; a hook runs outside the lock.
     unsafe { stall::reset_in_child() };
-    let mut next = DOMAINS.load(Acquire);
-    // SAFETY: only domains, which are static, are ever listed.
-    while let Some(domain) = unsafe { next.as_ref() } {
+    for domain in domains() {
         // Another thread may have been about to say so.
         domain.is_listed.store(true, Relaxed);
         (domain.reset)();
-        next = domain.next.load(Relaxed);
     }
 }

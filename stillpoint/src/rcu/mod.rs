@@ -33,8 +33,9 @@
 //!
 //! A thread registers itself when it first reads, and leaves when it ends. Registering may allocate and take a lock (with
 //! the signal backend of the fence), so a thread whose signal handlers read should call [`register`] before. Reading in a
-//! handler is fine from then on, until the thread's destructors have run; [`synchronize`], and
-//! dropping a [`Retired`], are not. In a library that was loaded by `dlopen(3)` the C library allocates thread-local variables at
+//! handler is fine from then on, until the thread's destructors have run; [`synchronize`], [`retire`], and dropping a [`Retired`]
+//! are not. A handler that interrupts the end of a section in which its thread has retired values does in its place what the
+//! thread was about to do: it frees some of them, and waits if too many are left. In a library that was loaded by `dlopen(3)` the C library allocates thread-local variables at
 //! their first use in a thread: another reason to register before.
 //!
 //! A global allocator may read in each of its calls, from the first one of the process on.
@@ -61,8 +62,9 @@
 //! [`call`] and [`retire`] leave something to be done after a grace period; dropping a [`Retired`] does the same. Each thread
 //! appends to a queue of its own, with a few plain stores. A worker, which is started when there is first something to do and
 //! sleeps while there is nothing, gives all that it finds one grace period and does it. It begins at once if the domain was
-//! idle; while work keeps coming, its grace periods begin a millisecond apart, so that a busy writer costs the readers a
-//! thousand interrupts a second at most. [`Hints::lazy`] lets work wait for company, [`barrier`] waits until all is done.
+//! idle, and the last grace period had not to sleep for readers; while work keeps coming, its grace periods begin a millisecond
+//! apart, so that a busy writer costs the readers a thousand interrupts a second at most. It does not lead one while callers
+//! of [`synchronize`] do, which serves it too. [`Hints::lazy`] lets work wait for company, [`barrier`] waits until all is done.
 //!
 //! | where | what runs there |
 //! |---|---|
@@ -317,7 +319,8 @@ pub fn barrier() {
 /// Above, a caller of [`call`] or [`retire`] waits, and so does dropping a [`Retired`], which async code should know. Inside a
 /// section it waits on leaving the outermost one ([`Guard::repin`] leaves it too), in a callback never. It does not wait for ever, as what keeps the readers, or a callback, may be a
 /// lock that the caller holds: after ten seconds in vain it goes on, and so do others, after a millisecond each, until
-/// anything at all has been done ([`Stats::limit_overruns`]).
+/// anything at all has been done ([`Stats::limit_overruns`]). A caller inside a section of *another* domain waits for a
+/// millisecond only. A thread that ends waits too.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Limits};

@@ -141,6 +141,8 @@ struct Consumer {
     due: Option<Due>,
     /// `pushed` when the worker last looked.
     seen: u64,
+    /// Whether the owner had appended a block since the look before, and so will soon do its bookkeeping.
+    owner_appends: bool,
 }
 
 // SAFETY: `tail` is the owner's, `consumer` belongs to the thread that has claimed it; everything else is atomic. Entries
@@ -418,10 +420,11 @@ impl Queue {
         }
     }
 
-    /// Whether there are entries for the worker, though not in a queue whose owner will wake it.
-    pub fn is_ready(&self) -> bool {
+    /// Whether there are entries for the worker, `lazy` ones if they are to run too, though not in a queue whose owner will wake it.
+    pub fn is_ready(&self, lazy: bool) -> bool {
+        let least = if lazy { Holds::Lazy } else { Holds::Eager };
         // Relaxed: the worker asks after an operation on its state that acquires, and the owner wakes it by one that releases.
-        self.holds() == Holds::Eager && self.front.claim.load(Relaxed) != WANTED
+        self.holds() >= least && self.front.claim.load(Relaxed) != WANTED
     }
 
     /// For the worker: gives entries that have no grace period to wait for one, by `ask`; the one that the queue
@@ -433,7 +436,9 @@ impl Queue {
     pub fn collect(&self, done: impl Fn(Due) -> bool, ask: impl Fn() -> Due) -> Result<Option<Due>, Held> {
         let claim = self.claim_or_want()?;
         let due = claim.with(|consumer| {
-            consumer.seen = self.pushed();
+            let pushed = self.pushed();
+            consumer.owner_appends = pushed - consumer.seen >= BLOCK;
+            consumer.seen = pushed;
             consumer.advance(self, done, ask);
             consumer.due
         });
@@ -447,8 +452,7 @@ impl Queue {
         let claim = self.try_claim()?;
         let batch: Batch = claim.with(|consumer| {
             consumer.ripen(self, done);
-            // One that appends a block in the time of a grace period will soon do its bookkeeping.
-            let leave = !all && self.pushed() - consumer.seen >= BLOCK;
+            let leave = !all && consumer.owner_appends;
             core::array::from_fn(|_| consumer.pop(self, |entry| leave && entry.is_local(), drop_block))
         });
         batch[0].is_some().then_some(Taken { batch, claim })
@@ -614,7 +618,7 @@ impl Taken<'_> {
 }
 
 impl Consumer {
-    const NEW: Self = Self { block: ptr::null_mut(), head: 0, due: None, seen: 0 };
+    const NEW: Self = Self { block: ptr::null_mut(), head: 0, due: None, seen: 0, owner_appends: false };
 
     /// Lets entries run whose grace period is over.
     fn ripen(&mut self, queue: &Queue, done: impl Fn(Due) -> bool) {

@@ -268,8 +268,8 @@ impl Reader {
 
     /// Takes the mark off: the section has ended after all.
     pub fn adopt(&self) {
-        // Release: so has what the section read. Partner: the Acquire in `is_orphaned`.
-        self.attention.fetch_and(!ORPHANED, Release);
+        // Release: so has what the section read. Partner: the Acquire in `is_orphaned`. What was put off is not the next owner's.
+        self.attention.fetch_and(!(ORPHANED | RECLAIM), Release);
     }
 
     /// Whether the thread ended inside a section.

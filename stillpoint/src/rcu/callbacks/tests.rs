@@ -36,7 +36,7 @@ impl World {
         if chores == Chores::All {
             self.callbacks.settle(
                 own.queue,
-                Caller { own: Some(own), is_inside: false, may_wait: true },
+                || Caller { own: Some(own), is_inside: false, wait: MayWait::Yes },
                 &self,
             );
         }
