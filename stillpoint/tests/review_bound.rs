@@ -70,7 +70,9 @@ fn sixteen_threads_stay_within_the_limit() {
         let stop = &stop;
         for number in 0..16 {
             scope.spawn(move || {
-                let hints = [Hints::new(), Hints::new().local(), Hints::new().lazy(), Hints::new().lazy().local()][number % 4];
+                let hints =
+                    [Hints::new(), Hints::new().local(), Hints::new().lazy(), Hints::new().lazy().local()]
+                        [number % 4];
                 while !stop.load(Relaxed) {
                     match number / 4 {
                         0 => {

@@ -100,14 +100,17 @@ fn repin_counts_its_own_guard_beside_one_that_a_local_destructor_has_made() {
     let value = Rcu::new_in(Counts, Own);
     let mut guard = {
         let _busy = busy::<Own>();
-        behind_a_grace_period::<Own, _>(|| retire_first::<Own, _>(Enters), |end| {
-            let mut guard = Own::enter();
-            fill::<Own>(64);
-            end();
-            assert!(HELD.with_borrow(Option::is_none));
-            guard.repin();
-            guard
-        })
+        behind_a_grace_period::<Own, _>(
+            || retire_first::<Own, _>(Enters),
+            |end| {
+                let mut guard = Own::enter();
+                fill::<Own>(64);
+                end();
+                assert!(HELD.with_borrow(Option::is_none));
+                guard.repin();
+                guard
+            },
+        )
     };
     assert!(HELD.with_borrow(Option::is_some), "the destructor ran in repin");
     let lent = value.load(&guard);
@@ -193,13 +196,19 @@ fn owner_that_has_given_its_reader_back_leaves_its_queue_alone() {
         // Before the helpers: not one of their queues.
         let _busy = busy::<Own>();
         std::mem::forget(_busy);
-        behind_a_grace_period::<Own, _>(|| retire_first::<Own, _>(Blocks), |end| {
-            let guard = Own::enter();
-            fill::<Own>(64);
-            end();
-            // SAFETY: as above.
-            assert_eq!(unsafe { libc::pthread_setspecific(key, Box::into_raw(Box::new(guard)).cast()) }, 0);
-        });
+        behind_a_grace_period::<Own, _>(
+            || retire_first::<Own, _>(Blocks),
+            |end| {
+                let guard = Own::enter();
+                fill::<Own>(64);
+                end();
+                // SAFETY: as above.
+                assert_eq!(
+                    unsafe { libc::pthread_setspecific(key, Box::into_raw(Box::new(guard)).cast()) },
+                    0
+                );
+            },
+        );
     });
     until(|| RUNS.load(Acquire) || ends.is_finished());
     let ran = RUNS.load(Acquire);
@@ -221,7 +230,10 @@ fn owner_that_has_given_its_reader_back_leaves_its_queue_alone() {
     GO.store(true, Release);
     ends.join().unwrap();
     drop(stay);
-    assert!(!ran, "the thread runs entries of a queue that it has given back (which others have by now: {grown} new)");
+    assert!(
+        !ran,
+        "the thread runs entries of a queue that it has given back (which others have by now: {grown} new)"
+    );
 }
 
 /// 4. The same, with a late repin: it enters with the reader of another thread.

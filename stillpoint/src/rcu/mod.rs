@@ -118,6 +118,7 @@
 //!
 //! - A section that is long delays every grace period of its domain, and with them the memory that waits to be freed. It
 //!   never delays readers that retire nothing.
+//! - A reader that a grace period sleeps for wakes it on leaving, and yields its CPU once: a system call or two.
 //! - [`synchronize`] takes a heavy fence, a look at each registered thread, and the rest of the longest open section. Ten
 //!   writers who call it at once share the cost; one who calls it ten times does not. Writers in a loop should drop the
 //!   [`Retired`] instead of waiting.

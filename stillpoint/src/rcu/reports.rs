@@ -55,6 +55,7 @@ pub enum Reports {}
 
 impl Kind for Reports {
     const FENCED: bool = false;
+    const YIELDS: u32 = 3;
     const OWES: &'static str = " and has not reported a quiescent state";
 
     fn raise(counter: &AtomicU64) -> u64 {

@@ -74,8 +74,7 @@ use crate::sync::{
 /// How often a grace period looks at readers that block it before it sleeps.
 const SPINS: u32 = 200;
 
-/// How often a reader that was awaited yields, and nanoseconds after which it had better not.
-const YIELDS: u32 = if cfg!(loom) { 1 } else { 8 };
+/// Nanoseconds that a yield took after which a reader that was awaited does not yield again.
 const A_WHILE: u64 = 500_000;
 
 const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
@@ -84,6 +83,8 @@ const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
 pub trait Kind: fmt::Debug + Send + Sync + 'static {
     /// By heavy fences of the leader.
     const FENCED: bool;
+    /// How often a reader that was awaited yields: as often as was measured to gain something (docs/measurements.md).
+    const YIELDS: u32;
     /// What is to be said of a reader that stalls a grace period, after where it registered.
     const OWES: &'static str;
 
@@ -106,6 +107,7 @@ pub enum Sections {}
 
 impl Kind for Sections {
     const FENCED: bool = true;
+    const YIELDS: u32 = 1;
     const OWES: &'static str = "";
 
     fn raise(counter: &AtomicU64) -> u64 {
@@ -218,7 +220,7 @@ impl<K: Kind> Threads<K> {
     /// Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one. The scheduler
     /// may come back to us before it has tried all others, so we yield again; but not when somebody has had the CPU for a while.
     fn give_way(&self) {
-        for _ in 0..YIELDS {
+        for _ in 0..budget(K::YIELDS) {
             let begin = now();
             yield_now();
             // Relaxed: a hint.
