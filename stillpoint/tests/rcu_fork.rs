@@ -275,10 +275,11 @@ fn what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_eit
     stillpoint::domain! { struct Own; }
     const EACH: usize = 200;
     let tally = &Tally::new(3 * EACH);
+    // Before the first of them: nothing runs until it is dropped.
+    let mut guard = Some(Own::enter());
     for index in 0..EACH / 2 {
         Own::call_with(tally.once(index), Hints::new().lazy());
     }
-    let mut guard = Some(Own::enter());
     thread::scope(|scope| {
         let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own::call(tally.once(index))));
         other.join().expect("no panic");

@@ -9,17 +9,16 @@
 //! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
 //! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::take)
 //! advance     wake those that wait                                                          (Progress::advance)
-//! linger      not sooner than PACE after the last round began, unless a caller is urgent or the backlog long
+//! linger      for LINGER, and PACE after the last round began, unless a caller is urgent or the backlog long
 //! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
 //! ```
 //!
 //! It lingers and waits only when nothing is ripe. What a slice leaves is run by the next one, after another collection: a
 //! callback behind a thousand others of *another* thread does not wait for all of them.
 //!
-//! The worker is not to lead a grace period that makes a caller of `synchronize()` wait for two: one that has begun, and the
-//! next. So it waits for one that runs, and then lingers: a caller that leads the next one serves the
-//! worker's entries too. It also lingers before the first one if the last grace period had to sleep for readers. (One that need
-//! not sleep is over in the time of a fence, which delays a caller by less than a callback would be delayed.)
+//! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker has begun, and the next.
+//! So it lingers before it leads one, as a program that defers something often waits for a grace period itself at once, which
+//! serves the worker's entries too. It waits for one that runs, and lingers anew, so that a caller in a loop leads all of them.
 //!
 //! *Local* entries are run by the thread that deferred them, a block at a time while it defers others, once their grace period
 //! is over: that keeps memory in the allocator's cache of that thread, and several threads from waiting for one. They are
@@ -46,9 +45,13 @@ use super::queue::{Amount, BLOCK, Held, Holds, Queue, STEP};
 use super::reader::Reader;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
 
-/// The worker's rounds begin this far apart, in nanoseconds, so that a writer costs the readers a thousand interrupts a second
-/// and not fifty thousand. (Owners add their own, if they defer so much that it pays: [`Queue::tried`].)
+/// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
+/// a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
+/// [`Queue::tried`].)
 const PACE: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
+/// How long the worker of an idle domain lingers, in nanoseconds: several times as long as a caller that defers something and
+/// then waits takes to begin.
+const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The same after a round that failed, as long as a thread that ended inside a section allows no grace period.
 const PACE_STUCK: u64 = 1_000_000_000;
 /// Entries in the backlog that end the pause between rounds, and let lazy entries run.
@@ -566,10 +569,10 @@ impl Callbacks {
             let begin = *lingers_since.get_or_insert_with(now);
             let running = host.engine().running();
             if running.is_none()
-                && let Some(rest) = self.pause(begin, host.engine())
+                && let Some(rest) = self.pause(begin)
             {
                 // No fence: see the alarm's invariant 3.
-                self.alarm.nap(PACED, rest, || (), || self.pause(begin, host.engine()).is_none());
+                self.alarm.nap(PACED, rest, || (), || self.pause(begin).is_none());
                 continue;
             }
             lingers_since = None;
@@ -624,11 +627,11 @@ impl Callbacks {
     }
 
     /// How long until the worker may lead a grace period, if it has `begun` to linger.
-    fn pause(&self, begun: u64, engine: &Engine<impl Readers>) -> Option<Duration> {
+    fn pause(&self, begun: u64) -> Option<Duration> {
         let stuck = self.stuck.load(Relaxed) != 0;
         let pace = if stuck { PACE_STUCK } else { PACE };
-        let from = if engine.has_slept() { begun } else { 0 };
-        let rest = (self.last_round.load(Relaxed).max(from) + pace).saturating_sub(now());
+        let from = (self.last_round.load(Relaxed) + pace).max(begun + LINGER);
+        let rest = from.saturating_sub(now());
         let hurry = self.is_urgent() || !stuck && self.is_crowded();
         (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
     }

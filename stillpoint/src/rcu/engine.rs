@@ -83,8 +83,6 @@ pub struct Engine<R> {
     check: Check,
     /// The name of the domain, for reports.
     domain: fn() -> &'static str,
-    /// 1 if the last grace period that was led had to sleep.
-    slept: AtomicU64,
     tallies: CachePadded<Tallies>,
 }
 
@@ -182,7 +180,6 @@ impl<R> Engine<R> {
                 turns: CachePadded::new(Sequence::new()),
                 check: Check::new(),
                 domain,
-                slept: AtomicU64::new(0),
                 tallies: CachePadded::new(Tallies {
                     callers: AtomicU64::new(0),
                     stalls: AtomicU64::new(0),
@@ -217,12 +214,6 @@ impl<R> Engine<R> {
     /// The grace period that is under way, if one is. It serves those only that have asked before it began.
     pub fn running(&self) -> Option<Due> {
         self.turns.running().map(|target| Due { target, ticket: Ticket::default() })
-    }
-
-    /// Whether the last grace period had to sleep until readers had left.
-    pub fn has_slept(&self) -> bool {
-        // Relaxed: a hint.
-        self.slept.load(Relaxed) != 0
     }
 
     /// No grace period is under way: for the only thread of a process, as after a fork. The readers are the caller's affair.
@@ -330,10 +321,6 @@ impl<R: Readers> Engine<R> {
         let number = self.check.begin();
         let blocked = self.readers.begin(own, Some(heavy)).err();
         let held_up = blocked.is_some();
-        if self.has_slept() != held_up {
-            // Relaxed: a hint.
-            self.slept.store(u64::from(held_up), Relaxed);
-        }
         if let Some(blocked) = blocked {
             let forks = self.turns.forks();
             self.sleep(blocked, heavy)?;

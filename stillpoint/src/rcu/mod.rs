@@ -61,10 +61,10 @@
 //!
 //! [`call`] and [`retire`] leave something to be done after a grace period; dropping a [`Retired`] does the same. Each thread
 //! appends to a queue of its own, with a few plain stores. A worker, which is started when there is first something to do and
-//! sleeps while there is nothing, gives all that it finds one grace period and does it. It begins at once if the domain was
-//! idle, and the last grace period had not to sleep for readers; while work keeps coming, its grace periods begin a millisecond
-//! apart, so that a busy writer costs the readers a thousand interrupts a second at most. It does not lead one while callers
-//! of [`synchronize`] do, which serves it too. [`Hints::lazy`] lets work wait for company, [`barrier`] waits until all is done.
+//! sleeps while there is nothing, gives all that it finds one grace period and does it. Unless much
+//! is queued, its grace periods begin a millisecond apart, so that a busy writer costs the readers a thousand interrupts a second
+//! at most; and it lingers for a tenth of that before the first, so that a caller that defers something and then waits in
+//! [`synchronize`] leads the grace period that serves both. [`Hints::lazy`] lets work wait for company, [`barrier`] waits until all is done.
 //!
 //! | where | what runs there |
 //! |---|---|
