@@ -102,7 +102,7 @@
 //!             let Node { value, next } = *unsafe { head.as_ref() };
 //!             if self.head.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
 //!                 // SAFETY: from a box, and out of the stack, by us.
-//!                 unsafe { rcu::retire_raw(head, Hints::new()) };
+//!                 unsafe { rcu::retire_raw(head, Hints::new().local()) };
 //!                 return Some(value);
 //!             }
 //!         }

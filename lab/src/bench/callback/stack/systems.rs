@@ -67,7 +67,8 @@ impl Entry {
 /// All systems of this build.
 pub(super) fn all() -> Vec<Entry> {
     vec![
-        Entry::of::<Stillpoint>(),
+        Entry::of::<Stillpoint<true>>(),
+        Entry::of::<Stillpoint<false>>(),
         #[cfg(feature = "liburcu")]
         Entry::of::<liburcu::Liburcu>(),
         Entry::of::<CrossbeamEpoch>(),
@@ -75,11 +76,12 @@ pub(super) fn all() -> Vec<Entry> {
     ]
 }
 
-/// As the guide's stack does it: no hints, though the destructor of a `String` may run anywhere.
-struct Stillpoint;
+/// As the guide says of nodes whose values only own memory: their own thread runs their destructors. If not `LOCAL`, the worker
+/// does, and the thread may hold locks that these take.
+struct Stillpoint<const LOCAL: bool>;
 
-impl System for Stillpoint {
-    const NAME: &'static str = OURS;
+impl<const LOCAL: bool> System for Stillpoint<LOCAL> {
+    const NAME: &'static str = if LOCAL { OURS } else { "stillpoint-worker" };
     type Thread<'a> = ();
     type Guard<'a> = ();
 
@@ -100,7 +102,7 @@ impl System for Stillpoint {
     #[inline]
     unsafe fn retire<N: Send + 'static>((): &(), node: NonNull<N>) {
         // SAFETY: the caller's contract; the node comes from a Box.
-        unsafe { rcu::retire_raw(node, Hints::new()) };
+        unsafe { rcu::retire_raw(node, if LOCAL { Hints::new().local() } else { Hints::new() }) };
     }
 
     fn finish(self) {
