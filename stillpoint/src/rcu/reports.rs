@@ -28,7 +28,7 @@
 //! for each reader until one of these holds. `S` is whatever its thread read before, `L` whatever it reads later.
 //!
 //! 1. *`state` is n or more.* `S`: storing it was a Release, the leader's look an Acquire. `L`: the thread loaded *n* or more from
-//!    the counter (Acquire) before. Whoever raised it to more ([`Kind::defer_to_exit`]) did so by a read-modify-write.
+//!    the counter (Acquire) before. What raised it to more ([`Kind::defer_to_exit`]) was a read-modify-write.
 //! 2. *`state` is 0, found after a read-modify-write of the leader's.* `S`: as before. `L`: had the thread made its own, on coming
 //!    online, before the leader, he would have found it online; so it comes after, and sees what is unpublished. (Without the
 //!    leader's the 0 might be an old one: the thread is online again, and has read the pointer.)
