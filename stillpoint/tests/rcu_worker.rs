@@ -11,13 +11,14 @@ mod until;
 #[path = "support/waiting.rs"]
 mod waiting;
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use deadline::deadline;
-use owner::{BLOCK, busy, section_elsewhere};
+use owner::{BLOCK, LOCAL, busy, section_elsewhere};
 use stillpoint::rcu::Domain;
 use until::until;
 use waiting::waiting_synchronize;
@@ -70,4 +71,55 @@ fn grace_periods_of_an_idle_writer_are_paced() {
     // They begin a millisecond apart, but for those of the writer's own bookkeeping.
     let bound = time.as_millis() as u64 * 3 / 2;
     assert!(grace_periods <= bound, "{grace_periods} grace periods in {time:?}");
+}
+
+#[test]
+fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
+    stillpoint::domain! { struct Own; }
+    const BATCHES: usize = 400;
+    const OTHERS: usize = 100;
+    /// Keeps the worker from the queue for a while.
+    struct Spins;
+    impl Drop for Spins {
+        fn drop(&mut self) {
+            let begin = Instant::now();
+            until(|| begin.elapsed() > Duration::from_micros(10));
+        }
+    }
+    let _running = deadline();
+    let stop = AtomicBool::new(false);
+    let begin = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            Own::register();
+            begin.wait();
+            begin.wait();
+            for _ in 0..BATCHES {
+                (0..4 * BLOCK).for_each(|_| Own::retire_with(Box::new(Spins), LOCAL.lazy()));
+                // Only a barrier makes these run.
+                until(|| Own::stats().queued == 0);
+            }
+            stop.store(true, Relaxed);
+        });
+        begin.wait();
+        // Many queues behind that one, so that the worker's look at them takes longer than the owner's destructors.
+        let all = Barrier::new(OTHERS);
+        thread::scope(|scope| {
+            for _ in 0..OTHERS {
+                scope.spawn(|| {
+                    Own::register();
+                    all.wait();
+                });
+            }
+        });
+        begin.wait();
+        let mut longest = Duration::ZERO;
+        while !stop.load(Relaxed) {
+            let begin = Instant::now();
+            Own::barrier();
+            longest = longest.max(begin.elapsed());
+        }
+        // They are due after ten seconds.
+        assert!(longest < Duration::from_secs(5), "a barrier waits for {longest:?}");
+    });
 }
