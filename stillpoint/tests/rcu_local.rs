@@ -88,3 +88,35 @@ fn worker_sleeps_while_a_local_destructor_runs() {
     assert!(ran < all / 4, "the worker ran for {ran} of {all} ns, while nothing could be done");
     assert!(barrier.join().expect("it does not panic") > ended, "the barrier waits for the destructor");
 }
+
+/// How often threads of the library have gone to sleep.
+fn worker_sleeps() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
+    let status = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
+    let workers = status.filter(|status| status.contains("stillpoint-rcu"));
+    let sleeps = |status: String| {
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    workers.filter_map(sleeps).sum()
+}
+
+#[test]
+fn nested_retirements_of_a_destructor_do_not_wake_the_worker_each() {
+    stillpoint::domain! { struct Own; }
+    const COUNT: u32 = 5_000;
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = deadline();
+    let (sleeps, time) = run_locally::<Own, _>(|| {
+        let (before, begin) = (worker_sleeps(), Instant::now());
+        for number in 0..COUNT {
+            Own::retire(Box::new(0_u64));
+            // Long enough for a worker that is woken to sleep again.
+            while begin.elapsed() < number * Duration::from_micros(20) {}
+        }
+        (worker_sleeps() - before, begin.elapsed())
+    });
+    // Twice a millisecond, if it is woken in vain.
+    let bound = 4 * time.as_millis() as u64;
+    assert!(sleeps <= bound, "the worker sleeps {sleeps} times in {time:?}");
+}

@@ -1,0 +1,143 @@
+//! The bound on memory, for threads that end, that retire in every way, and that are inside sections of two domains.
+#![cfg(not(loom))]
+
+#[path = "support/asleep.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
+mod asleep;
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/owner.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
+mod owner;
+#[path = "support/until.rs"]
+mod until;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use asleep::{sleeps, tid};
+use deadline::deadline;
+use owner::{LOCAL, section_elsewhere};
+use stillpoint::rcu::{Domain, Hints, Limits};
+use until::until;
+
+/// A value with a destructor.
+fn value() -> Box<[String; 1]> {
+    Box::new(["value".to_owned()])
+}
+
+#[test]
+fn threads_that_retire_little_and_end_stay_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    const LIMIT: u64 = 1 << 20;
+    const THREADS: u64 = 4;
+    let _running = deadline();
+    Own::set_limits(Limits { count: 1 << 20, bytes: LIMIT });
+    let leave = section_elsewhere::<Own>();
+    let stop = AtomicBool::new(false);
+    // Less than makes a thread do its bookkeeping.
+    let retire = || {
+        let _guard = Own::enter();
+        Own::retire_with(value(), Hints::new().owning(60 << 10));
+    };
+    let most = thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    thread::spawn(retire).join().expect("the thread ends");
+                }
+            });
+        }
+        let mut stats = Own::stats();
+        until(|| {
+            stats = Own::stats();
+            stats.limit_waits >= THREADS || stats.queued_bytes > 4 * LIMIT
+        });
+        stop.store(true, Relaxed);
+        leave();
+        stats.queued_bytes
+    });
+    assert!(most <= 2 * LIMIT, "{most} bytes wait");
+}
+
+#[test]
+fn threads_that_retire_in_every_way_stay_within_the_limit() {
+    stillpoint::domain! { struct Own; }
+    const LIMIT: u64 = 4096;
+    let _running = deadline();
+    Own::set_limits(Limits { count: LIMIT, bytes: 1 << 30 });
+    let stop = AtomicBool::new(false);
+    let outside: fn(Hints) = |hints| Own::retire_with(value(), hints);
+    let inside = |hints| {
+        let _guard = Own::enter();
+        (0..32).for_each(|_| Own::retire_with(value(), hints));
+    };
+    let nested = |hints| {
+        let _outer = Own::enter();
+        let _inner = Own::enter();
+        Own::retire_with(value(), hints);
+    };
+    let repinned = |hints| {
+        let mut guard = Own::enter();
+        for _ in 0..1000 {
+            Own::retire_with(value(), hints);
+            guard.repin();
+        }
+    };
+    let most = thread::scope(|scope| {
+        let (stop, (started, start)) = (&stop, channel());
+        for retire in [outside, inside, nested, repinned] {
+            for hints in [Hints::new(), LOCAL, Hints::new().lazy(), LOCAL.lazy()] {
+                let started = started.clone();
+                scope.spawn(move || {
+                    started.send(tid()).expect("the test listens");
+                    while !stop.load(Relaxed) {
+                        retire(hints);
+                    }
+                });
+            }
+        }
+        let threads: Vec<_> = start.iter().take(16).collect();
+        let mut most = 0;
+        let mut look = || {
+            let queued = Own::stats().queued;
+            most = queued.max(most);
+            queued
+        };
+        // A reader stalls until all of them wait, a few times.
+        for _ in 0..20 {
+            let _guard = Own::enter();
+            until(|| look() > 4 * LIMIT || threads.iter().all(|thread| sleeps(*thread)));
+        }
+        stop.store(true, Relaxed);
+        most
+    });
+    assert!(most <= 2 * LIMIT, "{most} values wait");
+}
+
+#[test]
+fn two_domains_nested_either_way_do_not_hold_each_other_up() {
+    stillpoint::domain! { struct A; }
+    stillpoint::domain! { struct B; }
+    fn nested<Outer: Domain, Inner: Domain>(all: &Barrier) -> Duration {
+        Inner::set_limits(Limits { count: 256, bytes: 1 << 20 });
+        let _outer = Outer::enter();
+        all.wait();
+        let inner = Inner::enter();
+        (0..1024).for_each(|_| Inner::retire(value()));
+        let begin = Instant::now();
+        drop(inner);
+        begin.elapsed()
+    }
+    let _running = deadline();
+    let all = Barrier::new(2);
+    let waited = thread::scope(|scope| {
+        let other = scope.spawn(|| nested::<A, B>(&all));
+        nested::<B, A>(&all).max(other.join().expect("no panic"))
+    });
+    // A thread above the limits waits for ten seconds.
+    assert!(waited < Duration::from_secs(5), "a thread waits for {waited:?}");
+}

@@ -1,0 +1,113 @@
+//! Destructors that the retiring thread runs, and that begin a read-side critical section or end one.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/owner.rs"]
+mod owner;
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use deadline::deadline;
+use owner::{BLOCK, LOCAL, busy, retire_plain, section_elsewhere};
+use stillpoint::rcu::{Domain, Guard};
+use waiting::waiting_synchronize;
+
+#[test]
+fn repin_counts_its_guard_beside_one_a_destructor_has_made() {
+    stillpoint::domain! { struct Own; }
+    thread_local! { static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) }; }
+    struct Enters;
+    impl Drop for Enters {
+        fn drop(&mut self) {
+            HELD.set(Some(Own::enter()));
+        }
+    }
+    let _running = deadline();
+    let _busy = busy::<Own>();
+    let leave = section_elsewhere::<Own>();
+    Own::retire_with(Box::new(Enters), LOCAL);
+    retire_plain::<Own>(BLOCK - 1);
+    let writer = waiting_synchronize::<Own>();
+    let mut guard = Own::enter();
+    retire_plain::<Own>(BLOCK);
+    leave();
+    writer.join().expect("the grace period ends");
+    assert!(HELD.with_borrow(Option::is_none));
+    guard.repin();
+    assert!(HELD.take().is_some(), "the destructor runs in repin");
+    assert!(Own::is_inside(), "`guard` is one, now that the destructor's is dropped");
+    drop(guard);
+    assert!(!Own::is_inside());
+}
+
+#[test]
+fn section_begun_by_a_destructor_holds_up_its_own_threads_writer() {
+    stillpoint::domain! { struct Own; }
+    thread_local! { static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) }; }
+    static BEFORE: AtomicU64 = AtomicU64::new(0);
+    struct Enters;
+    impl Drop for Enters {
+        fn drop(&mut self) {
+            HELD.set(Some(Own::enter()));
+            BEFORE.store(Own::stats().grace_periods, Relaxed);
+        }
+    }
+    let _running = deadline();
+    let _busy = busy::<Own>();
+    Own::retire_with(Box::new(Enters), LOCAL);
+    // The thread is the only one, so that its bookkeeping completes a grace period; the next runs the destructor first.
+    retire_plain::<Own>(2 * BLOCK - 1);
+    let after = Own::stats().grace_periods;
+    assert!(HELD.take().is_some(), "the destructor runs here");
+    assert_eq!(after, BEFORE.load(Relaxed), "a grace period ends inside the section");
+}
+
+#[test]
+fn signal_after_a_destructor_left_the_section_runs_none() {
+    stillpoint::domain! { struct Own; }
+    thread_local! {
+        static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) };
+        static HANDLES: Cell<bool> = const { Cell::new(false) };
+    }
+    static IN_HANDLER: AtomicU64 = AtomicU64::new(0);
+    struct Leaves;
+    impl Drop for Leaves {
+        fn drop(&mut self) {
+            HELD.set(None);
+        }
+    }
+    struct Counts;
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            IN_HANDLER.fetch_add(HANDLES.get().into(), Relaxed);
+        }
+    }
+    extern "C" fn handle(_: libc::c_int) {
+        HANDLES.set(true);
+        drop(Own::enter());
+        HANDLES.set(false);
+    }
+    let _running = deadline();
+    // SAFETY: the handler reads only.
+    unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
+    let _busy = busy::<Own>();
+    let leave = section_elsewhere::<Own>();
+    Own::retire_with(Box::new(Leaves), LOCAL);
+    (1..BLOCK).for_each(|_| Own::retire_with(Box::new(Counts), LOCAL));
+    let writer = waiting_synchronize::<Own>();
+    HELD.set(Some(Own::enter()));
+    retire_plain::<Own>(BLOCK - 1);
+    leave();
+    writer.join().expect("the grace period ends");
+    assert!(Own::is_inside());
+    // The bookkeeping, inside at its beginning and outside at its end.
+    retire_plain::<Own>(1);
+    assert!(!Own::is_inside(), "the destructor runs here");
+    // SAFETY: a plain call.
+    unsafe { libc::raise(libc::SIGUSR1) };
+    assert_eq!(IN_HANDLER.load(Relaxed), 0, "destructors run in a signal handler");
+}

@@ -1,0 +1,125 @@
+//! The worker's rounds: they delay nothing that is ripe, and a writer that waits for each callback gets few.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/owner.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
+mod owner;
+#[path = "support/until.rs"]
+mod until;
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use deadline::deadline;
+use owner::{BLOCK, LOCAL, busy, section_elsewhere};
+use stillpoint::rcu::Domain;
+use until::until;
+use waiting::waiting_synchronize;
+
+#[test]
+fn ripe_callbacks_run_while_a_grace_period_waits() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let busy = busy::<Own>();
+    let leave = section_elsewhere::<Own>();
+    (0..BLOCK).for_each(|_| Own::call(|| _ = CALLS.fetch_add(1, Release)));
+    let writer = waiting_synchronize::<Own>();
+    leave();
+    writer.join().expect("the grace period ends");
+    // They are ripe; the worker is to find the next grace period under way.
+    let leave = section_elsewhere::<Own>();
+    let writer = waiting_synchronize::<Own>();
+    // Its slice is over, so that it looks at the queues anew.
+    until(|| Own::stats().oldest > Duration::from_millis(5));
+    drop(busy);
+    until(|| CALLS.load(Acquire) == BLOCK);
+    assert!(!writer.is_finished());
+    leave();
+    writer.join().expect("the grace period ends");
+}
+
+#[test]
+fn grace_periods_of_an_idle_writer_are_paced() {
+    stillpoint::domain! { struct Own; }
+    const COUNT: u64 = 200;
+    let _running = deadline();
+    let (stay, stays) = channel::<()>();
+    let (register, registered) = channel();
+    // Another reader, so that a grace period costs something.
+    let reader = thread::spawn(move || {
+        Own::register();
+        register.send(()).expect("the test waits");
+        stays.recv().expect_err("the sender is dropped");
+    });
+    registered.recv().expect("the thread registers");
+    let begin = Instant::now();
+    for number in 0..COUNT {
+        Own::call(|| ());
+        until(|| Own::stats().done > number);
+    }
+    let (time, grace_periods) = (begin.elapsed(), Own::stats().grace_periods);
+    drop(stay);
+    reader.join().expect("the thread ends");
+    // They begin a millisecond apart, but for those of the writer's own bookkeeping.
+    let bound = time.as_millis() as u64 * 3 / 2;
+    assert!(grace_periods <= bound, "{grace_periods} grace periods in {time:?}");
+}
+
+#[test]
+fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
+    stillpoint::domain! { struct Own; }
+    const BATCHES: usize = 400;
+    const OTHERS: usize = 100;
+    /// Keeps the worker from the queue for a while.
+    struct Spins;
+    impl Drop for Spins {
+        fn drop(&mut self) {
+            let begin = Instant::now();
+            until(|| begin.elapsed() > Duration::from_micros(10));
+        }
+    }
+    let _running = deadline();
+    let stop = AtomicBool::new(false);
+    let begin = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            Own::register();
+            begin.wait();
+            begin.wait();
+            for _ in 0..BATCHES {
+                (0..4 * BLOCK).for_each(|_| Own::retire_with(Box::new(Spins), LOCAL.lazy()));
+                // Only a barrier makes these run.
+                until(|| Own::stats().queued == 0);
+            }
+            stop.store(true, Relaxed);
+        });
+        begin.wait();
+        // Many queues behind that one, so that the worker's look at them takes longer than the owner's destructors.
+        let all = Barrier::new(OTHERS);
+        thread::scope(|scope| {
+            for _ in 0..OTHERS {
+                scope.spawn(|| {
+                    Own::register();
+                    all.wait();
+                });
+            }
+        });
+        begin.wait();
+        let mut longest = Duration::ZERO;
+        while !stop.load(Relaxed) {
+            let begin = Instant::now();
+            Own::barrier();
+            longest = longest.max(begin.elapsed());
+        }
+        // They are due after ten seconds.
+        assert!(longest < Duration::from_secs(5), "a barrier waits for {longest:?}");
+    });
+}
