@@ -7,7 +7,7 @@ use core::panic::Location;
 
 use super::domain::{Domain, Global};
 use crate::rcu::deferred;
-use crate::rcu::domain::{leave_if_ended, register, registered_reader};
+use crate::rcu::domain::{is_own, leave_if_ended, register, registered_reader};
 use crate::rcu::queue::Chores;
 use crate::rcu::reader::{Owner, Reader};
 use crate::rcu::threads::Healed;
@@ -146,7 +146,7 @@ impl<D: Domain> Drop for Handle<D> {
         if D::shared().readers().resign(self.reader) == Healed::Yes {
             // The handle was not leaked after all: a late thread-local destructor dropped it. What is deferred can be done again.
             deferred::notify(&D::HERE);
-        } else if registered_reader::<D>().is_some_and(|own| core::ptr::eq(own, self.reader)) {
+        } else if is_own::<D>(self.reader) {
             self.relieve();
         }
         D::with_local(|local| local.has_handle.set(false));

@@ -301,9 +301,8 @@ impl Callbacks {
                 queue.tried(now() - begin);
             }
         }
-        if caller.wait != MayWait::No && self.is_above() {
-            self.press(caller.own.map(|own| own.queue), caller.wait, host);
-        } else if self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
+        let has_waited = self.press_if_above(caller.own.map(|own| own.queue), caller.wait, host);
+        if !has_waited && self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
             self.provide(false, host);
         }
     }
@@ -372,6 +371,15 @@ impl Callbacks {
         backlog.count >= quarter(&self.limits.count).min(MANY) || backlog.bytes >= quarter(&self.limits.bytes)
     }
 
+    /// [`press`](Self::press), if too much waits and the caller may. Whether it has.
+    fn press_if_above(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) -> bool {
+        let presses = wait != MayWait::No && self.is_above();
+        if presses {
+            self.press(own, wait, host);
+        }
+        presses
+    }
+
     /// Waits until less waits. `own` is the calling thread's queue.
     #[cold]
     fn press<H: Host>(&self, own: Option<&Queue>, wait: MayWait, host: &H) {
@@ -411,9 +419,7 @@ impl Callbacks {
     #[cfg(not(loom))]
     pub fn end_of_owner(&self, queue: &Queue, wait: MayWait, host: &impl Host) {
         self.report(queue);
-        if wait != MayWait::No && self.is_above() {
-            self.press(None, wait, host);
-        }
+        self.press_if_above(None, wait, host);
     }
 
     /// Entries that have run.

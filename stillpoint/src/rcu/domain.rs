@@ -140,7 +140,7 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
 
     /// Whether the calling thread is inside a section.
     fn is_inside() -> bool {
-        registered_reader::<Self>().is_some_and(Reader::is_inside)
+        is_reading::<Self>()
     }
 
     /// Counters since the start of the process.
@@ -229,6 +229,16 @@ fn enter_slow<D: Domain>() -> Guard<D> {
 #[inline]
 pub(crate) fn registered_reader<D: Static>() -> Option<&'static Reader> {
     D::with_local(|local| local.registration.reader())
+}
+
+/// Whether `reader` is the calling thread's.
+pub(crate) fn is_own<D: Static>(reader: &Reader) -> bool {
+    registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader))
+}
+
+/// Whether the calling thread is inside a section of the domain.
+pub(super) fn is_reading<D: Static>() -> bool {
+    registered_reader::<D>().is_some_and(Reader::is_inside)
 }
 
 /// The calling thread's reader; registers the thread if need be.
@@ -336,7 +346,7 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
     // Not ours: in the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear
     // the pointers of one that was about to call its destructors.
     let (readers, callbacks) = (shared.readers(), &shared.core.callbacks);
-    if registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
+    if is_own::<D>(reader) {
         deferred::end_of_owner(&D::HERE, reader.queue);
     }
     if D::with_local(|local| local.registration.part(reader, readers, callbacks)) == Some(false) {
@@ -350,11 +360,6 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
             D::WORDS.ends
         );
     }
-}
-
-/// Whether the calling thread is inside a section of the domain.
-fn is_reading<D: Static>() -> bool {
-    registered_reader::<D>().is_some_and(Reader::is_inside)
 }
 
 /// Makes the domain that of a process with one thread, whose reader stays as it is.

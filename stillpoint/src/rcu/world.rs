@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::Pace;
 use super::callbacks::{self, Callbacks};
-use super::domain::{Shared, registered_reader};
+use super::domain::{Shared, is_reading, registered_reader};
 use super::driver::{self, Driver, Failure};
 use super::engine::{Engine, Orphaned, Readers};
 use super::entry::Entry;
@@ -250,7 +250,7 @@ unsafe impl<D: Static> World for D {
     }
 
     fn is_reading(&self) -> bool {
-        registered_reader::<D>().is_some_and(Reader::is_inside)
+        is_reading::<D>()
     }
 
     fn enlist(&self) {
