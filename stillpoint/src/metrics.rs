@@ -35,7 +35,6 @@
 //! | `stillpoint_limit_waits_total` | counter | `domain` | [`Stats::limit_waits`] |
 //! | `stillpoint_limit_overruns_total` | counter | `domain` | [`Stats::limit_overruns`] |
 //! | `stillpoint_deferred_panics_total` | counter | | [`Stats::panics`] |
-//! | `stillpoint_deferred_lost_total` | counter | | [`Stats::lost`] |
 //! | `stillpoint_fence_calls_total` | counter | | [`fence::Stats::calls`] |
 //! | `stillpoint_fences_total` | counter | | [`fence::Stats::issued`] |
 //! | `stillpoint_lock_events_total` | counter | `event` | with the feature `lock-events`, the counts of `lock::Events` |
@@ -113,11 +112,6 @@ pub fn describe() {
         Unit::Count,
         "Callbacks and destructors that panicked"
     );
-    describe_counter!(
-        "stillpoint_deferred_lost_total",
-        Unit::Count,
-        "Deferred work given up for want of memory"
-    );
     describe_counter!("stillpoint_fence_calls_total", Unit::Count, "Heavy fences asked for");
     describe_counter!("stillpoint_fences_total", Unit::Count, "Heavy fences executed");
     #[cfg(feature = "lock-events")]
@@ -133,7 +127,6 @@ pub fn export() {
     export_domain("rcu", &stats);
     export_domain("qsbr", &qsbr::stats());
     counter!("stillpoint_deferred_panics_total").absolute(stats.panics);
-    counter!("stillpoint_deferred_lost_total").absolute(stats.lost);
     let fences = fence::stats();
     counter!("stillpoint_fence_calls_total").absolute(fences.calls);
     counter!("stillpoint_fences_total").absolute(fences.issued);

@@ -41,7 +41,7 @@
 
 use core::num::NonZeroU32;
 
-use crate::sync::{AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
+use crate::sync::{Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
 
 const RUNNING: u64 = 1;
 const THIS: u64 = 2;
@@ -55,8 +55,6 @@ const SPINS: u32 = 64;
 #[derive(Debug)]
 pub struct Sequence {
     word: Futex,
-    /// How often the sequence was one of a process that had just been forked: leaders of before are none.
-    forks: AtomicU64,
 }
 
 /// The number of a turn whose completion serves its holder.
@@ -82,7 +80,7 @@ impl Target {
 impl Sequence {
     const_unless_loom! {
         pub fn new() -> Self {
-            Self { word: Futex::new(0), forks: AtomicU64::new(0) }
+            Self { word: Futex::new(0) }
         }
     }
 
@@ -194,7 +192,6 @@ impl Sequence {
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         // Relaxed: the only thread.
-        self.forks.fetch_add(1, Relaxed);
         self.word.fetch_and(!(RUNNING | THIS | NEXT), Relaxed);
     }
 
@@ -204,17 +201,7 @@ impl Sequence {
         let begun =
             self.word.compare_exchange(idle, idle | RUNNING, weaken(Acquire, "begin-relaxed"), Relaxed);
         // `then`, not `then_some`: a `Lead` that was never one must not be made, as dropping it ends a turn.
-        begun.is_ok().then(|| Lead { sequence: self, forks: self.forks() })
-    }
-
-    /// Changes when the process is forked: a turn that began before is not one of this process.
-    pub fn forks(&self) -> u64 {
-        // Nothing forks in a model, and the load would be a step there.
-        #[cfg(loom)]
-        return 0;
-        // Relaxed: changed by the only thread of a process.
-        #[cfg(not(loom))]
-        self.forks.load(Relaxed)
+        begun.is_ok().then(|| Lead { sequence: self })
     }
 
     /// Sleeps until turn `target` is completed, or may be led by this thread; or for no reason.
@@ -247,20 +234,11 @@ impl Sequence {
 /// count.
 struct Lead<'a> {
     sequence: &'a Sequence,
-    forks: u64,
 }
 
 impl Lead<'_> {
-    /// Whether the process was forked during the turn, and this is the child: another thread may lead there.
-    fn is_of_parent(&self) -> bool {
-        self.sequence.forks() != self.forks
-    }
-
     /// Completes the turn, wakes those it serves and one who will lead the next.
     fn finish(self) {
-        if self.is_of_parent() {
-            return;
-        }
         let word = &self.sequence.word;
         let old = self.sequence.replace(|old| {
             let next_becomes_this = if old & NEXT != 0 && !mutant("next-forgotten") { THIS } else { 0 };
@@ -281,9 +259,6 @@ impl Lead<'_> {
 impl Drop for Lead<'_> {
     /// The turn failed: nobody is served, everybody looks again.
     fn drop(&mut self) {
-        if self.is_of_parent() {
-            return;
-        }
         let counts = if mutant("failure-counts") { 1 << SHIFT } else { 0 };
         let old = self.sequence.replace(|old| (old & !(RUNNING | THIS | NEXT)) + counts);
         if old & (THIS | NEXT) != 0 && !mutant("failure-not-told") {

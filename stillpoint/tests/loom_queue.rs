@@ -80,7 +80,6 @@ fn push(own: &Reader, run_count: &'static Count, plain: bool, value: *const Unsa
     let data = MaybeUninit::new((&raw mut *item).cast());
     // SAFETY: `run` is given what it wants; the reader is this thread's.
     unsafe {
-        assert!(own.queue.reserve());
         let _ = own.queue.push(Entry::from_parts(run, data, LOCAL * usize::from(plain)), false);
     }
 }
@@ -123,11 +122,8 @@ impl World {
     }
 
     fn free_plain(&self, own: &Reader) {
-        let run = |entry: Entry| {
-            // SAFETY: a grace period has ended, or the model fails.
-            unsafe { entry.run() };
-            true
-        };
+        // SAFETY: a grace period has ended, or the model fails.
+        let run = |entry: Entry| unsafe { entry.run() };
         let _ = own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.ask(), run);
     }
 

@@ -7,13 +7,12 @@ mod child;
 mod deadline;
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::{io, thread};
 
 use deadline::deadline;
 use stillpoint::qsbr::{self, Domain};
-use stillpoint::rcu::{self, Rcu};
+use stillpoint::rcu::Rcu;
 
 /// Forks; what `child` returns is whether it is content.
 fn fork(child: impl FnOnce() -> bool) {
@@ -79,53 +78,5 @@ fn a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle() {
         }
         drop(handle);
         STOP.store(true, Release);
-    });
-}
-
-#[test]
-fn a_stall_hook_may_fork() {
-    const TEST: &str = "a_stall_hook_may_fork";
-    qsbr::domain! { struct Here; }
-    /// What the first `fork` returned; -1 before.
-    static FORKED: AtomicI32 = AtomicI32::new(-1);
-    if child::variant().is_none() {
-        return child::run(TEST, "fork", None);
-    }
-    let _running = deadline();
-    rcu::set_stall_timeout(Some(Duration::from_millis(1)));
-    rcu::set_stall_hook(Box::new(|_| {
-        if FORKED.load(Acquire) == -1 {
-            // SAFETY: the child waits for a grace period, and ends.
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
-                // SAFETY: a plain call; a child that hangs is killed.
-                unsafe { libc::alarm(50) };
-            }
-            FORKED.store(pid, Release);
-        }
-    }));
-    let online = Barrier::new(2);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let handle = Here::register();
-            online.wait();
-            while FORKED.load(Acquire) == -1 {
-                thread::yield_now();
-            }
-            drop(handle);
-        });
-        online.wait();
-        // The leader of this grace period is two afterwards.
-        Here::synchronize();
-        let pid = FORKED.load(Acquire);
-        if pid == 0 {
-            Here::synchronize();
-            // SAFETY: a plain call.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = -1;
-        // SAFETY: the place outlives the call.
-        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-        assert_eq!(status, 0, "the child is content");
     });
 }

@@ -5,8 +5,6 @@
 mod child;
 #[path = "support/fork.rs"]
 mod fork;
-#[path = "support/threads.rs"]
-mod threads;
 #[path = "support/tracked.rs"]
 mod tracked;
 #[path = "support/until.rs"]
@@ -15,16 +13,15 @@ mod until;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier, Mutex, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use std::{fs, io, mem, process, ptr, thread};
+use std::{io, mem, ptr, thread};
 
 use fork::{await_child, exit, fork, in_child, is_alone};
+use stillpoint::fence;
 use stillpoint::rcu::{Domain, GracePeriod, Hints, Rcu};
-use stillpoint::{fence, rcu};
-use threads::deny_threads;
 use tracked::Tracked;
 use until::until;
 
@@ -388,167 +385,50 @@ fn a_future_that_was_polled_before_a_fork_is_polled_again_in_the_child() {
 }
 
 #[test]
-fn a_callback_that_forks_is_the_last_one_in_the_child() {
-    if !is_alone("a_callback_that_forks_is_the_last_one_in_the_child") {
+fn callbacks_destructors_and_wakers_may_fork_if_the_child_exits() {
+    if !is_alone("callbacks_destructors_and_wakers_may_fork_if_the_child_exits") {
         return;
     }
     stillpoint::domain! { struct Own; }
-    const CALLBACKS: usize = 100;
-    static PID: AtomicI32 = AtomicI32::new(0);
-    static RAN_IN: Mutex<Option<thread::ThreadId>> = Mutex::new(None);
-    /// Whether the thread is no more.
-    fn has_ended(tid: i32) -> bool {
-        fs::read_to_string(format!("/proc/self/task/{tid}/stat")).is_ok_and(|stat| stat.contains(") Z"))
+    const CALLBACKS: usize = 1000;
+    static FORKS: AtomicUsize = AtomicUsize::new(0);
+    fn forks() {
+        in_child(|| ());
+        FORKS.fetch_add(1, AcqRel);
     }
-    for _ in 0..20 {
-        let tally: &'static Tally = Box::leak(Box::new(Tally::new(CALLBACKS)));
-        let guard = Own::enter();
-        for index in 0..CALLBACKS / 2 {
-            Own::call(tally.once(index));
+    struct Destructor;
+    impl Drop for Destructor {
+        fn drop(&mut self) {
+            forks();
         }
-        Own::call(move || {
-            tally.once(CALLBACKS / 2)();
-            let pid = fork();
-            PID.store(pid, Release);
-            if pid != 0 {
-                return;
-            }
-            // Meanwhile this thread goes on, and must not touch the callbacks that follow.
-            let (forked, tid) = (thread::current().id(), process::id() as i32);
-            thread::spawn(move || {
-                let works = catch_unwind(|| {
-                    exercise_with_threads(Own);
-                    // It becomes a worker, or ends.
-                    until(|| {
-                        Own::call(|| *RAN_IN.lock().expect("no panic") = Some(thread::current().id()));
-                        Own::barrier();
-                        has_ended(tid) || *RAN_IN.lock().expect("no panic") == Some(forked)
-                    });
-                    exercise_with_threads(Own);
-                });
-                exit(works.is_ok());
-            });
-        });
-        for index in CALLBACKS / 2 + 1..CALLBACKS {
-            Own::call(tally.once(index));
-        }
-        drop(guard);
-        Own::barrier();
-        await_child(PID.load(Acquire));
-        tally.assert_once(CALLBACKS);
     }
-}
-
-#[test]
-fn a_waker_may_fork() {
-    if !is_alone("a_waker_may_fork") {
-        return;
-    }
-    stillpoint::domain! { struct Own; }
-    struct Forks;
-    impl Wake for Forks {
+    struct Waker;
+    impl Wake for Waker {
         fn wake(self: Arc<Self>) {
-            in_child(|| exercise_with_threads(Own));
+            forks();
         }
     }
-    for _ in 0..10 {
-        let guard = Own::enter();
-        let readers = GracePeriod::now_in(Own);
-        drop(guard);
-        let mut future = readers.into_future();
-        let _ = poll(&mut future, &Arc::new(Forks).into());
-        block_on(future);
-    }
-    exercise_with_threads(Own);
-}
-
-#[test]
-fn a_callback_may_fork_that_barrier_runs_for_want_of_threads() {
-    if !is_alone("a_callback_may_fork_that_barrier_runs_for_want_of_threads") {
-        return;
-    }
-    stillpoint::domain! { struct Own; }
-    const CALLBACKS: usize = 10;
-    static PID: AtomicI32 = AtomicI32::new(0);
-    deny_threads();
-    let tally = Tally::new(2 * CALLBACKS);
+    let tally = &Tally::new(CALLBACKS);
     for index in 0..CALLBACKS {
         Own::call(tally.once(index));
-        if index == CALLBACKS / 2 {
-            Own::call(|| PID.store(fork(), Release));
+        match index % 100 {
+            0 => Own::call(forks),
+            // In this thread, or in the worker.
+            1 => Own::retire_with(Box::new(Destructor), Hints::new().local()),
+            2 => {
+                let before = FORKS.load(Acquire);
+                let guard = Own::enter();
+                let mut future = GracePeriod::now_in(Own).into_future();
+                assert!(poll(&mut future, &Arc::new(Waker).into()).is_pending());
+                drop(guard);
+                until(|| FORKS.load(Acquire) != before);
+                block_on(future);
+            }
+            _ => {}
         }
     }
     Own::barrier();
-    match PID.load(Acquire) {
-        0 => {
-            // In the child nothing is left of it.
-            let before = tally.sum();
-            for index in CALLBACKS..2 * CALLBACKS {
-                Own::call_with(tally.once(index), Hints::new().lazy());
-            }
-            let right = tally.0[CALLBACKS..].iter().all(|times| times.load(Acquire) == 0);
-            Own::barrier();
-            exit(right && tally.sum() >= before + CALLBACKS);
-        }
-        pid => await_child(pid),
-    }
-    tally.assert_once(2 * CALLBACKS);
-}
-
-#[test]
-fn leader_forked_in_a_stall_hook_ends_no_grace_period_of_the_child() {
-    if !is_alone("leader_forked_in_a_stall_hook_ends_no_grace_period_of_the_child") {
-        return;
-    }
-    stillpoint::domain! { struct Own; }
-    static FORKED: AtomicBool = AtomicBool::new(false);
-    static IS_CHILD: AtomicBool = AtomicBool::new(false);
-    static INSIDE: AtomicBool = AtomicBool::new(false);
-    static RETURNS: AtomicBool = AtomicBool::new(false);
-    static SEEN: AtomicBool = AtomicBool::new(false);
-    /// A section of the child, until the hook has returned there for long enough.
-    fn reads() {
-        let guard = Own::enter();
-        let readers = GracePeriod::now_in(Own);
-        INSIDE.store(true, Release);
-        until(|| RETURNS.load(Acquire));
-        for _ in 0..10_000 {
-            if readers.is_elapsed() {
-                exit(false);
-            }
-            thread::yield_now();
-        }
-        drop(guard);
-        SEEN.store(true, Release);
-    }
-    rcu::set_stall_timeout(Some(Duration::from_millis(1)));
-    rcu::set_stall_hook(Box::new(|_| {
-        if FORKED.swap(true, AcqRel) {
-            return;
-        }
-        match fork() {
-            0 => {
-                IS_CHILD.store(true, Release);
-                thread::spawn(reads);
-                until(|| INSIDE.load(Acquire));
-                RETURNS.store(true, Release);
-            }
-            child => await_child(child),
-        }
-    }));
-    let inside = Barrier::new(2);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let guard = Own::enter();
-            inside.wait();
-            until(|| FORKED.load(Acquire));
-            drop(guard);
-        });
-        inside.wait();
-        Own::synchronize();
-        if IS_CHILD.load(Acquire) {
-            until(|| SEEN.load(Acquire));
-            exit(true);
-        }
-    });
+    tally.assert_once(CALLBACKS);
+    assert_eq!(FORKS.load(Acquire), 3 * CALLBACKS / 100);
+    exercise_with_threads(Own);
 }

@@ -1,18 +1,16 @@
-//! Sleepable domains when there is no memory, and the memory that they leave behind.
+//! Sleepable domains without memory for their first use, and the memory that they leave behind.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
 mod deadline;
 #[path = "support/panics.rs"]
 mod panics;
-#[path = "support/tracked.rs"]
-mod tracked;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::catch_unwind;
 use std::ptr;
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicIsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -20,7 +18,6 @@ use deadline::deadline;
 use panics::message;
 use stillpoint::rcu::{GracePeriod, Hints, Rcu};
 use stillpoint::srcu::Domain;
-use tracked::Tracked;
 
 /// Has no large pieces of memory for threads that ask for none, and counts them. Panics need small ones.
 struct Watched;
@@ -130,27 +127,4 @@ fn a_first_use_without_memory_panics_and_may_be_tried_again() {
     assert!(message(&*panic).contains("no memory for the srcu::Domain"), "{}", message(&*panic));
     drop(DOMAIN.enter());
     DOMAIN.synchronize();
-}
-
-#[test]
-fn what_is_retired_without_memory_is_dropped_after_a_grace_period_or_never() {
-    let (_running, _alone) = (deadline(), alone());
-    let drops: &'static AtomicUsize = Box::leak(Box::default());
-    let domain = Domain::new();
-    let values = [(); 2].map(|()| Box::new(Tracked(drops)));
-    domain.synchronize();
-    let [first, second] = values;
-    // There is a grace period at once if nobody is inside, and none to be had if somebody is: that may be this thread.
-    let without = Without::memory();
-    domain.retire(first);
-    drop(without);
-    assert_eq!(drops.load(Acquire), 1);
-    let guard = domain.enter();
-    let lost = domain.stats().lost;
-    let without = Without::memory();
-    domain.retire(second);
-    drop(without);
-    assert_eq!((drops.load(Acquire), domain.stats().lost), (1, lost + 1));
-    drop(guard);
-    domain.synchronize();
 }

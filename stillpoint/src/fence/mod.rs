@@ -75,13 +75,14 @@
 //! ```
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*, compiler_fence, fence};
+use core::sync::atomic::{AtomicU8, Ordering::*, compiler_fence, fence};
 use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
 use crate::sync::ForkSafe;
-use crate::sys::signal::{at_fork_once, before_main};
+use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::signal::before_main;
 use crate::sys::{self, Errno, MembarrierCommand};
 
 mod membarrier;
@@ -264,12 +265,11 @@ fn init_with(asked: impl FnOnce() -> Asked) -> &'static Report {
     if let Some(report) = REPORT.get().get() {
         return report;
     }
-    // If it has not been called: see `before_main!`.
-    arm();
     // Nothing in it allocates: a global allocator that enters a section would come back, and wait for itself.
     REPORT.get().get_or_init(|| {
         let asked = asked();
-        let (backend, why) = if IS_ARMED.load(Relaxed) {
+        // Again, if it has not been called before `main`.
+        let (backend, why) = if register_for_fork(&FORK) {
             select(asked)
         } else {
             // Which has no state that a fork could break.
@@ -295,17 +295,16 @@ fn select(asked: Asked) -> (Backend, Why) {
     }
 }
 
-/// Forks are known.
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static FORK: ForkHook = ForkHook::in_child(Part::Fence, in_child);
 
-before_main!(arm);
+before_main!(register_for_fork(&FORK));
 
-extern "C" fn arm() {
-    at_fork_once(&IS_ARMED, in_child);
-}
-
-/// The child of a fork, which has one thread: others may have been at work on what is here.
-unsafe extern "C" fn in_child() {
+/// The child of a fork: other threads may have been at work on what is here.
+///
+/// # Safety
+///
+/// See [`ForkHook::child`].
+unsafe fn in_child() {
     match REPORT.get().get() {
         Some(report) if report.backend == Backend::Membarrier => {
             // The kernel copies the registration before memory, and another thread may have made the choice in between. If it

@@ -98,6 +98,8 @@
 //! - An [`Rcu`](crate::rcu::Rcu) may be changed by several threads at once. [`modify`](crate::rcu::Rcu::modify) and
 //!   [`update`](crate::rcu::Rcu::update) lose nobody's change; `load`, then `replace`, does.
 //! - Memory that waits to be freed is bounded by making those wait who retire more: see [`Limits`](crate::rcu::Limits).
+//! - Callbacks, destructors of retired values, wakers and stall hooks must not return in the child of a fork that they made: it must
+//!   `exec` or `_exit`.
 //! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics as they are. [`Rcu`](crate::rcu::Rcu),
 //!   [`Pool`](crate::percpu::Pool), [`Ring`](crate::percpu::Ring) and [`PerCpu`](crate::percpu::PerCpu) allocate when they are made, and
 //!   need a `LazyLock` there.

@@ -335,18 +335,20 @@ mod exit {
 
     use super::{Acquire, Relaxed, Release, table, with};
     use crate::sys::at_exit::AtThreadExit;
-    use crate::sys::signal::{at_fork, before_main};
+    use crate::sys::fork::{ForkHook, Part, register_for_fork};
+    use crate::sys::signal::before_main;
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
+    static FORK: ForkHook = ForkHook::in_child(Part::Lock, in_child);
 
-    before_main!(prepare);
+    before_main!(prepare());
 
     /// Early, so that the key is one of those for which the C library needs no memory: the first contended lock of a thread
     /// may be in a signal handler.
-    extern "C" fn prepare() {
+    fn prepare() {
         EXIT.prepare();
         // Without memory, children of forks lack the slots of their parents' other threads.
-        let _ = at_fork(in_child);
+        register_for_fork(&FORK);
     }
 
     /// Has the slot given back at the end of the thread. False if that cannot be done.
@@ -359,7 +361,7 @@ mod exit {
         with(super::Local::end);
     }
 
-    unsafe extern "C" fn in_child() {
+    fn in_child() {
         with(|local| {
             let busy = local.busy.swap(1, Acquire);
             // In the middle of something, which goes on, nobody knows whose a slot is that is in no queue. Else one that was

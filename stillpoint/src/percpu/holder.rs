@@ -1,12 +1,13 @@
 //! Who holds something: a number that fits into a word, and by which the child of a fork knows that the holder is not there.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::awaited::Awaited;
 use super::faults::mutant;
 use crate::sync::AtomicU64;
-use crate::sys::signal::{at_fork_once, before_main};
+use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::signal::before_main;
 
 /// How often this process, or one that it was forked from, was the child of a fork.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -31,8 +32,8 @@ pub fn me() -> u64 {
 
 #[cold]
 fn me_slow() -> u64 {
-    // If it has not been called: see `before_main!`.
-    arm();
+    // If it has not been called.
+    register_for_fork(&FORK);
     // Relaxed: a number of its own, and the forks of a process that this thread is in.
     let number = NEXT.fetch_add(1, Relaxed).max(1);
     // Again, if a signal handler has forked in between, where this thread was not known by its number yet.
@@ -55,15 +56,11 @@ pub fn is_gone(holder: u64) -> bool {
         && !mutant("holder-never-gone")
 }
 
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static FORK: ForkHook = ForkHook::in_child(Part::PerCpu, in_child);
 
-before_main!(arm);
+before_main!(register_for_fork(&FORK));
 
-extern "C" fn arm() {
-    at_fork_once(&IS_ARMED, in_child);
-}
-
-unsafe extern "C" fn in_child() {
+fn in_child() {
     FORKS.fetch_add(1, Relaxed);
     SURVIVOR.store(ME.get(), Relaxed);
 }

@@ -98,9 +98,8 @@ pub trait Host {
     /// Waits until the grace period has ended.
     fn wait_for(&self, due: Due) -> Result<(), Orphaned>;
 
-    /// Runs an entry, whose grace period is over. False if the caller has become the child of a fork, which has no business
-    /// with the other entries.
-    fn run(&self, entry: Entry) -> bool;
+    /// Runs an entry, whose grace period is over.
+    fn run(&self, entry: Entry);
 
     /// How long a caller above the limits waits.
     const PATIENCE: Duration = PATIENCE;
@@ -162,8 +161,6 @@ pub struct Callbacks {
     rounds: AtomicU64,
     failed: AtomicU64,
     stuck: AtomicU64,
-    /// Forks that made this process out of its parent.
-    forks: AtomicU64,
     tallies: CachePadded<Tallies>,
 }
 
@@ -226,7 +223,6 @@ impl Callbacks {
                 rounds: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
                 stuck: AtomicU64::new(0),
-                forks: AtomicU64::new(0),
                 tallies: CachePadded::new(Tallies {
                     run: AtomicU64::new(0),
                     freed: AtomicU64::new(0),
@@ -430,7 +426,7 @@ impl Callbacks {
     /// Says that all is to run now, until dropped. [`Alarm::ring`] after this makes the worker notice.
     fn urgent(&self) -> Urgent<'_> {
         self.urgent.fetch_add(1, Relaxed);
-        Urgent { callbacks: self, forks: self.forks.load(Relaxed) }
+        Urgent { callbacks: self }
     }
 
     fn is_urgent(&self) -> bool {
@@ -439,23 +435,14 @@ impl Callbacks {
 
     /// Returns when everything has run that was appended before.
     pub fn barrier(&self, host: &impl Host) -> Result<(), Orphaned> {
-        let readers = host.engine().readers();
-        let len = readers.queues();
-        let mut marks: Vec<u64> = Vec::new();
-        // Without memory, each queue's mark is looked up when its turn comes, which is later than need be.
-        if marks.try_reserve_exact(len).is_ok() {
-            marks.extend((0..len).map(|index| readers.queue(index).pushed()));
-        }
+        let marks: Vec<_> = queues(host.engine().readers()).map(|queue| (queue, queue.pushed())).collect();
         let rounds = self.rounds();
-        let urgent = self.urgent();
-        for index in 0..len {
-            let queue = readers.queue(index);
-            let mark = marks.get(index).copied().unwrap_or_else(|| queue.pushed());
+        let _urgent = self.urgent();
+        for (queue, mark) in marks {
             if queue.done() >= mark {
                 continue;
             }
-            let reached =
-                || queue.done() >= mark || urgent.is_parents() || self.failed.load(Relaxed) > rounds;
+            let reached = || queue.done() >= mark || self.failed.load(Relaxed) > rounds;
             if !mutant("barrier-does-not-ring") && self.alarm.ring() {
                 self.provide_or_work(host, reached);
             }
@@ -465,10 +452,6 @@ impl Callbacks {
                 }
                 reached() || mutant("barrier-does-not-wait")
             });
-            if urgent.is_parents() {
-                // And so is what was appended before.
-                return Ok(());
-            }
             if queue.done() < mark && !mutant("barrier-does-not-wait") {
                 return Err(Orphaned);
             }
@@ -561,15 +544,11 @@ impl Callbacks {
                 }
                 _ => {}
             }
-            match self.run_slice(host) {
-                None => return,
-                Some(true) => {
-                    if !mutant("run-silently") {
-                        self.progress.advance();
-                    }
-                    continue;
+            if self.run_slice(host) {
+                if !mutant("run-silently") {
+                    self.progress.advance();
                 }
-                Some(false) => {}
+                continue;
             }
             let Some(due) = found.due.filter(|due| !host.engine().is_done(*due)) else { continue };
             let begin = *lingers_since.get_or_insert_with(now);
@@ -642,8 +621,8 @@ impl Callbacks {
         (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
     }
 
-    /// Runs ripe entries, for a time. Whether there were some; nothing in the child of a fork.
-    fn run_slice(&self, host: &impl Host) -> Option<bool> {
+    /// Runs ripe entries, for a time. Whether there were some.
+    fn run_slice(&self, host: &impl Host) -> bool {
         let engine = host.engine();
         let len = engine.readers().queues();
         // A slice begins where the last one ended.
@@ -660,14 +639,9 @@ impl Callbacks {
                 }
                 let Some(mut taken) = queue.take(|due| engine.is_done(due), all) else { continue };
                 let mut amount = Amount::default();
-                let has_forked = taken.entries().any(|entry| {
+                for entry in taken.entries() {
                     amount.add(&entry);
-                    !host.run(entry)
-                });
-                if has_forked {
-                    // The child's queue has forgotten that it was claimed.
-                    core::mem::forget(taken);
-                    return None;
+                    host.run(entry);
                 }
                 taken.finish();
                 self.tallies.run.fetch_add(amount.count, Relaxed);
@@ -675,11 +649,11 @@ impl Callbacks {
                 (idle, any) = (false, true);
                 if now() - begin > SLICE {
                     self.first.store(index as u64 + 1, Relaxed);
-                    return Some(true);
+                    return true;
                 }
             }
             if idle {
-                return Some(any);
+                return any;
             }
         }
     }
@@ -715,7 +689,6 @@ impl Callbacks {
     /// The calling thread is the only one in the process, as after a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.forks.fetch_add(1, Relaxed);
         self.alarm.give_up();
         for word in [&self.backlog.count, &self.backlog.bytes, &self.urgent, &self.stuck] {
             word.store(0, Relaxed);
@@ -741,21 +714,11 @@ fn queues(readers: &impl Readers) -> impl Iterator<Item = &Queue> {
 /// Somebody is urgent.
 struct Urgent<'a> {
     callbacks: &'a Callbacks,
-    forks: u64,
-}
-
-impl Urgent<'_> {
-    /// Whether this is the child of a fork, made by a callback that the caller ran in the worker's place.
-    fn is_parents(&self) -> bool {
-        self.callbacks.forks.load(Relaxed) != self.forks
-    }
 }
 
 impl Drop for Urgent<'_> {
     fn drop(&mut self) {
-        if !self.is_parents() {
-            self.callbacks.urgent.fetch_sub(1, Relaxed);
-        }
+        self.callbacks.urgent.fetch_sub(1, Relaxed);
     }
 }
 

@@ -1,5 +1,4 @@
-//! Deferred work as a domain's users ask for it: the thread that asks, the worker that runs it, and what is done when there
-//! is no memory or no thread. The algorithm is in [`super::callbacks`].
+//! Deferred work as a domain's users ask for it: the thread that asks, and the worker that runs it. The algorithm is in [`super::callbacks`].
 
 use core::mem;
 use core::ptr::NonNull;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use super::callbacks::{Caller, Host, MayWait};
 use super::domain::{registered_reader, with_new_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
-use super::entry::{self, Data, Entry, Panicked, panicked};
+use super::entry::{Entry, Panicked, panicked};
 use super::pool::Job;
 use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
@@ -68,16 +67,11 @@ impl Hints {
     }
 }
 
-/// Callbacks and destructors that panicked, and entries that were lost, in all domains.
+/// Callbacks and destructors that panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
-static LOST: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn panics() -> u64 {
     PANICS.load(Relaxed)
-}
-
-pub(super) fn lost() -> u64 {
-    LOST.load(Relaxed)
 }
 
 impl<W: World> Host for W {
@@ -113,15 +107,11 @@ impl<W: World> Host for W {
         catch_unwind(AssertUnwindSafe(wait)).unwrap_or(Err(Orphaned))
     }
 
-    fn run(&self, entry: Entry) -> bool {
+    fn run(&self, entry: Entry) {
         let plain = entry.is_plain();
         // SAFETY: the callbacks give us entries whose grace period is over.
         let run = || unsafe { entry.run() };
-        if plain {
-            run();
-            return true;
-        }
-        guarded(self, run)
+        if plain { run() } else { guarded(self, run) }
     }
 
     fn fence(&self) {
@@ -150,16 +140,14 @@ impl<W: World> Host for W {
     }
 }
 
-/// Runs a callback of the domain, whatever it does. False if it has forked, and this is the child.
-fn guarded(world: &impl World, f: impl FnOnce()) -> bool {
-    let forks = fork::count();
+/// Runs a callback of the domain, whatever it does.
+fn guarded(world: &impl World, f: impl FnOnce()) {
     if let Err(payload) = running::run(address(world), || catch_unwind(AssertUnwindSafe(f))) {
         // The panic hook has had it. The payload's destructor could panic too.
         mem::forget(payload);
         PANICS.fetch_add(1, Relaxed);
         report_panic(world);
     }
-    fork::count() == forks
 }
 
 /// Says on the standard error what the panic does not: which domain's callback it was.
@@ -193,10 +181,7 @@ pub(crate) unsafe fn retire<T: Send + 'static>(world: &impl World, value: NonNul
 /// Calls `f` after a grace period.
 #[track_caller]
 pub(crate) fn call(world: &impl World, f: impl FnOnce() + Send + 'static, hints: Hints) {
-    match Entry::call(f, hints.bytes) {
-        Ok(entry) => world.defer(entry, hints.lazy),
-        Err(f) => wait_and_run(world, || entry::callback(f)),
-    }
+    world.defer(Entry::call(f, hints.bytes), hints.lazy);
 }
 
 /// [`World::defer`], in the queue of the calling thread.
@@ -205,19 +190,14 @@ pub(crate) fn call(world: &impl World, f: impl FnOnce() + Send + 'static, hints:
 pub(super) fn defer_here<D: Static>(entry: Entry, lazy: bool) {
     match registered_reader::<D>() {
         None => with_new_reader::<D, _>(|reader| defer_to::<D>(reader, entry, lazy)),
-        reader => defer_to::<D>(reader, entry, lazy),
+        Some(reader) => defer_to::<D>(reader, entry, lazy),
     }
 }
 
-/// [`defer_here`], in the queue of the calling thread's reader, if it has one.
+/// [`defer_here`], in the queue of `reader`, which is the calling thread's.
 #[inline]
-fn defer_to<D: Static>(reader: Option<&'static Reader>, entry: Entry, lazy: bool) {
+fn defer_to<D: Static>(reader: &'static Reader, entry: Entry, lazy: bool) {
     // SAFETY: the reader is this thread's.
-    let Some(reader) = reader.filter(|reader| unsafe { reader.queue.reserve() }) else {
-        let (run, data, weight) = entry.into_parts();
-        return without_queue(&D::HERE, run, data, weight);
-    };
-    // SAFETY: as above.
     let chores = unsafe { reader.queue.push(entry, lazy) };
     D::shared().core.callbacks.notify(lazy, &D::HERE);
     if chores != Chores::None {
@@ -271,30 +251,6 @@ pub(super) fn end_of_owner(world: &impl World, queue: &Queue) {
 /// Has the worker look at the queues.
 pub(crate) fn notify(world: &impl World) {
     world.core().callbacks.notify(false, world);
-}
-
-/// For an entry, in parts, that cannot be queued.
-#[cold]
-pub(crate) fn without_queue(world: &impl World, run: unsafe fn(Data), data: Data, weight: usize) {
-    // SAFETY: the parts are those of one entry; it runs after a grace period.
-    wait_and_run(world, move || unsafe { Entry::from_parts(run, data, weight).run() });
-}
-
-/// For who has no memory to queue `f`: waits for a grace period here, or, inside a section, gives up what `f` holds.
-#[cold]
-fn wait_and_run(world: &impl World, f: impl FnOnce()) {
-    if world.wait_without_memory() {
-        guarded(world, f);
-        return;
-    }
-    mem::forget(f);
-    if LOST.fetch_add(1, Relaxed) == 0 {
-        // Not `eprintln!`, which panics if it cannot write.
-        let _ = writeln!(
-            std::io::stderr(),
-            "stillpoint: no memory to queue deferred work, and no grace period to be had here: it is lost, see rcu::stats()"
-        );
-    }
 }
 
 /// Waits until all that was deferred before has been done.

@@ -246,18 +246,24 @@ pub(super) fn is_reading<D: Static>() -> bool {
 fn own_reader<D: Static>() -> &'static Reader {
     match registered_reader::<D>() {
         Some(reader) => reader,
-        None => match register::<D>(Location::caller()) {
-            Ok(reader) => reader,
-            Err(why) => panic!("cannot register a reader thread: {why}"),
-        },
+        None => new_reader::<D>(),
     }
 }
 
-/// Calls `f` with the calling thread's reader, which it has not had; nothing if it cannot be registered.
+/// A reader for the calling thread, which has none.
+#[track_caller]
+fn new_reader<D: Static>() -> &'static Reader {
+    match register::<D>(Location::caller()) {
+        Ok(reader) => reader,
+        Err(why) => panic!("cannot register a reader thread: {why}"),
+    }
+}
+
+/// Calls `f` with a reader for the calling thread, which has none.
 #[cold]
 #[track_caller]
-pub(super) fn with_new_reader<D: Static, R>(f: impl FnOnce(Option<&'static Reader>) -> R) -> R {
-    let reader = register::<D>(Location::caller()).ok();
+pub(super) fn with_new_reader<D: Static, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
+    let reader = new_reader::<D>();
     let result = while_it_stays::<D, _>(|| f(reader));
     leave_if_ended::<D>();
     result
@@ -366,8 +372,7 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
 fn reset_in_child<D: Static>() {
     let shared = D::shared();
     let own = registered_reader::<D>();
-    // SAFETY: called in the child of a fork; the calling thread is in no function of the queues, but for those that run code
-    // of the program, which could fork: they look whether it has.
+    // SAFETY: called in the child of a fork, in which no function of the library goes on.
     unsafe {
         shared.readers().reset_in_child(own);
         shared.core.reset_in_child();

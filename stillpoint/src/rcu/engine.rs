@@ -322,12 +322,7 @@ impl<R: Readers> Engine<R> {
         let blocked = self.readers.begin(own, Some(heavy)).err();
         let held_up = blocked.is_some();
         if let Some(blocked) = blocked {
-            let forks = self.turns.forks();
             self.sleep(blocked, heavy)?;
-            if self.turns.forks() != forks {
-                // A stall hook has forked, and this is the child: the turn does not count.
-                return Ok(None);
-            }
         }
         self.check.end(number);
         Ok(begun.end(|| self.led(), held_up))

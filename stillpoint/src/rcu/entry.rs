@@ -4,7 +4,6 @@ use core::any::type_name;
 use core::cell::Cell;
 use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
-use std::alloc::{Layout, alloc};
 
 /// A deferred call. Dropped without [`run`](Self::run), it leaks what it holds.
 #[derive(Debug)]
@@ -45,11 +44,7 @@ impl Entry {
     }
 
     /// Calls `f`; counted as `bytes` and what the closure itself takes.
-    ///
-    /// # Errors
-    ///
-    /// Gives `f` back if it needs a box and there is no memory for one.
-    pub fn call<F: FnOnce() + Send + 'static>(f: F, bytes: usize) -> Result<Self, F> {
+    pub fn call<F: FnOnce() + Send + 'static>(f: F, bytes: usize) -> Self {
         /// # Safety
         ///
         /// `data` holds an `F`, which is not used again.
@@ -71,23 +66,18 @@ impl Entry {
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
             // SAFETY: it fits, and the place is aligned.
             unsafe { data.as_mut_ptr().cast::<F>().write(f) };
-            return Ok(Self { run: call_inline::<F>, data, weight });
+            return Self { run: call_inline::<F>, data, weight };
         }
-        data.write(try_box(f)?.as_ptr().cast());
-        Ok(Self { run: call_boxed::<F>, data, weight })
+        data.write(Box::into_raw(Box::new(f)).cast());
+        Self { run: call_boxed::<F>, data, weight }
     }
 
-    /// In words: as arguments of a call they stay in registers, and an entry that is appended never lies on the stack.
-    #[inline(always)]
-    pub fn into_parts(self) -> (unsafe fn(Data), Data, usize) {
-        (self.run, self.data, self.weight)
-    }
-
-    /// What [`into_parts`](Self::into_parts) took apart.
+    /// An entry of a model.
     ///
     /// # Safety
     ///
-    /// The parts come from one entry, and are not used again.
+    /// `run` may be called with `data` once, after a grace period.
+    #[cfg(loom)]
     pub unsafe fn from_parts(run: unsafe fn(Data), data: Data, weight: usize) -> Self {
         Self { run, data, weight }
     }
@@ -157,7 +147,7 @@ fn named(what: &'static str, name: fn() -> &'static str, f: impl FnOnce()) {
 }
 
 /// Calls `f`, which was deferred.
-pub fn callback<F: FnOnce()>(f: F) {
+fn callback<F: FnOnce()>(f: F) {
     named("a callback deferred", type_name::<F>, f);
 }
 
@@ -174,26 +164,6 @@ fn weight(bytes: usize) -> usize {
     bytes.min(MOST) << FLAGS
 }
 
-/// Puts `value` into a box, or gives it back when there is no memory.
-pub fn try_box<T>(value: T) -> Result<NonNull<T>, T> {
-    let layout = Layout::new::<T>();
-    let place = if layout.size() == 0 {
-        // What a box of nothing points to.
-        Some(NonNull::dangling())
-    } else {
-        // SAFETY: the layout's size is not zero.
-        NonNull::new(unsafe { alloc(layout) }.cast::<T>())
-    };
-    match place {
-        Some(place) => {
-            // SAFETY: fresh memory of the right layout, or no memory for a value of no size.
-            unsafe { place.write(value) };
-            Ok(place)
-        }
-        None => Err(value),
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -206,10 +176,8 @@ mod tests {
         let entries = || {
             let (small, large) = (Arc::clone(&calls), (Arc::clone(&calls), [7_u8; 100]));
             [
-                Entry::call(move || _ = small.fetch_add(1, Relaxed), 0).ok().expect("fits"),
-                Entry::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), 0)
-                    .ok()
-                    .expect("boxed"),
+                Entry::call(move || _ = small.fetch_add(1, Relaxed), 0),
+                Entry::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), 0),
             ]
         };
         // SAFETY: nobody reads anything.
@@ -224,7 +192,7 @@ mod tests {
             // SAFETY: the value was never shared.
             unsafe { Entry::free(NonNull::from(Box::leak(Box::new(value))), 12, false) }
         }
-        let entries = [free([1_u8; 3]), free(()), free(vec![1]), Entry::call(|| (), 12).ok().expect("fits")];
+        let entries = [free([1_u8; 3]), free(()), free(vec![1]), Entry::call(|| (), 12)];
         assert_eq!(entries.each_ref().map(Entry::is_plain), [true, true, false, false]);
         assert_eq!(entries.each_ref().map(Entry::bytes), [12; 4]);
         // SAFETY: nobody reads anything.

@@ -4,23 +4,17 @@
 //! with that thread alone: other readers are gone, with the sections they were in; no grace period is under way; nothing is
 //! deferred, as the parent will do it; there are no workers until there is work.
 //!
-//! `pthread_atfork(3)` calls us in the child before `fork` returns. Locks that other threads held are not taken but written
-//! over ([`ForkSafe`]). The fence has a handler of its own ([`crate::fence`]); the order of the two does not matter.
-//!
-//! The thread that forks is in none of our functions, except where these run code of the program: callbacks, destructors,
-//! wakers. Each of those looks afterwards whether it is in a child ([`count`]), or can go on in either process. Forks in a
-//! signal handler that interrupted one of our functions are excluded by the documentation of [`crate::rcu`].
+//! Called by [`crate::sys::fork`], in the child before `fork` returns. Locks that other threads held are not taken but written
+//! over ([`ForkSafe`]).
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use super::{pool, stall};
 use crate::sync::ForkSafe;
-use crate::sys::signal::{at_fork_once, before_main};
-
-/// How often this process, or one that it was forked from, was the child of a fork.
-static COUNT: AtomicU64 = AtomicU64::new(0);
+use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::signal::before_main;
 
 /// The domains in use. The list changes under the lock, and is right at every moment, for a fork by another thread.
 static DOMAINS: AtomicPtr<Fork> = AtomicPtr::new(ptr::null_mut());
@@ -33,11 +27,6 @@ pub struct Fork {
     is_reading: fn() -> bool,
     next: AtomicPtr<Fork>,
     is_listed: AtomicBool,
-}
-
-/// See [`COUNT`].
-pub(super) fn count() -> u64 {
-    COUNT.load(Relaxed)
 }
 
 impl Fork {
@@ -57,9 +46,8 @@ impl Fork {
 
     #[cold]
     fn enlist_slow(&'static self) {
-        // If it has not been called: see `before_main!`. Without memory, the next caller tries again.
-        arm();
-        if !IS_ARMED.load(Relaxed) {
+        // Again, if it has not been called before `main`. Without memory, the next caller tries again.
+        if !register_for_fork(&FORK) {
             return;
         }
         let _alone = LISTING.get().lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,24 +80,22 @@ fn domains() -> impl Iterator<Item = &'static Fork> {
     })
 }
 
-/// Forks are known.
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static FORK: ForkHook = ForkHook::in_child(Part::Rcu, in_child);
 
-before_main!(arm);
+before_main!(register_for_fork(&FORK));
 
-extern "C" fn arm() {
-    at_fork_once(&IS_ARMED, in_child);
-}
-
-/// The child of a fork, which has one thread.
-unsafe extern "C" fn in_child() {
-    COUNT.fetch_add(1, Relaxed);
-    // SAFETY: the only thread; nothing under the lock forks.
-    unsafe { LISTING.overwrite(Mutex::new(())) };
-    // SAFETY: the only thread; `submit` runs no code that forks.
-    unsafe { pool::reset_in_child() };
-    // SAFETY: the only thread; a hook runs outside the lock.
-    unsafe { stall::reset_in_child() };
+/// The child of a fork.
+///
+/// # Safety
+///
+/// See [`ForkHook::child`].
+unsafe fn in_child() {
+    // SAFETY: the caller's contract.
+    unsafe {
+        LISTING.overwrite(Mutex::new(()));
+        pool::reset_in_child();
+        stall::reset_in_child();
+    }
     for domain in domains() {
         // Another thread may have been about to say so.
         domain.is_listed.store(true, Relaxed);

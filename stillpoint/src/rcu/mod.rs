@@ -105,8 +105,8 @@
 //! - Sections of other threads are over in the child. References that these lent to the thread that forked must not be used
 //!   there.
 //! - Futures that were polled before are polled again in the child, or they are not woken there.
-//! - A callback that forks ends in both processes; the child runs none of those that were to come after it. In a hook for stalls
-//!   the child must `exec` or `_exit`: see [`set_stall_hook`].
+//! - Callbacks, destructors of retired values, wakers and [hooks for stalls](set_stall_hook) may fork, but must not return in the
+//!   child: it must `exec` or `_exit`.
 //!
 //! Rust's standard library makes no such promise: a child cannot use `std::thread::spawn` if such a thread was starting or
 //! ending at the fork. The workers here are not such threads.
@@ -224,9 +224,12 @@ pub fn synchronize() {
 /// guard waits instead. Callbacks of one thread run one after the other, in order; those of several threads in any order. One
 /// that panics is caught and counted ([`Stats::panics`]); a line on the standard error names its domain and its type.
 ///
-/// Small closures (one word) need no memory of their own. Where there is no memory to queue it, the caller waits for a grace
-/// period and calls `f` itself; inside a section, `f` is lost ([`Stats::lost`]). Where no worker can be started, `f` waits until
-/// somebody defers something else, or for [`barrier`], which then runs it.
+/// Small closures (one word) need no memory of their own. Where no worker can be started, `f` waits until something else is
+/// deferred, or for [`barrier`], which then runs it. If `f` forks, the child must `exec` or `_exit`: `f` must not return there.
+///
+/// # Panics
+///
+/// As [`enter`], if the thread is not registered yet. A process that runs out of memory aborts here, as in the standard library.
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -247,7 +250,7 @@ pub fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
     Global::call_with(f, hints);
 }
 
-/// Drops `value` after a grace period. As [`call`], but without memory beyond the box; destructors run in the worker.
+/// Drops `value` after a grace period, in the worker. What is said of callbacks at [`call`] holds for its destructor.
 ///
 /// A value without a destructor (no drop glue) is freed by the thread that retired it while it goes on retiring, or else by
 /// the worker.

@@ -225,7 +225,7 @@ impl<T: Send + Sync + fmt::Debug + 'static, D: AnyDomain> fmt::Debug for Rcu<T, 
 /// A value that is published no more, but may still have readers.
 ///
 /// [`wait`](Self::wait) for them and take it back, or drop it: it is then dropped after a grace period, as by
-/// [`retire`](super::retire), which also says when that waits.
+/// [`retire`](super::retire), which also says when that waits. If its destructor forks, the child must `exec` or `_exit`.
 pub struct Retired<T: Send + 'static, D: AnyDomain = Global> {
     /// From a Box. Not one yet: readers may hold references, and a Box claims to be the only one.
     value: NonNull<T>,

@@ -25,7 +25,7 @@ use std::io::Write;
 use std::panic::catch_unwind;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::entry::{Data, try_box};
+use super::entry::Data;
 use crate::sync::ForkSafe;
 use crate::sys::pin::is_pinned;
 use crate::sys::signal::with_all_blocked;
@@ -113,12 +113,12 @@ fn start_worker(first: Job) -> bool {
     if !is_pinned() {
         return false;
     }
-    let Ok(first) = try_box(first) else { return false };
+    let first = Box::into_raw(Box::new(first));
     // The program's signals are not for this thread: it runs destructors, callbacks and wakers.
-    let started = with_all_blocked(|| thread::spawn(work, first.as_ptr().cast()));
+    let started = with_all_blocked(|| thread::spawn(work, first.cast()));
     if !started {
         // SAFETY: comes from a box, and no thread has it.
-        drop(unsafe { Box::from_raw(first.as_ptr()) });
+        drop(unsafe { Box::from_raw(first) });
     }
     started
 }

@@ -47,7 +47,7 @@ use core::ptr;
 use crossbeam_utils::CachePadded;
 
 use super::engine::Due;
-use super::entry::{Entry, try_box};
+use super::entry::Entry;
 use crate::sync::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, mutant, now, weaken,
 };
@@ -298,28 +298,20 @@ impl Queue {
         }
     }
 
-    /// Makes room for an entry. False when there is no memory.
-    ///
-    /// # Safety
-    ///
-    /// Only the owner may call this, and not from a signal handler.
-    #[inline]
-    pub unsafe fn reserve(&self) -> bool {
-        // Relaxed: only the owner writes it.
-        !self.owner.pushed.load(Relaxed).is_multiple_of(BLOCK) || self.extend()
-    }
-
     /// Appends `entry`.
     ///
     /// # Safety
     ///
-    /// As for [`reserve`](Self::reserve), which has just made room.
+    /// Only the owner may call this, and not from a signal handler.
     #[inline]
     pub unsafe fn push(&self, entry: Entry, lazy: bool) -> Chores {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let at = owner.pushed.load(Relaxed);
         let place = at % BLOCK;
+        if place == 0 {
+            self.extend();
+        }
         let bytes = owner.added.add(1, entry.bytes() as u64);
         // SAFETY: only the owner uses `tail`, the block is there, and nobody looks at the entry before `pushed` covers it.
         unsafe {
@@ -342,19 +334,14 @@ impl Queue {
         }
     }
 
-    /// Links another block. False when there is no memory.
+    /// Links another block.
     #[cold]
-    fn extend(&self) -> bool {
+    fn extend(&self) {
         // SAFETY: only the owner, who calls this, uses `tail`.
         let (last, spare) = self.owner.tail.with_mut(|tail| unsafe {
             ((*tail).block, core::mem::replace(&mut (*tail).spare, ptr::null_mut()))
         });
-        let fresh = if spare.is_null() {
-            let Ok(fresh) = try_box(Block::new()) else { return false };
-            fresh.as_ptr()
-        } else {
-            spare
-        };
+        let fresh = if spare.is_null() { Box::into_raw(Box::new(Block::new())) } else { spare };
         // Relaxed: the consumer follows the link when `pushed` has told it of an entry behind it.
         if last.is_null() {
             self.owner.first.store(fresh, Relaxed);
@@ -364,7 +351,6 @@ impl Queue {
         }
         // SAFETY: as above.
         self.owner.tail.with_mut(|tail| unsafe { (*tail).block = fresh });
-        true
     }
 
     /// Whether the owner should try a grace period of its own.
@@ -459,15 +445,15 @@ impl Queue {
     }
 
     /// For the owner: runs local entries whose grace period is over, at most `limit`, by `run`, and gives others one to wait
-    /// for. Stops when `run` says so. What has run is part of the next [`report`](Self::report). True if the caller must wake
-    /// the worker, which has found the queue claimed.
+    /// for. What has run is part of the next [`report`](Self::report). True if the caller must wake the worker, which has found
+    /// the queue claimed.
     #[must_use]
     pub fn run_local(
         &self,
         limit: u64,
         done: impl Fn(Due) -> bool,
         ask: impl Fn() -> Due,
-        run: impl Fn(Entry) -> bool,
+        run: impl Fn(Entry),
     ) -> bool {
         let mut amount = Amount::default();
         // The worker has it, or this thread itself: a destructor that it runs here may defer something.
@@ -479,11 +465,7 @@ impl Queue {
             && let Some(entry) = next()
         {
             amount.add(&entry);
-            if !run(entry) {
-                // In the child of a fork the claim has been taken back, and may be another thread's.
-                core::mem::forget(claim);
-                return false;
-            }
+            run(entry);
         }
         claim.with(|consumer| {
             self.publish_done(consumer);
@@ -531,7 +513,7 @@ impl Queue {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and is not inside another function of the queue.
+    /// The calling thread is the only one in the process, as after a fork, and no other function of the queue goes on in it.
     pub unsafe fn reset_in_child(&self) {
         let owner = &self.owner;
         for word in [
@@ -682,40 +664,6 @@ impl Consumer {
 
 /// Gives an empty block back.
 fn drop_block(block: *mut Block) {
-    // SAFETY: blocks come from `try_box`, and the caller has the only pointer to this one (4).
+    // SAFETY: blocks come from a `Box`, and the caller has the only pointer to this one (4).
     drop(unsafe { Box::from_raw(block) });
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn destructor_that_forks_leaves_the_childs_claim_alone() {
-        let engine = super::super::engine::Engine::new((), || "Here");
-        // Never dropped: somebody holds it.
-        let queue: &Queue = Box::leak(Box::new(Queue::new()));
-        // SAFETY: this thread is the owner.
-        unsafe {
-            assert!(queue.reserve());
-            let _ = queue.push(Entry::free(ptr::NonNull::from(Box::leak(Box::new(1_u8))), 1, true), false);
-        }
-        let ask = || engine.ask();
-        assert!(!queue.run_local(1, |_| true, ask, |_| true));
-        let must_wake = queue.run_local(
-            1,
-            |_| true,
-            ask,
-            |entry| {
-                // SAFETY: nobody reads it.
-                unsafe { entry.run() };
-                // As in the child of a fork, where another thread is at the queue by now.
-                // SAFETY: there is no other thread really.
-                unsafe { queue.reset_in_child() };
-                core::mem::forget(queue.try_claim());
-                false
-            },
-        );
-        assert!(!must_wake && queue.try_claim().is_none(), "the other thread has claimed it still");
-    }
 }

@@ -61,8 +61,7 @@ pub fn set_stall_timeout(limit: Option<Duration>) {
 ///
 /// The hook runs in a thread that waits for a grace period, the caller's or one of the library's, and holds that up, and
 /// everybody who waits for it: it should be short. It may read ([`enter`](super::enter)). A panic in it is caught. Waiting for a grace period in it, of any
-/// domain, panics. If it forks, the child must `exec` or `_exit`: the grace period is the parent's, and in a child that returns
-/// from the hook grace periods may never end.
+/// domain, panics. If it forks, the child must `exec` or `_exit`: the grace period is the parent's.
 ///
 /// ```
 /// use stillpoint::rcu;

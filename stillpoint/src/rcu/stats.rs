@@ -45,8 +45,6 @@ pub struct Stats {
     pub limit_overruns: u64,
     /// Callbacks and destructors that panicked, in all domains.
     pub panics: u64,
-    /// Deferred work given up for want of memory inside a section, in all domains.
-    pub lost: u64,
 }
 
 impl Stats {
@@ -71,7 +69,6 @@ impl Stats {
             limit_waits: callbacks.waits,
             limit_overruns: callbacks.overruns,
             panics: deferred::panics(),
-            lost: deferred::lost(),
         }
     }
 }

@@ -273,7 +273,7 @@ impl<K: Kind> Threads<K> {
     /// The calling thread is the only one in the process, as after a fork, and in no function of a reader's queue.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
-        // For a leader who has forked in a stall hook: nobody is left to count down.
+        // The request that `own` may have is taken back below: none is out (invariant 2).
         self.awaited.store(0, Relaxed);
         // SAFETY: the caller's contract.
         unsafe { self.registry.reset_in_child(own) };

@@ -122,13 +122,6 @@ pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'stati
     #[track_caller]
     fn defer(&self, entry: Entry, lazy: bool);
 
-    /// Waits for a grace period in the place of a queue, for want of memory. False if there was none.
-    fn wait_without_memory(&self) -> bool {
-        !self.is_reading()
-            && !stall::is_reporting()
-            && catch_unwind(AssertUnwindSafe(|| try_synchronize(self))).is_ok_and(|waited| waited.is_ok())
-    }
-
     /// Refuses a section of another domain; nothing where types see to it.
     fn check(&self, section: &Self::Lender);
 
@@ -186,12 +179,11 @@ impl<R> Core<R> {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and in none of our functions, but for those that run
-    /// code of the program.
+    /// The calling thread is the only one in the process, as after a fork, and no function of the library goes on in it.
     pub(crate) unsafe fn reset_in_child(&self) {
         self.engine.reset_in_child();
         self.callbacks.reset_in_child();
-        // SAFETY: the caller's contract; the driver's methods run no code that could fork under their lock.
+        // SAFETY: the caller's contract.
         unsafe { self.driver.reset_in_child() };
     }
 }

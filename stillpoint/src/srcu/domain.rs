@@ -17,7 +17,6 @@ use core::ops::Deref;
 use core::panic::Location;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::counts::Counts;
@@ -93,8 +92,7 @@ impl Inner {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and in none of our functions, but for those that run
-    /// code of the program.
+    /// The calling thread is the only one in the process, as after a fork, and no function of the library goes on in it.
     pub(super) unsafe fn reset_in_child(&self, sections: [u64; 2]) {
         // SAFETY: the caller's contract.
         unsafe {
@@ -167,8 +165,7 @@ impl Domain {
         deferred::call(self, f, hints);
     }
 
-    /// Drops `value` after a grace period, in a worker thread: as [`rcu::retire`](crate::rcu::retire), but not in this thread, unless
-    /// there is no memory to queue it.
+    /// Drops `value` after a grace period, in a worker thread: as [`rcu::retire`](crate::rcu::retire), but never in this thread.
     #[track_caller]
     pub fn retire<T: Send + 'static>(&self, value: Box<T>) {
         self.retire_with(value, Hints::new());
@@ -382,9 +379,6 @@ static WORDS: Words = Words {
 /// How long a caller above the limits waits: it may be inside a section.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// How often somebody without memory tries to have a grace period that does not sleep.
-const TRIES: u32 = 100;
-
 impl AnyDomain for Domain {
     type Section = Section;
 }
@@ -433,28 +427,11 @@ unsafe impl World for Domain {
 
     fn defer(&self, entry: Entry, lazy: bool) {
         let inner = self.inner();
-        match inner.phases().lines().push(crate::percpu::cpu(), entry, lazy) {
-            Ok((queue, reported)) => {
-                inner.core.callbacks.notify(lazy, self);
-                if let Some(reported) = reported {
-                    deferred::relieve(self, queue, reported);
-                }
-            }
-            Err(entry) => {
-                let (run, data, weight) = entry.into_parts();
-                deferred::without_queue(self, run, data, weight);
-            }
+        let (queue, reported) = inner.phases().lines().push(crate::percpu::cpu(), entry, lazy);
+        inner.core.callbacks.notify(lazy, self);
+        if let Some(reported) = reported {
+            deferred::relieve(self, queue, reported);
         }
-    }
-
-    fn wait_without_memory(&self) -> bool {
-        // Not as long as it takes, which would be for ever inside a section.
-        let engine = &self.core().engine;
-        let due = engine.ask();
-        (0..TRIES).any(|_| {
-            let _ = catch_unwind(AssertUnwindSafe(|| engine.try_synchronize(None, true)));
-            engine.is_done(due)
-        })
     }
 
     #[inline(always)]

@@ -12,12 +12,12 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::domain::Inner;
 use crate::sync::ForkSafe;
-use crate::sys::signal::{around_fork, before_main, with_all_blocked};
+use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::signal::{before_main, with_all_blocked};
 
 /// The domains that have been used, and not freed.
 static LIST: ForkSafe<Mutex<List>> = ForkSafe::new(Mutex::new(List { first: ptr::null() }));
@@ -60,8 +60,8 @@ fn list() -> MutexGuard<'static, List> {
 
 /// Makes forks known to the domain.
 pub(super) fn enlist(inner: &Inner) {
-    // If it has not been called: see `before_main!`. Without memory, the next domain tries again.
-    arm();
+    // If it has not been called. Without memory, the next domain tries again.
+    register_for_fork(&FORK);
     let mut list = list();
     inner.fork.next.set(list.first);
     // SAFETY: listed, so not freed.
@@ -93,19 +93,12 @@ fn domains(list: &List) -> impl Iterator<Item = &Inner> {
     core::iter::successors(unsafe { list.first.as_ref() }, |inner| unsafe { inner.fork.next.get().as_ref() })
 }
 
-/// Forks are known, or about to be. They must not be twice: `prepare` takes a lock.
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: in_parent, child: in_child };
 
-before_main!(arm);
-
-extern "C" fn arm() {
-    if !IS_ARMED.swap(true, Relaxed) && !around_fork(prepare, in_parent, in_child) {
-        IS_ARMED.store(false, Relaxed);
-    }
-}
+before_main!(register_for_fork(&FORK));
 
 /// The calling thread is about to fork.
-unsafe extern "C" fn prepare() {
+fn prepare() {
     let list = list();
     // A section of a signal handler between two sums would stay open in the child.
     with_all_blocked(|| domains(&list).for_each(|inner| inner.fork.sections.set(inner.phases().sections())));
@@ -114,20 +107,24 @@ unsafe extern "C" fn prepare() {
 }
 
 /// It has forked.
-unsafe extern "C" fn in_parent() {
+fn in_parent() {
     // SAFETY: under the lock, which `prepare` took.
     let held = unsafe { (*HELD.0.get()).take() };
     drop(held);
 }
 
-/// The child, which has one thread.
-unsafe extern "C" fn in_child() {
+/// The child.
+///
+/// # Safety
+///
+/// See [`ForkHook::child`].
+unsafe fn in_child() {
     // SAFETY: as above. The lock is written over: it may have waiters that do not exist.
     let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
     // As in `prepare`.
     with_all_blocked(|| {
         for inner in domains(&held) {
-            // SAFETY: the only thread, which forked in `fork`.
+            // SAFETY: the caller's contract.
             unsafe { inner.reset_in_child(inner.fork.sections.get()) };
         }
     });

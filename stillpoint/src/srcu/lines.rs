@@ -39,22 +39,13 @@ impl Lines {
     }
 
     /// Appends to the queue of `cpu`; that queue, and what the domain is to be told of it, if it is time for that.
-    ///
-    /// # Errors
-    ///
-    /// The entry, if there is no memory.
-    pub fn push(&self, cpu: usize, entry: Entry, lazy: bool) -> Result<(&Queue, Option<[Amount; 2]>), Entry> {
+    pub fn push(&self, cpu: usize, entry: Entry, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
         let Line { turn, queue } = &*self.0[cpu % LINES];
         // No code of the program runs under the lock.
         let _turn = turn.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the holder of the lock is the queue's owner.
-        unsafe {
-            if !queue.reserve() {
-                return Err(entry);
-            }
-            let chores = queue.push(entry.for_anybody(), lazy);
-            Ok((queue, (chores == Chores::All).then(|| queue.report())))
-        }
+        let chores = unsafe { queue.push(entry.for_anybody(), lazy) };
+        (queue, (chores == Chores::All).then(|| queue.report()))
     }
 
     /// Forgets all entries, which are the parent's.

@@ -372,9 +372,9 @@ impl Phases {
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, sections: [u64; 2]) {
         self.inherited.store(sections[0] + sections[1], Relaxed);
-        // `attention` stays: the caller may be a leader who has forked in a stall hook, and goes on. If not, some count down in
-        // vain. The lower half differs from what he compares with, as in `close`.
-        self.awaited.store(u64::from(u32::MAX), Relaxed);
+        // No leader sleeps.
+        self.shown.attention.store(NO_PHASE, Relaxed);
+        self.awaited.store(0, Relaxed);
         // SAFETY: the caller's contract.
         unsafe {
             self.shown.words.reset_in_child([sections[0], sections[1], 0, 0]);

@@ -11,6 +11,7 @@ pub use rustix::thread::{MembarrierCommand, MembarrierQuery};
 use rustix::time::Timespec;
 
 pub mod at_exit;
+pub mod fork;
 pub mod pin;
 pub mod robust;
 pub mod rseq;

@@ -13,12 +13,8 @@ use super::signal::before_main;
 
 static IS_PINNED: AtomicBool = AtomicBool::new(false);
 
-before_main!(pin_early);
-
-extern "C" fn pin_early() {
-    // If this fails, the first thread that needs it tries again.
-    pin();
-}
+// If this fails, the first thread that needs it tries again.
+before_main!(is_pinned());
 
 /// Keeps this code mapped. False if that cannot be done now.
 #[must_use]

@@ -1,7 +1,6 @@
 //! A real-time signal of our own, sent to single threads.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::{mem, ptr};
 use std::io;
 
@@ -78,45 +77,21 @@ pub fn send(tid: i32, signal: c_int) -> io::Result<()> {
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has a function called before `main`, or when a shared library with this crate is loaded.
-///
-/// For fork handlers: one that is registered while another thread is about to fork comes too late for that child.
+/// Calls a function before `main`, or when a shared library with this crate is loaded.
 macro_rules! before_main {
-    ($function:path) => {
+    ($function:ident($($argument:expr)?)) => {
         const _: () = {
+            extern "C" fn call() {
+                let _ = $function($($argument)?);
+            }
             #[used]
             // SAFETY: the section is an array of such functions, which the C library calls.
             #[unsafe(link_section = ".init_array")]
-            static CALLED: extern "C" fn() = $function;
+            static CALLED: extern "C" fn() = call;
         };
     };
 }
 pub(crate) use before_main;
-
-/// Runs `child` in the child of every later fork, before `fork` returns there. False if there is no memory for that.
-#[must_use]
-pub fn at_fork(child: unsafe extern "C" fn()) -> bool {
-    // SAFETY: a function without arguments that lives as long as the program.
-    unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
-}
-
-/// [`at_fork`], unless `is_armed`, which says that it has been done. Two callers at once may do it twice.
-pub fn at_fork_once(is_armed: &AtomicBool, child: unsafe extern "C" fn()) {
-    if !is_armed.load(Relaxed) && at_fork(child) {
-        is_armed.store(true, Relaxed);
-    }
-}
-
-/// As [`at_fork`], with functions for the thread that forks: before, and afterwards in the parent.
-#[must_use]
-pub fn around_fork(
-    prepare: unsafe extern "C" fn(),
-    parent: unsafe extern "C" fn(),
-    child: unsafe extern "C" fn(),
-) -> bool {
-    // SAFETY: as above.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
-}
 
 /// The calling thread's id.
 pub fn tid() -> i32 {

@@ -26,12 +26,8 @@ impl World {
     }
 
     fn defer(&'static self, own: &Reader, f: impl FnOnce() + Send + 'static) {
-        let entry = Entry::call(f, 0).ok().expect("there is memory");
         // SAFETY: the calling thread has claimed the reader.
-        let chores = unsafe {
-            assert!(own.queue.reserve());
-            own.queue.push(entry, false)
-        };
+        let chores = unsafe { own.queue.push(Entry::call(f, 0), false) };
         self.callbacks.notify(false, &self);
         if chores == Chores::All {
             self.callbacks.settle(
@@ -54,10 +50,9 @@ impl Host for &'static World {
         self.engine.wait_for(None, due)
     }
 
-    fn run(&self, entry: Entry) -> bool {
+    fn run(&self, entry: Entry) {
         // SAFETY: the callbacks give us entries whose grace period is over.
         unsafe { entry.run() };
-        true
     }
 
     fn fence(&self) {
