@@ -2,7 +2,7 @@
  *
  *   owner()      retires plain values, then does its bookkeeping: Callbacks::settle, run_own, press
  *   barrier()    Callbacks::barrier, over both queues
- *   worker()     Callbacks::work: collect, wait, slices, stop; Queue::collect, take, finish
+ *   worker()     Callbacks::work: collect, wait, slices, stop; Queue::collect, run_batch
  *   others()     end grace periods that are asked for: the worker's, and those of callers of synchronize()
  *   wait_until() Progress::wait_until; advance(): Progress::advance
  *
@@ -140,7 +140,7 @@ inline give_target(q) {
     fi
 }
 
-/* Entries of queue q run, up to n: Entry::run of each, Queue::publish_done. */
+/* Entries of queue q run, up to n: Entry::run of each, Claim::run. */
 inline run_entries(me, q, n) {
 #ifdef DONE_BEFORE_RUN
     store_release(me, DONE(q), n);

@@ -98,11 +98,8 @@ impl World {
 
     /// Runs what may run now.
     fn take(&self, own: &Reader) {
-        if let Some(mut taken) = own.queue.take(|due| self.engine.is_done(due), true) {
-            // SAFETY: a grace period has ended, or the model fails.
-            taken.entries().for_each(|entry| unsafe { entry.run() });
-            taken.finish();
-        }
+        // SAFETY: a grace period has ended, or the model fails.
+        let _ = own.queue.run_batch(|due| self.engine.is_done(due), true, |entry| unsafe { entry.run() });
     }
 
     /// Runs what has been appended, after a grace period.

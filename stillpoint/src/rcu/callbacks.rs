@@ -1,13 +1,13 @@
 //! Deferred entries of a domain: from its queues (for most kinds of readers one for each thread), through a grace period, to a worker that runs them.
 //!
 //! Appending is the owner's affair ([`super::queue`]), waking the worker [`super::alarm`]'s, waiting for it
-//! [`super::progress`]'s. Here is what the worker does, and what keeps the backlog small.
+//! [`super::progress`]'s, and how much may wait [`super::backlog`]'s. Here is what the worker does, and what callers do for it.
 //!
 //! # A round
 //!
 //! ```text
 //! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
-//! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::take)
+//! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::run_batch)
 //! advance     wake those that wait                                                          (Progress::advance)
 //! linger      for LINGER, and PACE after the last round began, unless a caller is urgent or the backlog long
 //! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
@@ -27,17 +27,16 @@
 //!
 //! # Bounds
 //!
-//! Owners tell the backlog of each block, the consumers of what has run. Above the limits a caller that is neither inside a
-//! section nor a callback runs what it may of its own, sets the worker to work, and waits; not for ever, as what the worker
-//! waits for may be waiting for the caller: when [`PATIENCE`] is over it goes on, and so do others, after a moment each, until
-//! anything at all has been done. A caller inside a section does so on leaving the outermost one ([`Readers::defer_to_exit`]):
-//! most code that links nodes retires inside sections only.
+//! Above the limits of the [backlog](super::backlog) a caller that is neither inside a section nor a callback runs what it may of
+//! its own, sets the worker to work, and waits. A caller inside a section does so on leaving the outermost one
+//! ([`Readers::defer_to_exit`]): most code that links nodes retires inside sections only.
 
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
 use super::alarm::{Alarm, DROWSY, PACED, Slept};
+use super::backlog::{Backlog, Limits, MayWait, PATIENCE, Tally};
 use super::engine::{Due, Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
@@ -54,40 +53,10 @@ const PACE: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The same after a round that failed, as long as a thread that ended inside a section allows no grace period.
 const PACE_STUCK: u64 = 1_000_000_000;
-/// Entries in the backlog that end the pause between rounds, and let lazy entries run.
-const MANY: u64 = 16_384;
 /// How long lazy entries may wait, in nanoseconds.
 const LAZY: u64 = 10_000_000_000;
 /// How long the worker runs entries before it looks at the queues again, in nanoseconds.
 const SLICE: u64 = 1_000_000;
-/// How long a caller above the limits waits.
-pub const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
-/// The same, when that was in vain once.
-const IMPATIENCE: Duration = Duration::from_millis(1);
-
-/// High-water marks of the entries that wait in a domain, callbacks and retired values.
-///
-/// Callers begin to wait somewhat below. The bound is not exact: each thread may add up to 64 entries, or 64 KiB, or one
-/// value, before it notices; and what it adds inside a section, before it waits on leaving it. It is not enforced in callbacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Entries.
-    pub count: u64,
-    /// Bytes: of the values themselves, and what callers say that these own ([`Hints::owning`](super::Hints::owning)).
-    pub bytes: u64,
-}
-
-impl Limits {
-    const DEFAULT: Self = Self { count: 1 << 17, bytes: 64 << 20 };
-}
-
-impl Default for Limits {
-    /// 131,072 entries, 64 MiB.
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
-
 /// What the algorithm needs of the world around it.
 pub trait Host {
     type Readers: Readers;
@@ -131,29 +100,14 @@ pub struct Caller<'a> {
     pub wait: MayWait,
 }
 
-/// Whether a caller may be made to wait until less is queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MayWait {
-    /// It is inside a section, or runs a callback.
-    No,
-    /// For a moment: it is inside a section of another domain, and what the worker waits for may wait for that.
-    Briefly,
-    /// For [`PATIENCE`].
-    Yes,
-}
-
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Callbacks {
     alarm: CachePadded<Alarm>,
     progress: CachePadded<Progress>,
-    /// What waits, as far as the owners have reported. Two's complement: what has run may be told of first.
-    backlog: CachePadded<Backlog>,
-    limits: Backlog,
+    backlog: Backlog,
     /// Callers that want all to run now.
     urgent: AtomicU64,
-    /// What had been done when a caller above the limits last waited in vain.
-    in_vain: AtomicU64,
     /// When the last round began, or another's grace period ended, and the first queue of the next slice: the worker's.
     last_round: AtomicU64,
     first: AtomicU64,
@@ -161,51 +115,6 @@ pub struct Callbacks {
     rounds: AtomicU64,
     failed: AtomicU64,
     stuck: AtomicU64,
-    tallies: CachePadded<Tallies>,
-}
-
-#[derive(Debug)]
-struct Backlog {
-    count: AtomicU64,
-    bytes: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Tallies {
-    run: AtomicU64,
-    freed: AtomicU64,
-    waits: AtomicU64,
-    overruns: AtomicU64,
-}
-
-/// Counters of callbacks and retired values, part of [`Stats`](super::Stats).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    pub queued: u64,
-    pub bytes: u64,
-    pub oldest: Duration,
-    pub run: u64,
-    pub waits: u64,
-    pub overruns: u64,
-}
-
-impl Backlog {
-    const_unless_loom! {
-        fn new(count: u64, bytes: u64) -> Self {
-            Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
-        }
-    }
-
-    fn add(&self, amount: Amount) {
-        // Relaxed, here and below: bounds need no order.
-        self.count.fetch_add(amount.count, Relaxed);
-        self.bytes.fetch_add(amount.bytes, Relaxed);
-    }
-
-    fn sub(&self, amount: Amount) {
-        self.count.fetch_sub(amount.count, Relaxed);
-        self.bytes.fetch_sub(amount.bytes, Relaxed);
-    }
 }
 
 impl Callbacks {
@@ -214,21 +123,13 @@ impl Callbacks {
             Self {
                 alarm: CachePadded::new(Alarm::new()),
                 progress: CachePadded::new(Progress::new()),
-                backlog: CachePadded::new(Backlog::new(0, 0)),
-                limits: Backlog::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
+                backlog: Backlog::new(),
                 urgent: AtomicU64::new(0),
-                in_vain: AtomicU64::new(u64::MAX),
                 last_round: AtomicU64::new(0),
                 first: AtomicU64::new(0),
                 rounds: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
                 stuck: AtomicU64::new(0),
-                tallies: CachePadded::new(Tallies {
-                    run: AtomicU64::new(0),
-                    freed: AtomicU64::new(0),
-                    waits: AtomicU64::new(0),
-                    overruns: AtomicU64::new(0),
-                }),
             }
         }
     }
@@ -241,25 +142,16 @@ impl Callbacks {
         }
     }
 
+    /// Sets the worker to work. False if there is none, and none can be had.
     #[cold]
-    fn provide(&self, lazy: bool, host: &impl Host) {
+    fn provide(&self, lazy: bool, host: &impl Host) -> bool {
         let alone = if lazy { self.alarm.stir() } else { self.alarm.ring() };
-        if alone && !host.start_worker() {
-            // The entries stay; the next one tries again. Whoever rang meanwhile and waits must look to it himself.
-            self.alarm.give_up();
-            if !mutant("given-up-silently") {
-                self.progress.advance();
-            }
-        }
-    }
-
-    /// Makes the worker hurry. False if there is none, and none can be had.
-    fn hurry(&self, host: &impl Host) -> bool {
-        if !self.alarm.ring() || host.start_worker() {
+        if !alone || host.start_worker() {
             return true;
         }
+        // The entries stay; the next one tries again. A thread that rang meanwhile and waits must look to it itself.
         self.alarm.give_up();
-        if !mutant("hurry-gives-up-silently") {
+        if !mutant("given-up-silently") {
             self.progress.advance();
         }
         false
@@ -278,7 +170,7 @@ impl Callbacks {
     #[cold]
     pub fn settle<'a>(&self, queue: &Queue, caller: impl FnOnce() -> Caller<'a>, host: &impl Host) {
         // Otherwise a little more than is added, so that it gets less.
-        self.run_own(queue, host, if self.is_crowded() { 2 * BLOCK } else { STEP + 1 });
+        self.run_own(queue, host, if self.backlog.is_crowded() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
         // Only now: a destructor that ran may have begun a section, or ended one.
         self.relieve(queue, caller(), host);
@@ -298,7 +190,7 @@ impl Callbacks {
             }
         }
         let has_waited = self.press_if_above(caller.own.map(|own| own.queue), caller.wait, host);
-        if !has_waited && self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
+        if !has_waited && self.backlog.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
             self.provide(false, host);
         }
     }
@@ -320,10 +212,9 @@ impl Callbacks {
 
     /// What has been added, and what its owner has run.
     pub fn count(&self, [added, freed]: [Amount; 2]) {
-        self.backlog.add(added);
+        self.backlog.added(added);
         if freed.count != 0 {
-            self.backlog.sub(freed);
-            self.tallies.freed.fetch_add(freed.count, Relaxed);
+            self.backlog.freed(freed);
             // Somebody may have been waiting for just these.
             if !mutant("freed-silently") {
                 self.progress.advance();
@@ -331,45 +222,21 @@ impl Callbacks {
         }
     }
 
-    /// What waits, as far as it has been reported.
-    fn backlog(&self) -> Amount {
-        let read = |word: &AtomicU64| u64::try_from(word.load(Relaxed).cast_signed()).unwrap_or(0);
-        Amount { count: read(&self.backlog.count), bytes: read(&self.backlog.bytes) }
-    }
-
     pub fn set_limits(&self, limits: Limits) {
-        self.limits.count.store(limits.count, Relaxed);
-        self.limits.bytes.store(limits.bytes, Relaxed);
+        self.backlog.set_limits(limits);
         // For those who wait above the old ones.
         self.progress.advance();
-    }
-
-    /// Whether as much waits as should: seven eighths of a limit, as threads notice late.
-    fn is_above(&self) -> bool {
-        let backlog = self.backlog();
-        let mark = |limit: &AtomicU64| {
-            let limit = limit.load(Relaxed);
-            limit - limit / 8
-        };
-        backlog.count > mark(&self.limits.count) || backlog.bytes > mark(&self.limits.bytes)
     }
 
     /// Whether the owner of the queue, which only now may wait, should do its bookkeeping for that.
     #[cfg(not(loom))]
     pub fn presses(&self, queue: &Queue) -> bool {
-        self.is_above() && queue.holds() != Holds::Nothing
-    }
-
-    /// Whether enough waits for another round.
-    fn is_crowded(&self) -> bool {
-        let backlog = self.backlog();
-        let quarter = |limit: &AtomicU64| limit.load(Relaxed) / 4;
-        backlog.count >= quarter(&self.limits.count).min(MANY) || backlog.bytes >= quarter(&self.limits.bytes)
+        self.backlog.is_above() && queue.holds() != Holds::Nothing
     }
 
     /// [`press`](Self::press), if too much waits and the caller may. Whether it has.
     fn press_if_above(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) -> bool {
-        let presses = wait != MayWait::No && self.is_above();
+        let presses = wait != MayWait::No && self.backlog.is_above();
         if presses {
             self.press(own, wait, host);
         }
@@ -381,33 +248,26 @@ impl Callbacks {
     fn press<H: Host>(&self, own: Option<&Queue>, wait: MayWait, host: &H) {
         if self.stuck.load(Relaxed) != 0 {
             // There can be no grace period: see `Orphaned`.
-            self.tallies.overruns.fetch_add(1, Relaxed);
+            self.backlog.end_wait(wait, true, false);
             return self.notify(false, host);
         }
-        self.tallies.waits.fetch_add(1, Relaxed);
         let rounds = self.rounds();
-        let is_brief = wait == MayWait::Briefly || self.in_vain.load(Relaxed) == self.done();
-        let patience = if is_brief { IMPATIENCE } else { H::PATIENCE };
+        let patience = self.backlog.begin_wait(wait, H::PATIENCE);
         let _urgent = self.urgent();
-        self.hurry(host);
+        self.provide(false, host);
         let mut is_small = false;
         let ended = self.progress.wait_until(Some(patience), || {
             if let Some(queue) = own {
                 self.run_own(queue, host, u64::MAX);
                 self.report(queue);
             }
-            is_small = !self.is_above();
+            is_small = !self.backlog.is_above();
             let failed = self.failed.load(Relaxed) > rounds;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
             let is_empty = || self.holds(host.engine().readers()) == Holds::Nothing;
-            is_small || failed || self.alarm.is_idle() && (is_empty() || !self.hurry(host))
+            is_small || failed || self.alarm.is_idle() && (is_empty() || !self.provide(false, host))
         });
-        if !ended && wait == MayWait::Yes {
-            self.in_vain.store(self.done(), Relaxed);
-        }
-        if !is_small {
-            self.tallies.overruns.fetch_add(1, Relaxed);
-        }
+        self.backlog.end_wait(wait, ended, is_small);
     }
 
     /// The thread that owns the queue ends: tells the domain what is in it, and waits if that is too much. What the thread has not
@@ -418,15 +278,10 @@ impl Callbacks {
         self.press_if_above(None, wait, host);
     }
 
-    /// Entries that have run.
-    fn done(&self) -> u64 {
-        self.tallies.run.load(Relaxed) + self.tallies.freed.load(Relaxed)
-    }
-
     /// Says that all is to run now, until dropped. [`Alarm::ring`] after this makes the worker notice.
     fn urgent(&self) -> Urgent<'_> {
         self.urgent.fetch_add(1, Relaxed);
-        Urgent { callbacks: self }
+        Urgent(&self.urgent)
     }
 
     fn is_urgent(&self) -> bool {
@@ -513,7 +368,7 @@ impl Callbacks {
             match found.holds {
                 // An owner at work makes the worker look again when it has done.
                 Holds::Nothing if found.held => {
-                    let hurry = || self.is_urgent() || self.is_crowded();
+                    let hurry = || self.is_urgent() || self.backlog.is_crowded();
                     let ready = || queues(readers).any(|queue| queue.is_ready(hurry()));
                     if after_held {
                         // Woken in vain: what is retired in the owner's destructor must not do so each time.
@@ -537,7 +392,7 @@ impl Callbacks {
                 }
                 Holds::Lazy if let Some(rest) = self.lazy_rest(readers) => {
                     let eager = || queues(readers).any(|queue| queue.is_ready(false));
-                    let early = || eager() || self.is_urgent() || self.is_crowded();
+                    let early = || eager() || self.is_urgent() || self.backlog.is_crowded();
                     self.alarm.nap(DROWSY, rest, fence, early);
                     lingers_since = None;
                     continue;
@@ -608,7 +463,7 @@ impl Callbacks {
     fn lazy_rest(&self, readers: &impl Readers) -> Option<Duration> {
         let oldest = queues(readers).filter_map(Queue::oldest).min();
         let rest = oldest.map_or(0, |oldest| (oldest + LAZY).saturating_sub(now()));
-        (rest != 0 && !self.is_urgent() && !self.is_crowded()).then(|| Duration::from_nanos(rest))
+        (rest != 0 && !self.is_urgent() && !self.backlog.is_crowded()).then(|| Duration::from_nanos(rest))
     }
 
     /// How long until the worker may lead a grace period, if it has `begun` to linger.
@@ -617,7 +472,7 @@ impl Callbacks {
         let pace = if stuck { PACE_STUCK } else { PACE };
         let from = (self.last_round.load(Relaxed) + pace).max(begun + LINGER);
         let rest = from.saturating_sub(now());
-        let hurry = self.is_urgent() || !stuck && self.is_crowded();
+        let hurry = self.is_urgent() || !stuck && self.backlog.is_crowded();
         (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
     }
 
@@ -628,7 +483,7 @@ impl Callbacks {
         // A slice begins where the last one ended.
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
-        let all = self.is_urgent() || self.is_above();
+        let all = self.is_urgent() || self.backlog.is_above();
         let mut any = false;
         loop {
             let mut idle = true;
@@ -637,15 +492,11 @@ impl Callbacks {
                 if queue.holds() == Holds::Nothing {
                     continue;
                 }
-                let Some(mut taken) = queue.take(|due| engine.is_done(due), all) else { continue };
-                let mut amount = Amount::default();
-                for entry in taken.entries() {
-                    amount.add(&entry);
-                    host.run(entry);
+                let amount = queue.run_batch(|due| engine.is_done(due), all, |entry| host.run(entry));
+                if amount.count == 0 {
+                    continue;
                 }
-                taken.finish();
-                self.tallies.run.fetch_add(amount.count, Relaxed);
-                self.backlog.sub(amount);
+                self.backlog.run(amount);
                 (idle, any) = (false, true);
                 if now() - begin > SLICE {
                     self.first.store(index as u64 + 1, Relaxed);
@@ -660,26 +511,7 @@ impl Callbacks {
 
     /// Counters of now.
     pub fn tally(&self, readers: &impl Readers) -> Tally {
-        let now = now();
-        let mut tally = Tally {
-            run: self.done(),
-            waits: self.tallies.waits.load(Relaxed),
-            overruns: self.tallies.overruns.load(Relaxed),
-            ..Tally::default()
-        };
-        let mut bytes = self.backlog.bytes.load(Relaxed);
-        for queue in queues(readers) {
-            // In this order, so that no entry has run that was not appended.
-            let done = queue.done();
-            tally.queued += queue.pushed() - done;
-            let [added, freed] = queue.unreported();
-            bytes = bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
-            tally.run += freed.count;
-            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
-            tally.oldest = tally.oldest.max(Duration::from_nanos(age));
-        }
-        tally.bytes = u64::try_from(bytes.cast_signed()).unwrap_or(0);
-        tally
+        self.backlog.tally(queues(readers), now())
     }
 
     /// Forgets the worker and those who wait for it. The queues are the caller's affair.
@@ -690,9 +522,9 @@ impl Callbacks {
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         self.alarm.give_up();
-        for word in [&self.backlog.count, &self.backlog.bytes, &self.urgent, &self.stuck] {
-            word.store(0, Relaxed);
-        }
+        self.backlog.reset_in_child();
+        self.urgent.store(0, Relaxed);
+        self.stuck.store(0, Relaxed);
     }
 }
 
@@ -711,14 +543,12 @@ fn queues(readers: &impl Readers) -> impl Iterator<Item = &Queue> {
     (0..readers.queues()).map(|index| readers.queue(index))
 }
 
-/// Somebody is urgent.
-struct Urgent<'a> {
-    callbacks: &'a Callbacks,
-}
+/// A caller is urgent.
+struct Urgent<'a>(&'a AtomicU64);
 
 impl Drop for Urgent<'_> {
     fn drop(&mut self) {
-        self.callbacks.urgent.fetch_sub(1, Relaxed);
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 

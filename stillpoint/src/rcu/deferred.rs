@@ -7,7 +7,8 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::callbacks::{Caller, Host, MayWait};
+use super::backlog::MayWait;
+use super::callbacks::{Caller, Host};
 use super::domain::{registered_reader, with_new_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
 use super::entry::{Entry, Panicked, panicked};

@@ -6,7 +6,7 @@ use core::panic::Location;
 use core::ptr::{self, NonNull};
 use std::io::Write;
 
-use super::callbacks::Limits;
+use super::backlog::Limits;
 use super::deferred::{self, Hints};
 use super::fork::Fork;
 use super::guard::Guard;

@@ -150,6 +150,7 @@ mod stats;
 pub(crate) mod world;
 
 pub(crate) mod alarm;
+pub(crate) mod backlog;
 pub(crate) mod callbacks;
 pub(crate) mod check;
 pub(crate) mod engine;
@@ -165,7 +166,7 @@ pub(crate) mod registry;
 pub(crate) mod reports;
 pub(crate) mod threads;
 
-pub use callbacks::Limits;
+pub use backlog::Limits;
 pub use cookie::{Elapse, GracePeriod, WaitTimeoutError};
 pub use deferred::Hints;
 pub use domain::{Domain, Global, Pace};

@@ -1,6 +1,7 @@
 //! The modules of [`crate::rcu`] that the model checker sees.
 
 pub mod alarm;
+pub mod backlog;
 pub mod block_on;
 pub mod callbacks;
 pub mod check;

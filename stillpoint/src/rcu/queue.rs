@@ -166,15 +166,8 @@ impl Block {
     }
 }
 
-/// Entries that the worker takes at a time; the first are there.
-type Batch = [Option<Entry>; if cfg!(loom) { 2 } else { 32 }];
-
-/// Entries that the worker has taken, to run all of them and then to [`finish`](Self::finish).
-#[derive(Debug)]
-pub struct Taken<'a> {
-    batch: Batch,
-    claim: Claim<'a>,
-}
+/// Entries that the worker runs at a time.
+const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
 
 /// The queue has been claimed by its owner, which will wake the worker when it has done: see [`Queue::run_local`].
 #[derive(Debug)]
@@ -205,7 +198,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    pub fn add(&mut self, entry: &Entry) {
+    fn add(&mut self, entry: &Entry) {
         self.count += 1;
         self.bytes += entry.bytes() as u64;
     }
@@ -281,7 +274,7 @@ impl Queue {
 
     /// Entries that have run, and what they did has happened.
     pub fn done(&self) -> u64 {
-        // Acquire: partner is the Release in `finish`.
+        // Acquire: partner is the Release in `Claim::run`.
         self.front.done.load(weaken(Acquire, "done-load-relaxed"))
     }
 
@@ -432,16 +425,15 @@ impl Queue {
         Ok(due)
     }
 
-    /// For the worker: takes entries whose grace period is over, if there are any. Local entries of an owner that is appending
-    /// are left to it, unless `all`.
-    pub fn take(&self, done: impl Fn(Due) -> bool, all: bool) -> Option<Taken<'_>> {
-        let claim = self.try_claim()?;
-        let batch: Batch = claim.with(|consumer| {
+    /// For the worker: runs some entries whose grace period is over, by `run`; how much that was. Local entries of an owner that is
+    /// appending are left to it, unless `all`.
+    pub fn run_batch(&self, done: impl Fn(Due) -> bool, all: bool, run: impl Fn(Entry)) -> Amount {
+        let Some(claim) = self.try_claim() else { return Amount::default() };
+        let leave = claim.with(|consumer| {
             consumer.ripen(self, done);
-            let leave = !all && consumer.owner_appends;
-            core::array::from_fn(|_| consumer.pop(self, |entry| leave && entry.is_local(), drop_block))
+            !all && consumer.owner_appends
         });
-        batch[0].is_some().then_some(Taken { batch, claim })
+        claim.run(BATCH, |entry| leave && entry.is_local(), drop_block, run)
     }
 
     /// For the owner: runs local entries whose grace period is over, at most `limit`, by `run`, and gives others one to wait
@@ -455,31 +447,17 @@ impl Queue {
         ask: impl Fn() -> Due,
         run: impl Fn(Entry),
     ) -> bool {
-        let mut amount = Amount::default();
         // The worker has it, or this thread itself: a destructor that it runs here may defer something.
         let Some(claim) = self.try_claim() else { return false };
         claim.with(|consumer| consumer.ripen(self, &done));
-        let next =
-            || claim.with(|consumer| consumer.pop(self, |entry| !entry.is_local(), |block| self.keep(block)));
-        while amount.count < limit
-            && let Some(entry) = next()
-        {
-            amount.add(&entry);
-            run(entry);
-        }
+        let amount = claim.run(limit, |entry| !entry.is_local(), |block| self.keep(block), run);
         claim.with(|consumer| {
-            self.publish_done(consumer);
             // Relaxed: the owner's.
             self.owner.ripe.store(self.front.ripe.load(Relaxed) - consumer.head, Relaxed);
             consumer.advance(self, done, ask);
         });
         self.owner.freed.add(amount.count, amount.bytes);
         claim.give_back()
-    }
-
-    fn publish_done(&self, consumer: &Consumer) {
-        // Release: what the entries did. Partner: the Acquire in `done`.
-        self.front.done.store(consumer.head, weaken(Release, "done-store-relaxed"));
     }
 
     /// The owner has emptied `block`: it keeps one for later.
@@ -567,6 +545,27 @@ impl Claim<'_> {
         self.queue.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
     }
 
+    /// Runs ripe entries by `run`, at most `limit`, up to one to `leave`. Empty blocks are given to `free`.
+    fn run(
+        &self,
+        limit: u64,
+        leave: impl Fn(&Entry) -> bool,
+        free: impl Fn(*mut Block),
+        run: impl Fn(Entry),
+    ) -> Amount {
+        let mut amount = Amount::default();
+        while amount.count < limit
+            && let Some(entry) = self.with(|consumer| consumer.pop(self.queue, &leave, &free))
+        {
+            amount.add(&entry);
+            run(entry);
+        }
+        // Release: what the entries did. Partner: the Acquire in `done`.
+        let order = weaken(Release, "done-store-relaxed");
+        self.with(|consumer| self.queue.front.done.store(consumer.head, order));
+        amount
+    }
+
     /// True if the worker has found the queue claimed, and sleeps until it is woken.
     fn give_back(self) -> bool {
         let wanted = self.release() == WANTED;
@@ -583,19 +582,6 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-impl Taken<'_> {
-    /// The entries, which are to be run.
-    pub fn entries(&mut self) -> impl Iterator<Item = Entry> {
-        self.batch.iter_mut().map_while(Option::take)
-    }
-
-    /// All of them have run.
-    pub fn finish(self) {
-        let claim = &self.claim;
-        claim.with(|consumer| claim.queue.publish_done(consumer));
     }
 }
 

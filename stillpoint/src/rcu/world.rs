@@ -23,7 +23,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::Pace;
-use super::callbacks::{self, Callbacks};
+use super::backlog;
+use super::callbacks::Callbacks;
 use super::domain::{Shared, is_reading, registered_reader};
 use super::driver::{self, Driver, Failure};
 use super::engine::{Engine, Orphaned, Readers};
@@ -90,7 +91,7 @@ pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'stati
     type Kept: Deref<Target = Self> + Send + 'static;
 
     /// How long a caller above the limits waits.
-    const PATIENCE: Duration = callbacks::PATIENCE;
+    const PATIENCE: Duration = backlog::PATIENCE;
 
     /// What users are told when they break a rule.
     fn words(&self) -> &'static Words;
@@ -130,7 +131,7 @@ pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'stati
 }
 
 /// The type of what a domain's grace periods wait for. It stands apart from [`World`], which is private, for
-/// [`Host`](callbacks::Host), which is not, as the models implement it.
+/// [`Host`](super::callbacks::Host), which is not, as the models implement it.
 pub trait HasReaders {
     type Readers: Readers;
 }

@@ -1,0 +1,226 @@
+//! How much waits in a domain, and when that is too much.
+//!
+//! Owners report what they have appended, a block at a time; those that run entries report what they have run. There are two
+//! marks, both below the [`Limits`]:
+//!
+//! | mark | at | above it |
+//! |---|---|---|
+//! | [crowded](Backlog::is_crowded) | a quarter of a limit, or [`MANY`] entries | the worker does not pause between rounds, and runs lazy entries |
+//! | [above](Backlog::is_above) | seven eighths of a limit | callers wait |
+//!
+//! A caller does not wait for ever, as what the worker waits for may be waiting for the caller. When [`PATIENCE`] is over, it goes on. So do the
+//! callers after it, each when [`IMPATIENCE`] is over, until an entry has run.
+
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use super::queue::{Amount, Queue};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
+
+/// Entries in the backlog that end the pause between rounds, and let lazy entries run.
+const MANY: u64 = 16_384;
+/// How long a caller above the limits waits.
+pub const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+/// The same, when that was in vain once.
+const IMPATIENCE: Duration = Duration::from_millis(1);
+
+/// High-water marks of the entries that wait in a domain, callbacks and retired values.
+///
+/// Callers begin to wait somewhat below. The bound is not exact: each thread may add up to 64 entries, or 64 KiB, or one
+/// value, before it notices; and what it adds inside a section, before it waits on leaving it. It is not enforced in callbacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries.
+    pub count: u64,
+    /// Bytes: of the values themselves, and what callers say that these own ([`Hints::owning`](super::Hints::owning)).
+    pub bytes: u64,
+}
+
+impl Limits {
+    const DEFAULT: Self = Self { count: 1 << 17, bytes: 64 << 20 };
+}
+
+impl Default for Limits {
+    /// 131,072 entries, 64 MiB.
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Whether a caller may be made to wait until less is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MayWait {
+    /// It is inside a section, or runs a callback.
+    No,
+    /// For a moment: it is inside a section of another domain, and what the worker waits for may wait for that.
+    Briefly,
+    /// For [`PATIENCE`].
+    Yes,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Backlog {
+    /// What waits, as far as it has been reported. Two's complement: what has run may be reported first.
+    waiting: CachePadded<Words>,
+    tallies: CachePadded<Tallies>,
+    limits: Words,
+    /// What had run when a caller above the limits last waited in vain.
+    in_vain: AtomicU64,
+}
+
+/// An [`Amount`] that threads share. Relaxed, as everything here: bounds and statistics need no order.
+#[derive(Debug)]
+struct Words {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Tallies {
+    /// By the worker, and by owners.
+    run: AtomicU64,
+    freed: AtomicU64,
+    waits: AtomicU64,
+    overruns: AtomicU64,
+}
+
+/// Counters of callbacks and retired values, part of [`Stats`](super::Stats).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub queued: u64,
+    pub bytes: u64,
+    pub oldest: Duration,
+    pub run: u64,
+    pub waits: u64,
+    pub overruns: u64,
+}
+
+impl Words {
+    const_unless_loom! {
+        fn new(count: u64, bytes: u64) -> Self {
+            Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
+        }
+    }
+
+    fn sub(&self, amount: Amount) {
+        self.count.fetch_sub(amount.count, Relaxed);
+        self.bytes.fetch_sub(amount.bytes, Relaxed);
+    }
+
+    /// Part of each limit.
+    fn part(&self, of: impl Fn(u64) -> u64) -> Amount {
+        Amount { count: of(self.count.load(Relaxed)), bytes: of(self.bytes.load(Relaxed)) }
+    }
+}
+
+/// Two's complement, as statistics show it.
+fn at_least_zero(word: u64) -> u64 {
+    u64::try_from(word.cast_signed()).unwrap_or(0)
+}
+
+impl Backlog {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self {
+                waiting: CachePadded::new(Words::new(0, 0)),
+                tallies: CachePadded::new(Tallies {
+                    run: AtomicU64::new(0),
+                    freed: AtomicU64::new(0),
+                    waits: AtomicU64::new(0),
+                    overruns: AtomicU64::new(0),
+                }),
+                limits: Words::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
+                in_vain: AtomicU64::new(u64::MAX),
+            }
+        }
+    }
+
+    pub fn set_limits(&self, limits: Limits) {
+        self.limits.count.store(limits.count, Relaxed);
+        self.limits.bytes.store(limits.bytes, Relaxed);
+    }
+
+    /// An owner has appended as much.
+    pub fn added(&self, amount: Amount) {
+        self.waiting.count.fetch_add(amount.count, Relaxed);
+        self.waiting.bytes.fetch_add(amount.bytes, Relaxed);
+    }
+
+    /// An owner has run as much.
+    pub fn freed(&self, amount: Amount) {
+        self.waiting.sub(amount);
+        self.tallies.freed.fetch_add(amount.count, Relaxed);
+    }
+
+    /// The worker has run as much.
+    pub fn run(&self, amount: Amount) {
+        self.tallies.run.fetch_add(amount.count, Relaxed);
+        self.waiting.sub(amount);
+    }
+
+    /// Entries that have run.
+    fn done(&self) -> u64 {
+        self.tallies.run.load(Relaxed) + self.tallies.freed.load(Relaxed)
+    }
+
+    /// Whether so much waits that callers are to wait. Somewhat below the limits, as threads notice late.
+    pub fn is_above(&self) -> bool {
+        let (waiting, mark) = (self.waiting.part(at_least_zero), self.limits.part(|limit| limit - limit / 8));
+        waiting.count > mark.count || waiting.bytes > mark.bytes
+    }
+
+    /// Whether enough waits for another round.
+    pub fn is_crowded(&self) -> bool {
+        let (waiting, mark) = (self.waiting.part(at_least_zero), self.limits.part(|limit| limit / 4));
+        waiting.count >= mark.count.min(MANY) || waiting.bytes >= mark.bytes
+    }
+
+    /// A caller above the limits begins to wait: for how long at most, if `patience` is what is usual.
+    pub fn begin_wait(&self, wait: MayWait, patience: Duration) -> Duration {
+        self.tallies.waits.fetch_add(1, Relaxed);
+        let is_brief = wait == MayWait::Briefly || self.in_vain.load(Relaxed) == self.done();
+        if is_brief { IMPATIENCE } else { patience }
+    }
+
+    /// It goes on: before its time was over or not, and below the limits or not.
+    pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
+        if !in_time && wait == MayWait::Yes {
+            self.in_vain.store(self.done(), Relaxed);
+        }
+        if !is_below {
+            self.tallies.overruns.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counters of now, of a domain with these queues; `now` in nanoseconds.
+    pub fn tally<'a>(&self, queues: impl Iterator<Item = &'a Queue>, now: u64) -> Tally {
+        let mut tally = Tally {
+            run: self.done(),
+            waits: self.tallies.waits.load(Relaxed),
+            overruns: self.tallies.overruns.load(Relaxed),
+            ..Tally::default()
+        };
+        let mut bytes = self.waiting.bytes.load(Relaxed);
+        for queue in queues {
+            // In this order, so that no entry has run that was not appended.
+            let done = queue.done();
+            tally.queued += queue.pushed() - done;
+            let [added, freed] = queue.unreported();
+            bytes = bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
+            tally.run += freed.count;
+            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
+            tally.oldest = tally.oldest.max(Duration::from_nanos(age));
+        }
+        tally.bytes = at_least_zero(bytes);
+        tally
+    }
+
+    /// Nothing waits: all that did is the parent's.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self) {
+        self.waiting.count.store(0, Relaxed);
+        self.waiting.bytes.store(0, Relaxed);
+    }
+}
