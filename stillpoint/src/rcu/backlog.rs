@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::queue::{Amount, Queue};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// Entries in the backlog that end the pause between rounds, and let lazy entries run.
@@ -45,6 +44,44 @@ impl Default for Limits {
     /// 131,072 entries, 64 MiB.
     fn default() -> Self {
         Self::DEFAULT
+    }
+}
+
+/// How many entries, and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// An amount that one thread changes. Others read it for statistics only.
+#[derive(Debug)]
+pub struct LocalCount(Words);
+
+impl LocalCount {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self(Words::new(0, 0))
+        }
+    }
+
+    /// The bytes.
+    #[inline(always)]
+    pub fn add(&self, count: u64, bytes: u64) -> u64 {
+        self.0.count.store(self.0.count.load(Relaxed) + count, Relaxed);
+        let bytes = self.0.bytes.load(Relaxed) + bytes;
+        self.0.bytes.store(bytes, Relaxed);
+        bytes
+    }
+
+    pub fn amount(&self) -> Amount {
+        self.0.map(|word| word)
+    }
+
+    pub fn take(&self) -> Amount {
+        let amount = self.amount();
+        self.0.store(Amount::default());
+        amount
     }
 }
 
@@ -104,19 +141,28 @@ impl Words {
         }
     }
 
+    fn store(&self, amount: Amount) {
+        self.count.store(amount.count, Relaxed);
+        self.bytes.store(amount.bytes, Relaxed);
+    }
+
+    fn add(&self, amount: Amount) {
+        self.count.fetch_add(amount.count, Relaxed);
+        self.bytes.fetch_add(amount.bytes, Relaxed);
+    }
+
     fn sub(&self, amount: Amount) {
         self.count.fetch_sub(amount.count, Relaxed);
         self.bytes.fetch_sub(amount.bytes, Relaxed);
     }
 
-    /// Part of each limit.
-    fn part(&self, of: impl Fn(u64) -> u64) -> Amount {
-        Amount { count: of(self.count.load(Relaxed)), bytes: of(self.bytes.load(Relaxed)) }
+    fn map(&self, f: impl Fn(u64) -> u64) -> Amount {
+        Amount { count: f(self.count.load(Relaxed)), bytes: f(self.bytes.load(Relaxed)) }
     }
 }
 
-/// Two's complement, as statistics show it.
-fn at_least_zero(word: u64) -> u64 {
+/// What a word in two's complement says, or 0 if that is negative.
+pub fn at_least_zero(word: u64) -> u64 {
     u64::try_from(word.cast_signed()).unwrap_or(0)
 }
 
@@ -138,14 +184,12 @@ impl Backlog {
     }
 
     pub fn set_limits(&self, limits: Limits) {
-        self.limits.count.store(limits.count, Relaxed);
-        self.limits.bytes.store(limits.bytes, Relaxed);
+        self.limits.store(Amount { count: limits.count, bytes: limits.bytes });
     }
 
     /// An owner has appended as much.
     pub fn added(&self, amount: Amount) {
-        self.waiting.count.fetch_add(amount.count, Relaxed);
-        self.waiting.bytes.fetch_add(amount.bytes, Relaxed);
+        self.waiting.add(amount);
     }
 
     /// An owner has run as much.
@@ -167,13 +211,13 @@ impl Backlog {
 
     /// Whether so much waits that callers are to wait. Somewhat below the limits, as threads notice late.
     pub fn is_above(&self) -> bool {
-        let (waiting, mark) = (self.waiting.part(at_least_zero), self.limits.part(|limit| limit - limit / 8));
+        let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit - limit / 8));
         waiting.count > mark.count || waiting.bytes > mark.bytes
     }
 
     /// Whether enough waits for another round.
     pub fn is_crowded(&self) -> bool {
-        let (waiting, mark) = (self.waiting.part(at_least_zero), self.limits.part(|limit| limit / 4));
+        let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit / 4));
         waiting.count >= mark.count.min(MANY) || waiting.bytes >= mark.bytes
     }
 
@@ -194,33 +238,20 @@ impl Backlog {
         }
     }
 
-    /// Counters of now, of a domain with these queues; `now` in nanoseconds.
-    pub fn tally<'a>(&self, queues: impl Iterator<Item = &'a Queue>, now: u64) -> Tally {
-        let mut tally = Tally {
+    /// Counters of now, without what queues have not reported; the bytes in two's complement.
+    pub fn tally(&self) -> Tally {
+        Tally {
+            bytes: self.waiting.bytes.load(Relaxed),
             run: self.done(),
             waits: self.tallies.waits.load(Relaxed),
             overruns: self.tallies.overruns.load(Relaxed),
             ..Tally::default()
-        };
-        let mut bytes = self.waiting.bytes.load(Relaxed);
-        for queue in queues {
-            // In this order, so that no entry has run that was not appended.
-            let done = queue.done();
-            tally.queued += queue.pushed() - done;
-            let [added, freed] = queue.unreported();
-            bytes = bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
-            tally.run += freed.count;
-            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
-            tally.oldest = tally.oldest.max(Duration::from_nanos(age));
         }
-        tally.bytes = at_least_zero(bytes);
-        tally
     }
 
     /// Nothing waits: all that did is the parent's.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.waiting.count.store(0, Relaxed);
-        self.waiting.bytes.store(0, Relaxed);
+        self.waiting.store(Amount::default());
     }
 }

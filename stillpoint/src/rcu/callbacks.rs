@@ -36,11 +36,11 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::alarm::{Alarm, DROWSY, PACED, Slept};
-use super::backlog::{Backlog, Limits, MayWait, PATIENCE, Tally};
+use super::backlog::{Amount, Backlog, Limits, MayWait, PATIENCE, Tally, at_least_zero};
 use super::engine::{Due, Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
-use super::queue::{Amount, BLOCK, Held, Holds, Queue, STEP};
+use super::queue::{BLOCK, Held, Holds, Queue, STEP};
 use super::reader::Reader;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
 
@@ -57,6 +57,7 @@ const PACE_STUCK: u64 = 1_000_000_000;
 const LAZY: u64 = 10_000_000_000;
 /// How long the worker runs entries before it looks at the queues again, in nanoseconds.
 const SLICE: u64 = 1_000_000;
+
 /// What the algorithm needs of the world around it.
 pub trait Host {
     type Readers: Readers;
@@ -511,7 +512,20 @@ impl Callbacks {
 
     /// Counters of now.
     pub fn tally(&self, readers: &impl Readers) -> Tally {
-        self.backlog.tally(queues(readers), now())
+        let now = now();
+        let mut tally = self.backlog.tally();
+        for queue in queues(readers) {
+            // In this order, so that no entry has run that was not appended.
+            let done = queue.done();
+            tally.queued += queue.pushed() - done;
+            let [added, freed] = queue.unreported();
+            tally.bytes = tally.bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
+            tally.run += freed.count;
+            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
+            tally.oldest = tally.oldest.max(Duration::from_nanos(age));
+        }
+        tally.bytes = at_least_zero(tally.bytes);
+        tally
     }
 
     /// Forgets the worker and those who wait for it. The queues are the caller's affair.

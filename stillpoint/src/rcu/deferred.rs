@@ -7,13 +7,13 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::backlog::MayWait;
+use super::backlog::{Amount, MayWait};
 use super::callbacks::{Caller, Host};
 use super::domain::{registered_reader, with_new_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
 use super::entry::{Entry, Panicked, panicked};
 use super::pool::Job;
-use super::queue::{Amount, Chores, Queue};
+use super::queue::{Chores, Queue};
 use super::reader::Reader;
 use super::world::{Static, World, address};
 use super::{Pace, fork, running, stall};

@@ -46,6 +46,7 @@ use core::ptr;
 
 use crossbeam_utils::CachePadded;
 
+use super::backlog::{Amount, LocalCount};
 use super::engine::Due;
 use super::entry::Entry;
 use crate::sync::{
@@ -108,8 +109,8 @@ const WANTED: u32 = 2;
 struct Owner {
     pushed: AtomicU64,
     eager: AtomicU64,
-    added: Tally,
-    freed: Tally,
+    added: LocalCount,
+    freed: LocalCount,
     /// Ripe entries that the owner has left for its next steps; some may have been taken since.
     ripe: AtomicU64,
     /// `pushed` when the owner tries its next grace period.
@@ -190,56 +191,6 @@ pub enum Holds {
     Eager,
 }
 
-/// How many entries, and bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Amount {
-    pub count: u64,
-    pub bytes: u64,
-}
-
-impl Amount {
-    fn add(&mut self, entry: &Entry) {
-        self.count += 1;
-        self.bytes += entry.bytes() as u64;
-    }
-}
-
-/// An amount that only the owner changes.
-#[derive(Debug)]
-struct Tally {
-    count: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Tally {
-    const_unless_loom! {
-        fn new() -> Self {
-            Self { count: AtomicU64::new(0), bytes: AtomicU64::new(0) }
-        }
-    }
-
-    /// The bytes.
-    #[inline(always)]
-    fn add(&self, count: u64, bytes: u64) -> u64 {
-        // Relaxed, as everywhere here: others look for statistics only.
-        self.count.store(self.count.load(Relaxed) + count, Relaxed);
-        let bytes = self.bytes.load(Relaxed) + bytes;
-        self.bytes.store(bytes, Relaxed);
-        bytes
-    }
-
-    fn amount(&self) -> Amount {
-        Amount { count: self.count.load(Relaxed), bytes: self.bytes.load(Relaxed) }
-    }
-
-    fn take(&self) -> Amount {
-        let amount = self.amount();
-        self.count.store(0, Relaxed);
-        self.bytes.store(0, Relaxed);
-        amount
-    }
-}
-
 impl Queue {
     const_unless_loom! {
         pub fn new() -> Self {
@@ -247,8 +198,8 @@ impl Queue {
                 owner: CachePadded::new(Owner {
                     pushed: AtomicU64::new(0),
                     eager: AtomicU64::new(0),
-                    added: Tally::new(),
-                    freed: Tally::new(),
+                    added: LocalCount::new(),
+                    freed: LocalCount::new(),
                     ripe: AtomicU64::new(0),
                     next_try: AtomicU64::new(0),
                     first: AtomicPtr::new(ptr::null_mut()),
@@ -363,12 +314,12 @@ impl Queue {
 
     /// What was appended, and what the owner has run, since the last call. The owner calls this, and tells the domain.
     pub fn report(&self) -> [Amount; 2] {
-        [&self.owner.added, &self.owner.freed].map(Tally::take)
+        [&self.owner.added, &self.owner.freed].map(LocalCount::take)
     }
 
     /// What the domain has not been told. Statistics: the numbers may be of different moments.
     pub fn unreported(&self) -> [Amount; 2] {
-        [&self.owner.added, &self.owner.freed].map(Tally::amount)
+        [&self.owner.added, &self.owner.freed].map(LocalCount::amount)
     }
 
     /// Whether the owner has run so much more than it has added that the domain, which knows of neither, should.
@@ -493,28 +444,26 @@ impl Queue {
     ///
     /// The calling thread is the only one in the process, as after a fork, and no other function of the queue goes on in it.
     pub unsafe fn reset_in_child(&self) {
-        let owner = &self.owner;
+        let (owner, front) = (&self.owner, &self.front);
         for word in [
             &owner.pushed,
             &owner.eager,
-            &owner.added.count,
-            &owner.added.bytes,
-            &owner.freed.count,
-            &owner.freed.bytes,
             &owner.ripe,
             &owner.next_try,
-            &self.front.done,
-            &self.front.ripe,
-            &self.front.pending,
+            &front.done,
+            &front.ripe,
+            &front.pending,
         ] {
             word.store(0, Relaxed);
         }
+        // What the domain has not been told.
+        self.report();
         owner.first.store(ptr::null_mut(), Relaxed);
         // SAFETY: nobody else uses it.
         owner.tail.with_mut(|tail| unsafe { *tail = Tail::NEW });
         // SAFETY: as above; those of the parent's threads that had claimed it are gone.
-        self.front.consumer.with_mut(|consumer| unsafe { *consumer = Consumer::NEW });
-        self.front.claim.store(FREE, Relaxed);
+        front.consumer.with_mut(|consumer| unsafe { *consumer = Consumer::NEW });
+        front.claim.store(FREE, Relaxed);
     }
 }
 
@@ -557,7 +506,8 @@ impl Claim<'_> {
         while amount.count < limit
             && let Some(entry) = self.with(|consumer| consumer.pop(self.queue, &leave, &free))
         {
-            amount.add(&entry);
+            amount.count += 1;
+            amount.bytes += entry.bytes() as u64;
             run(entry);
         }
         // Release: what the entries did. Partner: the Acquire in `done`.

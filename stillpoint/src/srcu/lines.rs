@@ -5,8 +5,9 @@
 
 use crossbeam_utils::CachePadded;
 
+use crate::rcu::backlog::Amount;
 use crate::rcu::entry::Entry;
-use crate::rcu::queue::{Amount, Chores, Queue};
+use crate::rcu::queue::{Chores, Queue};
 use crate::sync::{ForkSafe, Mutex};
 
 /// Threads on as many CPUs can append at a time.
