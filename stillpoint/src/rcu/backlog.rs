@@ -90,7 +90,8 @@ impl LocalCount {
 pub enum MayWait {
     /// It is inside a section, or runs a callback.
     No,
-    /// For a moment: it is inside a section of another domain, and what the worker waits for may wait for that.
+    /// For [`IMPATIENCE`]: it is inside a section of another domain, which the worker may be waiting for in the end; or it may be
+    /// inside one of this domain.
     Briefly,
     /// For [`PATIENCE`].
     Yes,
@@ -221,11 +222,11 @@ impl Backlog {
         waiting.count >= mark.count.min(MANY) || waiting.bytes >= mark.bytes
     }
 
-    /// A caller above the limits begins to wait: for how long at most, if `patience` is what is usual.
-    pub fn begin_wait(&self, wait: MayWait, patience: Duration) -> Duration {
+    /// A caller above the limits begins to wait: for how long at most.
+    pub fn begin_wait(&self, wait: MayWait) -> Duration {
         self.tallies.waits.fetch_add(1, Relaxed);
         let is_brief = wait == MayWait::Briefly || self.in_vain.load(Relaxed) == self.done();
-        if is_brief { IMPATIENCE } else { patience }
+        if is_brief { IMPATIENCE } else { PATIENCE }
     }
 
     /// It goes on: before its time was over or not, and below the limits or not.

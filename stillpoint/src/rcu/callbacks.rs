@@ -36,7 +36,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::alarm::{Alarm, DROWSY, PACED, Slept};
-use super::backlog::{Amount, Backlog, Limits, MayWait, PATIENCE, Tally, at_least_zero};
+use super::backlog::{Amount, Backlog, Limits, MayWait, Tally, at_least_zero};
 use super::engine::{Due, Engine, Orphaned, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
@@ -70,9 +70,6 @@ pub trait Host {
 
     /// Runs an entry, whose grace period is over.
     fn run(&self, entry: Entry);
-
-    /// How long a caller above the limits waits.
-    const PATIENCE: Duration = PATIENCE;
 
     /// A heavy fence.
     fn fence(&self);
@@ -246,14 +243,14 @@ impl Callbacks {
 
     /// Waits until less waits. `own` is the calling thread's queue.
     #[cold]
-    fn press<H: Host>(&self, own: Option<&Queue>, wait: MayWait, host: &H) {
+    fn press(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) {
         if self.stuck.load(Relaxed) != 0 {
             // There can be no grace period: see `Orphaned`.
             self.backlog.end_wait(wait, true, false);
             return self.notify(false, host);
         }
         let rounds = self.rounds();
-        let patience = self.backlog.begin_wait(wait, H::PATIENCE);
+        let patience = self.backlog.begin_wait(wait);
         let _urgent = self.urgent();
         self.provide(false, host);
         let mut is_small = false;

@@ -5,7 +5,6 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use super::backlog::{Amount, MayWait};
 use super::callbacks::{Caller, Host};
@@ -78,8 +77,6 @@ pub(super) fn panics() -> u64 {
 impl<W: World> Host for W {
     type Readers = W::Readers;
 
-    const PATIENCE: Duration = W::PATIENCE;
-
     #[inline(always)]
     fn engine(&self) -> &Engine<W::Readers> {
         &self.core().engine
@@ -112,7 +109,15 @@ impl<W: World> Host for W {
         let plain = entry.is_plain();
         // SAFETY: the callbacks give us entries whose grace period is over.
         let run = || unsafe { entry.run() };
-        if plain { run() } else { guarded(self, run) }
+        if plain {
+            return run();
+        }
+        if let Err(payload) = running::run(address(self), || catch_unwind(AssertUnwindSafe(run))) {
+            // The panic hook has had it. The payload's destructor could panic too.
+            mem::forget(payload);
+            PANICS.fetch_add(1, Relaxed);
+            report_panic(self);
+        }
     }
 
     fn fence(&self) {
@@ -138,16 +143,6 @@ impl<W: World> Host for W {
         // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
         (alone || fence)
             && catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(own, fence))).unwrap_or(false)
-    }
-}
-
-/// Runs a callback of the domain, whatever it does.
-fn guarded(world: &impl World, f: impl FnOnce()) {
-    if let Err(payload) = running::run(address(world), || catch_unwind(AssertUnwindSafe(f))) {
-        // The panic hook has had it. The payload's destructor could panic too.
-        mem::forget(payload);
-        PANICS.fetch_add(1, Relaxed);
-        report_panic(world);
     }
 }
 
@@ -229,13 +224,13 @@ pub(crate) fn relieve(world: &impl World, queue: &Queue, reported: [Amount; 2]) 
     callbacks.relieve(queue, caller(world), world);
 }
 
-fn caller(world: &impl World) -> Caller<'static> {
+fn caller<W: World>(world: &W) -> Caller<'static> {
     let is_inside = world.is_reading();
     // Not in callbacks of other domains either: two workers that waited for each other's backlog to shrink would do so until the
     // time is up, by no decision of the program, as limits and load make a caller wait.
     let wait = if is_inside || running::is_any() || stall::is_reporting() {
         MayWait::No
-    } else if fork::is_reading() {
+    } else if W::MAY_BE_INSIDE || fork::is_reading() {
         // Two threads, each inside a section of the domain that the other waits in, would wait for each other.
         MayWait::Briefly
     } else {

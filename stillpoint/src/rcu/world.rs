@@ -20,10 +20,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use super::Pace;
-use super::backlog;
 use super::callbacks::Callbacks;
 use super::domain::{Shared, is_reading, registered_reader};
 use super::driver::{self, Driver, Failure};
@@ -90,8 +88,8 @@ pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'stati
     /// What a job of the library holds on to the domain by: in one word.
     type Kept: Deref<Target = Self> + Send + 'static;
 
-    /// How long a caller above the limits waits.
-    const PATIENCE: Duration = backlog::PATIENCE;
+    /// A thread outside sections that are known may be inside one.
+    const MAY_BE_INSIDE: bool = false;
 
     /// What users are told when they break a rule.
     fn words(&self) -> &'static Words;

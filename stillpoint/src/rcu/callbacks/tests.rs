@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::*;
 use crate::deadline::deadline;
 use crate::fence;
+use crate::rcu::backlog::PATIENCE;
 use crate::rcu::queue::Chores;
 use crate::rcu::threads::{Sections, Threads};
 
