@@ -1,15 +1,15 @@
 //! How much waits in a domain, and when that is too much.
 //!
-//! Owners report what they have appended, a block at a time; those that run entries report what they have run. There are two
-//! marks, both below the [`Limits`]:
+//! Owners report what they have appended, a block at a time; those that run entries report what they have run. There
+//! are two marks, both below the [`Limits`]:
 //!
 //! | mark | at | above it |
 //! |---|---|---|
 //! | [crowded](Backlog::is_crowded) | a quarter of a limit, or [`MANY`] entries | the worker does not pause between rounds, and runs lazy entries |
 //! | [above](Backlog::is_above) | seven eighths of a limit | callers wait |
 //!
-//! A caller does not wait for ever, as what the worker waits for may be waiting for the caller. When [`PATIENCE`] is over, it goes on. So do the
-//! callers after it, each when [`IMPATIENCE`] is over, until an entry has run.
+//! A caller does not wait for ever, as what the worker waits for may be waiting for the caller. When [`PATIENCE`] is
+//! over, it goes on. So do the callers after it, each when [`IMPATIENCE`] is over, until an entry has run.
 
 use std::time::Duration;
 
@@ -26,8 +26,9 @@ const IMPATIENCE: Duration = Duration::from_millis(1);
 
 /// High-water marks of the entries that wait in a domain, callbacks and retired values.
 ///
-/// Callers begin to wait somewhat below. The bound is not exact: each thread may add up to 64 entries, or 64 KiB, or one
-/// value, before it notices; and what it adds inside a section, before it waits on leaving it. It is not enforced in callbacks.
+/// Callers begin to wait somewhat below. The bound is not exact: each thread may add up to 64 entries, or 64 KiB, or
+/// one value, before it notices; and what it adds inside a section, before it waits on leaving it. It is not enforced
+/// in callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Entries.
@@ -90,8 +91,8 @@ impl LocalCount {
 pub enum MayWait {
     /// It is inside a section, or runs a callback.
     No,
-    /// For [`IMPATIENCE`]: it is inside a section of another domain, which the worker may be waiting for in the end; or it may be
-    /// inside one of this domain.
+    /// For [`IMPATIENCE`]: it is inside a section of another domain, which the worker may be waiting for in the end; or
+    /// it may be inside one of this domain.
     Briefly,
     /// For [`PATIENCE`].
     Yes,

@@ -1,4 +1,5 @@
-//! Deferred work as a domain's users ask for it: the thread that asks, and the worker that runs it. The algorithm is in [`super::callbacks`].
+//! Deferred work as a domain's users ask for it: the thread that asks, and the worker that runs it. The algorithm is in
+//! [`super::callbacks`].
 
 use core::mem;
 use core::ptr::NonNull;

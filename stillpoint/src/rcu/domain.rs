@@ -372,7 +372,7 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
 fn reset_in_child<D: Static>() {
     let shared = D::shared();
     let own = registered_reader::<D>();
-    // SAFETY: called in the child of a fork, in which no function of the library goes on.
+    // SAFETY: called by a `ForkHook::child`.
     unsafe {
         shared.readers().reset_in_child(own);
         shared.core.reset_in_child();

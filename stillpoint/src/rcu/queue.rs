@@ -442,7 +442,7 @@ impl Queue {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and no other function of the queue goes on in it.
+    /// The calling thread is the only one in the process, as after a fork, and goes on in no function of the queue.
     pub unsafe fn reset_in_child(&self) {
         let (owner, front) = (&self.owner, &self.front);
         for word in [

@@ -178,7 +178,7 @@ impl<R> Core<R> {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and no function of the library goes on in it.
+    /// As for [`ForkHook::child`](crate::sys::fork::ForkHook::child).
     pub(crate) unsafe fn reset_in_child(&self) {
         self.engine.reset_in_child();
         self.callbacks.reset_in_child();

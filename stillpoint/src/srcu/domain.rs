@@ -91,7 +91,7 @@ impl Inner {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and no function of the library goes on in it.
+    /// As for [`ForkHook::child`](crate::sys::fork::ForkHook::child).
     pub(super) unsafe fn reset_in_child(&self, sections: [u64; 2]) {
         // SAFETY: the caller's contract.
         unsafe {

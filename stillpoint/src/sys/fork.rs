@@ -1,21 +1,29 @@
-//! What the library does when the process forks: one handler of `pthread_atfork(3)`, and the parts of the library that it calls.
+//! What the library does when the process forks: one handler of `pthread_atfork(3)`, and the parts of the library that
+//! it calls.
 //!
-//! Each part registers a [`ForkHook`] before `main` ([`before_main!`](super::signal::before_main)), as a handler that is
-//! registered while another thread is about to fork comes too late for that child. A part that is used earlier registers itself
-//! then: twice does no harm.
+//! Each part registers a [`ForkHook`] before `main` ([`before_main!`](super::signal::before_main)), as a handler that
+//! is registered while another thread is about to fork comes too late for that child. A part that is used earlier
+//! registers itself then: twice does no harm.
 //!
 //! # Order
 //!
-//! Parts use the parts before them in [`Part`]. In the thread that forks, `prepare` runs from the last part to the first.
-//! After the fork, `parent` and `child` run from the first part to the last: a part may use those before it, which are ready.
+//! Parts use the parts before them in [`Part`]. In the thread that forks, `prepare` runs from the last part to the
+//! first. After the fork, `parent` and `child` run from the first part to the last: a part may use those before it,
+//! which are ready.
 //!
 //! # The child
 //!
-//! It has a copy of the parent's memory, and one thread, the one that forked. The kernel copies page by page, in no order, while other
-//! threads go on: a store may be in the copy, and an earlier one by the same thread not. So a `child` writes over what
-//! other threads may have been at. The thread that forks is in none of the library's functions, except in those that
-//! run code of the program: callbacks, destructors, wakers, hooks. There the child must `exec` or `_exit`, so no function of the
-//! library goes on in it.
+//! It has a copy of the parent's memory, and one thread, the one that forked. The kernel copies page by page, in no
+//! order, while other threads go on: a store may be in the copy, and an earlier one by the same thread not. So a
+//! `child` writes over what other threads may have been at.
+//!
+//! The thread that forks may be in a function of the library that calls the program:
+//!
+//! - One that the program has called with a closure, as `Rcu::update` or `PerCpu::with`: it goes on in the child. It
+//!   relies only on what belongs to its thread, which the hooks leave as it is.
+//! - A worker, a leader of a grace period, or an owner that runs its entries. These rely on more. They call callbacks,
+//!   destructors of retired values, wakers and hooks for stalls, in which the child must `exec` or `_exit`: so they do
+//!   not go on in it.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
@@ -42,7 +50,8 @@ pub struct ForkHook {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, and no function of the library goes on in it.
+    /// The calling thread is the only one in the process, and goes on in no function of the library but such as the
+    /// [module](self) allows.
     pub child: unsafe fn(),
 }
 
