@@ -79,6 +79,9 @@ mod sync;
 #[cfg(not(loom))]
 mod sys;
 
+#[cfg(not(loom))]
+pub use rcu::world::Domain;
+
 // What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
 #[cfg(loom)]
 #[path = "percpu/awaited.rs"]

@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use grace::{Broken, Held, Kind, Sections, Stage, Value, ops};
 use program::{How, holds, is_found};
 use rules::Rules;
+use stillpoint::Domain as _;
 use stillpoint::{qsbr, rcu, srcu};
 
 /// A kind whose domain is a type.
@@ -45,19 +46,19 @@ macro_rules! typed {
             }
 
             fn synchronize(&self) {
-                <Self as $domain>::synchronize();
+                stillpoint::Domain::synchronize(self);
             }
 
             fn call(&self, f: impl FnOnce() + Send + 'static) {
-                <Self as $domain>::call(f);
+                stillpoint::Domain::call(self, f);
             }
 
             fn retire(&self, value: Box<Value>) {
-                <Self as $domain>::retire(value);
+                stillpoint::Domain::retire(self, value);
             }
 
             fn barrier(&self) {
-                <Self as $domain>::barrier();
+                stillpoint::Domain::barrier(self);
             }
 
             $($renew)*
@@ -69,7 +70,7 @@ macro_rules! threads {
     ($name:ident) => {
         stillpoint::domain! { struct $name; }
         typed! {
-            $name, rcu::Domain, Nested, rcu::Guard<Self>, enter,
+            $name, rcu::RcuDomain, Nested, rcu::Guard<Self>, enter,
             fn renew(guard: &mut Self::Guard) {
                 guard.repin();
             }
@@ -81,7 +82,7 @@ macro_rules! reports {
     ($name:ident) => {
         stillpoint::qsbr_domain! { struct $name; }
         typed! {
-            $name, qsbr::Domain, One, qsbr::Handle<Self>, register,
+            $name, qsbr::QsbrDomain, One, qsbr::Handle<Self>, register,
             fn renew(guard: &mut Self::Guard) {
                 guard.quiescent();
             }

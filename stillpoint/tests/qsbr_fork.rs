@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::{io, thread};
 
 use deadline::deadline;
-use stillpoint::qsbr::{self, Domain};
+use stillpoint::Domain as _;
+use stillpoint::qsbr;
 use stillpoint::rcu::Rcu;
 
 /// Forks; what `child` returns is whether it is content.
@@ -60,7 +61,7 @@ fn a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle() {
                 handle.quiescent();
             }
         });
-        scope.spawn(Here::synchronize);
+        scope.spawn(|| Here.synchronize());
         let mut handle = Here::register();
         online.wait();
         for _ in 0..20 {
@@ -70,9 +71,9 @@ fn a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle() {
                 let kept = *number.load(&handle) == 2 && Here::is_online();
                 handle.synchronize();
                 let old = handle.offline(|| old.wait());
-                Here::retire(Box::new(5));
-                handle.offline(Here::barrier);
-                kept && old == 1 && Here::stats().queued == 0
+                Here.retire(Box::new(5));
+                handle.offline(|| Here.barrier());
+                kept && old == 1 && Here.stats().queued == 0
             });
             handle.quiescent();
         }

@@ -1,13 +1,11 @@
 //! Domains whose readers report quiescent states.
 
 use core::panic::Location;
-use core::ptr::NonNull;
 
 use super::handle::{Handle, RegisterError};
-use crate::rcu::deferred;
+use crate::rcu::Static;
 use crate::rcu::reports::Reports;
-use crate::rcu::world::{self, Words, World};
-use crate::rcu::{Hints, Limits, Pace, Static, Stats};
+use crate::rcu::world::{Words, World};
 
 /// A domain: threads that report, and the grace periods that wait for them and for nobody else.
 ///
@@ -15,7 +13,7 @@ use crate::rcu::{Hints, Limits, Pace, Static, Stats};
 /// [`qsbr::domain!`](crate::qsbr_domain). A handle of one domain does not open a pointer of another:
 ///
 /// ```
-/// use stillpoint::qsbr::{self, Domain};
+/// use stillpoint::qsbr;
 /// use stillpoint::rcu::Rcu;
 ///
 /// qsbr::domain! {
@@ -31,7 +29,7 @@ use crate::rcu::{Hints, Limits, Pace, Static, Stats};
 /// # Safety
 ///
 /// Implemented by [`qsbr::domain!`](crate::qsbr_domain) only, which gives each type its own state.
-pub unsafe trait Domain: Static<Kind = Reports, Section = Handle<Self>> {
+pub unsafe trait QsbrDomain: Static<Kind = Reports, Section = Handle<Self>> {
     /// Registers the calling thread: see [`qsbr::register`](super::register).
     #[track_caller]
     fn register() -> Handle<Self> {
@@ -47,77 +45,13 @@ pub unsafe trait Domain: Static<Kind = Reports, Section = Handle<Self>> {
         Handle::register(Location::caller())
     }
 
-    /// Whether the calling thread has a handle that is online.
+    /// Returns `true` if the calling thread has a handle that is online.
     fn is_online() -> bool {
-        Self::HERE.is_reading()
-    }
-
-    /// Waits for a grace period: see [`qsbr::synchronize`](super::synchronize).
-    fn synchronize() {
-        world::synchronize(&Self::HERE);
-    }
-
-    /// Calls `f` after a grace period: see [`rcu::call`](crate::rcu::call).
-    #[track_caller]
-    fn call(f: impl FnOnce() + Send + 'static) {
-        Self::call_with(f, Hints::new());
-    }
-
-    /// [`call`](Self::call), with [`Hints`].
-    #[track_caller]
-    fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        deferred::call(&Self::HERE, f, hints);
-    }
-
-    /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
-    #[inline]
-    #[track_caller]
-    fn retire<T: Send + 'static>(value: Box<T>) {
-        Self::retire_with(value, Hints::new());
-    }
-
-    /// [`retire`](Self::retire), with [`Hints`].
-    #[inline]
-    #[track_caller]
-    fn retire_with<T: Send + 'static>(value: Box<T>, hints: Hints) {
-        // SAFETY: the pointer comes from the box, which the caller has given up.
-        unsafe { Self::retire_raw(NonNull::from(Box::leak(value)), hints) };
-    }
-
-    /// [`retire`](Self::retire) for a value that readers still hold references to.
-    ///
-    /// # Safety
-    ///
-    /// As for [`qsbr::retire_raw`](super::retire_raw).
-    #[inline]
-    #[track_caller]
-    unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
-        // SAFETY: the caller's contract.
-        unsafe { deferred::retire(&Self::HERE, value, hints) };
-    }
-
-    /// Waits until all that was deferred before has been done: see [`qsbr::barrier`](super::barrier).
-    fn barrier() {
-        deferred::barrier(&Self::HERE);
-    }
-
-    /// How much may wait: see [`qsbr::set_limits`](super::set_limits).
-    fn set_limits(limits: Limits) {
-        Self::HERE.core().callbacks.set_limits(limits);
-    }
-
-    /// How the worker waits: see [`qsbr::set_pace`](super::set_pace).
-    fn set_pace(pace: Pace) {
-        Self::HERE.core().set_pace(pace);
-    }
-
-    /// Counters since the start of the process.
-    fn stats() -> Stats {
-        Stats::of(&Self::HERE)
+        Self::INSTANCE.is_reading()
     }
 }
 
-/// What users of [`Domain`] are told.
+/// What users of [`QsbrDomain`] are told.
 #[doc(hidden)]
 pub static WORDS: Words = Words {
     inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait inside \
@@ -131,7 +65,7 @@ pub static WORDS: Words = Words {
 /// `qsbr::domain!`.
 ///
 /// ```
-/// use stillpoint::qsbr::{self, Domain};
+/// use stillpoint::qsbr;
 ///
 /// qsbr::domain! {
 ///     /// Sessions of the connection table.

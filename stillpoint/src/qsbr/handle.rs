@@ -5,7 +5,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
 
-use super::domain::{Domain, Global};
+use super::domain::{Global, QsbrDomain};
+use crate::Domain as _;
 use crate::rcu::deferred;
 use crate::rcu::domain::{is_own, leave_if_ended, register, registered_reader};
 use crate::rcu::queue::Chores;
@@ -28,7 +29,7 @@ use crate::rcu::threads::Healed;
 /// thread.quiescent();
 /// assert_eq!(*value, 1);
 /// ```
-pub struct Handle<D: Domain = Global> {
+pub struct Handle<D: QsbrDomain = Global> {
     /// The counter as this thread has seen it; what `state` of the reader says while it is online.
     seen: u64,
     reader: &'static Reader,
@@ -57,7 +58,7 @@ impl fmt::Display for RegisterError {
 
 impl Error for RegisterError {}
 
-impl<D: Domain> Handle<D> {
+impl<D: QsbrDomain> Handle<D> {
     pub(super) fn register(site: &'static Location<'static>) -> Result<Self, RegisterError> {
         if D::with_local(|local| local.has_handle.get()) {
             return Err(RegisterError::Registered);
@@ -118,7 +119,7 @@ impl<D: Domain> Handle<D> {
     /// A thread that has deferred work waits here, offline, while more is queued than it should be.
     fn relieve(&self) {
         if D::shared().core.callbacks.presses(self.reader.queue) {
-            deferred::settle(&D::HERE, self.reader.queue, Chores::All);
+            deferred::settle(&D::INSTANCE, self.reader.queue, Chores::All);
         }
     }
 
@@ -128,24 +129,24 @@ impl<D: Domain> Handle<D> {
     ///
     /// As [`qsbr::synchronize`](super::synchronize).
     pub fn synchronize(&mut self) {
-        self.offline(D::synchronize);
+        self.offline(|| D::INSTANCE.synchronize());
     }
 }
 
 /// Brings the thread back online.
-struct Offline<'a, D: Domain>(&'a mut Handle<D>);
+struct Offline<'a, D: QsbrDomain>(&'a mut Handle<D>);
 
-impl<D: Domain> Drop for Offline<'_, D> {
+impl<D: QsbrDomain> Drop for Offline<'_, D> {
     fn drop(&mut self) {
         self.0.seen = D::shared().readers().arrive(self.0.reader);
     }
 }
 
-impl<D: Domain> Drop for Handle<D> {
+impl<D: QsbrDomain> Drop for Handle<D> {
     fn drop(&mut self) {
         if D::shared().readers().resign(self.reader) == Healed::Yes {
             // The handle was not leaked after all: a late thread-local destructor dropped it. What is deferred can be done again.
-            deferred::notify(&D::HERE);
+            deferred::notify(&D::INSTANCE);
         } else if is_own::<D>(self.reader) {
             self.relieve();
         }
@@ -154,7 +155,7 @@ impl<D: Domain> Drop for Handle<D> {
     }
 }
 
-impl<D: Domain> fmt::Debug for Handle<D> {
+impl<D: QsbrDomain> fmt::Debug for Handle<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
     }

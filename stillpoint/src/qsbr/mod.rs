@@ -97,14 +97,14 @@
 mod domain;
 mod handle;
 
-use crate::rcu::{Hints, Limits, Pace, Stats};
+use crate::Domain as _;
 
 pub use crate::qsbr_domain as domain;
 #[doc(hidden)]
 pub use crate::rcu::reports::Reports;
 #[doc(hidden)]
 pub use domain::WORDS;
-pub use domain::{Domain, Global};
+pub use domain::{Global, QsbrDomain};
 pub use handle::{Handle, RegisterError};
 
 /// Registers the calling thread, which is online from now on: until the handle is dropped it must report.
@@ -118,33 +118,14 @@ pub use handle::{Handle, RegisterError};
 /// use stillpoint::qsbr;
 ///
 /// let mut thread = qsbr::register();
-/// assert!(qsbr::is_online());
+/// assert!(qsbr::Global::is_online());
 /// thread.quiescent();
 /// drop(thread);
-/// assert!(!qsbr::is_online());
+/// assert!(!qsbr::Global::is_online());
 /// ```
 #[track_caller]
 pub fn register() -> Handle {
     Global::register()
-}
-
-/// [`register`], which tells why it cannot be done.
-///
-/// ```
-/// use stillpoint::qsbr::{self, RegisterError};
-///
-/// let thread = qsbr::register();
-/// assert_eq!(qsbr::try_register().err(), Some(RegisterError::Registered));
-/// # drop(thread);
-/// ```
-#[track_caller]
-pub fn try_register() -> Result<Handle, RegisterError> {
-    Global::try_register()
-}
-
-/// Whether the calling thread has a handle that is online.
-pub fn is_online() -> bool {
-    Global::is_online()
 }
 
 /// Waits until every thread that is online now has reported, or gone offline.
@@ -165,69 +146,5 @@ pub fn is_online() -> bool {
 /// # drop(thread);
 /// ```
 pub fn synchronize() {
-    Global::synchronize();
-}
-
-/// Calls `f` after a grace period: see [`rcu::call`](crate::rcu::call).
-#[track_caller]
-pub fn call(f: impl FnOnce() + Send + 'static) {
-    Global::call_with(f, Hints::new());
-}
-
-/// [`call`], with [`Hints`].
-#[track_caller]
-pub fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
-    Global::call_with(f, hints);
-}
-
-/// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
-#[inline]
-#[track_caller]
-pub fn retire<T: Send + 'static>(value: Box<T>) {
-    Global::retire_with(value, Hints::new());
-}
-
-/// [`retire`], with [`Hints`].
-#[inline]
-#[track_caller]
-pub fn retire_with<T: Send + 'static>(value: Box<T>, hints: Hints) {
-    Global::retire_with(value, hints);
-}
-
-/// [`retire`] for a value that readers still hold references to: see [`rcu::retire_raw`](crate::rcu::retire_raw).
-///
-/// # Safety
-///
-/// `value` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the threads that are online now have
-/// reported.
-#[inline]
-#[track_caller]
-pub unsafe fn retire_raw<T: Send + 'static>(value: core::ptr::NonNull<T>, hints: Hints) {
-    // SAFETY: the caller's contract.
-    unsafe { Global::retire_raw(value, hints) };
-}
-
-/// Waits until all that was deferred before has been done: see [`rcu::barrier`](crate::rcu::barrier).
-///
-/// # Panics
-///
-/// As [`synchronize`], and inside a callback of the same domain.
-pub fn barrier() {
-    Global::barrier();
-}
-
-/// How much may wait to be done: see [`rcu::set_limits`](crate::rcu::set_limits). A thread that is online waits in
-/// [`Handle::quiescent`].
-pub fn set_limits(limits: Limits) {
-    Global::set_limits(limits);
-}
-
-/// How the worker makes sure, before it sleeps, that nothing is left to do. Grace periods interrupt nobody at any pace.
-pub fn set_pace(pace: Pace) {
-    Global::set_pace(pace);
-}
-
-/// Counters since the start of the process.
-pub fn stats() -> Stats {
-    Global::stats()
+    Global.synchronize();
 }

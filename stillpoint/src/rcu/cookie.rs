@@ -13,7 +13,7 @@ use super::block_on::block_on;
 use super::domain::Global;
 use super::driver::{Answer, Ticket};
 use super::engine::Due;
-use super::world::{AnyDomain, Static, address, reader_outside};
+use super::world::{Domain, Static, address, reader_outside};
 use crate::sync::now;
 
 /// A grace period: the one after which every section that was open when this value was made has ended.
@@ -64,7 +64,7 @@ use crate::sync::now;
 /// Waiting in any form, polling too, panics as [`synchronize`](super::synchronize) does: inside a section of the same
 /// domain, elapsed or not, and if a thread ended inside a section (its guard was leaked). A task that holds a guard over
 /// an `.await` makes the tasks panic that wait for a grace period on the same thread.
-pub struct GracePeriod<D: AnyDomain = Global> {
+pub struct GracePeriod<D: Domain = Global> {
     due: Due,
     domain: D,
 }
@@ -95,7 +95,7 @@ impl GracePeriod {
     }
 }
 
-impl<D: AnyDomain> GracePeriod<D> {
+impl<D: Domain> GracePeriod<D> {
     /// [`now`](Self::now) of `domain`.
     pub fn now_in(domain: D) -> Self {
         Self { due: domain.core().engine.ask(), domain }
@@ -173,7 +173,7 @@ impl fmt::Display for WaitTimeoutError {
 
 impl Error for WaitTimeoutError {}
 
-impl<D: AnyDomain> IntoFuture for GracePeriod<D> {
+impl<D: Domain> IntoFuture for GracePeriod<D> {
     type Output = ();
     type IntoFuture = Elapse<D>;
 
@@ -185,12 +185,12 @@ impl<D: AnyDomain> IntoFuture for GracePeriod<D> {
 /// The future of a [`GracePeriod`]. It starts to do something when it is polled.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Elapse<D: AnyDomain = Global> {
+pub struct Elapse<D: Domain = Global> {
     period: GracePeriod<D>,
     ticket: Ticket,
 }
 
-impl<D: AnyDomain> Future for Elapse<D> {
+impl<D: Domain> Future for Elapse<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -211,7 +211,7 @@ impl<D: AnyDomain> Future for Elapse<D> {
     }
 }
 
-impl<D: AnyDomain> Drop for Elapse<D> {
+impl<D: Domain> Drop for Elapse<D> {
     fn drop(&mut self) {
         // Of one that has elapsed the driver lets go by itself.
         if self.ticket != 0 && !self.period.is_elapsed() {
@@ -222,25 +222,25 @@ impl<D: AnyDomain> Drop for Elapse<D> {
 
 // By hand, as derived ones would ask the same of the domain.
 
-impl<D: AnyDomain> Clone for GracePeriod<D> {
+impl<D: Domain> Clone for GracePeriod<D> {
     fn clone(&self) -> Self {
         Self { due: self.due, domain: self.domain.clone() }
     }
 }
 
-impl<D: AnyDomain + Copy> Copy for GracePeriod<D> {}
+impl<D: Domain + Copy> Copy for GracePeriod<D> {}
 
 /// Cookies of two domains are not equal. (They can only be compared where both domains are an [`srcu::Domain`](crate::srcu::Domain).)
-impl<D: AnyDomain> PartialEq for GracePeriod<D> {
+impl<D: Domain> PartialEq for GracePeriod<D> {
     fn eq(&self, other: &Self) -> bool {
         self.due == other.due && address(&self.domain) == address(&other.domain)
     }
 }
 
-impl<D: AnyDomain> Eq for GracePeriod<D> {}
+impl<D: Domain> Eq for GracePeriod<D> {}
 
 /// Cookies of two domains are not ordered.
-impl<D: AnyDomain> PartialOrd for GracePeriod<D> {
+impl<D: Domain> PartialOrd for GracePeriod<D> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         (address(&self.domain) == address(&other.domain)).then(|| self.due.cmp(&other.due))
     }
@@ -253,14 +253,14 @@ impl<D: Static> Ord for GracePeriod<D> {
     }
 }
 
-impl<D: AnyDomain> Hash for GracePeriod<D> {
+impl<D: Domain> Hash for GracePeriod<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.due.hash(state);
         address(&self.domain).hash(state);
     }
 }
 
-impl<D: AnyDomain> fmt::Debug for GracePeriod<D> {
+impl<D: Domain> fmt::Debug for GracePeriod<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("GracePeriod").field(&self.due).finish()
     }

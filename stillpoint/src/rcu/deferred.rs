@@ -196,9 +196,9 @@ pub(super) fn defer_here<D: Static>(entry: Entry, lazy: bool) {
 fn defer_to<D: Static>(reader: &'static Reader, entry: Entry, lazy: bool) {
     // SAFETY: the reader is this thread's.
     let chores = unsafe { reader.queue.push(entry, lazy) };
-    D::shared().core.callbacks.notify(lazy, &D::HERE);
+    D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
     if chores != Chores::None {
-        settle(&D::HERE, reader.queue, chores);
+        settle(&D::INSTANCE, reader.queue, chores);
     }
 }
 

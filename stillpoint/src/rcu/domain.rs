@@ -3,19 +3,17 @@
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::panic::Location;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use std::io::Write;
 
-use super::backlog::Limits;
-use super::deferred::{self, Hints};
+use super::deferred;
 use super::fork::Fork;
 use super::guard::Guard;
 use super::queue::Chores;
 use super::reader::{Exit, Owner, Reader};
 use super::registration::{self, Registration};
-use super::stats::Stats;
 use super::threads::{Healed, Kind, Sections, Threads};
-use super::world::{self, Core, Static, Words};
+use super::world::{Core, Static, Words};
 use crate::sys::at_exit::AtThreadExit;
 
 /// A domain: readers, and the grace periods that wait for them and for nobody else.
@@ -25,7 +23,7 @@ use crate::sys::at_exit::AtThreadExit;
 /// without data: a guard of one domain does not open a pointer of another, at no cost at run time.
 ///
 /// ```
-/// use stillpoint::rcu::{Domain, Rcu};
+/// use stillpoint::rcu::Rcu;
 ///
 /// stillpoint::domain! {
 ///     /// Routing tables.
@@ -52,8 +50,8 @@ use crate::sys::at_exit::AtThreadExit;
 /// # Safety
 ///
 /// Implemented by [`domain!`](crate::domain) only, which gives each type its own state.
-pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
-    /// Begins a read-side section: see [`rcu::enter`](super::enter).
+pub unsafe trait RcuDomain: Static<Kind = Sections, Section = Guard<Self>> {
+    /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
     #[inline]
     #[track_caller]
     fn enter() -> Guard<Self> {
@@ -65,72 +63,6 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
         }
     }
 
-    /// Waits for a grace period: see [`rcu::synchronize`](super::synchronize).
-    fn synchronize() {
-        world::synchronize(&Self::HERE);
-    }
-
-    /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](super::call).
-    #[track_caller]
-    fn call(f: impl FnOnce() + Send + 'static) {
-        Self::call_with(f, Hints::new());
-    }
-
-    /// [`call`](Self::call), with [`Hints`].
-    #[track_caller]
-    fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        deferred::call(&Self::HERE, f, hints);
-    }
-
-    /// Drops `value` after a grace period: see [`rcu::retire`](super::retire).
-    #[inline]
-    #[track_caller]
-    fn retire<T: Send + 'static>(value: Box<T>) {
-        Self::retire_with(value, Hints::new());
-    }
-
-    /// [`retire`](Self::retire), with [`Hints`].
-    #[inline]
-    #[track_caller]
-    fn retire_with<T: Send + 'static>(value: Box<T>, hints: Hints) {
-        // SAFETY: the pointer comes from the box, which the caller has given up.
-        unsafe { Self::retire_raw(NonNull::from(Box::leak(value)), hints) };
-    }
-
-    /// [`retire`](Self::retire) for many values.
-    #[track_caller]
-    fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
-        values.into_iter().for_each(Self::retire);
-    }
-
-    /// [`retire`](Self::retire) for a value that readers still hold references to, so that it must not be a `Box`, which
-    /// claims to be the only one.
-    ///
-    /// # Safety
-    ///
-    /// `value` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now.
-    #[inline]
-    #[track_caller]
-    unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
-        // SAFETY: the caller's contract.
-        unsafe { deferred::retire(&Self::HERE, value, hints) };
-    }
-
-    /// Waits until all that was deferred before has been done: see [`rcu::barrier`](super::barrier).
-    fn barrier() {
-        deferred::barrier(&Self::HERE);
-    }
-
-    /// How much may wait: see [`rcu::set_limits`](super::set_limits).
-    fn set_limits(limits: Limits) {
-        Self::shared().core.callbacks.set_limits(limits);
-    }
-
-    /// How the worker waits: see [`rcu::set_pace`](super::set_pace).
-    fn set_pace(pace: Pace) {
-        Self::shared().core.set_pace(pace);
-    }
-
     /// Registers the calling thread now: see [`rcu::register`](super::register).
     #[track_caller]
     fn register() {
@@ -138,14 +70,9 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
         leave_if_ended::<Self>();
     }
 
-    /// Whether the calling thread is inside a section.
-    fn is_inside() -> bool {
+    /// Returns `true` inside a read-side critical section.
+    fn in_read_section() -> bool {
         is_reading::<Self>()
-    }
-
-    /// Counters since the start of the process.
-    fn stats() -> Stats {
-        Stats::of(&Self::HERE)
     }
 }
 
@@ -186,7 +113,7 @@ impl<K: Kind> Shared<K> {
     }
 }
 
-/// What users of [`Domain`] are told.
+/// What users of [`RcuDomain`] are told.
 #[doc(hidden)]
 pub static WORDS: Words = Words {
     inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
@@ -220,7 +147,7 @@ impl Default for Local {
 /// Begins a section in a thread that is not registered, or in which a light fence is a real one.
 #[cold]
 #[track_caller]
-fn enter_slow<D: Domain>() -> Guard<D> {
+fn enter_slow<D: RcuDomain>() -> Guard<D> {
     let reader = own_reader::<D>();
     registration::enter_slow(reader, D::shared().readers().counter());
     Guard::new(reader)
@@ -308,11 +235,11 @@ pub(crate) fn leave_if_ended<D: Static>() {
 pub(super) fn attend<D: Static>(reader: &'static Reader) {
     if D::shared().readers().attend(reader) == Healed::Yes {
         // What is deferred can be done again. The reader may be another thread's by now.
-        return deferred::notify(&D::HERE);
+        return deferred::notify(&D::INSTANCE);
     }
     if reader.take_reclaim() {
         // The reader stays the thread's meanwhile.
-        while_it_stays::<D, _>(|| deferred::settle(&D::HERE, reader.queue, Chores::All));
+        while_it_stays::<D, _>(|| deferred::settle(&D::INSTANCE, reader.queue, Chores::All));
     }
     // A flag of the thread, not of the reader, which may be another's by now.
     if D::with_local(|local| local.registration.has_ended()) {
@@ -322,7 +249,7 @@ pub(super) fn attend<D: Static>(reader: &'static Reader) {
 
 /// The slow way of [`Guard::repin`], which is the only guard of its thread.
 #[cold]
-pub(super) fn repin_slow<D: Domain>(reader: &'static Reader) {
+pub(super) fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
     // A late guard of a thread that was given up gives the reader back when it leaves.
     if !reader.must_reclaim() || reader.is_orphaned() {
         return attend::<D>(reader);
@@ -353,7 +280,7 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
     // the pointers of one that was about to call its destructors.
     let (readers, callbacks) = (shared.readers(), &shared.core.callbacks);
     if is_own::<D>(reader) {
-        deferred::end_of_owner(&D::HERE, reader.queue);
+        deferred::end_of_owner(&D::INSTANCE, reader.queue);
     }
     if D::with_local(|local| local.registration.part(reader, readers, callbacks)) == Some(false) {
         let tid = crate::sys::signal::tid();
@@ -382,10 +309,10 @@ fn reset_in_child<D: Static>() {
     }
 }
 
-/// Defines an isolated [`Domain`](crate::rcu::Domain): a type without data, with readers and grace periods of its own.
+/// Defines an isolated domain of [`rcu`](crate::rcu): a type without data, with readers and grace periods of its own.
 ///
 /// ```
-/// use stillpoint::rcu::Domain;
+/// use stillpoint::Domain;
 ///
 /// stillpoint::domain! {
 ///     /// Sessions of the connection table.
@@ -393,7 +320,7 @@ fn reset_in_child<D: Static>() {
 /// }
 ///
 /// drop(Sessions::enter());
-/// Sessions::synchronize();
+/// Sessions.synchronize();
 /// ```
 #[macro_export]
 macro_rules! domain {
@@ -412,9 +339,58 @@ macro_rules! static_domain {
     (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
     (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
     (@within rcu $name:ident $f:ident) => {
-        $f(::core::option::Option::Some(&<$name as $crate::rcu::Domain>::enter()))
+        $f(::core::option::Option::Some(&<$name as $crate::rcu::RcuDomain>::enter()))
     };
     (@within qsbr $name:ident $f:ident) => { $f(::core::option::Option::None) };
+    (@own rcu $name:ident) => {
+        // SAFETY: as above.
+        unsafe impl $crate::rcu::RcuDomain for $name {}
+
+        #[allow(dead_code)]
+        impl $name {
+            /// Begins a read-side critical section, which lasts until the guard is dropped.
+            #[inline(always)]
+            #[track_caller]
+            pub fn enter() -> $crate::rcu::Guard<Self> {
+                <Self as $crate::rcu::RcuDomain>::enter()
+            }
+
+            /// Registers the calling thread now, not when it first reads.
+            #[track_caller]
+            pub fn register() {
+                <Self as $crate::rcu::RcuDomain>::register();
+            }
+
+            /// Returns `true` inside a read-side critical section of the domain.
+            pub fn in_read_section() -> bool {
+                <Self as $crate::rcu::RcuDomain>::in_read_section()
+            }
+        }
+    };
+    (@own qsbr $name:ident) => {
+        // SAFETY: as above.
+        unsafe impl $crate::qsbr::QsbrDomain for $name {}
+
+        #[allow(dead_code)]
+        impl $name {
+            /// Registers the calling thread, which is online from now on.
+            #[track_caller]
+            pub fn register() -> $crate::qsbr::Handle<Self> {
+                <Self as $crate::qsbr::QsbrDomain>::register()
+            }
+
+            /// [`register`](Self::register), which returns an error instead of panicking.
+            #[track_caller]
+            pub fn try_register() -> ::core::result::Result<$crate::qsbr::Handle<Self>, $crate::qsbr::RegisterError> {
+                <Self as $crate::qsbr::QsbrDomain>::try_register()
+            }
+
+            /// Returns `true` if the calling thread has a handle that is online.
+            pub fn is_online() -> bool {
+                <Self as $crate::qsbr::QsbrDomain>::is_online()
+            }
+        }
+    };
     ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -423,7 +399,7 @@ macro_rules! static_domain {
         // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr` that is
         // borrowed cannot report.
         unsafe impl $crate::rcu::Static for $name {
-            const HERE: Self = Self;
+            const INSTANCE: Self = Self;
             const WORDS: &'static $crate::rcu::Words = &$crate::$kind::WORDS;
             type Kind = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);
@@ -448,8 +424,7 @@ macro_rules! static_domain {
             }
         }
 
-        // SAFETY: as above.
-        unsafe impl $crate::$kind::Domain for $name {}
+        $crate::static_domain!(@own $kind $name);
     };
 }
 

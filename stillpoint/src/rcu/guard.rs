@@ -3,7 +3,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::domain::{Domain, Global, attend, repin_slow};
+use super::domain::{Global, RcuDomain, attend, repin_slow};
 use super::reader::{Exit, Reader};
 
 /// An open read-side section of the domain `D`. Dropping it ends the section.
@@ -23,9 +23,9 @@ use super::reader::{Exit, Reader};
 /// let outer = rcu::enter();
 /// let inner = rcu::enter();
 /// drop(outer);
-/// assert!(rcu::is_inside());
+/// assert!(rcu::in_read_section());
 /// drop(inner);
-/// assert!(!rcu::is_inside());
+/// assert!(!rcu::in_read_section());
 /// ```
 ///
 /// ```compile_fail,E0277
@@ -33,13 +33,13 @@ use super::reader::{Exit, Reader};
 /// std::thread::spawn(move || drop(guard));
 /// ```
 #[must_use = "the section ends when the guard is dropped"]
-pub struct Guard<D: Domain = Global> {
+pub struct Guard<D: RcuDomain = Global> {
     reader: &'static Reader,
     /// Neither `Send` nor `Sync`: the reader's fast paths belong to its thread.
     _thread: PhantomData<*mut D>,
 }
 
-impl<D: Domain> Guard<D> {
+impl<D: RcuDomain> Guard<D> {
     /// The calling thread has just entered with `reader`.
     #[inline(always)]
     pub(super) fn new(reader: &'static Reader) -> Self {
@@ -73,7 +73,7 @@ impl<D: Domain> Guard<D> {
     }
 }
 
-impl<D: Domain> Drop for Guard<D> {
+impl<D: RcuDomain> Drop for Guard<D> {
     #[inline]
     fn drop(&mut self) {
         if self.reader.leave() == Exit::Attention {
@@ -82,7 +82,7 @@ impl<D: Domain> Drop for Guard<D> {
     }
 }
 
-impl<D: Domain> fmt::Debug for Guard<D> {
+impl<D: RcuDomain> fmt::Debug for Guard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
     }

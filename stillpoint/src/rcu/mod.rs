@@ -49,8 +49,8 @@
 //!
 //! # Domains
 //!
-//! These functions are those of [`Domain`] for [`Global`]. [`domain!`](crate::domain) makes others, whose grace periods
-//! wait for their own readers only. [`AnyDomain`] is the bound for code that is generic over domains of all kinds.
+//! The functions of this module use [`Global`]. [`domain!`](crate::domain) makes other domains, whose grace periods wait for their
+//! own readers only. [`Domain`](crate::Domain) has what all domains can do, and is the bound for generic code.
 //!
 //! # Cookies
 //!
@@ -166,10 +166,12 @@ pub(crate) mod registry;
 pub(crate) mod reports;
 pub(crate) mod threads;
 
+use crate::Domain as _;
+
 pub use backlog::Limits;
 pub use cookie::{Elapse, GracePeriod, WaitTimeoutError};
 pub use deferred::Hints;
-pub use domain::{Domain, Global, Pace};
+pub use domain::{Global, Pace, RcuDomain};
 #[doc(hidden)]
 pub use domain::{Local, Shared, WORDS};
 pub use guard::Guard;
@@ -178,7 +180,6 @@ pub use stall::{Stall, StalledReader, set_stall_hook, set_stall_timeout, take_st
 pub use stats::Stats;
 #[doc(hidden)]
 pub use threads::Sections;
-pub use world::AnyDomain;
 #[doc(hidden)]
 pub use world::{Static, Words};
 
@@ -214,7 +215,7 @@ pub fn enter() -> Guard {
 /// assert!(std::panic::catch_unwind(rcu::synchronize).is_err());
 /// ```
 pub fn synchronize() {
-    Global::synchronize();
+    Global.synchronize();
 }
 
 /// Calls `f` after a grace period, in a worker thread that the library starts: when every section that is open now has
@@ -242,13 +243,13 @@ pub fn synchronize() {
 /// ```
 #[track_caller]
 pub fn call(f: impl FnOnce() + Send + 'static) {
-    Global::call(f);
+    Global.call(f);
 }
 
 /// [`call`], with [`Hints`].
 #[track_caller]
 pub fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
-    Global::call_with(f, hints);
+    Global.call_with(f, hints);
 }
 
 /// Drops `value` after a grace period, in the worker. What is said of callbacks at [`call`] holds for its destructor.
@@ -264,20 +265,20 @@ pub fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
 #[inline]
 #[track_caller]
 pub fn retire<T: Send + 'static>(value: Box<T>) {
-    Global::retire(value);
+    Global.retire(value);
 }
 
 /// [`retire`], with [`Hints`].
 #[inline]
 #[track_caller]
 pub fn retire_with<T: Send + 'static>(value: Box<T>, hints: Hints) {
-    Global::retire_with(value, hints);
+    Global.retire_with(value, hints);
 }
 
 /// [`retire`] for many values.
 #[track_caller]
 pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
-    Global::retire_all(values);
+    Global.retire_all(values);
 }
 
 /// [`retire`] for a value that readers still hold references to, so that it must not be a `Box`, which claims to be the only
@@ -290,7 +291,7 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
 #[track_caller]
 pub unsafe fn retire_raw<T: Send + 'static>(value: core::ptr::NonNull<T>, hints: Hints) {
     // SAFETY: the caller's contract.
-    unsafe { Global::retire_raw(value, hints) };
+    unsafe { Global.retire_raw(value, hints) };
 }
 
 /// Waits until all callbacks have run, and all values have been dropped, that were deferred before, by any thread.
@@ -316,7 +317,7 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: core::ptr::NonNull<T>, hints:
 /// assert!(CALLED.load(Relaxed));
 /// ```
 pub fn barrier() {
-    Global::barrier();
+    Global.barrier();
 }
 
 /// How much may wait to be done, from now on. See [`Limits`].
@@ -333,12 +334,7 @@ pub fn barrier() {
 /// rcu::set_limits(Limits { bytes: 16 << 20, ..Limits::default() });
 /// ```
 pub fn set_limits(limits: Limits) {
-    Global::set_limits(limits);
-}
-
-/// How the worker waits for grace periods, from now on. See [`Pace`].
-pub fn set_pace(pace: Pace) {
-    Global::set_pace(pace);
+    Global.set_limits(limits);
 }
 
 /// Registers the calling thread now, not when it first reads. Nothing if it is registered.
@@ -351,9 +347,9 @@ pub fn register() {
     Global::register();
 }
 
-/// Whether the calling thread is inside a section.
-pub fn is_inside() -> bool {
-    Global::is_inside()
+/// Returns `true` inside a read-side critical section.
+pub fn in_read_section() -> bool {
+    Global::in_read_section()
 }
 
 /// Counters since the start of the process.
@@ -366,5 +362,5 @@ pub fn is_inside() -> bool {
 /// assert!(rcu::stats().grace_periods > before.grace_periods);
 /// ```
 pub fn stats() -> Stats {
-    Global::stats()
+    Global.stats()
 }

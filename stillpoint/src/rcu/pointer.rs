@@ -7,9 +7,9 @@ use core::ops::Deref;
 use core::ptr::{self, NonNull};
 
 use super::deferred::{self, Hints};
-use super::domain::{Domain, Global};
+use super::domain::{Global, RcuDomain};
 use super::published::Published;
-use super::world::{self, AnyDomain};
+use super::world::{self, Domain};
 
 /// A value that many threads read while others replace it whole.
 ///
@@ -53,7 +53,7 @@ use super::world::{self, AnyDomain};
 /// drop(guard);
 /// assert_eq!(*value, 1);
 /// ```
-pub struct Rcu<T: Send + 'static, D: AnyDomain = Global> {
+pub struct Rcu<T: Send + 'static, D: Domain = Global> {
     value: Published<T>,
     domain: D,
     _owns: PhantomData<T>,
@@ -61,9 +61,9 @@ pub struct Rcu<T: Send + 'static, D: AnyDomain = Global> {
 
 // SAFETY: a shared `Rcu` lends `&T` to several threads (`T: Sync`) and moves values to the thread that replaces or frees
 // them (`T: Send`).
-unsafe impl<T: Send + Sync + 'static, D: AnyDomain> Sync for Rcu<T, D> {}
+unsafe impl<T: Send + Sync + 'static, D: Domain> Sync for Rcu<T, D> {}
 // SAFETY: owns its value, as a `Box` does.
-unsafe impl<T: Send + 'static, D: AnyDomain> Send for Rcu<T, D> {}
+unsafe impl<T: Send + 'static, D: Domain> Send for Rcu<T, D> {}
 
 impl<T: Send + 'static> Rcu<T> {
     /// Publishes `value` to the readers of the [`Global`] domain.
@@ -72,7 +72,7 @@ impl<T: Send + 'static> Rcu<T> {
     }
 }
 
-impl<T: Send + 'static, D: AnyDomain> Rcu<T, D> {
+impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
         // Here, and not when something is retired, should there be no memory.
@@ -150,7 +150,7 @@ impl<T: Send + 'static, D: AnyDomain> Rcu<T, D> {
     }
 }
 
-impl<T: Send + 'static, D: Domain> Rcu<T, D> {
+impl<T: Send + 'static, D: RcuDomain> Rcu<T, D> {
     /// Publishes what `f` makes of the present value, and returns that for disposal.
     ///
     /// `f` runs inside a read-side section, and again whenever somebody else replaced the value meanwhile. This is for domains
@@ -194,7 +194,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     }
 }
 
-impl<T: Send + 'static, D: AnyDomain> Drop for Rcu<T, D> {
+impl<T: Send + 'static, D: Domain> Drop for Rcu<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box; every reference from `load` borrowed `self`.
         drop(unsafe { Box::from_raw(self.value.get_mut()) });
@@ -213,7 +213,7 @@ impl<T: Send + 'static> From<T> for Rcu<T> {
     }
 }
 
-impl<T: Send + Sync + fmt::Debug + 'static, D: AnyDomain> fmt::Debug for Rcu<T, D> {
+impl<T: Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for Rcu<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.domain.with_section(|section| match section {
             Some(section) => f.debug_tuple("Rcu").field(self.load(section)).finish(),
@@ -226,7 +226,7 @@ impl<T: Send + Sync + fmt::Debug + 'static, D: AnyDomain> fmt::Debug for Rcu<T, 
 ///
 /// [`wait`](Self::wait) for them and take it back, or drop it: it is then dropped after a grace period, as by
 /// [`retire`](super::retire), which also says when that waits. If its destructor forks, the child must `exec` or `_exit`.
-pub struct Retired<T: Send + 'static, D: AnyDomain = Global> {
+pub struct Retired<T: Send + 'static, D: Domain = Global> {
     /// From a Box. Not one yet: readers may hold references, and a Box claims to be the only one.
     value: NonNull<T>,
     domain: D,
@@ -234,11 +234,11 @@ pub struct Retired<T: Send + 'static, D: AnyDomain = Global> {
 }
 
 // SAFETY: owns its value, as a `Box` does.
-unsafe impl<T: Send + 'static, D: AnyDomain> Send for Retired<T, D> {}
+unsafe impl<T: Send + 'static, D: Domain> Send for Retired<T, D> {}
 // SAFETY: lends `&T`, and only if `T: Sync` (see `Deref`).
-unsafe impl<T: Send + 'static, D: AnyDomain> Sync for Retired<T, D> {}
+unsafe impl<T: Send + 'static, D: Domain> Sync for Retired<T, D> {}
 
-impl<T: Send + 'static, D: AnyDomain> Retired<T, D> {
+impl<T: Send + 'static, D: Domain> Retired<T, D> {
     /// `value` comes from a Box, and the caller has just unpublished it.
     fn new(value: *mut T, domain: D) -> Self {
         Self { value: NonNull::new(value).expect("a Box is not null"), domain, _owns: PhantomData }
@@ -276,7 +276,7 @@ impl<T: Send + 'static, D: AnyDomain> Retired<T, D> {
     }
 }
 
-impl<T: Send + Sync + 'static, D: AnyDomain> Deref for Retired<T, D> {
+impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -285,14 +285,14 @@ impl<T: Send + Sync + 'static, D: AnyDomain> Deref for Retired<T, D> {
     }
 }
 
-impl<T: Send + 'static, D: AnyDomain> Drop for Retired<T, D> {
+impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box, was unpublished before, and is not used again here.
         unsafe { deferred::retire(&self.domain, self.value, Hints::new()) };
     }
 }
 
-impl<T: Send + 'static, D: AnyDomain> fmt::Debug for Retired<T, D> {
+impl<T: Send + 'static, D: Domain> fmt::Debug for Retired<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Retired").finish_non_exhaustive()
     }

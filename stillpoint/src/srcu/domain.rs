@@ -22,11 +22,11 @@ use super::counts::Counts;
 use super::fork;
 use super::guard::{Guard, Section};
 use super::phases::Phases;
+use crate::rcu::Pace;
 use crate::rcu::deferred;
 use crate::rcu::entry::Entry;
 use crate::rcu::reader::Reader;
-use crate::rcu::world::{self, AnyDomain, Core, HasReaders, Words, World};
-use crate::rcu::{Hints, Limits, Pace, Stats};
+use crate::rcu::world::{Core, HasReaders, Words, World};
 use crate::sync::Block;
 
 /// A domain: its sections, and the grace periods that wait for them and for nobody else.
@@ -124,98 +124,23 @@ impl Domain {
 
     /// Waits until every section that is open now has ended, in whatever thread or task.
     ///
-    /// Callers at the same time share grace periods. Nobody waits for deferred frees here. Blocks the thread: in async code
-    /// `.await` a [`GracePeriod`](crate::rcu::GracePeriod) instead.
+    /// Concurrent callers share grace periods. Deferred work is not waited for. Blocks the thread: async code awaits a
+    /// [`GracePeriod`](crate::rcu::GracePeriod) instead.
     ///
-    /// **Inside a section of the same domain it waits for itself, for ever.** Guards are nobody's, so that cannot be found
-    /// out; the [stall report](crate::rcu::set_stall_hook) tells of it after a while.
+    /// **Inside a section of the same domain it waits for itself, for ever.** Guards are not tied to a thread, so this deadlock
+    /// cannot be detected; the [stall report](crate::rcu::set_stall_hook) shows it.
     ///
     /// # Panics
     ///
     /// In a stall hook; and if there is no memory for the first use.
     #[track_caller]
     pub fn synchronize(&self) {
-        world::synchronize(self);
-    }
-
-    /// Calls `f` after a grace period, in a worker thread that the library starts: as [`rcu::call`](crate::rcu::call).
-    ///
-    /// Inside sections too, as nobody can tell: above the [limits](Self::set_limits) the caller waits for a millisecond at
-    /// most. Callbacks run in any order.
-    ///
-    /// ```
-    /// use std::sync::mpsc::channel;
-    /// use stillpoint::srcu::Domain;
-    ///
-    /// let domain = Domain::new();
-    /// let (sender, receiver) = channel();
-    /// domain.call(move || sender.send("nobody reads it any more").unwrap());
-    /// drop(domain);
-    /// assert_eq!(receiver.recv(), Ok("nobody reads it any more"));
-    /// ```
-    #[track_caller]
-    pub fn call(&self, f: impl FnOnce() + Send + 'static) {
-        self.call_with(f, Hints::new());
-    }
-
-    /// [`call`](Self::call), with [`Hints`].
-    #[track_caller]
-    pub fn call_with(&self, f: impl FnOnce() + Send + 'static, hints: Hints) {
-        deferred::call(self, f, hints);
-    }
-
-    /// Drops `value` after a grace period, in a worker thread: as [`rcu::retire`](crate::rcu::retire), but never in this thread.
-    #[track_caller]
-    pub fn retire<T: Send + 'static>(&self, value: Box<T>) {
-        self.retire_with(value, Hints::new());
-    }
-
-    /// [`retire`](Self::retire), with [`Hints`]. `local` has no effect.
-    #[track_caller]
-    pub fn retire_with<T: Send + 'static>(&self, value: Box<T>, hints: Hints) {
-        // SAFETY: the pointer comes from the box, which the caller has given up.
-        unsafe { self.retire_raw(NonNull::from(Box::leak(value)), hints) };
-    }
-
-    /// [`retire`](Self::retire) for a value that readers still hold references to, so that it must not be a `Box`, which
-    /// claims to be the only one.
-    ///
-    /// # Safety
-    ///
-    /// `value` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now, nor
-    /// after the last handle of the domain has gone.
-    #[track_caller]
-    pub unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, hints: Hints) {
-        // SAFETY: the caller's contract.
-        unsafe { deferred::retire(self, value, hints) };
-    }
-
-    /// Waits until all callbacks have run, and all values have been dropped, that were deferred in this domain before.
-    ///
-    /// Inside a section of the domain it waits for itself, as [`synchronize`](Self::synchronize) does.
-    ///
-    /// # Panics
-    ///
-    /// Inside a callback of this domain, and in a stall hook; and if there is no memory for the first use. Callbacks of other
-    /// domains may wait: see [`rcu::barrier`](crate::rcu::barrier).
-    #[track_caller]
-    pub fn barrier(&self) {
-        deferred::barrier(self);
-    }
-
-    /// How much may wait to be done: see [`Limits`].
-    pub fn set_limits(&self, limits: Limits) {
-        self.core().callbacks.set_limits(limits);
+        crate::Domain::synchronize(self);
     }
 
     /// How the worker waits for grace periods: see [`Pace`].
     pub fn set_pace(&self, pace: Pace) {
         self.core().set_pace(pace);
-    }
-
-    /// Counters since the domain was first used. [`Stats::readers`] are the sections that are open.
-    pub fn stats(&self) -> Stats {
-        Stats::of(self)
     }
 
     /// Allocates memory now, so that the first section need not: for sections in signal handlers.
@@ -375,7 +300,7 @@ static WORDS: Words = Words {
     ends: "",
 };
 
-impl AnyDomain for Domain {
+impl crate::Domain for Domain {
     type Section = Section;
 }
 
