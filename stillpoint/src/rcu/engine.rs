@@ -125,7 +125,6 @@ pub struct Tally {
     pub wakeups: u64,
     pub longest_wait: Duration,
     pub stalls: u64,
-    pub checked: u64,
     pub readers: u64,
 }
 
@@ -236,7 +235,6 @@ impl<R: Readers> Engine<R> {
             wakeups: costs.wakeups.load(Relaxed),
             longest_wait: Duration::from_nanos(self.tallies.longest_wait.load(Relaxed)),
             stalls: self.tallies.stalls.load(Relaxed),
-            checked: self.check.passed(),
             readers: self.readers.count(),
         }
     }

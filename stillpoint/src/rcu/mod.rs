@@ -90,9 +90,8 @@
 //!
 //! # Checks
 //!
-//! In debug builds, and with the feature `check`, every wait for a grace period asserts on return that a full one has passed,
-//! by a count that is kept apart from the algorithm ([`Stats::checked`]). It costs a few atomic operations a grace period and
-//! caller, and readers nothing.
+//! In debug builds every wait for a grace period asserts on return that a full one has passed, by a count that is kept apart from
+//! the algorithm. It costs a few atomic operations a grace period and caller, and readers nothing.
 //!
 //! # Fork
 //!
