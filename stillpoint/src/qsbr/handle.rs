@@ -7,10 +7,9 @@ use core::panic::Location;
 
 use super::domain::{Domain, Global};
 use crate::rcu::deferred;
-use crate::rcu::domain::{is_own, leave_if_ended, register, registered_reader};
+use crate::rcu::domain::{leave_if_ended, register, registered_reader};
 use crate::rcu::queue::Chores;
 use crate::rcu::reader::{Owner, Reader};
-use crate::rcu::threads::Healed;
 
 /// The calling thread's registration with the domain `D`, which lends references ([`Rcu::load`](crate::rcu::Rcu::load)).
 ///
@@ -143,12 +142,8 @@ impl<D: Domain> Drop for Offline<'_, D> {
 
 impl<D: Domain> Drop for Handle<D> {
     fn drop(&mut self) {
-        if D::shared().readers().resign(self.reader) == Healed::Yes {
-            // The handle was not leaked after all: a late thread-local destructor dropped it. What is deferred can be done again.
-            deferred::notify(&D::HERE);
-        } else if is_own::<D>(self.reader) {
-            self.relieve();
-        }
+        D::shared().readers().depart(self.reader);
+        self.relieve();
         D::with_local(|local| local.has_handle.set(false));
         leave_if_ended::<D>();
     }

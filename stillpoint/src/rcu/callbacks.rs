@@ -38,7 +38,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::alarm::{Alarm, DROWSY, PACED, Slept};
-use super::engine::{Due, Engine, Orphaned, Readers};
+use super::engine::{Due, Engine, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
 use super::queue::{Amount, BLOCK, Held, Holds, Queue, STEP};
@@ -52,8 +52,8 @@ const PACE: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 /// How long the worker of an idle domain lingers, in nanoseconds: several times as long as a caller that defers something and
 /// then waits takes to begin.
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
-/// The same after a round that failed, as long as a thread that ended inside a section allows no grace period.
-const PACE_STUCK: u64 = 1_000_000_000;
+/// The same after a round that failed.
+const RETRY: Duration = Duration::from_secs(1);
 /// Entries in the backlog that end the pause between rounds, and let lazy entries run.
 const MANY: u64 = 16_384;
 /// How long lazy entries may wait, in nanoseconds.
@@ -96,7 +96,7 @@ pub trait Host {
     fn engine(&self) -> &Engine<Self::Readers>;
 
     /// Waits until the grace period has ended.
-    fn wait_for(&self, due: Due) -> Result<(), Orphaned>;
+    fn wait_for(&self, due: Due) -> Result<(), Denied>;
 
     /// Runs an entry, whose grace period is over. False if the caller has become the child of a fork, which has no business
     /// with the other entries.
@@ -120,6 +120,10 @@ pub trait Host {
     /// outside. `alone`: see [`Readers::is_alone`].
     fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool;
 }
+
+/// The kernel denies the heavy fence, which worked before: grace periods fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denied;
 
 /// Who does the bookkeeping of a queue, and where.
 #[derive(Debug, Clone, Copy)]
@@ -158,10 +162,8 @@ pub struct Callbacks {
     /// When the last round began, or another's grace period ended, and the first queue of the next slice: the worker's.
     last_round: AtomicU64,
     first: AtomicU64,
-    /// Rounds that have begun; the number of the last that failed; 1 while the last one did.
-    rounds: AtomicU64,
-    failed: AtomicU64,
-    stuck: AtomicU64,
+    /// Rounds that failed: see [`Denied`].
+    failures: AtomicU64,
     /// Forks that made this process out of its parent.
     forks: AtomicU64,
     tallies: CachePadded<Tallies>,
@@ -223,9 +225,7 @@ impl Callbacks {
                 in_vain: AtomicU64::new(u64::MAX),
                 last_round: AtomicU64::new(0),
                 first: AtomicU64::new(0),
-                rounds: AtomicU64::new(0),
-                failed: AtomicU64::new(0),
-                stuck: AtomicU64::new(0),
+                failures: AtomicU64::new(0),
                 forks: AtomicU64::new(0),
                 tallies: CachePadded::new(Tallies {
                     run: AtomicU64::new(0),
@@ -383,13 +383,8 @@ impl Callbacks {
     /// Waits until less waits. `own` is the calling thread's queue.
     #[cold]
     fn press<H: Host>(&self, own: Option<&Queue>, wait: MayWait, host: &H) {
-        if self.stuck.load(Relaxed) != 0 {
-            // There can be no grace period: see `Orphaned`.
-            self.tallies.overruns.fetch_add(1, Relaxed);
-            return self.notify(false, host);
-        }
         self.tallies.waits.fetch_add(1, Relaxed);
-        let rounds = self.rounds();
+        let failures = self.failures.load(Relaxed);
         let is_brief = wait == MayWait::Briefly || self.in_vain.load(Relaxed) == self.done();
         let patience = if is_brief { IMPATIENCE } else { H::PATIENCE };
         let _urgent = self.urgent();
@@ -401,7 +396,7 @@ impl Callbacks {
                 self.report(queue);
             }
             is_small = !self.is_above();
-            let failed = self.failed.load(Relaxed) > rounds;
+            let failed = self.failures.load(Relaxed) != failures;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
             let is_empty = || self.holds(host.engine().readers()) == Holds::Nothing;
             is_small || failed || self.alarm.is_idle() && (is_empty() || !self.hurry(host))
@@ -438,7 +433,7 @@ impl Callbacks {
     }
 
     /// Returns when everything has run that was appended before.
-    pub fn barrier(&self, host: &impl Host) -> Result<(), Orphaned> {
+    pub fn barrier(&self, host: &impl Host) -> Result<(), Denied> {
         let readers = host.engine().readers();
         let len = readers.queues();
         let mut marks: Vec<u64> = Vec::new();
@@ -446,7 +441,7 @@ impl Callbacks {
         if marks.try_reserve_exact(len).is_ok() {
             marks.extend((0..len).map(|index| readers.queue(index).pushed()));
         }
-        let rounds = self.rounds();
+        let failures = self.failures.load(Relaxed);
         let urgent = self.urgent();
         for index in 0..len {
             let queue = readers.queue(index);
@@ -455,7 +450,7 @@ impl Callbacks {
                 continue;
             }
             let reached =
-                || queue.done() >= mark || urgent.is_parents() || self.failed.load(Relaxed) > rounds;
+                || queue.done() >= mark || urgent.is_parents() || self.failures.load(Relaxed) != failures;
             if !mutant("barrier-does-not-ring") && self.alarm.ring() {
                 self.provide_or_work(host, reached);
             }
@@ -470,7 +465,7 @@ impl Callbacks {
                 return Ok(());
             }
             if queue.done() < mark && !mutant("barrier-does-not-wait") {
-                return Err(Orphaned);
+                return Err(Denied);
             }
         }
         Ok(())
@@ -496,12 +491,6 @@ impl Callbacks {
             return self.alarm.give_up();
         }
         self.work(host, enough);
-    }
-
-    /// Rounds that have begun: one that fails and has a greater number began after this call.
-    fn rounds(&self) -> u64 {
-        // A read-modify-write, which reads the newest number.
-        self.rounds.fetch_add(0, Relaxed)
     }
 
     /// The most pressing thing in any queue.
@@ -583,27 +572,17 @@ impl Callbacks {
             }
             lingers_since = None;
             let began = now();
-            let waited = self.wait(host, running.unwrap_or(due));
+            let waited = host.wait_for(running.unwrap_or(due));
             self.last_round.store(if running.is_some() { now() } else { began }, Relaxed);
             if waited.is_err() {
-                // The entries stay. The next one that is appended tries again, at a slow pace, and an urgent caller now.
-                match self.alarm.stop(|| (), || self.is_urgent()) {
-                    Slept::Gone => return,
-                    Slept::No => {}
+                if !mutant("round-fails-silently") {
+                    self.failures.fetch_add(1, Relaxed);
+                    self.progress.advance();
                 }
+                // The entries stay; an urgent caller tries again now.
+                self.alarm.nap(PACED, RETRY, || (), || self.is_urgent());
             }
         }
-    }
-
-    fn wait(&self, host: &impl Host, due: Due) -> Result<(), Orphaned> {
-        let round = self.rounds.fetch_add(1, Relaxed) + 1;
-        let waited = host.wait_for(due);
-        self.stuck.store(u64::from(waited.is_err()), Relaxed);
-        if waited.is_err() && !mutant("round-fails-silently") {
-            self.failed.store(round, Relaxed);
-            self.progress.advance();
-        }
-        waited
     }
 
     /// Gives every entry a grace period to wait for.
@@ -634,12 +613,9 @@ impl Callbacks {
 
     /// How long until the worker may lead a grace period, if it has `begun` to linger.
     fn pause(&self, begun: u64) -> Option<Duration> {
-        let stuck = self.stuck.load(Relaxed) != 0;
-        let pace = if stuck { PACE_STUCK } else { PACE };
-        let from = (self.last_round.load(Relaxed) + pace).max(begun + LINGER);
+        let from = (self.last_round.load(Relaxed) + PACE).max(begun + LINGER);
         let rest = from.saturating_sub(now());
-        let hurry = self.is_urgent() || !stuck && self.is_crowded();
-        (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
+        (rest != 0 && !self.is_urgent() && !self.is_crowded()).then(|| Duration::from_nanos(rest))
     }
 
     /// Runs ripe entries, for a time. Whether there were some; nothing in the child of a fork.
@@ -717,7 +693,7 @@ impl Callbacks {
     pub fn reset_in_child(&self) {
         self.forks.fetch_add(1, Relaxed);
         self.alarm.give_up();
-        for word in [&self.backlog.count, &self.backlog.bytes, &self.urgent, &self.stuck] {
+        for word in [&self.backlog.count, &self.backlog.bytes, &self.urgent] {
             word.store(0, Relaxed);
         }
     }

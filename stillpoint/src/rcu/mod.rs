@@ -145,6 +145,7 @@ mod guard;
 mod pointer;
 mod running;
 pub(crate) mod stall;
+mod stalled;
 mod stats;
 pub(crate) mod world;
 

@@ -372,12 +372,7 @@ impl Drop for Kept {
     }
 }
 
-static WORDS: Words = Words {
-    inside: "",
-    inside_barrier: "",
-    orphaned: "grace periods of this domain cannot be completed any more",
-    ends: "",
-};
+static WORDS: Words = Words { inside: "", inside_barrier: "" };
 
 /// How long a caller above the limits waits: it may be inside a section.
 const PATIENCE: Duration = Duration::from_millis(1);
