@@ -20,6 +20,7 @@
 
 use core::cell::Cell;
 use core::ptr;
+use core::sync::atomic::compiler_fence;
 
 use super::callbacks::Callbacks;
 use super::queue::Queue;
@@ -139,9 +140,13 @@ impl Registration {
 
     /// Gives the reader back of a thread whose destructor has run, if it is outside and its queue is not in use.
     pub fn leave_if_ended<K: Kind>(&self, threads: &Threads<K>, callbacks: &Callbacks) {
-        let is_over = self.has_ended.get() && !self.stays.get();
+        // A signal handler that reads here must not give the reader back too: it finds that the reader stays.
+        if !self.has_ended.get() || self.stays.replace(true) {
+            return;
+        }
+        compiler_fence(SeqCst);
         let is_outside = |reader: &Reader| !reader.is_inside() || mutant("reader-released-inside");
-        if let Some(reader) = self.reader.get().filter(|reader| is_over && is_outside(reader)) {
+        if let Some(reader) = self.reader.get().filter(|reader| is_outside(reader)) {
             if !mutant("reader-kept-at-exit") {
                 self.reader.set(None);
                 self.fast.set(unregistered());
@@ -149,6 +154,8 @@ impl Registration {
             callbacks.report(reader.queue);
             threads.registry().release(reader);
         }
+        compiler_fence(SeqCst);
+        self.stays.set(false);
     }
 }
 
