@@ -14,6 +14,7 @@ use std::{hint, iter, mem, panic, ptr, thread};
 
 use deadline::deadline;
 use far::Far;
+use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
 
 const ROUNDS: usize = 20_000;
@@ -419,7 +420,7 @@ fn thread_that_uses_all_in_every_destructor_leaves_nothing() {
     ends::make_key(0);
     use_all();
     ends::make_key(1);
-    let readers = || [stillpoint::rcu::stats().readers, stillpoint::qsbr::stats().readers];
+    let readers = || [stillpoint::rcu::stats().readers, stillpoint::qsbr::Global.stats().readers];
     extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
         use_all();
         ends::arm_key(0);

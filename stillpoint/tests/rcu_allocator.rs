@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 
 use deadline::deadline;
+use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
 use stillpoint::{rcu, srcu};
 
@@ -29,7 +30,7 @@ impl Reading {
     fn read() {
         let outer = rcu::enter();
         let sleepable = SLEEPABLE.enter();
-        let inner = <Own as rcu::Domain>::enter();
+        let inner = <Own as rcu::RcuDomain>::enter();
         CALLS.fetch_add(1, Relaxed);
         drop((outer, sleepable, inner));
     }
@@ -84,5 +85,5 @@ fn allocator_reads_in_every_call_and_grace_periods_end() {
     rcu::barrier();
     SLEEPABLE.barrier();
     assert!(CALLS.load(Relaxed) > 100 * THREADS as u64);
-    assert!(!rcu::is_inside());
+    assert!(!rcu::in_read_section());
 }

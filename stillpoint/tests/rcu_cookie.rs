@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 
 use deadline::deadline;
 use panics::message;
-use stillpoint::rcu::{Domain, Elapse, GracePeriod, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Elapse, GracePeriod, Rcu, RcuDomain};
 use threads::deny_threads;
 use until::until;
 use waiting::waiting_synchronize;
@@ -80,7 +81,7 @@ fn block_on(future: impl IntoFuture<Output = (), IntoFuture: Unpin>) {
 }
 
 /// Runs `body` while a section is open in another thread, until what `body` gets is dropped.
-fn beside_a_section<D: Domain>(body: impl FnOnce(Sender<()>)) {
+fn beside_a_section<D: RcuDomain>(body: impl FnOnce(Sender<()>)) {
     let inside = &Barrier::new(2);
     let (section, ended) = mpsc::channel();
     thread::scope(|scope| {
@@ -96,7 +97,7 @@ fn beside_a_section<D: Domain>(body: impl FnOnce(Sender<()>)) {
 }
 
 /// All ways to wait.
-fn ways<D: Domain>() -> [fn(GracePeriod<D>); 5] {
+fn ways<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
     [
         |period| period.wait(),
         |period| period.wait_timeout(Duration::MAX).expect("the time is never up"),
@@ -129,7 +130,7 @@ fn a_cookie_elapses_with_a_grace_period_and_not_before_the_sections_have_ended()
     assert!(readers.is_elapsed());
     // That one had begun before.
     assert!(!late.is_elapsed());
-    Own::synchronize();
+    Own.synchronize();
     assert!(late.is_elapsed());
 }
 
@@ -139,13 +140,13 @@ fn taking_a_cookie_starts_no_grace_period_and_waiting_for_an_elapsed_one_neither
     let _running = deadline();
     let readers = GracePeriod::now_in(Own);
     assert!(!readers.is_elapsed());
-    assert_eq!(Own::stats().grace_periods, 0);
+    assert_eq!(Own.stats().grace_periods, 0);
     readers.wait();
     assert!(readers.is_elapsed());
-    assert_eq!(Own::stats().grace_periods, 1);
+    assert_eq!(Own.stats().grace_periods, 1);
     ways().iter().for_each(|way| way(readers));
     assert_eq!(readers.wait_timeout(Duration::ZERO), Ok(()));
-    assert_eq!(Own::stats().grace_periods, 1);
+    assert_eq!(Own.stats().grace_periods, 1);
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn a_cookie_that_was_started_elapses_with_nobody_waiting() {
     for round in 1..=100 {
         let guard = Own::enter();
         let readers = GracePeriod::start_in(Own);
-        until(|| Own::stats().sleeps == round);
+        until(|| Own.stats().sleeps == round);
         assert!(!readers.is_elapsed());
         drop(guard);
         until(|| readers.is_elapsed());
@@ -170,16 +171,16 @@ fn started_cookies_share_grace_periods_and_none_runs_afterwards() {
     let _running = deadline();
     let guard = Own::enter();
     let first = GracePeriod::start_in(Own);
-    until(|| Own::stats().sleeps == 1);
+    until(|| Own.stats().sleeps == 1);
     let others: Vec<_> = (0..1000).map(|_| GracePeriod::start_in(Own)).collect();
     assert!(others.iter().all(|other| *other > first));
     drop(guard);
     until(|| others.iter().all(|other| other.is_elapsed()));
-    assert_eq!(Own::stats().grace_periods, 2);
+    assert_eq!(Own.stats().grace_periods, 2);
     // What the driver would do too much, it would do before this.
     let last = GracePeriod::start_in(Own);
     until(|| last.is_elapsed());
-    assert_eq!(Own::stats().grace_periods, 3);
+    assert_eq!(Own.stats().grace_periods, 3);
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn cookies_are_small_plain_values_in_the_order_in_which_they_elapse() {
     fn future<T: Future<Output = ()> + Send + Sync + Unpin + 'static>(_: T) {}
     let _running = deadline();
     let (a, b) = (GracePeriod::now_in(Own), GracePeriod::now_in(Own));
-    Own::synchronize();
+    Own.synchronize();
     let c = GracePeriod::now_in(Own);
     assert!(a == b && a < c && c.max(a) == c);
     assert_eq!(HashSet::from([a, b, c]).len(), 2);
@@ -243,7 +244,7 @@ fn unpark_token_survives_wait_timeout() {
             readers.wait_timeout(Duration::MAX).expect("the time is never up");
             thread::park();
         });
-        until(|| Own::stats().sleeps != 0);
+        until(|| Own.stats().sleeps != 0);
         drop(guard);
         parks.join().expect("no panic");
     });
@@ -255,7 +256,7 @@ fn waiting_inside_a_section_of_the_same_domain_panics_in_every_form() {
     stillpoint::domain! { struct Other; }
     let _running = deadline();
     let elapsed = GracePeriod::now_in(Own);
-    Own::synchronize();
+    Own.synchronize();
     let guard = Own::enter();
     for readers in [elapsed, GracePeriod::now_in(Own), GracePeriod::start_in(Own)] {
         for way in ways() {
@@ -273,10 +274,10 @@ fn cookie_does_not_elapse_once_a_thread_has_exited_inside_a_section() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let elapsed = GracePeriod::now_in(Own);
-    Own::synchronize();
+    Own.synchronize();
     thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
     let started = GracePeriod::start_in(Own);
-    until(|| Own::stats().sleeps == 1);
+    until(|| Own.stats().sleeps == 1);
     assert!(started.wait_timeout(Duration::from_millis(20)).is_err());
     assert!(!started.is_elapsed());
     ways().iter().for_each(|way| way(elapsed));
@@ -295,7 +296,7 @@ fn futures_share_grace_periods() {
         until(|| count.get() == 1000);
         assert!(futures.iter_mut().all(|future| poll(future, &waker).is_ready()));
     });
-    assert!(Own::stats().grace_periods <= 2, "{:?}", Own::stats());
+    assert!(Own.stats().grace_periods <= 2, "{:?}", Own.stats());
 }
 
 #[test]
@@ -311,7 +312,7 @@ fn a_future_polled_late_is_woken_by_its_own_grace_period_and_not_by_a_later_one(
         let (mut early, mut late) = (early.into_future(), late.into_future());
         // The driver waits for the later one before it hears of the earlier.
         assert!(poll(&mut late, &late_waker).is_pending());
-        until(|| Own::stats().callers == 2);
+        until(|| Own.stats().callers == 2);
         assert!(poll(&mut early, &early_waker).is_pending());
         beside_a_section::<Own>(|second_section| {
             drop(first_section);
@@ -448,7 +449,7 @@ fn no_wake_up_is_lost_among_many_waiters_of_all_kinds() {
                     for round in 0..ROUNDS {
                         let old = value.replace(round);
                         match (waiter + round) % (ways.len() + 2) {
-                            0 => Own::synchronize(),
+                            0 => Own.synchronize(),
                             1 => {
                                 let started = GracePeriod::start_in(Own);
                                 until(|| started.is_elapsed());

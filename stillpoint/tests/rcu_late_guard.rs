@@ -17,11 +17,12 @@ use std::time::Duration;
 
 use deadline::deadline;
 use owner::{BLOCK, LOCAL, busy, retire_plain, section_elsewhere};
-use stillpoint::rcu::{self, Domain, Guard};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, Guard, RcuDomain};
 use waiting::waiting_synchronize;
 
 /// A key whose destructor runs after that of the domain, as glibc goes by their age.
-fn late_key<D: Domain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
+fn late_key<D: RcuDomain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
     D::register();
     let mut key = 0;
     // SAFETY: `key` outlives the call.
@@ -30,7 +31,7 @@ fn late_key<D: Domain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::p
 }
 
 /// Leaves the guard to the destructor of `key`.
-fn leave_to<D: Domain>(key: libc::pthread_key_t, guard: Guard<D>) {
+fn leave_to<D: RcuDomain>(key: libc::pthread_key_t, guard: Guard<D>) {
     let guard = Box::into_raw(Box::new(guard));
     // SAFETY: the key exists, and its destructor takes this pointer.
     assert_eq!(unsafe { libc::pthread_setspecific(key, guard.cast()) }, 0);
@@ -39,7 +40,7 @@ fn leave_to<D: Domain>(key: libc::pthread_key_t, guard: Guard<D>) {
 /// # Safety
 ///
 /// `guard` comes from [`leave_to`], and is the destructor's argument.
-unsafe fn late_guard<D: Domain>(guard: *mut c_void) -> Guard<D> {
+unsafe fn late_guard<D: RcuDomain>(guard: *mut c_void) -> Guard<D> {
     // SAFETY: from a box that the destructor, which runs once and on the thread of the guard, is given.
     *unsafe { Box::from_raw(guard.cast()) }
 }
@@ -63,7 +64,7 @@ fn late_guard_drop_gives_the_reader_back_after_the_bookkeeping() {
     let owner = thread::spawn(move || {
         let busy = busy::<Own>();
         let leave = section_elsewhere::<Own>();
-        Own::retire_with(Box::new(Counts), LOCAL);
+        Own.retire_with(Box::new(Counts), LOCAL);
         retire_plain::<Own>(BLOCK - 1);
         let writer = waiting_synchronize::<Own>();
         let guard = Own::enter();
@@ -75,11 +76,11 @@ fn late_guard_drop_gives_the_reader_back_after_the_bookkeeping() {
         busy
     });
     let busy = owner.join().expect("the thread ends");
-    let readers = Own::stats().readers;
+    let readers = Own.stats().readers;
     thread::spawn(Own::register).join().expect("no panic");
-    assert_eq!(Own::stats().readers, readers, "the reader is free");
+    assert_eq!(Own.stats().readers, readers, "the reader is free");
     drop(busy);
-    Own::barrier();
+    Own.barrier();
     assert_eq!(DROPS.load(Acquire), 1);
 }
 
@@ -90,14 +91,14 @@ fn late_guard_drop_ends_a_reported_stall() {
     unsafe extern "C" fn drop_guard(guard: *mut c_void) {
         // SAFETY: that of the thread below.
         let guard = unsafe { late_guard::<Own>(guard) };
-        assert!(Own::is_inside());
+        assert!(Own::in_read_section());
         // A section of another destructor, inside.
         drop(Own::enter());
         while REPORTED.load(Acquire) == 0 {
             thread::yield_now();
         }
         drop(guard);
-        assert!(!Own::is_inside());
+        assert!(!Own::in_read_section());
         drop(Own::enter());
     }
     let _running = deadline();
@@ -123,9 +124,9 @@ fn late_guard_drop_ends_a_reported_stall() {
         let writer = waiting_synchronize::<Own>();
         ends.join().expect("the thread ends");
         writer.join().expect("the grace period ends");
-        Own::synchronize();
+        Own.synchronize();
     }
-    assert!(Own::stats().readers <= 3, "{:?}", Own::stats());
+    assert!(Own.stats().readers <= 3, "{:?}", Own.stats());
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn repin_of_a_late_guard_keeps_the_reader() {
     REPINNED.wait();
     let register = || {
         Own::register();
-        Own::is_inside()
+        Own::in_read_section()
     };
     let is_inside = thread::spawn(register).join().expect("the thread ends");
     SEEN.wait();

@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use deadline::deadline;
 use far::Far;
+use stillpoint::Domain as _;
 use stillpoint::fence;
-use stillpoint::rcu::{Domain, Guard, Rcu};
+use stillpoint::rcu::{Guard, Rcu};
 use tracked::Tracked;
 use waiting::waiting_synchronize;
 
@@ -34,7 +35,7 @@ fn let_others_work() {
     for _ in 0..20 {
         let dropped = DROPS.load(Acquire);
         drop(Rcu::new_in(Tracked(&DROPS), Other).replace(Tracked(Box::leak(Box::default()))));
-        Other::synchronize();
+        Other.synchronize();
         while DROPS.load(Acquire) == dropped {
             thread::yield_now();
         }
@@ -59,17 +60,17 @@ fn leaked_guard_protects_while_its_thread_lives_and_afterwards() {
 
     drop(value.replace(Tracked(&DROPS)));
     // Left asleep, as all that wait here.
-    let before = thread::spawn(Own::synchronize);
-    while Own::stats().callers < 2 || Own::stats().sleeps == 0 {
+    let before = thread::spawn(|| Own.synchronize());
+    while Own.stats().callers < 2 || Own.stats().sleeps == 0 {
         thread::yield_now();
     }
     end.send(()).expect("the reader listens");
     reader.join().expect("the thread ends quietly");
-    let after = thread::spawn(Own::synchronize);
+    let after = thread::spawn(|| Own.synchronize());
     let retired = value.replace(Tracked(&DROPS));
     let retiring = thread::spawn(|| drop(retired.wait()));
     drop(value.replace(Tracked(&DROPS)));
-    while Own::stats().callers < 4 {
+    while Own.stats().callers < 4 {
         thread::yield_now();
     }
     let_others_work();
@@ -96,16 +97,16 @@ fn static_reference_from_a_leaked_guard_outlives_its_thread() {
     .join()
     .expect("the thread ends quietly");
 
-    let readers = Own::stats().readers;
+    let readers = Own.stats().readers;
     for _ in 0..100 {
         drop(value.replace(Tracked(&DROPS)));
         // Nor does the reader get another owner.
         thread::spawn(|| drop(Own::enter())).join().expect("no panic");
     }
-    assert!(Own::stats().readers <= readers + 2, "{:?}", Own::stats());
+    assert!(Own.stats().readers <= readers + 2, "{:?}", Own.stats());
     // Left asleep, with the worker.
-    let writer = thread::spawn(Own::synchronize);
-    while Own::stats().callers < 2 {
+    let writer = thread::spawn(|| Own.synchronize());
+    while Own.stats().callers < 2 {
         thread::yield_now();
     }
     let_others_work();
@@ -124,7 +125,7 @@ fn leaked_guard_leaves_other_domains_alone() {
     });
     reader.join().expect("the thread ends quietly");
     let writer = waiting_synchronize::<Leaked>();
-    Other::synchronize();
+    Other.synchronize();
     let_others_work();
     assert!(!writer.is_finished());
 }
@@ -150,7 +151,7 @@ fn a_guard_kept_in_a_thread_local_ends_with_its_thread() {
         writer.join().expect("the grace period ends");
         reader.join().expect("the thread ends");
     }
-    assert_eq!(Own::stats().readers, 1);
+    assert_eq!(Own.stats().readers, 1);
 }
 
 #[test]
@@ -179,8 +180,8 @@ fn reading_in_a_thread_local_destructor_works_and_leaks_no_reader() {
         }
     }
     assert_eq!(READS.load(Relaxed), 100);
-    assert_eq!(Own::stats().readers, 1);
-    Own::synchronize();
+    assert_eq!(Own.stats().readers, 1);
+    Own.synchronize();
 }
 
 #[test]
@@ -233,9 +234,9 @@ fn late_guard_drop_unblocks_grace_periods() {
     for _ in 0..3 {
         let reader = thread::spawn(move || set(late, Box::into_raw(Box::new(Own::enter())).cast()));
         reader.join().expect("the thread ends");
-        Own::synchronize();
+        Own.synchronize();
     }
-    assert!(Own::stats().readers <= 2, "{:?}", Own::stats());
+    assert!(Own.stats().readers <= 2, "{:?}", Own.stats());
 }
 
 #[test]
@@ -267,8 +268,8 @@ fn reading_in_a_destructor_of_the_c_library_works_and_leaks_no_reader() {
         reader.join().expect("the thread ends");
     }
     assert_eq!(READS.load(Relaxed), 150);
-    assert!(Own::stats().readers <= 2, "{:?}", Own::stats());
-    Own::synchronize();
+    assert!(Own.stats().readers <= 2, "{:?}", Own.stats());
+    Own.synchronize();
 }
 
 #[test]
@@ -308,7 +309,7 @@ fn sections_in_a_destructor_of_the_c_library_protect_what_they_read() {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(2) && WRONG.load(Relaxed) == 0 {
         let retired = value.replace(Tracked(Box::leak(Box::default())));
-        Own::synchronize();
+        Own.synchronize();
         // As if it were dropped now.
         retired.0.fetch_add(1, Release);
     }
@@ -340,8 +341,8 @@ fn ten_thousand_threads_need_no_more_readers_than_lived_at_a_time() {
         });
         started += WAVE;
     }
-    assert_eq!(Own::stats().readers, WAVE as u64);
-    Own::synchronize();
+    assert_eq!(Own.stats().readers, WAVE as u64);
+    Own.synchronize();
 }
 
 #[test]
@@ -372,5 +373,5 @@ fn threads_that_come_and_go_do_not_disturb_a_writer() {
         }
     });
     // Each of the four, the test itself, and the reclaimer if there were one.
-    assert!(Own::stats().readers <= 6, "{:?}", Own::stats());
+    assert!(Own.stats().readers <= 6, "{:?}", Own.stats());
 }
