@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The library's tests, optimized: all that run, and those that a fence matters to on each of its backends, asked for or fallen
-# back to (those of the fence itself choose for themselves); and with the feature `check`.
+# back to (those of the fence itself choose for themselves); and with every wait checked (rcu/check.rs).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset STILLPOINT_FENCE
@@ -34,4 +34,4 @@ for errno in ENOSYS EPERM; do
 done
 
 echo "-- every wait is checked"
-cargo test --release --package stillpoint --features check --quiet --test 'rcu_c*' --test rcu_grace_period
+RUSTFLAGS="${RUSTFLAGS:-} --cfg stillpoint_audit" "${suite[@]}" --lib --test 'rcu_c*' --test rcu_grace_period

@@ -25,7 +25,7 @@
  *
  * The first reader repins its sections, or does not; the second is there to be counted.
  *
- * Abstracted: nested sections (the innermost do nothing); orphans; readers that come and go; spinning, which only delays the
+ * Abstracted: nested sections (the innermost do nothing); readers that come and go; spinning, which only delays the
  * scan's look; the sleep's timer, which is for reports. */
 
 #ifndef GRACE_PERIODS

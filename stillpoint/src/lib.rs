@@ -41,7 +41,6 @@
 //! | `metrics` | the module `metrics`: the statistics for recorders of [metrics](https://docs.rs/metrics) |
 //! | `lock-events` | `lock::events()`: what happened in locks |
 //! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
-//! | `check` | in release builds too, an assertion after each wait that a full grace period has passed: see [`rcu`](rcu#checks) |
 //!
 //! Events have the fields `domain` and `number`, which grace period of that it is; and `took`, or, of a stall, `waited`.
 //!

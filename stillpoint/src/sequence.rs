@@ -125,34 +125,29 @@ impl Sequence {
     }
 
     /// Returns when a turn has been completed that began after the call: see [`wait_for`](Self::wait_for).
-    pub fn join<E>(&self, turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
-        self.take_part(self.ask(), true, turn)
+    pub fn join(&self, turn: impl FnMut()) {
+        self.take_part(self.ask(), true, turn);
     }
 
     /// Returns when the turn has been completed; runs `turn` for it, and for all who wait, if nobody else does.
     ///
-    /// # Errors
+    /// # Panics
     ///
-    /// That of `turn`, if this thread had to run it. The turn then does not count, and each of the others who wait runs
-    /// one and finds out for himself. The same holds if `turn` panics.
-    pub fn wait_for<E>(&self, target: Target, turn: impl FnMut() -> Result<(), E>) -> Result<(), E> {
-        self.take_part(target, false, turn)
+    /// If `turn` panics, and this thread had to run it. The turn then does not count, and each of the other callers that wait runs
+    /// one itself.
+    pub fn wait_for(&self, target: Target, turn: impl FnMut()) {
+        self.take_part(target, false, turn);
     }
 
     /// The loop of all callers that wait. After a failure the caller asks again, if it may: its target may then never be completed,
     /// so it must not be one that is kept.
-    fn take_part<E>(
-        &self,
-        mut target: Target,
-        asks_again: bool,
-        mut turn: impl FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn take_part(&self, mut target: Target, asks_again: bool, mut turn: impl FnMut()) {
         let mut spins = budget(SPINS);
         loop {
             // Acquire: the turn happens before our return; partner: the Release in `finish`.
             let word = self.word.load(weaken(Acquire, "done-relaxed"));
             if target.is_done(word) {
-                return Ok(());
+                return;
             }
             if word & RUNNING == 0 {
                 if asks_again && !target.is_next(word) && !mutant("failure-waited-for") {
@@ -161,7 +156,7 @@ impl Sequence {
                     target = target.min(self.ask());
                 }
                 if let Some(lead) = self.begin(word) {
-                    turn()?;
+                    turn();
                     lead.finish();
                 }
             } else if spins > 0 {

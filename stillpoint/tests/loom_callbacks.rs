@@ -12,8 +12,8 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
 use stillpoint::rcu::backlog::{Limits, MayWait};
-use stillpoint::rcu::callbacks::{Callbacks, Caller, Host};
-use stillpoint::rcu::engine::{Due, Engine, Orphaned};
+use stillpoint::rcu::callbacks::{Callbacks, Caller, Denied, Host};
+use stillpoint::rcu::engine::{Due, Engine};
 use stillpoint::rcu::entry::{Data, Entry};
 use stillpoint::rcu::progress::Progress;
 use stillpoint::rcu::published::Published;
@@ -32,6 +32,8 @@ struct World {
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
     /// How many workers cannot be started; or [`ABSENT`].
     refused: AtomicU64,
+    /// Whether the worker's grace periods fail.
+    denied: AtomicU64,
 }
 
 /// Workers are started and do nothing.
@@ -52,13 +54,14 @@ impl Host for Here {
         &self.0.engine
     }
 
-    fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
-        let waited = self.0.engine.wait_for(None, due);
-        if waited.is_err() {
-            // The worker tries again as long as somebody is urgent, who must hear of it some time.
+    fn wait_for(&self, due: Due) -> Result<(), Denied> {
+        if self.0.denied.load(Relaxed) != 0 {
+            // The worker tries again as long as a caller is urgent, which must hear of it some time.
             thread::yield_now();
+            return Err(Denied);
         }
-        waited
+        self.0.engine.wait_for(None, due);
+        Ok(())
     }
 
     fn run(&self, entry: Entry) {
@@ -134,6 +137,7 @@ impl Here {
             published: Published::new(boxed(7)),
             workers: Mutex::new(Vec::new()),
             refused: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
         }))
     }
 
@@ -202,11 +206,11 @@ impl Here {
 
     fn leave(&self, reader: &'static Reader) {
         if reader.leave() == Exit::Attention {
-            let _ = self.0.engine.readers().attend(reader);
+            self.0.engine.readers().attend(reader);
         }
     }
 
-    fn barrier(&self) -> Result<(), Orphaned> {
+    fn barrier(&self) -> Result<(), Denied> {
         self.0.callbacks.barrier(self)
     }
 
@@ -374,18 +378,17 @@ fn a_barrier_goes_on_when_somebody_else_could_not_get_a_worker() {
 }
 
 #[test]
-fn a_barrier_fails_when_there_can_be_no_grace_period_and_works_again_after_that() {
+fn barrier_fails_while_the_fence_is_denied() {
     check(0, 1, || {
         let here = Here::new();
-        let (own, orphan) = (here.register(), here.register());
-        assert!(orphan.try_enter(here.0.engine.readers().counter()));
-        assert!(!here.0.engine.readers().part(orphan));
+        let own = here.register();
+        here.0.denied.store(1, Relaxed);
         here.append(own, Call);
-        assert_eq!(here.barrier(), Err(Orphaned));
-        // The guard was not leaked after all.
-        here.leave(orphan);
+        assert_eq!(here.barrier(), Err(Denied));
+        here.0.denied.store(0, Relaxed);
         here.append(own, Lazy);
-        here.barrier().unwrap();
+        // A round that was under way may fail still.
+        while here.barrier().is_err() {}
         assert_eq!(here.count(0), 2);
         here.join();
     });

@@ -113,7 +113,7 @@ impl World {
         // Nothing yet, unless somebody else has completed a grace period.
         self.take(own);
         if let Some(due) = due {
-            self.engine.wait_for(None, due).unwrap();
+            self.engine.wait_for(None, due);
             self.take(own);
         }
     }
@@ -126,7 +126,7 @@ impl World {
 
     fn leave(&self, reader: &'static Reader) {
         if reader.leave() == Exit::Attention {
-            let _ = self.engine.readers().attend(reader);
+            self.engine.readers().attend(reader);
         }
     }
 }
@@ -177,7 +177,7 @@ fn an_entry_waits_for_the_section_in_which_it_was_appended() {
         let worker = thread::spawn(move || w.collect_and_take(own));
         interruptible(0, || {
             // A grace period that the worker must not take for that of the entry.
-            world.engine.synchronize(Some(own)).unwrap();
+            world.engine.synchronize(Some(own));
             assert!(own.try_enter(world.engine.readers().counter()));
             let old = world.published.swap(boxed(8));
             push(own, Count::new(), false, old);
@@ -199,7 +199,7 @@ fn later_entry_waits_for_a_later_grace_period() {
         let due = due.expect("no thread has claimed the queue").expect("there is an entry");
         let w = world.clone();
         let threads = [
-            thread::spawn(move || w.engine.wait_for(None, due).unwrap()),
+            thread::spawn(move || w.engine.wait_for(None, due)),
             spawn(&world, 1, move |world| {
                 assert!(reader.try_enter(world.engine.readers().counter()));
                 look(world.published.load());
@@ -248,7 +248,7 @@ fn the_owner_frees_nothing_that_the_worker_has_taken() {
             push(own, run, true, std::ptr::null());
         }
         world.free_plain(own);
-        world.engine.synchronize(Some(own)).unwrap();
+        world.engine.synchronize(Some(own));
         let w = world.clone();
         let worker = thread::spawn(move || w.take(own));
         thread::yield_now();
@@ -279,7 +279,7 @@ fn a_queue_goes_on_with_its_next_owner() {
         let t = spawn(&world, 0, move |world| {
             append(world, own);
             append(world, own);
-            assert!(world.engine.readers().part(own));
+            world.engine.readers().registry().release(own);
         });
         let w = world.clone();
         let worker = thread::spawn(move || w.collect_and_take(own));
@@ -287,7 +287,7 @@ fn a_queue_goes_on_with_its_next_owner() {
         // The same queue, or another.
         let next = world.register();
         append(&world, next);
-        assert!(world.engine.readers().part(next));
+        world.engine.readers().registry().release(next);
         t.join().unwrap();
         worker.join().unwrap();
         for reader in world.engine.readers().registry().readers(0, world.engine.readers().registry().len()) {

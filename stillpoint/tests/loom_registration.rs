@@ -55,7 +55,7 @@ impl Domain {
     /// Publishes another value and frees the present one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
-        self.engine.synchronize(None).unwrap();
+        self.engine.synchronize(None);
         // SAFETY: the memory of values is never given back.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
@@ -80,26 +80,43 @@ impl Thread<'_> {
         self.registration.register(registry, owner, self.light_is_free, |_| true).unwrap()
     }
 
-    /// One section that reads the published value.
-    fn read(&self) {
-        let domain = self.domain;
-        let reader = self.enter();
-        domain.owned[reader.index.load(Relaxed) as usize].with_mut(|_| ());
-        let value = domain.published.load();
+    /// Reads the published value, inside a section of `reader`.
+    fn look(&self, reader: &Reader) {
+        self.domain.owned[reader.index.load(Relaxed) as usize].with_mut(|_| ());
+        let value = self.domain.published.load();
         // Time may pass between loading the pointer and reading through it.
         poll();
         // SAFETY: the memory of values is never given back.
         unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
-        if reader.leave() == Exit::Attention {
-            let _ = domain.engine.readers().attend(reader);
+    }
+
+    /// `Guard::repin` and `Guard::drop`.
+    fn attend(&self, reader: &Reader, exit: Exit) {
+        if exit == Exit::Attention {
+            self.domain.engine.readers().attend(reader);
+            self.leave_if_ended();
         }
     }
 
-    /// The end of the thread, as far as the domain is told of it.
+    fn leave(&self, reader: &Reader) {
+        self.attend(reader, reader.leave());
+    }
+
+    /// One section that reads the published value.
+    fn read(&self) {
+        let reader = self.enter();
+        self.look(reader);
+        self.leave(reader);
+    }
+
+    /// The destructor of the thread.
     fn end(&self) {
-        let reader = self.registration.reader().expect("registered");
-        let parted = self.registration.part(reader, self.domain.engine.readers(), &self.domain.callbacks);
-        assert_eq!(parted, Some(true));
+        self.registration.end();
+        self.leave_if_ended();
+    }
+
+    fn leave_if_ended(&self) {
+        self.registration.leave_if_ended(self.domain.engine.readers(), &self.domain.callbacks);
     }
 }
 
@@ -125,7 +142,6 @@ fn section_after_the_end_of_a_thread_registers_it_anew() {
                 thread.read();
                 thread.end();
                 thread.read();
-                thread.end();
             }),
             spawn(&domain, 1, |domain| {
                 let thread = domain.thread(true);
@@ -151,10 +167,31 @@ fn value_outlives_every_section_of_a_thread() {
             thread.read();
             thread.end();
             thread.read();
-            thread.end();
         });
         domain.update();
         t.join().unwrap();
+    });
+}
+
+#[test]
+fn late_guard_protects_until_it_is_dropped() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.thread(true);
+            let reader = thread.enter();
+            thread.look(reader);
+            thread.end();
+            thread.look(reader);
+            // A section of another destructor, inside.
+            thread.read();
+            thread.attend(reader, reader.repin(domain.engine.readers().counter()));
+            thread.look(reader);
+            thread.leave(reader);
+        });
+        domain.update();
+        t.join().unwrap();
+        assert!(domain.engine.readers().is_alone(None), "the reader has not been given back");
     });
 }
 

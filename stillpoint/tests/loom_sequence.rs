@@ -3,6 +3,8 @@
 
 mod model;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -57,20 +59,20 @@ impl World {
     }
 
     fn wait_for(&self, caller: usize, target: Target) {
-        let Ok(()) = self.turns.wait_for(target, || {
-            self.turn();
-            Ok::<(), std::convert::Infallible>(())
-        });
+        self.turns.wait_for(target, || self.turn());
         self.is_answered(caller);
     }
 
     fn join(&self, caller: usize) {
         self.asked[caller].store(1, Relaxed);
-        let Ok(()) = self.turns.join(|| {
-            self.turn();
-            Ok::<(), std::convert::Infallible>(())
-        });
+        self.turns.join(|| self.turn());
         self.is_answered(caller);
+    }
+
+    /// Joins with a turn that panics: so must this caller.
+    fn fail(&self) {
+        let joins = AssertUnwindSafe(|| self.turns.join(|| resume_unwind(Box::new(()))));
+        assert!(catch_unwind(joins).is_err());
     }
 
     fn is_answered(&self, caller: usize) {
@@ -130,10 +132,10 @@ fn after_a_failed_turn_everybody_finds_out_for_himself() {
         let threads: Vec<_> = (1..CALLERS)
             .map(|_| {
                 let w = world.clone();
-                thread::spawn(move || assert_eq!(w.turns.join(|| Err(())), Err(())))
+                thread::spawn(move || w.fail())
             })
             .collect();
-        assert_eq!(world.turns.join(|| Err(())), Err(()));
+        world.fail();
         for thread in threads {
             thread.join().unwrap();
         }

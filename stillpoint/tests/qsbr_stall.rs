@@ -5,6 +5,7 @@
 mod deadline;
 
 use std::any::type_name;
+use std::mem;
 use std::sync::Mutex;
 use std::sync::mpsc;
 use std::thread;
@@ -17,12 +18,16 @@ use stillpoint::rcu::{self, Stall};
 
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
 
+fn note_stalls() {
+    rcu::set_stall_timeout(Some(Duration::from_millis(10)));
+    rcu::set_stall_hook(Box::new(|stall| STALLS.lock().expect("no panic").push(stall.clone())));
+}
+
 #[test]
 fn a_stall_names_the_thread_that_has_not_reported_and_no_other() {
     qsbr::domain! { struct Here; }
     let _running = deadline();
-    rcu::set_stall_timeout(Some(Duration::from_millis(10)));
-    rcu::set_stall_hook(Box::new(|stall| STALLS.lock().expect("no panic").push(stall.clone())));
+    note_stalls();
     let (told, tell) = mpsc::channel();
     let (stop, stopped) = mpsc::channel::<()>();
     let lazy = thread::Builder::new().name("lazy".into());
@@ -50,12 +55,14 @@ fn a_stall_names_the_thread_that_has_not_reported_and_no_other() {
     let stall = loop {
         let stalls = STALLS.lock().expect("no panic").clone();
         // The first report may still name one that is about to report.
-        if let Some(stall) = stalls.into_iter().find(|stall| stall.readers().len() == 1) {
+        if let Some(stall) = stalls
+            .into_iter()
+            .find(|stall| stall.domain() == type_name::<Here>() && stall.readers().len() == 1)
+        {
             break stall;
         }
         thread::yield_now();
     };
-    assert_eq!(stall.domain(), type_name::<Here>());
     let [reader] = stall.readers() else { panic!("{stall}") };
     assert_eq!((reader.thread_id(), reader.thread_name()), (id, Some("lazy")));
     assert_eq!((reader.registered_at().file(), reader.registered_at().line()), (file!(), line));
@@ -67,4 +74,29 @@ fn a_stall_names_the_thread_that_has_not_reported_and_no_other() {
     }
     drop(end);
     diligent.join().expect("no panic");
+}
+
+#[test]
+fn exited_thread_with_a_leaked_handle_is_reported() {
+    qsbr::domain! { struct There; }
+    let _running = deadline();
+    note_stalls();
+    let exits = thread::spawn(|| {
+        mem::forget(There::register());
+        // SAFETY: takes no arguments and cannot fail.
+        unsafe { libc::gettid() }.unsigned_abs()
+    });
+    let id = exits.join().expect("the thread ends");
+    // Left asleep.
+    thread::spawn(|| There.synchronize());
+    let stall = loop {
+        let stalls = STALLS.lock().expect("no panic").clone();
+        if let Some(stall) = stalls.into_iter().find(|stall| stall.domain() == type_name::<There>()) {
+            break stall;
+        }
+        thread::yield_now();
+    };
+    let [reader] = stall.readers() else { panic!("{stall}") };
+    assert_eq!((reader.thread_id(), reader.thread_name(), reader.has_exited()), (id, None, true));
+    assert!(stall.to_string().contains("exited while it was online"), "{stall}");
 }

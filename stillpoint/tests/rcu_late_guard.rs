@@ -8,16 +8,17 @@ mod owner;
 #[path = "support/waiting.rs"]
 mod waiting;
 
-use std::cell::Cell;
+use std::any::type_name;
 use std::ffi::c_void;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
+use std::time::Duration;
 
 use deadline::deadline;
 use owner::{BLOCK, LOCAL, busy, retire_plain, section_elsewhere};
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Guard, RcuDomain};
+use stillpoint::rcu::{self, Guard, RcuDomain};
 use waiting::waiting_synchronize;
 
 /// A key whose destructor runs after that of the domain, as glibc goes by their age.
@@ -45,18 +46,16 @@ unsafe fn late_guard<D: RcuDomain>(guard: *mut c_void) -> Guard<D> {
 }
 
 #[test]
-fn owner_without_reader_leaves_its_former_queue_alone() {
+fn late_guard_drop_gives_the_reader_back_after_the_bookkeeping() {
     stillpoint::domain! { struct Own; }
-    thread_local! { static IS_LATE: Cell<bool> = const { Cell::new(false) }; }
-    static LATE_DROPS: AtomicU64 = AtomicU64::new(0);
+    static DROPS: AtomicU64 = AtomicU64::new(0);
     struct Counts;
     impl Drop for Counts {
         fn drop(&mut self) {
-            LATE_DROPS.fetch_add(IS_LATE.get().into(), Relaxed);
+            DROPS.fetch_add(1, Release);
         }
     }
     unsafe extern "C" fn drop_guard(guard: *mut c_void) {
-        IS_LATE.set(true);
         // SAFETY: that of the thread below.
         drop(unsafe { late_guard::<Own>(guard) });
     }
@@ -76,8 +75,58 @@ fn owner_without_reader_leaves_its_former_queue_alone() {
         leave_to(key, guard);
         busy
     });
-    let _busy = owner.join().expect("the thread ends");
-    assert_eq!(LATE_DROPS.load(Relaxed), 0, "the queue may be another thread's by now");
+    let busy = owner.join().expect("the thread ends");
+    let readers = Own.stats().readers;
+    thread::spawn(Own::register).join().expect("no panic");
+    assert_eq!(Own.stats().readers, readers, "the reader is free");
+    drop(busy);
+    Own.barrier();
+    assert_eq!(DROPS.load(Acquire), 1);
+}
+
+#[test]
+fn late_guard_drop_ends_a_reported_stall() {
+    stillpoint::domain! { struct Own; }
+    static REPORTED: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C" fn drop_guard(guard: *mut c_void) {
+        // SAFETY: that of the thread below.
+        let guard = unsafe { late_guard::<Own>(guard) };
+        assert!(Own::in_read_section());
+        // A section of another destructor, inside.
+        drop(Own::enter());
+        while REPORTED.load(Acquire) == 0 {
+            thread::yield_now();
+        }
+        drop(guard);
+        assert!(!Own::in_read_section());
+        drop(Own::enter());
+    }
+    let _running = deadline();
+    rcu::set_stall_timeout(Some(Duration::from_millis(10)));
+    rcu::set_stall_hook(Box::new(|stall| {
+        if stall.domain() == type_name::<Own>() {
+            assert!(stall.readers().len() <= 1);
+            REPORTED.fetch_add(
+                stall.readers().iter().filter(|reader| reader.has_exited()).count() as u64,
+                Release,
+            );
+        }
+    }));
+    let key = late_key::<Own>(drop_guard);
+    for _ in 0..3 {
+        REPORTED.store(0, Relaxed);
+        // Nested: the inner guard is dropped in time.
+        let ends = thread::spawn(move || {
+            let guard = Own::enter();
+            drop(Own::enter());
+            leave_to(key, guard);
+        });
+        let writer = waiting_synchronize::<Own>();
+        ends.join().expect("the thread ends");
+        writer.join().expect("the grace period ends");
+        Own.synchronize();
+    }
+    assert!(Own.stats().readers <= 3, "{:?}", Own.stats());
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod panics;
 mod waiting;
 
 use std::any::type_name;
+use std::mem;
 use std::panic::{catch_unwind, panic_any};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::mpsc::{self, Sender};
@@ -21,7 +22,7 @@ use std::time::Duration;
 use deadline::deadline;
 use panics::message;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{self, Global, Guard, Rcu, RcuDomain, Stall};
+use stillpoint::rcu::{self, Global, GracePeriod, Guard, Rcu, RcuDomain, Stall};
 use waiting::waiting_synchronize;
 
 /// How long grace periods wait here before they report.
@@ -182,6 +183,64 @@ fn a_reader_that_has_left_is_reported_no_more() {
     let ended = stalls::<Own>(1).len();
     Own.synchronize();
     assert_eq!(stalls::<Own>(1).len(), ended);
+}
+
+#[test]
+fn exited_reader_is_reported_whatever_waits() {
+    stillpoint::domain! { struct Caller; }
+    stillpoint::domain! { struct Worker; }
+    stillpoint::domain! { struct Barrier; }
+    stillpoint::domain! { struct Poller; }
+    fn reports<D: RcuDomain>(wait: fn()) {
+        let line = line!() + 3;
+        let exits = || {
+            // Nested: both sections stay open.
+            mem::forget((D::enter(), D::enter()));
+            gettid()
+        };
+        let exits = thread::Builder::new().name("exits".to_owned()).spawn(exits).expect("a thread");
+        let id = exits.join().expect("the thread ends");
+        // Left asleep, if it is the thread that waits.
+        thread::spawn(wait);
+        let stall = stalls::<D>(1).remove(0);
+        let [reader] = stall.readers() else { panic!("{stall}") };
+        assert!(reader.has_exited());
+        assert_eq!((reader.thread_id(), reader.thread_name()), (id, None));
+        assert_eq!(reader.registered_at().line(), line);
+        assert!(reader.to_string().contains("exited inside a read-side critical section"), "{reader}");
+    }
+    let _running = deadline();
+    note_stalls();
+    reports::<Caller>(|| Caller.synchronize());
+    reports::<Worker>(|| Worker.call(|| ()));
+    reports::<Barrier>(|| {
+        Barrier.call(|| ());
+        Barrier.barrier();
+    });
+    reports::<Poller>(|| {
+        GracePeriod::start_in(Poller);
+    });
+}
+
+#[test]
+fn guard_leaked_by_a_callback_is_reported_and_waited_for() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    note_stalls();
+    let (leaked, leaks) = mpsc::channel();
+    let (ran, runs) = mpsc::channel();
+    // Threads that are gone soon: no thread but the worker is registered.
+    let leak = move || {
+        mem::forget(Own::enter());
+        leaked.send(gettid()).expect("the test listens");
+    };
+    thread::spawn(|| Own.call(leak)).join().expect("no panic");
+    let id = leaks.recv().expect("the callback runs");
+    thread::spawn(|| Own.call(move || ran.send(()).expect("the test listens"))).join().expect("no panic");
+    let stall = stalls::<Own>(2).remove(1);
+    let [reader] = stall.readers() else { panic!("{stall}") };
+    assert_eq!((reader.thread_id(), reader.has_exited()), (id, false));
+    assert!(runs.try_recv().is_err());
 }
 
 #[test]

@@ -2,8 +2,6 @@
 //!
 //! A fence that begins after a caller asked serves that caller, whichever thread issues it: see [`crate::sequence`].
 
-use core::convert::Infallible;
-
 use crate::sequence::Sequence;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
@@ -23,12 +21,9 @@ impl SharedFence {
     }
 
     /// Returns when `issue` has returned in some thread that called it after this thread asked. Called by one thread at a time.
-    pub fn call(&self, mut issue: impl FnMut()) {
+    pub fn call(&self, issue: impl FnMut()) {
         self.count_call();
-        let Ok(()) = self.turns.join(|| {
-            issue();
-            Ok::<(), Infallible>(())
-        });
+        self.turns.join(issue);
     }
 
     /// Counts a call that is served otherwise.

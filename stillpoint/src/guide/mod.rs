@@ -28,7 +28,7 @@
 //! | a reader must | drop its guard soon | report often, for ever | drop its guard sometime |
 //! | its guard | stays in its thread | is the thread's handle | goes anywhere |
 //! | a domain is | a type | a type | a value |
-//! | a leaked guard | is found out when its thread ends | as there | is found in the stall report |
+//! | a leaked guard | is in the stall report, with its thread | as there | is in the stall report, with its domain |
 //! | waiting inside a section | panics | panics | never ends |
 //! | in signal handlers | yes | no | yes |
 //!

@@ -57,8 +57,6 @@ pub static WORDS: Words = Words {
     inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait inside \
              Handle::offline",
     inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside Handle::offline",
-    orphaned: "synchronize() would wait for ever: a thread ended while it was online in this domain (its handle was leaked)",
-    ends: "with a leaked handle, online in the domain",
 };
 
 /// Defines an isolated domain of [`qsbr`](crate::qsbr): a type without data, with threads and grace periods of its own. Also

@@ -8,10 +8,9 @@ use core::panic::Location;
 use super::domain::{Global, QsbrDomain};
 use crate::Domain as _;
 use crate::rcu::deferred;
-use crate::rcu::domain::{is_own, leave_if_ended, register, registered_reader};
+use crate::rcu::domain::{leave_if_ended, register, registered_reader};
 use crate::rcu::queue::Chores;
 use crate::rcu::reader::{Owner, Reader};
-use crate::rcu::threads::Healed;
 
 /// The calling thread's registration with the domain `D`, which lends references ([`Rcu::load`](crate::rcu::Rcu::load)).
 ///
@@ -144,12 +143,8 @@ impl<D: QsbrDomain> Drop for Offline<'_, D> {
 
 impl<D: QsbrDomain> Drop for Handle<D> {
     fn drop(&mut self) {
-        if D::shared().readers().resign(self.reader) == Healed::Yes {
-            // The handle was not leaked after all: a late thread-local destructor dropped it. What is deferred can be done again.
-            deferred::notify(&D::INSTANCE);
-        } else if is_own::<D>(self.reader) {
-            self.relieve();
-        }
+        D::shared().readers().depart(self.reader);
+        self.relieve();
         D::with_local(|local| local.has_handle.set(false));
         leave_if_ended::<D>();
     }

@@ -72,9 +72,9 @@
 //!
 //! # Threads, signals, fork
 //!
-//! A thread has at most one handle in each domain. It stays in its thread. When it is dropped, the thread is offline. A thread
-//! that ends while a leaked handle of it is online may have lent references for ever: no grace period of the domain is
-//! completed any more, and who waits for one panics.
+//! A thread has at most one handle in each domain. It stays in its thread. When it is dropped, the thread is offline. A leaked
+//! handle that is online may have lent references for ever: grace periods of the domain wait for it, also once its thread has
+//! exited, and the stall report names the thread. If one of the thread's last destructors drops the handle, grace periods go on.
 //!
 //! A signal handler cannot report or read, as the handle belongs to the code that it interrupts. In the child of a fork only the
 //! thread that forked has a handle still; everything else is as for [`rcu`](crate::rcu#fork). As there, a shared library that
@@ -133,7 +133,6 @@ pub fn register() -> Handle {
 /// # Panics
 ///
 /// - If the calling thread is online: it would wait for itself. Use [`Handle::synchronize`].
-/// - If a thread ended while it was online (its handle was leaked): it would wait for ever.
 /// - In a stall hook.
 ///
 /// ```

@@ -37,7 +37,7 @@ use crossbeam_utils::CachePadded;
 
 use super::alarm::{Alarm, DROWSY, PACED, Slept};
 use super::backlog::{Amount, Backlog, Limits, MayWait, Tally, at_least_zero};
-use super::engine::{Due, Engine, Orphaned, Readers};
+use super::engine::{Due, Engine, Readers};
 use super::entry::Entry;
 use super::progress::Progress;
 use super::queue::{BLOCK, Held, Holds, Queue, STEP};
@@ -51,8 +51,8 @@ const PACE: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 /// How long the worker of an idle domain lingers, in nanoseconds: several times as long as a caller that defers something and
 /// then waits takes to begin.
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
-/// The same after a round that failed, as long as a thread that ended inside a section allows no grace period.
-const PACE_STUCK: u64 = 1_000_000_000;
+/// The same after a round that failed.
+const RETRY: Duration = Duration::from_secs(1);
 /// How long lazy entries may wait, in nanoseconds.
 const LAZY: u64 = 10_000_000_000;
 /// How long the worker runs entries before it looks at the queues again, in nanoseconds.
@@ -66,7 +66,7 @@ pub trait Host {
     fn engine(&self) -> &Engine<Self::Readers>;
 
     /// Waits until the grace period has ended.
-    fn wait_for(&self, due: Due) -> Result<(), Orphaned>;
+    fn wait_for(&self, due: Due) -> Result<(), Denied>;
 
     /// Runs an entry, whose grace period is over.
     fn run(&self, entry: Entry);
@@ -86,6 +86,10 @@ pub trait Host {
     /// outside. `alone`: see [`Readers::is_alone`].
     fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool;
 }
+
+/// The kernel denies the heavy fence, which worked before: grace periods fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denied;
 
 /// Who does the bookkeeping of a queue, and where.
 #[derive(Debug, Clone, Copy)]
@@ -109,10 +113,8 @@ pub struct Callbacks {
     /// When the last round began, or another's grace period ended, and the first queue of the next slice: the worker's.
     last_round: AtomicU64,
     first: AtomicU64,
-    /// Rounds that have begun; the number of the last that failed; 1 while the last one did.
-    rounds: AtomicU64,
-    failed: AtomicU64,
-    stuck: AtomicU64,
+    /// Rounds that failed: see [`Denied`].
+    failures: AtomicU64,
 }
 
 impl Callbacks {
@@ -125,9 +127,7 @@ impl Callbacks {
                 urgent: AtomicU64::new(0),
                 last_round: AtomicU64::new(0),
                 first: AtomicU64::new(0),
-                rounds: AtomicU64::new(0),
-                failed: AtomicU64::new(0),
-                stuck: AtomicU64::new(0),
+                failures: AtomicU64::new(0),
             }
         }
     }
@@ -244,12 +244,7 @@ impl Callbacks {
     /// Waits until less waits. `own` is the calling thread's queue.
     #[cold]
     fn press(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) {
-        if self.stuck.load(Relaxed) != 0 {
-            // There can be no grace period: see `Orphaned`.
-            self.backlog.end_wait(wait, true, false);
-            return self.notify(false, host);
-        }
-        let rounds = self.rounds();
+        let failures = self.failures.load(Relaxed);
         let patience = self.backlog.begin_wait(wait);
         let _urgent = self.urgent();
         self.provide(false, host);
@@ -260,7 +255,7 @@ impl Callbacks {
                 self.report(queue);
             }
             is_small = !self.backlog.is_above();
-            let failed = self.failed.load(Relaxed) > rounds;
+            let failed = self.failures.load(Relaxed) != failures;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
             let is_empty = || self.holds(host.engine().readers()) == Holds::Nothing;
             is_small || failed || self.alarm.is_idle() && (is_empty() || !self.provide(false, host))
@@ -287,15 +282,15 @@ impl Callbacks {
     }
 
     /// Returns when everything has run that was appended before.
-    pub fn barrier(&self, host: &impl Host) -> Result<(), Orphaned> {
+    pub fn barrier(&self, host: &impl Host) -> Result<(), Denied> {
         let marks: Vec<_> = queues(host.engine().readers()).map(|queue| (queue, queue.pushed())).collect();
-        let rounds = self.rounds();
+        let failures = self.failures.load(Relaxed);
         let _urgent = self.urgent();
         for (queue, mark) in marks {
             if queue.done() >= mark {
                 continue;
             }
-            let reached = || queue.done() >= mark || self.failed.load(Relaxed) > rounds;
+            let reached = || queue.done() >= mark || self.failures.load(Relaxed) != failures;
             if !mutant("barrier-does-not-ring") && self.alarm.ring() {
                 self.provide_or_work(host, reached);
             }
@@ -306,7 +301,7 @@ impl Callbacks {
                 reached() || mutant("barrier-does-not-wait")
             });
             if queue.done() < mark && !mutant("barrier-does-not-wait") {
-                return Err(Orphaned);
+                return Err(Denied);
             }
         }
         Ok(())
@@ -332,12 +327,6 @@ impl Callbacks {
             return self.alarm.give_up();
         }
         self.work(host, enough);
-    }
-
-    /// Rounds that have begun: one that fails and has a greater number began after this call.
-    fn rounds(&self) -> u64 {
-        // A read-modify-write, which reads the newest number.
-        self.rounds.fetch_add(0, Relaxed)
     }
 
     /// The most pressing thing in any queue.
@@ -415,27 +404,17 @@ impl Callbacks {
             }
             lingers_since = None;
             let began = now();
-            let waited = self.wait(host, running.unwrap_or(due));
+            let waited = host.wait_for(running.unwrap_or(due));
             self.last_round.store(if running.is_some() { now() } else { began }, Relaxed);
             if waited.is_err() {
-                // The entries stay. The next one that is appended tries again, at a slow pace, and an urgent caller now.
-                match self.alarm.stop(|| (), || self.is_urgent()) {
-                    Slept::Gone => return,
-                    Slept::No => {}
+                if !mutant("round-fails-silently") {
+                    self.failures.fetch_add(1, Relaxed);
+                    self.progress.advance();
                 }
+                // The entries stay; an urgent caller tries again now.
+                self.alarm.nap(PACED, RETRY, || (), || self.is_urgent());
             }
         }
-    }
-
-    fn wait(&self, host: &impl Host, due: Due) -> Result<(), Orphaned> {
-        let round = self.rounds.fetch_add(1, Relaxed) + 1;
-        let waited = host.wait_for(due);
-        self.stuck.store(u64::from(waited.is_err()), Relaxed);
-        if waited.is_err() && !mutant("round-fails-silently") {
-            self.failed.store(round, Relaxed);
-            self.progress.advance();
-        }
-        waited
     }
 
     /// Gives every entry a grace period to wait for.
@@ -466,12 +445,9 @@ impl Callbacks {
 
     /// How long until the worker may lead a grace period, if it has `begun` to linger.
     fn pause(&self, begun: u64) -> Option<Duration> {
-        let stuck = self.stuck.load(Relaxed) != 0;
-        let pace = if stuck { PACE_STUCK } else { PACE };
-        let from = (self.last_round.load(Relaxed) + pace).max(begun + LINGER);
+        let from = (self.last_round.load(Relaxed) + PACE).max(begun + LINGER);
         let rest = from.saturating_sub(now());
-        let hurry = self.is_urgent() || !stuck && self.backlog.is_crowded();
-        (rest != 0 && !hurry).then(|| Duration::from_nanos(rest))
+        (rest != 0 && !self.is_urgent() && !self.backlog.is_crowded()).then(|| Duration::from_nanos(rest))
     }
 
     /// Runs ripe entries, for a time. Whether there were some.
@@ -535,7 +511,6 @@ impl Callbacks {
         self.alarm.give_up();
         self.backlog.reset_in_child();
         self.urgent.store(0, Relaxed);
-        self.stuck.store(0, Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A second count, by which every completed wait is shown to have lasted a full grace period.
 //!
-//! In debug builds, with the feature `check`, and in the models. Otherwise all of it is empty and costs nothing.
+//! In debug builds, in the models, and in builds with `--cfg stillpoint_audit`. Otherwise all of it is empty and costs nothing.
 //!
 //! The leader counts grace periods as they begin and as they end, apart from [`crate::sequence`], whose rules decide who is
 //! served when. A caller takes a [`Ticket`], the number of those that have begun, before he asks; when he has been told that
@@ -32,111 +32,68 @@
 //! steps to what the models explore, or it might hide what the algorithm lacks. One thread runs at a time there, so they
 //! are up to date.
 
-pub use count::Check;
+use core::iter::zip;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The number of the last grace period that had begun at some moment; nothing in a build that does not count. The default is
-/// the beginning of time.
+/// How many counters of a kind there are: 1 in a build that checks, else 0.
+const COUNTERS: usize = cfg!(any(debug_assertions, loom, stillpoint_audit)) as usize;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Check {
+    /// Grace periods that have begun, those that failed included; the number of the last.
+    begun: [AtomicU64; COUNTERS],
+    /// The number of the last that ended.
+    ended: [AtomicU64; COUNTERS],
+}
+
+/// The number of the last grace period that had begun at some moment. The default is the beginning of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ticket(Number);
+pub struct Ticket([u64; COUNTERS]);
 
-#[cfg(any(debug_assertions, loom, feature = "check"))]
-type Number = u64;
-#[cfg(not(any(debug_assertions, loom, feature = "check")))]
-type Number = ();
-
-#[cfg(any(debug_assertions, loom, feature = "check"))]
-mod count {
-    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-    use super::Ticket;
-
-    /// See the [module](super).
-    #[derive(Debug)]
-    pub struct Check {
-        /// Grace periods that have begun, those that failed included; the number of the last.
-        begun: AtomicU64,
-        /// The number of the last that ended.
-        ended: AtomicU64,
-        /// Waits that were found right.
-        passed: AtomicU64,
+impl Check {
+    pub const fn new() -> Self {
+        Self {
+            begun: [const { AtomicU64::new(0) }; COUNTERS],
+            ended: [const { AtomicU64::new(0) }; COUNTERS],
+        }
     }
 
-    impl Check {
-        pub const fn new() -> Self {
-            Self { begun: AtomicU64::new(0), ended: AtomicU64::new(0), passed: AtomicU64::new(0) }
-        }
+    /// What a caller takes before it asks for a grace period, and shows when it has been served.
+    pub fn ticket(&self) -> Ticket {
+        // A read-modify-write, not a load, which might be older.
+        Ticket(self.begun.each_ref().map(|begun| begun.fetch_add(0, Relaxed)))
+    }
 
-        /// What a caller takes before he asks for a grace period, and shows when he has been served.
-        pub fn ticket(&self) -> Ticket {
-            // A read-modify-write, not a load, which might be older.
-            Ticket(self.begun.fetch_add(0, Relaxed))
-        }
+    /// A grace period begins, after its turn has; called by its leader.
+    pub fn begin(&self) -> Ticket {
+        Ticket(self.begun.each_ref().map(|begun| begun.fetch_add(1, Relaxed) + 1))
+    }
 
-        /// A grace period begins, after its turn has; called by its leader.
-        pub fn begin(&self) -> Ticket {
-            Ticket(self.begun.fetch_add(1, Relaxed) + 1)
-        }
+    /// The grace period `number` has ended, and no caller has returned yet; called by its leader.
+    pub fn end(&self, number: Ticket) {
+        zip(&self.ended, number.0).for_each(|(ended, number)| ended.store(number, Relaxed));
+    }
 
-        /// The grace period `number` has ended, and nobody has been told yet; called by its leader.
-        pub fn end(&self, number: Ticket) {
-            self.ended.store(number.0, Relaxed);
-        }
-
-        /// A caller has been told that a grace period has passed since he took `ticket`.
-        ///
-        /// # Panics
-        ///
-        /// If none has.
-        #[track_caller]
-        pub fn served(&self, ticket: Ticket) {
-            let (begun, ended) = (ticket.0, self.ended.load(Relaxed));
+    /// A caller has found that a grace period has passed since it took `ticket`.
+    ///
+    /// # Panics
+    ///
+    /// If none has.
+    #[track_caller]
+    pub fn served(&self, ticket: Ticket) {
+        for (ended, begun) in zip(&self.ended, ticket.0) {
+            let ended = ended.load(Relaxed);
             assert!(
                 ended > begun,
                 "a caller was told that a grace period had passed, but none has that began after he asked: \
                  {begun} had begun then, the last that ended is number {ended}; this is a bug in stillpoint"
             );
-            self.passed.fetch_add(1, Relaxed);
-        }
-
-        /// How many waits were found right.
-        pub fn passed(&self) -> u64 {
-            self.passed.load(Relaxed)
         }
     }
 }
 
-#[cfg(not(any(debug_assertions, loom, feature = "check")))]
-mod count {
-    use super::Ticket;
-
-    /// Nothing: this build does not check.
-    #[derive(Debug)]
-    pub struct Check;
-
-    impl Check {
-        pub const fn new() -> Self {
-            Self
-        }
-
-        pub fn ticket(&self) -> Ticket {
-            Ticket(())
-        }
-
-        pub fn begin(&self) -> Ticket {
-            Ticket(())
-        }
-
-        pub fn end(&self, _number: Ticket) {}
-
-        pub fn served(&self, _ticket: Ticket) {}
-
-        pub fn passed(&self) -> u64 {
-            0
-        }
-    }
-}
-
-#[cfg(all(test, any(debug_assertions, feature = "check")))]
+#[cfg(all(test, any(debug_assertions, stillpoint_audit)))]
 mod tests {
     use super::Check;
 
@@ -149,7 +106,6 @@ mod tests {
         let next = check.begin();
         check.end(next);
         check.served(ticket);
-        assert_eq!(check.passed(), 1);
     }
 
     #[test]

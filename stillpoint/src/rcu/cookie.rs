@@ -62,8 +62,8 @@ use crate::sync::now;
 /// # Panics
 ///
 /// Waiting in any form, polling too, panics as [`synchronize`](super::synchronize) does: inside a section of the same
-/// domain, elapsed or not, and if a thread ended inside a section (its guard was leaked). A task that holds a guard over
-/// an `.await` makes the tasks panic that wait for a grace period on the same thread.
+/// domain, elapsed or not. A task that holds a guard over an `.await` makes the tasks panic that wait for a grace period on the
+/// same thread.
 pub struct GracePeriod<D: Domain = Global> {
     due: Due,
     domain: D,
@@ -79,8 +79,7 @@ impl GracePeriod {
 
     /// [`now`](Self::now), and has it elapse without anybody waiting.
     ///
-    /// Does not wait, but may start a thread. If none can be started, or grace periods fail (a thread ended inside a section), it
-    /// is the same as `now`: who waits finds out.
+    /// Does not wait, but may start a thread. If none can be started, it is the same as `now`.
     ///
     /// ```
     /// use stillpoint::rcu::GracePeriod;
@@ -122,8 +121,8 @@ impl<D: Domain> GracePeriod<D> {
     /// See the [type](Self#panics).
     pub fn wait(&self) {
         let own = reader_outside(&self.domain);
-        if !self.is_elapsed() && self.domain.core().engine.wait_for(own, self.due).is_err() {
-            panic!("{}", self.domain.words().orphaned);
+        if !self.is_elapsed() {
+            self.domain.core().engine.wait_for(own, self.due);
         }
     }
 

@@ -8,9 +8,9 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::backlog::{Amount, MayWait};
-use super::callbacks::{Caller, Host};
+use super::callbacks::{Caller, Denied, Host};
 use super::domain::{registered_reader, with_new_reader};
-use super::engine::{Due, Engine, Orphaned, Readers as _};
+use super::engine::{Due, Engine, Readers as _};
 use super::entry::{Entry, Panicked, panicked};
 use super::pool::Job;
 use super::queue::{Chores, Queue};
@@ -83,27 +83,16 @@ impl<W: World> Host for W {
         &self.core().engine
     }
 
-    fn wait_for(&self, due: Due) -> Result<(), Orphaned> {
-        if self.is_reading() {
-            // A callback has leaked a guard: this thread would wait for itself.
-            static TOLD: AtomicU64 = AtomicU64::new(0);
-            if TOLD.swap(1, Relaxed) == 0 {
-                // Not `eprintln!`, which panics if it cannot write.
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "stillpoint: a callback has left its worker {}: nothing deferred there can be done any more",
-                    self.words().ends
-                );
-            }
-            return Err(Orphaned);
-        }
-        let (own, engine) = (self.own(), self.engine());
+    fn wait_for(&self, due: Due) -> Result<(), Denied> {
+        // If a callback has leaked a guard, this thread is inside: a section to wait for, as that of any other thread.
+        let own = self.own().filter(|own| !own.is_inside());
+        let engine = self.engine();
         // A panic here is that of a heavy fence which the kernel denies.
         let wait = || match self.core().pace() {
             Pace::Prompt => engine.wait_for(own, due),
             Pace::NoInterrupts => engine.wait_quietly(own, due),
         };
-        catch_unwind(AssertUnwindSafe(wait)).unwrap_or(Err(Orphaned))
+        catch_unwind(AssertUnwindSafe(wait)).map_err(|_| Denied)
     }
 
     fn run(&self, entry: Entry) {
@@ -245,11 +234,6 @@ pub(super) fn end_of_owner(world: &impl World, queue: &Queue) {
     world.core().callbacks.end_of_owner(queue, caller(world).wait, world);
 }
 
-/// Has the worker look at the queues.
-pub(crate) fn notify(world: &impl World) {
-    world.core().callbacks.notify(false, world);
-}
-
 /// Waits until all that was deferred before has been done.
 pub(crate) fn barrier(world: &impl World) {
     assert!(!world.is_reading(), "{}", world.words().inside_barrier);
@@ -262,6 +246,6 @@ pub(crate) fn barrier(world: &impl World) {
         "barrier() inside a callback of the same domain would wait for itself"
     );
     if world.core().callbacks.barrier(world).is_err() {
-        panic!("{}, or the heavy fence, which worked before, is denied", world.words().orphaned);
+        panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
     }
 }

@@ -4,7 +4,6 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::panic::Location;
 use core::ptr;
-use std::io::Write;
 
 use super::deferred;
 use super::fork::Fork;
@@ -12,7 +11,7 @@ use super::guard::Guard;
 use super::queue::Chores;
 use super::reader::{Exit, Owner, Reader};
 use super::registration::{self, Registration};
-use super::threads::{Healed, Kind, Sections, Threads};
+use super::threads::{Kind, Sections, Threads};
 use super::world::{Core, Static, Words};
 use crate::sys::at_exit::AtThreadExit;
 
@@ -103,7 +102,7 @@ impl<K: Kind> Shared<K> {
         Self {
             core: Core::new(Threads::new(), core::any::type_name::<D>),
             fork: Fork::new(reset_in_child::<D>, is_reading::<D>),
-            at_exit: AtThreadExit::new(part::<D>),
+            at_exit: AtThreadExit::new(exit::<D>),
         }
     }
 
@@ -118,9 +117,6 @@ impl<K: Kind> Shared<K> {
 pub static WORDS: Words = Words {
     inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
     inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
-    orphaned: "synchronize() would wait for ever: a thread ended inside a read-side section of this domain (its guard was \
-               leaked)",
-    ends: "with a leaked guard, inside a read-side section",
 };
 
 /// What a thread knows of a domain.
@@ -213,13 +209,13 @@ pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'
     crate::fence::register_thread();
     let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
     let owner = Owner { thread: crate::sys::signal::tid().unsigned_abs(), site };
-    // SAFETY: `part` wants a reader.
+    // SAFETY: `exit` wants a reader.
     let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
     let registry = shared.readers().registry();
     D::with_local(|local| local.registration.register(registry, owner, light_is_free, arm))
 }
 
-/// Gives the reader back of a thread whose destructor has run, if nothing needs it any more.
+/// Gives the reader back of a thread whose destructor has run, if nothing needs it any more: see [`Registration`].
 #[cold]
 pub(crate) fn leave_if_ended<D: Static>() {
     let shared = D::shared();
@@ -233,10 +229,7 @@ pub(crate) fn leave_if_ended<D: Static>() {
 /// The slow way out of a section.
 #[cold]
 pub(super) fn attend<D: Static>(reader: &'static Reader) {
-    if D::shared().readers().attend(reader) == Healed::Yes {
-        // What is deferred can be done again. The reader may be another thread's by now.
-        return deferred::notify(&D::INSTANCE);
-    }
+    D::shared().readers().attend(reader);
     if reader.take_reclaim() {
         // The reader stays the thread's meanwhile.
         while_it_stays::<D, _>(|| deferred::settle(&D::INSTANCE, reader.queue, Chores::All));
@@ -250,8 +243,7 @@ pub(super) fn attend<D: Static>(reader: &'static Reader) {
 /// The slow way of [`Guard::repin`], which is the only guard of its thread.
 #[cold]
 pub(super) fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
-    // A late guard of a thread that was given up gives the reader back when it leaves.
-    if !reader.must_reclaim() || reader.is_orphaned() {
+    if !reader.must_reclaim() {
         return attend::<D>(reader);
     }
     // Inside, no grace period ends that this thread would wait for.
@@ -272,27 +264,17 @@ pub(super) fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
 /// # Safety
 ///
 /// `reader` comes from [`register`].
-unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
+unsafe extern "C" fn exit<D: Static>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
-    let shared = D::shared();
     // Not ours: in the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear
-    // the pointers of one that was about to call its destructors.
-    let (readers, callbacks) = (shared.readers(), &shared.core.callbacks);
-    if is_own::<D>(reader) {
-        deferred::end_of_owner(&D::INSTANCE, reader.queue);
+    // the pointers of one that was about to call its destructors. Or given back already, by a destructor.
+    if !is_own::<D>(reader) {
+        return;
     }
-    if D::with_local(|local| local.registration.part(reader, readers, callbacks)) == Some(false) {
-        let tid = crate::sys::signal::tid();
-        let domain = core::any::type_name::<D>();
-        // Not `eprintln!`, which panics if it cannot write.
-        let _ = writeln!(
-            std::io::stderr(),
-            "stillpoint: thread {tid} ends {} of {domain}: grace periods of this domain cannot be completed until that is \
-             dropped",
-            D::WORDS.ends
-        );
-    }
+    deferred::end_of_owner(&D::INSTANCE, reader.queue);
+    D::with_local(|local| local.registration.end());
+    leave_if_ended::<D>();
 }
 
 /// Makes the domain that of a process with one thread, whose reader stays as it is.

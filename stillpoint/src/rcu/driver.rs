@@ -15,8 +15,7 @@
 //!
 //! # When nobody can drive
 //!
-//! If the pool has no thread for the job, or a grace period fails (a thread ended inside a section, the fence is denied),
-//! all futures are dismissed: woken, to find out. Without a thread each waits where it is polled; a failure they pass on.
+//! If the pool has no thread for the job, or a grace period fails (the kernel denies the fence), all futures are dismissed: woken, to find out. Without a thread each waits where it is polled; a failure they pass on.
 
 use core::mem;
 use core::task::Waker;

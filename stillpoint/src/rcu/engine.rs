@@ -13,7 +13,7 @@
 //! ```text
 //! begin         the turn is taken: who asks from now on waits for the next one   (Sequence::begin)
 //! look          whatever can be done without sleeping                            (Readers::begin)
-//! sleep         until the rest has left; long sleeps are reported                (Readers::sleep, Vigil)
+//! sleep         until the rest has left; long sleeps are reported                (Readers::sleep, StallDetector)
 //! finish        and wake                                                         (Lead::finish)
 //! ```
 //!
@@ -32,7 +32,7 @@ use super::check::{Check, Ticket};
 use super::events::{Begun, Ended};
 use super::queue::Queue;
 use super::reader::Reader;
-use super::stall::{Blockers, Watch};
+use super::stall::{StallDetector, StallStats};
 use crate::sequence::{Sequence, Target};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, heavy};
 
@@ -53,8 +53,8 @@ pub trait Readers {
     /// What blocks the rest: readers, or a heavy fence that is not to be.
     fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Self::Blocked>;
 
-    /// Sleeps until what blocks the grace period has gone. After each sleep `vigil` must be told.
-    fn sleep(&self, blocked: Self::Blocked, fence: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned>;
+    /// Sleeps until what blocks the grace period has gone. After each sleep it calls [`StallDetector::check`].
+    fn sleep(&self, blocked: Self::Blocked, fence: fn(), detector: &mut StallDetector<'_>);
 
     /// The calling thread, whose reader is `own`, has put off its bookkeeping because it is inside a section: has it take the slow
     /// way out of the outermost one. `above`: more waits than should.
@@ -90,9 +90,7 @@ pub struct Engine<R> {
 #[derive(Debug)]
 struct Tallies {
     callers: AtomicU64,
-    stalls: AtomicU64,
-    /// Nanoseconds; written by the leader.
-    longest_wait: AtomicU64,
+    stalls: StallStats,
 }
 
 /// Counts of what readers and leaders did; written by the [`Readers`].
@@ -125,13 +123,8 @@ pub struct Tally {
     pub wakeups: u64,
     pub longest_wait: Duration,
     pub stalls: u64,
-    pub checked: u64,
     pub readers: u64,
 }
-
-/// A section will never end: no grace period of the domain can be completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Orphaned;
 
 /// A grace period to wait for, or to ask after. Of two, the smaller one ends no later.
 #[derive(Clone, Copy)]
@@ -182,8 +175,7 @@ impl<R> Engine<R> {
                 domain,
                 tallies: CachePadded::new(Tallies {
                     callers: AtomicU64::new(0),
-                    stalls: AtomicU64::new(0),
-                    longest_wait: AtomicU64::new(0),
+                    stalls: StallStats::new(),
                 }),
             }
         }
@@ -234,61 +226,49 @@ impl<R: Readers> Engine<R> {
             heavy_fences: costs.heavy_fences.load(Relaxed),
             sleeps: costs.sleeps.load(Relaxed),
             wakeups: costs.wakeups.load(Relaxed),
-            longest_wait: Duration::from_nanos(self.tallies.longest_wait.load(Relaxed)),
-            stalls: self.tallies.stalls.load(Relaxed),
-            checked: self.check.passed(),
+            longest_wait: self.tallies.stalls.longest_wait(),
+            stalls: self.tallies.stalls.reports(),
             readers: self.readers.count(),
         }
     }
 
     /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
-    pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
+    pub fn synchronize(&self, own: Option<&Reader>) {
         let ticket = self.check.ticket();
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.join(turn))?;
+        self.lead_or_wait(own, heavy, |turn| self.turns.join(turn));
         self.check.served(ticket);
-        Ok(())
     }
 
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
-    pub fn wait_for(&self, own: Option<&Reader>, due: Due) -> Result<(), Orphaned> {
-        self.wait_with(own, due, heavy)
+    pub fn wait_for(&self, own: Option<&Reader>, due: Due) {
+        self.wait_with(own, due, heavy);
     }
 
     /// [`wait_for`](Self::wait_for), without interrupting other CPUs.
     #[cfg(not(loom))]
-    pub fn wait_quietly(&self, own: Option<&Reader>, due: Due) -> Result<(), Orphaned> {
-        self.wait_with(own, due, crate::fence::heavy_without_interrupts)
+    pub fn wait_quietly(&self, own: Option<&Reader>, due: Due) {
+        self.wait_with(own, due, crate::fence::heavy_without_interrupts);
     }
 
-    fn wait_with(&self, own: Option<&Reader>, due: Due, heavy: fn()) -> Result<(), Orphaned> {
+    fn wait_with(&self, own: Option<&Reader>, due: Due, heavy: fn()) {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(due.target, turn))?;
+        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(due.target, turn));
         self.check.served(due.ticket);
-        Ok(())
     }
 
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
-    pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
+    pub fn drive(&self, own: Option<&Reader>) {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(self.turns.next(), turn))
+        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(self.turns.next(), turn));
     }
 
     /// Waits by `wait` until a grace period has ended; leads it, if no other thread does, and tells of it afterwards.
-    fn lead_or_wait(
-        &self,
-        own: Option<&Reader>,
-        heavy: fn(),
-        wait: impl FnOnce(&mut dyn FnMut() -> Result<(), Orphaned>) -> Result<(), Orphaned>,
-    ) -> Result<(), Orphaned> {
+    fn lead_or_wait(&self, own: Option<&Reader>, heavy: fn(), wait: impl FnOnce(&mut dyn FnMut())) {
         // Of two, after another leader has failed, the last.
         let mut ended = None;
-        let result = wait(&mut || {
-            ended = self.grace_period(own, heavy)?;
-            Ok(())
-        });
+        wait(&mut || ended = self.grace_period(own, heavy));
         self.tell(ended);
-        result
     }
 
     fn tell(&self, ended: Option<Ended>) {
@@ -315,17 +295,18 @@ impl<R: Readers> Engine<R> {
         is_led
     }
 
-    /// Leads a grace period, whose heavy fences are `heavy`. What there is to tell of it.
-    fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Result<Option<Ended>, Orphaned> {
+    /// Leads a grace period, whose heavy fences are `heavy`. What there is to tell of it. Panics if the kernel denies them: the turn
+    /// has then failed.
+    fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Option<Ended> {
         let begun = Begun::now();
         let number = self.check.begin();
         let blocked = self.readers.begin(own, Some(heavy)).err();
         let held_up = blocked.is_some();
         if let Some(blocked) = blocked {
-            self.sleep(blocked, heavy)?;
+            self.sleep(blocked, heavy);
         }
         self.check.end(number);
-        Ok(begun.end(|| self.led(), held_up))
+        begun.end(|| self.led(), held_up)
     }
 
     /// The name of the domain, for reports.
@@ -340,43 +321,8 @@ impl<R: Readers> Engine<R> {
     }
 
     #[cold]
-    fn sleep(&self, blocked: R::Blocked, heavy: fn()) -> Result<(), Orphaned> {
-        let mut vigil = Vigil {
-            watch: Watch::begin(),
-            tallies: &self.tallies,
-            domain: self.domain,
-            grace_period: self.led(),
-        };
-        self.readers.sleep(blocked, heavy, &mut vigil)
-    }
-}
-
-/// What is to be told of a grace period that sleeps: how long, and for whom.
-#[derive(Debug)]
-pub struct Vigil<'a> {
-    watch: Watch,
-    tallies: &'a Tallies,
-    domain: fn() -> &'static str,
-    grace_period: u64,
-}
-
-impl Vigil<'_> {
-    /// How long to sleep until there may be something to report.
-    pub fn patience(&self) -> Duration {
-        self.watch.patience()
-    }
-
-    /// After a sleep: keeps the longest wait, and reports `blockers`, those that are waited for still, when it is time. They are
-    /// told how long it has been; nobody if they have all just left.
-    pub fn note(&mut self, blockers: impl FnOnce(Duration) -> Option<Blockers>) {
-        let waited = self.watch.waited();
-        let nanoseconds = waited.as_nanos() as u64;
-        if nanoseconds > self.tallies.longest_wait.load(Relaxed) {
-            self.tallies.longest_wait.store(nanoseconds, Relaxed);
-        }
-        if let Some(stall) = self.watch.stall(waited, self.domain, self.grace_period, blockers) {
-            self.tallies.stalls.fetch_add(1, Relaxed);
-            stall.report();
-        }
+    fn sleep(&self, blocked: R::Blocked, heavy: fn()) {
+        let mut detector = StallDetector::new(&self.tallies.stalls, self.domain, self.led());
+        self.readers.sleep(blocked, heavy, &mut detector);
     }
 }

@@ -16,9 +16,7 @@ mod told {
     use std::time::{Duration, Instant};
 
     use tracing::level_filters::LevelFilter;
-    use tracing::{Level, debug, event_enabled, trace, warn};
-
-    use super::super::stall::Stall;
+    use tracing::{Level, debug, trace};
 
     const TARGET: &str = "stillpoint";
 
@@ -70,18 +68,6 @@ mod told {
             }
         }
     }
-
-    /// Whether a subscriber has been told of the stall.
-    pub fn tell_stall(stall: &Stall) -> bool {
-        let is_told = event_enabled!(target: TARGET, Level::WARN);
-        if is_told {
-            let (domain, number, waited) = (stall.domain(), stall.grace_period(), stall.waited());
-            for line in stall.to_string().lines() {
-                warn!(target: TARGET, domain, number, ?waited, "{line}");
-            }
-        }
-        is_told
-    }
 }
 
 #[cfg(not(all(feature = "tracing", not(loom))))]
@@ -108,10 +94,5 @@ mod untold {
         pub fn tell(self, _domain: &'static str) {
             match self {}
         }
-    }
-
-    #[cfg(not(loom))]
-    pub fn tell_stall(_stall: &super::super::stall::Stall) -> bool {
-        false
     }
 }

@@ -14,8 +14,8 @@ use super::reader::{Exit, Reader};
 /// Dropping the outermost guard waits if values were retired inside the section, and more waits to be freed than
 /// [`set_limits`](super::set_limits) allows; otherwise it never does.
 ///
-/// A leaked guard (`mem::forget`) never ends its section, so no grace period is completed any more; once its thread has
-/// ended, [`synchronize`](super::synchronize) panics instead of waiting.
+/// A leaked guard (`mem::forget`) never ends its section: grace periods wait for it, also once its thread has exited. The
+/// [stall report](super#stalls) names the thread.
 ///
 /// ```
 /// use stillpoint::rcu;

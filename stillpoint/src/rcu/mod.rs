@@ -88,11 +88,14 @@
 //! again after 20, and so on; with the feature `tracing`, in an event if a subscriber takes it. [`set_stall_timeout`] and [`set_stall_hook`] change that; [`Stats::longest_wait`] and
 //! [`Stats::stalls`] keep count.
 //!
+//! A leaked guard (`mem::forget`, `Box::leak`) never ends its section, as it may have lent references for ever: grace periods of the
+//! domain wait for it, and nothing is freed. That also holds once its thread has exited, and then the report says so
+//! ([`StalledReader::has_exited`]). If one of the thread's last destructors drops the guard, grace periods go on.
+//!
 //! # Checks
 //!
-//! In debug builds, and with the feature `check`, every wait for a grace period asserts on return that a full one has passed,
-//! by a count that is kept apart from the algorithm ([`Stats::checked`]). It costs a few atomic operations a grace period and
-//! caller, and readers nothing.
+//! In debug builds every wait for a grace period asserts on return that a full one has passed, by a count that is kept apart from
+//! the algorithm. It costs a few atomic operations a grace period and caller, and readers nothing.
 //!
 //! # Fork
 //!
@@ -146,6 +149,7 @@ mod guard;
 mod pointer;
 mod running;
 pub(crate) mod stall;
+mod stalled;
 mod stats;
 pub(crate) mod world;
 
@@ -203,8 +207,9 @@ pub fn enter() -> Guard {
 /// # Panics
 ///
 /// - Inside a section: it would wait for itself.
-/// - If a thread ended inside a section (its guard was leaked): it would wait for ever.
 /// - In a stall hook ([`set_stall_hook`]): a grace period waits for the hook.
+///
+/// It does not return while a leaked guard keeps a section open: see [stalls](self#stalls).
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -300,8 +305,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: core::ptr::NonNull<T>, hints:
 ///
 /// # Panics
 ///
-/// - Inside a section, or a callback of the same domain: it would wait for itself.
-/// - If a thread ended inside a section (its guard was leaked): it would wait for ever.
+/// Inside a section, or a callback of the same domain: it would wait for itself. And if the kernel denies the heavy fence, which
+/// worked before.
 ///
 /// Callbacks of other domains may wait: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains
 /// that domain, wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain wait for

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `state` | owner | 0: quiescent; else the domain's counter as seen on entering the outermost section |
 //! | `nested` | owner | sections open inside the outermost one |
-//! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`ORPHANED`], [`RECLAIM`], `LATE` |
+//! | `attention` | all | reasons for the owner to take the slow way out: [`AWAITED`], [`FENCED`], [`RECLAIM`], [`EXITING`] |
 //! | `thread`, `site` | owner, when it registers | who it is, for reports of stalls: see [`Reader::while_awaited`] |
 //!
 //! # Why one word and no arithmetic
@@ -34,12 +34,10 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loo
 pub const AWAITED: u32 = 1;
 /// A compiler fence is not a light fence here; the slow way calls the backend's.
 pub const FENCED: u32 = 2;
-/// The thread ended inside a section.
-pub const ORPHANED: u32 = 4;
 /// The owner has put off what keeps the backlog small until it is outside.
-const RECLAIM: u32 = 8;
-/// The thread is about to end, and gives the reader back when it has left.
-pub const LATE: u32 = 16;
+const RECLAIM: u32 = 4;
+/// The thread exits, or has exited inside a section. It gives the reader back when it leaves, if it ever does.
+pub const EXITING: u32 = 8;
 
 /// See the [module](self). The words that a scan looks at have a cache line (and its neighbour, which x86-64 fetches along)
 /// of their own.
@@ -260,21 +258,10 @@ impl Reader {
         (awaited() || mutant("owner-not-looked-at-again")).then_some(seen)
     }
 
-    /// Marks the section of a thread that has ended as one that never will.
-    pub fn orphan(&self) {
-        // Relaxed: the countdown, or the leader's own operation on the word, orders it.
-        self.attention.fetch_or(ORPHANED, Relaxed);
-    }
-
-    /// Takes the mark off: the section has ended after all.
-    pub fn adopt(&self) {
-        // Release: so has what the section read. Partner: the Acquire in `is_orphaned`. What was put off is not the next owner's.
-        self.attention.fetch_and(!(ORPHANED | RECLAIM), Release);
-    }
-
-    /// Whether the thread ended inside a section.
-    pub fn is_orphaned(&self) -> bool {
-        // Acquire: partner is the Release in `adopt`.
-        self.attention.load(Acquire) & ORPHANED != 0
+    /// Whether the owner's thread exits, or has exited. Says something of the owner if called in `while_awaited`.
+    #[cfg(not(loom))]
+    pub fn is_exiting(&self) -> bool {
+        // Relaxed: for reports.
+        self.attention.load(Relaxed) & EXITING != 0
     }
 }

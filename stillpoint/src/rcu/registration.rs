@@ -10,17 +10,21 @@
 //! | its own | the same | enters the fast way |
 //! | its own | [`unregistered`] | enters the slow way, on which it passes a light fence that is more than a compiler fence |
 //!
-//! # Invariant
+//! # Invariants
 //!
-//! A reader that is found here belongs to this thread. So [`Registration::part`] forgets it before the registry may give it to another
-//! thread: destructors that run later, and read, register the thread anew.
+//! 1. A reader that is found here belongs to this thread. So [`Registration::leave_if_ended`] forgets it before the registry may
+//!    give it to another thread: destructors that run later, and read, register the thread anew.
+//! 2. A reader that is inside a section is not given back. A thread that exits inside one keeps its reader, and grace periods wait
+//!    for it. If a later destructor drops the guard, that gives the reader back. Otherwise the guard is leaked, and may have lent
+//!    references for ever: grace periods do not end any more, and one reader is lost.
 
 use core::cell::Cell;
 use core::ptr;
+use core::sync::atomic::compiler_fence;
 
 use super::callbacks::Callbacks;
 use super::queue::Queue;
-use super::reader::{FENCED, LATE, Owner, Reader};
+use super::reader::{EXITING, FENCED, Owner, Reader};
 use super::registry::Registry;
 use super::threads::{Kind, Threads};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, mutant};
@@ -85,7 +89,7 @@ impl Registration {
         self.fast.get()
     }
 
-    /// Registers the thread, which becomes `owner`. `arm` has [`part`](Self::part) called with the reader when the thread ends;
+    /// Registers the thread, which becomes `owner`. `arm` has [`end`](Self::end) called with the reader when the thread ends;
     /// false if that cannot be done. `light_is_free` says that a compiler fence is a light fence.
     pub fn register(
         &self,
@@ -106,32 +110,22 @@ impl Registration {
         }
         reader.belongs_to(owner);
         // The reader is this thread's, which is in no section: the bits are those of the owner before, and `AWAITED` is not set.
-        let late = if self.has_ended.get() { LATE } else { 0 };
-        reader.attention.fetch_and(!(FENCED | LATE), Relaxed);
-        reader.attention.fetch_or(if light_is_free { late } else { late | FENCED }, Relaxed);
+        let exiting = if self.has_ended.get() { EXITING } else { 0 };
+        reader.attention.fetch_and(!(FENCED | EXITING), Relaxed);
+        reader.attention.fetch_or(if light_is_free { exiting } else { exiting | FENCED }, Relaxed);
         self.reader.set(Some(reader));
         self.fast.set(if light_is_free { reader } else { unregistered() });
         Ok(reader)
     }
 
-    /// The end of the thread, which registered with `reader`. [`None`] if that is not the thread's any more. False if it ends
-    /// inside a section: see [`Threads::part`].
-    pub fn part<K: Kind>(
-        &self,
-        reader: &'static Reader,
-        threads: &Threads<K>,
-        callbacks: &Callbacks,
-    ) -> Option<bool> {
-        if !self.reader.get().is_some_and(|own| ptr::eq(own, reader)) {
-            return None;
-        }
+    /// The thread exits. [`leave_if_ended`](Self::leave_if_ended) is to be called next, and where its last section ends.
+    pub fn end(&self) {
         // Destructors that still run and read register the thread anew, each for as long as it needs.
         self.has_ended.set(true);
-        if !mutant("reader-kept-at-exit") {
-            self.forget();
+        if let Some(reader) = self.reader.get() {
+            // Relaxed: the owner talks to itself, and to reports.
+            reader.attention.fetch_or(EXITING, Relaxed);
         }
-        callbacks.report(reader.queue);
-        Some(threads.part(reader))
     }
 
     /// Whether the destructor of the thread has run.
@@ -146,17 +140,22 @@ impl Registration {
 
     /// Gives the reader back of a thread whose destructor has run, if it is outside and its queue is not in use.
     pub fn leave_if_ended<K: Kind>(&self, threads: &Threads<K>, callbacks: &Callbacks) {
-        let is_over = self.has_ended.get() && !self.stays.get();
-        if let Some(reader) = self.reader.get().filter(|reader| is_over && !reader.is_inside()) {
-            self.forget();
+        // A signal handler that reads here must not give the reader back too: it finds that the reader stays.
+        if !self.has_ended.get() || self.stays.replace(true) {
+            return;
+        }
+        compiler_fence(SeqCst);
+        let is_outside = |reader: &Reader| !reader.is_inside() || mutant("reader-released-inside");
+        if let Some(reader) = self.reader.get().filter(|reader| is_outside(reader)) {
+            if !mutant("reader-kept-at-exit") {
+                self.reader.set(None);
+                self.fast.set(unregistered());
+            }
             callbacks.report(reader.queue);
             threads.registry().release(reader);
         }
-    }
-
-    fn forget(&self) {
-        self.reader.set(None);
-        self.fast.set(unregistered());
+        compiler_fence(SeqCst);
+        self.stays.set(false);
     }
 }
 

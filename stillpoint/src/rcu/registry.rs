@@ -9,7 +9,8 @@
 //!
 //! 1. `chunks[c]` is null or points to `32 << c` readers, for ever.
 //! 2. Every index below `len` lies in a chunk that is not null.
-//! 3. A reader belongs to at most one thread: from a successful `claim` to its `release`.
+//! 3. A reader belongs to at most one thread: from a successful `claim` to its `release`. That of a thread that exits inside a
+//!    section is not released: see [`super::registration`].
 //! 4. `state` of a free reader is 0.
 //!
 //! # Orderings

@@ -46,7 +46,7 @@
 //! came online again meanwhile, with an old counter, keeps the request, and answers it the next time.
 
 use super::reader::{AWAITED, Reader};
-use super::threads::{Healed, Kind, Threads};
+use super::threads::{Kind, Threads};
 use crate::sync::{AtomicU64, Ordering::*, acq_rel, mutant, weaken};
 
 /// Readers that report quiescent states.
@@ -56,7 +56,8 @@ pub enum Reports {}
 impl Kind for Reports {
     const FENCED: bool = false;
     const YIELDS: u32 = 3;
-    const OWES: &'static str = " and has not reported a quiescent state";
+    const OWES: [&'static str; 2] =
+        [" and has not reported a quiescent state", ", and exited while it was online (is a handle leaked?)"];
 
     fn raise(counter: &AtomicU64) -> u64 {
         if mutant("counter-raised-by-store") {
@@ -120,12 +121,6 @@ impl Threads<Reports> {
     /// The owner holds no references, and goes offline.
     pub fn depart(&self, reader: &Reader) {
         self.change(reader, 0);
-    }
-
-    /// [`depart`](Self::depart), for good. Whether it was the thread that kept grace periods from being completed.
-    pub fn resign(&self, reader: &'static Reader) -> Healed {
-        self.depart(reader);
-        if reader.is_orphaned() { self.attend(reader) } else { Healed::No }
     }
 
     fn change(&self, reader: &Reader, state: u64) {

@@ -1,8 +1,9 @@
 //! Stalls: grace periods that wait too long say for whom.
 //!
-//! A grace period that sleeps for longer than a limit looks which readers have not answered its request, and reports them
-//! to a hook, in the thread that leads it: at the limit, then each time it has waited twice as long as at the report
-//! before. Readers pay nothing for this: they wrote who they are when they registered, and the name is the kernel's.
+//! The thread that leads a grace period has a [`StallDetector`], which it asks after each sleep. When the grace period has waited
+//! for longer than a limit, the detector reports to a hook what it waits for: at the limit, then each time it has waited twice as
+//! long as at the report before. What that is, the readers say: plain values, made by [`super::stalled`] and by
+//! [`crate::srcu`].
 //!
 //! No lock is held while the hook runs, but the grace period is: it does not end before the hook returns.
 
@@ -16,10 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::events;
-use super::reader::{Owner, Reader};
 use crate::sync::ForkSafe;
-use crate::sys;
 
 /// Readers that the default report names.
 const NAMED: usize = 8;
@@ -128,17 +126,37 @@ pub struct Stall {
     domain: &'static str,
     grace_period: u64,
     waited: Duration,
-    blockers: Blockers,
+    waits_for: StalledReaders,
+}
+
+/// What keeps a grace period from ending.
+#[derive(Debug, Clone)]
+pub enum StalledReaders {
+    /// Threads, at least one.
+    Threads(Vec<StalledReader>),
+    /// Sections that do not belong to threads.
+    Sections(OpenSections),
+}
+
+/// Open sections of a domain of [`crate::srcu`].
+#[derive(Debug, Clone)]
+pub struct OpenSections {
+    count: u64,
+    site: &'static Location<'static>,
+    /// Some may be those of threads that a fork has left behind.
+    inherited: bool,
 }
 
 /// A thread that keeps a grace period from ending: it is inside a section, or has not reported. See [`Stall::readers`].
 #[derive(Debug, Clone)]
 pub struct StalledReader {
-    owner: Owner,
-    name: Option<String>,
-    waited: Duration,
+    pub(crate) thread_id: u32,
+    pub(crate) name: Option<String>,
+    pub(crate) registered_at: &'static Location<'static>,
+    pub(crate) has_exited: bool,
+    pub(crate) waited: Duration,
     /// What it has not done, for the report.
-    owes: &'static str,
+    pub(crate) owes: &'static str,
 }
 
 impl Stall {
@@ -160,21 +178,31 @@ impl Stall {
     /// Those it waits for, at least one. They were inside when each was looked at; some may have left since. None for a domain
     /// of [`crate::srcu`], whose sections are nobody's.
     pub fn readers(&self) -> &[StalledReader] {
-        &self.blockers.readers
+        match &self.waits_for {
+            StalledReaders::Threads(readers) => readers,
+            StalledReaders::Sections(_) => &[],
+        }
     }
 
     /// How many sections of a domain of [`crate::srcu`] it waits for, of those that were open; 0 for another domain.
     pub fn sections(&self) -> u64 {
-        self.blockers.sections.as_ref().map_or(0, |sections| sections.count)
+        self.open_sections().map_or(0, |sections| sections.count)
     }
 
     /// Where the domain was made, if it is one of [`crate::srcu`].
     pub fn made_at(&self) -> Option<&'static Location<'static>> {
-        self.blockers.sections.as_ref().map(|sections| sections.site)
+        self.open_sections().map(|sections| sections.site)
+    }
+
+    fn open_sections(&self) -> Option<&OpenSections> {
+        match &self.waits_for {
+            StalledReaders::Threads(_) => None,
+            StalledReaders::Sections(sections) => Some(sections),
+        }
     }
 
     /// Runs the hook.
-    pub(super) fn report(&self) {
+    fn report(&self) {
         REPORTS.set(true);
         let reported = catch_unwind(AssertUnwindSafe(|| {
             // Cloned, so that the lock is free while it runs.
@@ -192,10 +220,11 @@ impl Stall {
 impl StalledReader {
     /// The thread's id, as of `gettid(2)`, and as it is called in `/proc`, in `top -H` and by debuggers.
     pub fn thread_id(&self) -> u32 {
-        self.owner.thread
+        self.thread_id
     }
 
-    /// The thread's name, as the kernel has it: the first 15 bytes. Nothing if it cannot be had, as without `/proc`.
+    /// The thread's name, as the kernel has it: the first 15 bytes. Nothing if it cannot be had, as without `/proc`, or of a
+    /// thread that has exited.
     pub fn thread_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -203,7 +232,13 @@ impl StalledReader {
     /// Where the thread registered: the first call of [`enter`](super::enter), [`register`](super::register) or the like
     /// that it made in the domain, not the one that opened the section.
     pub fn registered_at(&self) -> &'static Location<'static> {
-        self.owner.site
+        self.registered_at
+    }
+
+    /// Returns `true` if the thread exited inside a section, or is exiting: it has leaked a guard, or a handle of
+    /// [`crate::qsbr`], unless one of its last destructors ends the section.
+    pub fn has_exited(&self) -> bool {
+        self.has_exited
     }
 
     /// It has been inside for at least so long: since the grace period looked for it. It may have entered long before.
@@ -214,19 +249,22 @@ impl StalledReader {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, grace_period, waited, blockers: Blockers { readers, sections } } = self;
-        if let Some(Sections { count, site, inherited }) = sections {
-            write!(
-                f,
-                "grace period {grace_period} of the {domain} that was made at {site} has waited {waited:.1?} for sections: \
-                 {count} are open"
-            )?;
-            return if *inherited {
-                f.write_str("; those of threads that this process lost when it was forked never end")
-            } else {
-                Ok(())
-            };
-        }
+        let Self { domain, grace_period, waited, waits_for } = self;
+        let readers = match waits_for {
+            StalledReaders::Threads(readers) => readers,
+            StalledReaders::Sections(OpenSections { count, site, inherited }) => {
+                write!(
+                    f,
+                    "grace period {grace_period} of the {domain} that was made at {site} has waited {waited:.1?} for \
+                     sections: {count} are open"
+                )?;
+                return if *inherited {
+                    f.write_str("; those of threads that this process lost when it was forked never end")
+                } else {
+                    Ok(())
+                };
+            }
+        };
         for (index, reader) in readers.iter().take(NAMED).enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
             write!(
@@ -253,9 +291,27 @@ impl fmt::Display for StalledReader {
 
 /// The default report.
 fn by_default(stall: &Stall) {
-    if !events::tell_stall(stall) {
-        to_stderr(stall);
+    #[cfg(feature = "tracing")]
+    if to_subscriber(stall) {
+        return;
     }
+    to_stderr(stall);
+}
+
+/// Makes an event of each line; false if no subscriber takes them.
+#[cfg(feature = "tracing")]
+fn to_subscriber(stall: &Stall) -> bool {
+    use tracing::{Level, event_enabled, warn};
+    const TARGET: &str = "stillpoint";
+
+    let is_taken = event_enabled!(target: TARGET, Level::WARN);
+    if is_taken {
+        let (domain, number, waited) = (stall.domain, stall.grace_period, stall.waited);
+        for line in stall.to_string().lines() {
+            warn!(target: TARGET, domain, number, ?waited, "{line}");
+        }
+    }
+    is_taken
 }
 
 fn to_stderr(stall: &Stall) {
@@ -267,77 +323,73 @@ fn to_stderr(stall: &Stall) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The leader's view of a grace period that sleeps.
+/// Counts of stalls, part of [`Stats`](super::Stats); written by leaders.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub struct StallStats {
+    reports: AtomicU64,
+    /// Nanoseconds.
+    longest_wait: AtomicU64,
+}
+
+impl StallStats {
+    pub const fn new() -> Self {
+        Self { reports: AtomicU64::new(0), longest_wait: AtomicU64::new(0) }
+    }
+
+    pub fn reports(&self) -> u64 {
+        // Relaxed, as everywhere here: statistics only.
+        self.reports.load(Relaxed)
+    }
+
+    pub fn longest_wait(&self) -> Duration {
+        Duration::from_nanos(self.longest_wait.load(Relaxed))
+    }
+}
+
+/// What the leader of a grace period that sleeps asks when there is something to report.
+#[derive(Debug)]
+pub struct StallDetector<'a> {
     begun: Instant,
     /// The wait that is reported next.
     due: Duration,
+    stats: &'a StallStats,
+    domain: fn() -> &'static str,
+    grace_period: u64,
 }
 
-impl Watch {
-    pub fn begin() -> Self {
-        Self { begun: Instant::now(), due: Duration::from_nanos(LIMIT.load(Relaxed)) }
+impl<'a> StallDetector<'a> {
+    /// For the grace period of this number, which begins to sleep now.
+    pub fn new(stats: &'a StallStats, domain: fn() -> &'static str, grace_period: u64) -> Self {
+        let due = Duration::from_nanos(LIMIT.load(Relaxed));
+        Self { begun: Instant::now(), due, stats, domain, grace_period }
     }
 
-    pub fn waited(&self) -> Duration {
-        self.begun.elapsed()
+    /// How long to sleep at most before the next [`check`](Self::check).
+    pub fn next_report_in(&self) -> Duration {
+        self.due.saturating_sub(self.begun.elapsed())
     }
 
-    /// How long to sleep until there may be something to report.
-    pub fn patience(&self) -> Duration {
-        self.due.saturating_sub(self.waited())
-    }
-
-    /// What there is to report after having `waited`, if there are `blockers` still.
-    pub fn stall(
-        &mut self,
-        waited: Duration,
-        domain: fn() -> &'static str,
-        grace_period: u64,
-        blockers: impl FnOnce(Duration) -> Option<Blockers>,
-    ) -> Option<Stall> {
+    /// After a sleep: keeps the longest wait, and, when it is time, reports what the grace period `waits_for` still. That
+    /// gets how long it has been, and returns nothing if all have just left.
+    pub fn check(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
+        let waited = self.begun.elapsed();
+        let nanoseconds = waited.as_nanos() as u64;
+        if nanoseconds > self.stats.longest_wait.load(Relaxed) {
+            self.stats.longest_wait.store(nanoseconds, Relaxed);
+        }
         if waited < self.due {
-            return None;
+            return;
         }
         self.due = waited.saturating_mul(2);
-        let blockers = blockers(waited)?;
-        Some(Stall { domain: domain(), grace_period, waited, blockers })
+        let Some(waits_for) = waits_for(waited) else { return };
+        self.stats.reports.fetch_add(1, Relaxed);
+        Stall { domain: (self.domain)(), grace_period: self.grace_period, waited, waits_for }.report();
     }
-}
-
-/// Who keeps a grace period from ending.
-#[derive(Debug, Clone)]
-pub struct Blockers {
-    readers: Vec<StalledReader>,
-    sections: Option<Sections>,
-}
-
-/// Sections that belong to nobody.
-#[derive(Debug, Clone)]
-struct Sections {
-    count: u64,
-    site: &'static Location<'static>,
-    /// Some may be those of threads that a fork has left behind.
-    inherited: bool,
 }
 
 /// `count` sections, of the domain made at `site`. Nothing if that is none.
-pub(crate) fn open(count: u64, site: &'static Location<'static>, inherited: bool) -> Option<Blockers> {
+pub(crate) fn open(count: u64, site: &'static Location<'static>, inherited: bool) -> Option<StalledReaders> {
     // Sums that others change meanwhile may be off by some.
     let count = u64::try_from(count.cast_signed()).unwrap_or(0);
-    (count != 0)
-        .then(|| Blockers { readers: Vec::new(), sections: Some(Sections { count, site, inherited }) })
-}
-
-/// Of `readers`, those that the leader waits for still, after having `waited`. Nothing if all have just left, and are about to
-/// say so.
-pub(super) fn awaited(
-    readers: impl Iterator<Item = &'static Reader>,
-    waited: Duration,
-    owes: &'static str,
-) -> Option<Blockers> {
-    let look = |owner: Owner| StalledReader { owner, name: sys::thread_name(owner.thread), waited, owes };
-    let readers: Vec<_> = readers.filter_map(|reader| reader.while_awaited(look)).collect();
-    (!readers.is_empty()).then_some(Blockers { readers, sections: None })
+    (count != 0).then_some(StalledReaders::Sections(OpenSections { count, site, inherited }))
 }

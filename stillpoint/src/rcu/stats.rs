@@ -26,9 +26,6 @@ pub struct Stats {
     pub longest_wait: Duration,
     /// Reports of grace periods that had waited for too long: see [`set_stall_hook`](super::set_stall_hook).
     pub stalls: u64,
-    /// Waits, and questions to cookies, that a second count showed to have lasted a full grace period: every one in debug
-    /// builds and with the feature `check`, otherwise none.
-    pub checked: u64,
     /// Readers in the registry, in use or free: the peak number of threads that read or deferred.
     pub readers: u64,
     /// Callbacks and retired values that wait now.
@@ -60,7 +57,6 @@ impl Stats {
             wakeups: engine.wakeups,
             longest_wait: engine.longest_wait,
             stalls: engine.stalls,
-            checked: engine.checked,
             readers: engine.readers,
             queued: callbacks.queued,
             queued_bytes: callbacks.bytes,

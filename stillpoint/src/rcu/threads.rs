@@ -50,11 +50,11 @@
 //!
 //! A sleep that lasts too long is reported, with the names of those it waits for: see [`super::stall`].
 //!
-//! # Threads that end inside a section
+//! # Threads that exit inside a section
 //!
-//! A leaked guard may have lent a reference for ever, so its section must never end. Once its thread has gone no grace
-//! period can be completed any more: [`Orphaned`] says so instead of waiting for ever; at once, if the thread ended before
-//! the leader sets out to sleep.
+//! A leaked guard may have lent a reference for ever, so grace periods wait for it. The reader of a thread that exits inside a
+//! section stays that thread's ([`super::registration`]) and keeps its `state`; nothing here distinguishes it from one whose
+//! section is long. The section ends if a later destructor of the thread drops the guard.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -62,11 +62,12 @@ use core::num::NonZeroU32;
 
 use crossbeam_utils::CachePadded;
 
-use super::engine::{Costs, Orphaned, Readers, Vigil};
+use super::engine::{Costs, Readers};
 use super::queue::Queue;
-use super::reader::{AWAITED, ORPHANED, Reader};
+use super::reader::{AWAITED, Reader};
 use super::registry::Registry;
-use super::stall;
+use super::stall::StallDetector;
+use super::stalled;
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
 };
@@ -85,8 +86,8 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     const FENCED: bool;
     /// How often a reader that was awaited yields: as often as was measured to gain something (docs/measurements.md).
     const YIELDS: u32;
-    /// What is to be said of a reader that stalls a grace period, after where it registered.
-    const OWES: &'static str;
+    /// What a report adds on a reader that stalls a grace period: that of a running thread, that of one that has exited.
+    const OWES: [&'static str; 2];
 
     /// Raises the counter; the new one.
     fn raise(counter: &AtomicU64) -> u64;
@@ -108,7 +109,8 @@ pub enum Sections {}
 impl Kind for Sections {
     const FENCED: bool = true;
     const YIELDS: u32 = 1;
-    const OWES: &'static str = "";
+    const OWES: [&'static str; 2] =
+        ["", ", and exited inside a read-side critical section (is a guard leaked?)"];
 
     fn raise(counter: &AtomicU64) -> u64 {
         let to = counter.load(Relaxed) + 1;
@@ -140,16 +142,6 @@ pub struct Threads<K> {
     registry: Registry,
     costs: CachePadded<Costs>,
     _kind: PhantomData<K>,
-}
-
-/// What [`Threads::attend`] has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum Healed {
-    /// Nothing of the kind.
-    No,
-    /// A thread that ended inside a section, whose guard has been dropped at last.
-    Yes,
 }
 
 /// A grace period, with counter `counter`, that the reader `first` blocks, and perhaps others below `end`.
@@ -207,8 +199,7 @@ impl<K: Kind> Threads<K> {
 
     /// One reader less to wait for; the last wakes the leader.
     pub(super) fn count_down(&self) {
-        // Release: the reader's sections, and its mark if it is an orphan, come before the leader's end of the grace
-        // period. Partner: the Acquire in `sleep`.
+        // Release: the reader's sections come before the leader's end of the grace period. Partner: the Acquire in `sleep`.
         let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
         if left == 0 && !mutant("no-wake-up") {
             self.costs.wakeups.fetch_add(1, Relaxed);
@@ -230,40 +221,17 @@ impl<K: Kind> Threads<K> {
         }
     }
 
-    /// The slow way out of a section; whether it was the one that kept grace periods from being completed. Taken when [`Reader::leave`] says so.
+    /// The slow way out of a section. Taken when [`Reader::leave`] says so.
     #[cold]
-    pub fn attend(&self, reader: &'static Reader) -> Healed {
+    pub fn attend(&self, reader: &Reader) {
         #[cfg(not(loom))]
         if reader.attention.load(Relaxed) & super::reader::FENCED != 0 {
             // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
             crate::fence::light();
         }
-        let attention = reader.attention.load(Relaxed);
-        if attention & AWAITED != 0 && reader.take_awaited() {
+        if reader.attention.load(Relaxed) & AWAITED != 0 && reader.take_awaited() {
             self.count_down();
         }
-        if attention & ORPHANED != 0 && (!reader.is_inside() || mutant("orphan-released-inside")) {
-            // The guard was not leaked after all: a late thread-local destructor dropped it.
-            reader.adopt();
-            self.registry.release(reader);
-            return Healed::Yes;
-        }
-        Healed::No
-    }
-
-    /// Takes leave of a reader whose thread ends. False if it ends inside a section, which then stays open for ever.
-    pub fn part(&self, reader: &'static Reader) -> bool {
-        if !reader.is_inside() {
-            self.registry.release(reader);
-            return true;
-        }
-        reader.orphan();
-        // A request made before is answered, so that the leader wakes and finds the mark; one made later is taken back by
-        // its maker, who sees the mark, as it is in the same word.
-        if !mutant("orphan-does-not-answer") && reader.take_awaited() {
-            self.count_down();
-        }
-        false
     }
 
     /// Makes the readers those of a process with one thread, whose reader is `own`; its sections stay open.
@@ -318,13 +286,9 @@ impl<K: Kind> Readers for Threads<K> {
         if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
     }
 
-    fn sleep(&self, blocked: Blocked, heavy: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
+    fn sleep(&self, blocked: Blocked, heavy: fn(), detector: &mut StallDetector<'_>) {
         let Blocked { first, end, counter } = blocked;
         let readers = || self.registry.readers(first, end);
-        let orphaned = || readers().any(|reader| reader.is_orphaned() && K::blocks(reader, counter));
-        if orphaned() {
-            return Err(Orphaned);
-        }
         // Relaxed: no request is out (invariant 2).
         self.awaited.store(1, Relaxed);
         for reader in readers().filter(|reader| K::blocks(reader, counter)) {
@@ -338,9 +302,7 @@ impl<K: Kind> Readers for Threads<K> {
         }
         for reader in readers() {
             let gone = !K::blocks(reader, counter) && !mutant("no-rescan");
-            // A thread that ended inside a section before we asked will never answer.
-            let lost = reader.is_orphaned() && !mutant("orphan-not-taken-back");
-            if (gone || lost) && reader.take_awaited() {
+            if gone && reader.take_awaited() {
                 self.awaited.fetch_sub(1, Relaxed);
             }
         }
@@ -353,11 +315,10 @@ impl<K: Kind> Readers for Threads<K> {
             self.costs.sleeps.fetch_add(1, Relaxed);
         }
         while left != 0 {
-            self.awaited.wait_timeout(left, ANYBODY, vigil.patience());
+            self.awaited.wait_timeout(left, ANYBODY, detector.next_report_in());
             left = self.awaited.load(acquire);
-            vigil.note(|waited| stall::awaited(readers(), waited, K::OWES));
+            detector.check(|waited| stalled::awaited(readers(), waited, K::OWES));
         }
-        if orphaned() { Err(Orphaned) } else { Ok(()) }
     }
 
     fn defer_to_exit(&self, own: Option<&Reader>, above: bool) {

@@ -27,7 +27,7 @@ use super::callbacks::Callbacks;
 use super::deferred::{self, Hints};
 use super::domain::{Shared, is_reading, registered_reader};
 use super::driver::{self, Driver, Failure};
-use super::engine::{Engine, Orphaned, Readers};
+use super::engine::{Engine, Readers};
 use super::entry::Entry;
 use super::pool::Job;
 use super::reader::Reader;
@@ -225,10 +225,6 @@ pub struct Words {
     /// Why the calling thread may not wait, and what to do.
     pub(crate) inside: &'static str,
     pub(crate) inside_barrier: &'static str,
-    /// Why no grace period can end any more.
-    pub(crate) orphaned: &'static str,
-    /// What a thread did wrong that ends so; its domain's name follows.
-    pub(crate) ends: &'static str,
 }
 
 /// What all domains have.
@@ -377,11 +373,7 @@ impl<W: World> driver::Host for W {
 
     fn wait_for_next(&self) -> Result<(), Failure> {
         let drive = || self.core().engine.drive(reader_outside(self));
-        match catch_unwind(AssertUnwindSafe(drive)) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(Orphaned)) => Err(self.words().orphaned.into()),
-            Err(payload) => Err(message(&*payload).into()),
-        }
+        catch_unwind(AssertUnwindSafe(drive)).map_err(|payload| message(&*payload).into())
     }
 }
 
@@ -400,17 +392,10 @@ pub(crate) fn address(world: &impl World) -> *const () {
 ///
 /// # Panics
 ///
-/// Inside a section of the domain, in a stall hook, and if a section can never end.
+/// Inside a section of the domain, and in a stall hook.
 pub(crate) fn synchronize(world: &impl World) {
-    if let Err(Orphaned) = try_synchronize(world) {
-        panic!("{}", world.words().orphaned);
-    }
-}
-
-/// [`synchronize`]: if a section can never end, that is an error.
-pub(crate) fn try_synchronize(world: &impl World) -> Result<(), Orphaned> {
     let own = reader_outside(world);
-    world.core().engine.synchronize(own)
+    world.core().engine.synchronize(own);
 }
 
 /// The calling thread's reader, if it has one, for a wait.

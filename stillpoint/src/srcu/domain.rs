@@ -293,12 +293,7 @@ impl Drop for Kept {
     }
 }
 
-static WORDS: Words = Words {
-    inside: "",
-    inside_barrier: "",
-    orphaned: "grace periods of this domain cannot be completed any more",
-    ends: "",
-};
+static WORDS: Words = Words { inside: "", inside_barrier: "" };
 
 impl crate::Domain for Domain {
     type Section = Section;

@@ -83,10 +83,10 @@ use core::panic::Location;
 use crossbeam_utils::CachePadded;
 
 use super::lines::Lines;
-use crate::rcu::engine::{Costs, Orphaned, Readers, Vigil};
+use crate::rcu::engine::{Costs, Readers};
 use crate::rcu::queue::Queue;
 use crate::rcu::reader::Reader;
-use crate::rcu::stall;
+use crate::rcu::stall::{self, StallDetector};
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, Words, budget, light, light_by_backend, mutant, spin_loop, weaken,
     yield_now,
@@ -304,7 +304,7 @@ impl Phases {
     }
 
     /// Sleeps until `phase` is drained.
-    fn sleep_for(&self, phase: Phase, heavy: fn(), vigil: &mut Vigil<'_>) {
+    fn sleep_for(&self, phase: Phase, heavy: fn(), detector: &mut StallDetector<'_>) {
         let attention = Attention::to(phase, self);
         if !mutant("no-fence-before-sum") {
             // B; a panic in it drops `attention`.
@@ -326,11 +326,11 @@ impl Phases {
                 break;
             }
             while count(awaited) > 0 {
-                self.awaited.wait_timeout(awaited, ANYBODY, vigil.patience());
+                self.awaited.wait_timeout(awaited, ANYBODY, detector.next_report_in());
                 // Acquire: the sum then contains those who counted down. Not needed for safety, as the leader looks
                 // for himself; nor for liveness, as the swap acquires them too.
                 awaited = self.awaited.load(Acquire);
-                vigil.note(|_| {
+                detector.check(|_| {
                     let inherited = self.inherited.load(Relaxed) != 0;
                     stall::open(self.open(phase), self.site, inherited)
                 });
@@ -415,17 +415,16 @@ impl Readers for Phases {
         if self.is_drained(busy, spins) { Ok(()) } else { Err(Blocked { phase: busy, flip: false }) }
     }
 
-    fn sleep(&self, blocked: Blocked, heavy: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
+    fn sleep(&self, blocked: Blocked, heavy: fn(), detector: &mut StallDetector<'_>) {
         self.costs.sleeps.fetch_add(1, Relaxed);
-        self.sleep_for(blocked.phase, heavy, vigil);
+        self.sleep_for(blocked.phase, heavy, detector);
         if blocked.flip {
             let busy = blocked.phase.other();
             self.flip();
             if !self.is_drained(busy, &mut budget(SPINS)) {
-                self.sleep_for(busy, heavy, vigil);
+                self.sleep_for(busy, heavy, detector);
             }
         }
-        Ok(())
     }
 
     fn queues(&self) -> usize {
