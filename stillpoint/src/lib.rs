@@ -56,7 +56,11 @@
 //! (`RTLD_NODELETE`). Threads that used it run its code when they end, and an idle worker sleeps in it.
 
 #[cfg(not(loom))]
+mod domain;
+#[cfg(not(loom))]
 pub mod fence;
+#[cfg(not(loom))]
+mod grace_period;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 #[cfg(not(loom))]
@@ -70,6 +74,10 @@ pub mod qsbr;
 #[cfg(not(loom))]
 pub mod rcu;
 #[cfg(not(loom))]
+mod readers;
+#[cfg(not(loom))]
+mod reclaim;
+#[cfg(not(loom))]
 mod sequence;
 #[cfg(not(loom))]
 pub mod srcu;
@@ -79,7 +87,7 @@ mod sync;
 mod sys;
 
 #[cfg(not(loom))]
-pub use rcu::world::Domain;
+pub use domain::api::Domain;
 
 // What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
 #[cfg(loom)]
@@ -89,15 +97,19 @@ pub mod awaited;
 #[path = "fence/model.rs"]
 pub mod fence;
 #[cfg(loom)]
+pub mod grace_period;
+#[cfg(loom)]
 #[path = "lock/model.rs"]
 pub mod lock;
 #[cfg(loom)]
-#[path = "rcu/model.rs"]
 pub mod rcu;
+#[cfg(loom)]
+pub mod readers;
+#[cfg(loom)]
+pub mod reclaim;
 #[cfg(loom)]
 pub mod sequence;
 #[cfg(loom)]
-#[path = "srcu/model.rs"]
 pub mod srcu;
 #[cfg(loom)]
 pub mod sync;

@@ -10,7 +10,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
-use stillpoint::rcu::alarm::{Alarm, DROWSY, PACED, Slept};
+use stillpoint::reclaim::worker_state::{Alarm, DROWSY, PACED, Slept};
 use stillpoint::sync::model::{heavy, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 

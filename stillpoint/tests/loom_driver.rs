@@ -7,10 +7,10 @@ mod model;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
+use stillpoint::grace_period::engine::{Due, Engine};
 use stillpoint::rcu::block_on::block_on;
 use stillpoint::rcu::driver::{Answer, Driver, Failure, Host, drive};
-use stillpoint::rcu::engine::{Due, Engine};
-use stillpoint::rcu::threads::{Sections, Threads};
+use stillpoint::readers::threads::{Sections, Threads};
 
 struct Domain {
     engine: Engine<Threads<Sections>>,

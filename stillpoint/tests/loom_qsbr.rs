@@ -7,11 +7,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::engine::{Engine, Readers};
-use stillpoint::rcu::published::Published;
-use stillpoint::rcu::reader::Reader;
-use stillpoint::rcu::reports::Reports;
-use stillpoint::rcu::threads::Threads;
+use stillpoint::grace_period::engine::{Engine, Readers};
+use stillpoint::rcu::published_ptr::Published;
+use stillpoint::readers::qsbr::Reports;
+use stillpoint::readers::reader::Reader;
+use stillpoint::readers::threads::Threads;
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
 struct World {

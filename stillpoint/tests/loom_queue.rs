@@ -9,11 +9,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::engine::Engine;
-use stillpoint::rcu::entry::{Data, Entry};
-use stillpoint::rcu::published::Published;
-use stillpoint::rcu::reader::{Exit, Reader};
-use stillpoint::rcu::threads::{Sections, Threads};
+use stillpoint::grace_period::engine::Engine;
+use stillpoint::rcu::published_ptr::Published;
+use stillpoint::readers::reader::{Exit, Reader};
+use stillpoint::readers::threads::{Sections, Threads};
+use stillpoint::reclaim::callback::{Data, Entry};
 use stillpoint::sync::model::{poll, reader as interruptible};
 
 struct World {

@@ -10,10 +10,10 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::engine::Engine;
-use stillpoint::rcu::published::Published;
-use stillpoint::rcu::reader::{Exit, Owner, Reader};
-use stillpoint::rcu::threads::{Sections, Threads};
+use stillpoint::grace_period::engine::Engine;
+use stillpoint::rcu::published_ptr::Published;
+use stillpoint::readers::reader::{Exit, Owner, Reader};
+use stillpoint::readers::threads::{Sections, Threads};
 use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.

@@ -10,12 +10,12 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::callbacks::Callbacks;
-use stillpoint::rcu::engine::{Engine, Readers as _};
-use stillpoint::rcu::published::Published;
-use stillpoint::rcu::reader::{Exit, Owner, Reader};
-use stillpoint::rcu::registration::{self, Registration};
-use stillpoint::rcu::threads::{Sections, Threads};
+use stillpoint::grace_period::engine::{Engine, Readers as _};
+use stillpoint::rcu::published_ptr::Published;
+use stillpoint::readers::reader::{Exit, Owner, Reader};
+use stillpoint::readers::registration::{self, Registration};
+use stillpoint::readers::threads::{Sections, Threads};
+use stillpoint::reclaim::worker::Callbacks;
 use stillpoint::sync::{Ordering::Relaxed, model::poll, model::reader as interruptible};
 
 /// A domain, and a cell for each reader that only its owner touches.

@@ -7,8 +7,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::reader::Reader;
-use stillpoint::rcu::registry::Registry;
+use stillpoint::readers::reader::Reader;
+use stillpoint::readers::registry::Registry;
 use stillpoint::sync::Ordering::Relaxed;
 
 /// A registry, and a cell for each reader that only its owner touches.

@@ -9,9 +9,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::rcu::engine::{Engine, Tally};
-use stillpoint::rcu::published::Published;
-use stillpoint::srcu::phases::{Phase, Phases};
+use stillpoint::grace_period::engine::{Engine, Tally};
+use stillpoint::rcu::published_ptr::Published;
+use stillpoint::readers::srcu::{Phase, Phases};
 use stillpoint::sync::model::{poll, reader as interruptible, run_on};
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.

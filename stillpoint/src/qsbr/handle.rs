@@ -5,12 +5,91 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
 
-use super::domain::{Global, QsbrDomain};
 use crate::Domain as _;
-use crate::rcu::deferred;
-use crate::rcu::domain::{leave_if_ended, register, registered_reader};
-use crate::rcu::queue::Chores;
-use crate::rcu::reader::{Owner, Reader};
+use crate::domain::deferred;
+use crate::domain::raw::{Words, World};
+use crate::domain::static_domain::{Static, leave_if_ended, queue_of, register, registered_reader};
+use crate::readers::qsbr::Reports;
+use crate::readers::reader::{Owner, Reader};
+use crate::reclaim::queue::Chores;
+
+/// A domain: threads that report, and the grace periods that wait for them and for nobody else.
+///
+/// Most programs need only [`Global`], which the functions of [`crate::qsbr`] use. Others are made by
+/// [`qsbr::domain!`](crate::qsbr_domain). A handle of one domain does not open a pointer of another:
+///
+/// ```
+/// use stillpoint::qsbr;
+/// use stillpoint::rcu::Rcu;
+///
+/// qsbr::domain! {
+///     /// Routing tables.
+///     pub struct Routes;
+/// }
+///
+/// let table = Rcu::new_in(vec![1, 2, 3], Routes);
+/// let thread = Routes::register();
+/// assert_eq!(table.load(&thread).len(), 3);
+/// ```
+///
+/// # Safety
+///
+/// Implemented by [`qsbr::domain!`](crate::qsbr_domain) only, which gives each type its own state.
+pub unsafe trait QsbrDomain: Static<Kind = Reports, Section = Handle<Self>> {
+    /// Registers the calling thread: see [`qsbr::register`](super::register).
+    #[track_caller]
+    fn register() -> Handle<Self> {
+        match Self::try_register() {
+            Ok(handle) => handle,
+            Err(why) => panic!("cannot register with {}: {why}", core::any::type_name::<Self>()),
+        }
+    }
+
+    /// [`register`](Self::register), which tells why it cannot be done.
+    #[track_caller]
+    fn try_register() -> Result<Handle<Self>, RegisterError> {
+        Handle::register(Location::caller())
+    }
+
+    /// Returns `true` if the calling thread has a handle that is online.
+    fn is_online() -> bool {
+        Self::INSTANCE.is_reading()
+    }
+}
+
+/// What users of [`QsbrDomain`] are told.
+#[doc(hidden)]
+pub static WORDS: Words = Words {
+    inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait inside \
+             Handle::offline",
+    inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside Handle::offline",
+};
+
+/// Defines an isolated domain of [`qsbr`](crate::qsbr): a type without data, with threads and grace periods of its own. Also
+/// `qsbr::domain!`.
+///
+/// ```
+/// use stillpoint::qsbr;
+///
+/// qsbr::domain! {
+///     /// Sessions of the connection table.
+///     pub struct Sessions;
+/// }
+///
+/// let mut thread = Sessions::register();
+/// thread.synchronize();
+/// ```
+#[macro_export]
+macro_rules! qsbr_domain {
+    ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
+        $crate::static_domain! { qsbr $(#[$attr])* $vis struct $name; }
+    };
+}
+
+crate::qsbr_domain! {
+    /// The domain of the functions of [`crate::qsbr`].
+    pub struct Global;
+}
 
 /// The calling thread's registration with the domain `D`, which lends references ([`Rcu::load`](crate::rcu::Rcu::load)).
 ///
@@ -91,7 +170,7 @@ impl<D: QsbrDomain> Handle<D> {
     fn report_slow(&mut self, counter: u64) {
         self.seen = counter;
         D::shared().readers().report(self.reader, counter);
-        if D::shared().core.callbacks.presses(self.reader.queue) {
+        if D::shared().core.callbacks.presses(queue_of::<D>(self.reader)) {
             self.offline(|| ());
         }
     }
@@ -117,8 +196,8 @@ impl<D: QsbrDomain> Handle<D> {
 
     /// A thread that has deferred work waits here, offline, while more is queued than it should be.
     fn relieve(&self) {
-        if D::shared().core.callbacks.presses(self.reader.queue) {
-            deferred::settle(&D::INSTANCE, self.reader.queue, Chores::All);
+        if D::shared().core.callbacks.presses(queue_of::<D>(self.reader)) {
+            deferred::settle(&D::INSTANCE, queue_of::<D>(self.reader), Chores::All);
         }
     }
 

@@ -94,18 +94,16 @@
 //! which says whether somebody sleeps for it goes back to a patch to liburcu of 2011. The protocol, which needs no fences, is
 //! argued in the source (`rcu/reports.rs`).
 
-mod domain;
 mod handle;
 
 use crate::Domain as _;
 
 pub use crate::qsbr_domain as domain;
 #[doc(hidden)]
-pub use crate::rcu::reports::Reports;
+pub use crate::readers::qsbr::Reports;
 #[doc(hidden)]
-pub use domain::WORDS;
-pub use domain::{Global, QsbrDomain};
-pub use handle::{Handle, RegisterError};
+pub use handle::WORDS;
+pub use handle::{Global, Handle, QsbrDomain, RegisterError};
 
 /// Registers the calling thread, which is online from now on: until the handle is dropped it must report.
 ///

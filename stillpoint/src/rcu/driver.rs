@@ -1,7 +1,7 @@
 //! Grace periods for those who do not wait in a thread of their own: futures, and cookies that were started.
 //!
-//! [`super::cookie`] leaves here what it wants: a waker with each future that was polled, or just the number of a grace
-//! period. While there is such a wish, a job of the [pool](super::pool) drives grace periods: it waits for them as
+//! [`crate::rcu::grace_period`] leaves here what it wants: a waker with each future that was polled, or just the number of a grace
+//! period. While there is such a wish, a job of the [pool](crate::rcu::pool) drives grace periods: it waits for them as
 //! `synchronize` does, hence shares them with all who wait, and wakes the futures that each of them serves. It is a track
 //! of its own, on which nothing else is done.
 //!
@@ -24,7 +24,8 @@ use std::collections::TryReserveError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
-use super::engine::{Due, Engine, Readers};
+use crate::grace_period::cookie::Due;
+use crate::grace_period::engine::{Engine, Readers};
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, mutant};
 
 /// Why a grace period failed: the message for those who waited for it.

@@ -3,8 +3,82 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::domain::{Global, RcuDomain, attend, repin_slow};
-use super::reader::{Exit, Reader};
+use crate::domain::deferred;
+use crate::domain::raw::Words;
+use crate::domain::static_domain::{
+    Static, is_reading, leave_if_ended, own_reader, queue_of, while_it_stays,
+};
+use crate::readers::reader::{Exit, Reader};
+use crate::readers::registration;
+use crate::readers::threads::Sections;
+use crate::reclaim::queue::Chores;
+
+/// A domain: readers, and the grace periods that wait for them and for nobody else.
+///
+/// Most programs need only [`Global`], which the functions of [`crate::rcu`] use. A domain of its own, made by
+/// [`domain!`](crate::domain), keeps the long sections of one part of a program from delaying another part. It is a type
+/// without data: a guard of one domain does not open a pointer of another, at no cost at run time.
+///
+/// ```
+/// use stillpoint::rcu::Rcu;
+///
+/// stillpoint::domain! {
+///     /// Routing tables.
+///     pub struct Routes;
+/// }
+///
+/// let table = Rcu::new_in(vec![1, 2, 3], Routes);
+/// let guard = Routes::enter();
+/// assert_eq!(table.load(&guard).len(), 3);
+/// ```
+///
+/// A guard of the wrong domain is refused by the compiler:
+///
+/// ```compile_fail,E0308
+/// use stillpoint::rcu::{self, Rcu};
+///
+/// stillpoint::domain! { pub struct Routes; }
+///
+/// let table = Rcu::new_in(vec![1, 2, 3], Routes);
+/// let guard = rcu::enter();
+/// table.load(&guard);
+/// ```
+///
+/// # Safety
+///
+/// Implemented by [`domain!`](crate::domain) only, which gives each type its own state.
+pub unsafe trait RcuDomain: Static<Kind = Sections, Section = Guard<Self>> {
+    /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
+    #[inline]
+    #[track_caller]
+    fn enter() -> Guard<Self> {
+        let reader = Self::with_local(|local| local.registration.fast());
+        if registration::try_enter(reader, Self::shared().readers().counter()) {
+            Guard::new(reader)
+        } else {
+            enter_slow()
+        }
+    }
+
+    /// Registers the calling thread now: see [`rcu::register`](super::register).
+    #[track_caller]
+    fn register() {
+        own_reader::<Self>();
+        leave_if_ended::<Self>();
+    }
+
+    /// Returns `true` inside a read-side critical section.
+    fn in_read_section() -> bool {
+        is_reading::<Self>()
+    }
+}
+
+/// What users of [`RcuDomain`] are told.
+#[doc(hidden)]
+pub static WORDS: Words = Words {
+    inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
+    inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
+};
 
 /// An open read-side section of the domain `D`. Dropping it ends the section.
 ///
@@ -42,7 +116,7 @@ pub struct Guard<D: RcuDomain = Global> {
 impl<D: RcuDomain> Guard<D> {
     /// The calling thread has just entered with `reader`.
     #[inline(always)]
-    pub(super) fn new(reader: &'static Reader) -> Self {
+    fn new(reader: &'static Reader) -> Self {
         Self { reader, _thread: PhantomData }
     }
 
@@ -86,4 +160,51 @@ impl<D: RcuDomain> fmt::Debug for Guard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
     }
+}
+
+/// Begins a section in a thread that is not registered, or in which a light fence is a real one.
+#[cold]
+#[track_caller]
+fn enter_slow<D: RcuDomain>() -> Guard<D> {
+    let reader = own_reader::<D>();
+    registration::enter_slow(reader, D::shared().readers().counter());
+    Guard::new(reader)
+}
+
+/// The slow way out of a section.
+#[cold]
+fn attend<D: Static>(reader: &'static Reader) {
+    D::shared().readers().attend(reader);
+    if reader.take_reclaim() {
+        // The reader stays the thread's meanwhile.
+        while_it_stays::<D, _>(|| deferred::settle(&D::INSTANCE, queue_of::<D>(reader), Chores::All));
+    }
+    // A flag of the thread, not of the reader, which may be another's by now.
+    if D::with_local(|local| local.registration.has_ended()) {
+        leave_if_ended::<D>();
+    }
+}
+
+/// The slow way of [`Guard::repin`], which is the only guard of its thread.
+#[cold]
+fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
+    if !reader.must_reclaim() {
+        return attend::<D>(reader);
+    }
+    // Inside, no grace period ends that this thread would wait for.
+    while_it_stays::<D, _>(|| {
+        if reader.leave() == Exit::Attention {
+            attend::<D>(reader);
+        }
+        if !reader.try_enter(D::shared().readers().counter()) {
+            // A destructor that has run here keeps a guard.
+            reader.nest();
+        }
+    });
+    crate::fence::light();
+}
+
+crate::domain! {
+    /// The domain of the functions of [`crate::rcu`].
+    pub struct Global;
 }

@@ -6,10 +6,11 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
 
-use super::deferred::{self, Hints};
-use super::domain::{Global, RcuDomain};
-use super::published::Published;
-use super::world::{self, Domain};
+use super::guard::{Global, RcuDomain};
+use crate::Domain;
+use crate::domain::deferred;
+use crate::rcu::published_ptr::Published;
+use crate::reclaim::options::Hints;
 
 /// A value that many threads read while others replace it whole.
 ///
@@ -263,7 +264,7 @@ impl<T: Send + 'static, D: Domain> Retired<T, D> {
     /// [`wait`](Self::wait) without moving the value out of its box.
     pub fn wait_boxed(self) -> Box<T> {
         // A panic in here drops `self`, which retires the value.
-        world::synchronize(&self.domain);
+        self.domain.synchronize();
         let (value, _) = self.into_parts();
         // SAFETY: the pointer comes from a Box, its readers are gone, and the destructor of `self` will not run.
         unsafe { Box::from_raw(value.as_ptr()) }

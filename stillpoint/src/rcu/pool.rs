@@ -25,7 +25,7 @@ use std::io::Write;
 use std::panic::catch_unwind;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::entry::Data;
+use crate::reclaim::callback::Data;
 use crate::sync::ForkSafe;
 use crate::sys::pin::is_pinned;
 use crate::sys::signal::with_all_blocked;

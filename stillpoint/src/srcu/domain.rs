@@ -11,6 +11,7 @@
 //! deferred is done at once, by a worker, or by the thread that drops the handle if no worker can be had.
 
 use core::alloc::Layout;
+use core::convert::Infallible;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -21,12 +22,12 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 use super::counts::Counts;
 use super::fork;
 use super::guard::{Guard, Section};
-use super::phases::Phases;
+use crate::domain::deferred;
+use crate::domain::raw::{Core, HasReaders, Words, World};
 use crate::rcu::Pace;
-use crate::rcu::deferred;
-use crate::rcu::entry::Entry;
-use crate::rcu::reader::Reader;
-use crate::rcu::world::{Core, HasReaders, Words, World};
+use crate::readers::srcu::Phases;
+use crate::reclaim::callback::Entry;
+use crate::reclaim::striped::Lines;
 use crate::sync::Block;
 
 /// A domain: its sections, and the grace periods that wait for them and for nobody else.
@@ -68,6 +69,7 @@ pub struct Domain {
 #[derive(Debug)]
 pub(super) struct Inner {
     core: Core<Phases>,
+    queues: Lines,
     counts: Counts,
     /// A handle that is not counted, for the library's jobs.
     here: ManuallyDrop<Domain>,
@@ -96,6 +98,7 @@ impl Inner {
         // SAFETY: the caller's contract.
         unsafe {
             self.phases().reset_in_child(sections);
+            self.queues.reset_in_child();
             self.core.reset_in_child();
         }
     }
@@ -177,6 +180,7 @@ impl Domain {
         // SAFETY: the block is this thread's, and made for it.
         let ours = unsafe {
             fresh.write(Inner {
+                queues: Lines::new(),
                 core: Core::new(phases, || "srcu::Domain"),
                 counts: Counts::new(),
                 here: ManuallyDrop::new(Self { inner: AtomicPtr::new(fresh.as_ptr()), site: self.site }),
@@ -301,6 +305,7 @@ impl crate::Domain for Domain {
 
 impl HasReaders for Domain {
     type Readers = Phases;
+    type Queues = Lines;
 }
 
 // SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
@@ -320,6 +325,10 @@ unsafe impl World for Domain {
         &self.inner().core
     }
 
+    fn queues(&self) -> &Lines {
+        &self.inner().queues
+    }
+
     fn made_at(&self) -> Option<&'static Location<'static>> {
         Some(self.site)
     }
@@ -330,7 +339,7 @@ unsafe impl World for Domain {
         Kept(NonNull::from(inner))
     }
 
-    fn own(&self) -> Option<&'static Reader> {
+    fn own(&self) -> Option<&'static Infallible> {
         None
     }
 
@@ -344,7 +353,7 @@ unsafe impl World for Domain {
 
     fn defer(&self, entry: Entry, lazy: bool) {
         let inner = self.inner();
-        let (queue, reported) = inner.phases().lines().push(crate::percpu::cpu(), entry, lazy);
+        let (queue, reported) = inner.queues.push(crate::percpu::cpu(), entry, lazy);
         inner.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
             deferred::relieve(self, queue, reported);

@@ -6,7 +6,7 @@
 //! Not by the counts as the child finds them. Other threads count while the kernel copies the memory, page by page, and it is
 //! copied in no order: the child may have somebody's leaving without his entering, which would make up for an open section. So
 //! [`prepare`] sums, before the fork, in the thread that forks: all its sections are in what it finds open (by cases (1) and (3)
-//! of [`super::phases`], without fences, as they are its own). The child goes on from there.
+//! of [`crate::readers::srcu`], without fences, as they are its own). The child goes on from there.
 //!
 //! The list is locked from `prepare` on, so that the child finds it whole.
 

@@ -6,7 +6,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::domain::{Domain, Inner};
-use super::phases::Phase;
+use crate::readers::srcu::Phase;
 
 /// An open section of a [`Domain`]. Dropping it, in any thread, ends the section.
 ///

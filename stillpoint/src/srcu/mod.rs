@@ -80,13 +80,15 @@
 //! McKenney, *Sleepable RCU* (2006); the Linux kernel's Tree SRCU. The argument for what is done here is in the source, at the
 //! head of `phases.rs`.
 
-mod counts;
+pub mod counts;
+#[cfg(not(loom))]
 mod domain;
+#[cfg(not(loom))]
 mod fork;
+#[cfg(not(loom))]
 mod guard;
 
-pub(crate) mod lines;
-pub(crate) mod phases;
-
+#[cfg(not(loom))]
 pub use domain::Domain;
+#[cfg(not(loom))]
 pub use guard::{Guard, Section};

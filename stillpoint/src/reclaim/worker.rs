@@ -1,7 +1,7 @@
 //! Deferred entries of a domain: from its queues (for most kinds of readers one for each thread), through a grace period, to a worker that runs them.
 //!
-//! Appending is the owner's affair ([`super::queue`]), waking the worker [`super::alarm`]'s, waiting for it
-//! [`super::progress`]'s, and how much may wait [`super::backlog`]'s. Here is what the worker does, and what callers do for it.
+//! Appending is the owner's affair ([`crate::reclaim::queue`]), waking the worker [`crate::reclaim::worker_state`]'s, waiting for it
+//! [`crate::rcu::progress`]'s, and how much may wait [`crate::reclaim::backlog`]'s. Here is what the worker does, and what callers do for it.
 //!
 //! # A round
 //!
@@ -27,7 +27,7 @@
 //!
 //! # Bounds
 //!
-//! Above the limits of the [backlog](super::backlog) a caller that is neither inside a section nor a callback runs what it may of
+//! Above the limits of the [backlog](crate::reclaim::backlog) a caller that is neither inside a section nor a callback runs what it may of
 //! its own, sets the worker to work, and waits. A caller inside a section does so on leaving the outermost one
 //! ([`Readers::defer_to_exit`]): most code that links nodes retires inside sections only.
 
@@ -35,13 +35,14 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::alarm::{Alarm, DROWSY, PACED, Slept};
-use super::backlog::{Amount, Backlog, Limits, MayWait, Tally, at_least_zero};
-use super::engine::{Due, Engine, Readers};
-use super::entry::Entry;
-use super::progress::Progress;
-use super::queue::{BLOCK, Held, Holds, Queue, STEP};
-use super::reader::Reader;
+use crate::grace_period::cookie::Due;
+use crate::grace_period::engine::{Engine, Readers};
+use crate::rcu::progress::Progress;
+use crate::readers::threads::Threads;
+use crate::reclaim::backlog::{Amount, Backlog, Limits, MayWait, Tally, at_least_zero};
+use crate::reclaim::callback::Entry;
+use crate::reclaim::queue::{BLOCK, Held, Holds, Queue, STEP};
+use crate::reclaim::worker_state::{Alarm, DROWSY, PACED, Slept};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
 
 /// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
@@ -58,12 +59,40 @@ const LAZY: u64 = 10_000_000_000;
 /// How long the worker runs entries before it looks at the queues again, in nanoseconds.
 const SLICE: u64 = 1_000_000;
 
+/// The queues of a domain. They do not become fewer.
+#[expect(clippy::len_without_is_empty, reason = "a number of places, as for the registry")]
+pub trait CallbackQueues {
+    fn len(&self) -> usize;
+
+    /// The queue with this index, which is below some value of [`len`](Self::len).
+    fn queue(&self, index: usize) -> &Queue;
+
+    fn iter(&self) -> impl Iterator<Item = &Queue> {
+        (0..self.len()).map(|index| self.queue(index))
+    }
+}
+
+impl<K> CallbackQueues for Threads<K, Queue> {
+    fn len(&self) -> usize {
+        self.registry().len()
+    }
+
+    fn queue(&self, index: usize) -> &Queue {
+        self.registry().attached(index)
+    }
+}
+
 /// What the algorithm needs of the world around it.
 pub trait Host {
     type Readers: Readers;
+    type Queues: CallbackQueues;
 
-    /// Grace periods, and the queues.
     fn engine(&self) -> &Engine<Self::Readers>;
+
+    fn queues(&self) -> &Self::Queues;
+
+    /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
+    fn is_alone(&self) -> bool;
 
     /// Waits until the grace period has ended.
     fn wait_for(&self, due: Due) -> Result<(), Denied>;
@@ -82,9 +111,9 @@ pub trait Host {
     /// Provides a worker: somebody who calls [`Callbacks::work`]. False if that cannot be done.
     fn start_worker(&self) -> bool;
 
-    /// Completes a grace period if that takes no time to speak of; never waits. The calling thread, whose reader is `own`, is
-    /// outside. `alone`: see [`Readers::is_alone`].
-    fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool;
+    /// Completes a grace period if that takes no time to speak of; never waits. The calling thread is outside. `alone`: see
+    /// [`is_alone`](Self::is_alone).
+    fn try_synchronize(&self, alone: bool) -> bool;
 }
 
 /// The kernel denies the heavy fence, which worked before: grace periods fail.
@@ -93,9 +122,9 @@ pub struct Denied;
 
 /// Who does the bookkeeping of a queue, and where.
 #[derive(Debug, Clone, Copy)]
-pub struct Caller<'a> {
-    /// The reader of the calling thread, if readers belong to threads.
-    pub own: Option<&'a Reader>,
+pub struct Caller {
+    /// The queue is the calling thread's own.
+    pub is_owner: bool,
     /// Inside a section: no grace period can end.
     pub is_inside: bool,
     /// Whether it may be made to wait.
@@ -166,7 +195,7 @@ impl Callbacks {
 
     /// The owner's bookkeeping, a block at a time.
     #[cold]
-    pub fn settle<'a>(&self, queue: &Queue, caller: impl FnOnce() -> Caller<'a>, host: &impl Host) {
+    pub fn settle(&self, queue: &Queue, caller: impl FnOnce() -> Caller, host: &impl Host) {
         // Otherwise a little more than is added, so that it gets less.
         self.run_own(queue, host, if self.backlog.is_crowded() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
@@ -176,18 +205,18 @@ impl Callbacks {
 
     /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
     #[cold]
-    pub fn relieve(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
+    pub fn relieve(&self, queue: &Queue, caller: Caller, host: &impl Host) {
         if !caller.is_inside || mutant("grace-period-inside-section") {
-            let alone = host.engine().readers().is_alone(caller.own);
+            let alone = host.is_alone();
             if alone {
-                host.try_synchronize(caller.own, alone);
+                host.try_synchronize(alone);
             } else if queue.is_due() {
                 let begin = now();
-                host.try_synchronize(caller.own, alone);
+                host.try_synchronize(alone);
                 queue.tried(now() - begin);
             }
         }
-        let has_waited = self.press_if_above(caller.own.map(|own| own.queue), caller.wait, host);
+        let has_waited = self.press_if_above(caller.is_owner.then_some(queue), caller.wait, host);
         if !has_waited && self.backlog.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
             self.provide(false, host);
         }
@@ -257,7 +286,7 @@ impl Callbacks {
             is_small = !self.backlog.is_above();
             let failed = self.failures.load(Relaxed) != failures;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
-            let is_empty = || self.holds(host.engine().readers()) == Holds::Nothing;
+            let is_empty = || self.holds(host.queues()) == Holds::Nothing;
             is_small || failed || self.alarm.is_idle() && (is_empty() || !self.provide(false, host))
         });
         self.backlog.end_wait(wait, ended, is_small);
@@ -283,7 +312,7 @@ impl Callbacks {
 
     /// Returns when everything has run that was appended before.
     pub fn barrier(&self, host: &impl Host) -> Result<(), Denied> {
-        let marks: Vec<_> = queues(host.engine().readers()).map(|queue| (queue, queue.pushed())).collect();
+        let marks: Vec<_> = host.queues().iter().map(|queue| (queue, queue.pushed())).collect();
         let failures = self.failures.load(Relaxed);
         let _urgent = self.urgent();
         for (queue, mark) in marks {
@@ -312,7 +341,7 @@ impl Callbacks {
     pub fn close(&self, host: &impl Host) {
         // Relaxed: `ring` orders it.
         self.urgent.fetch_add(1, Relaxed);
-        if self.holds(host.engine().readers()) != Holds::Nothing && self.alarm.ring() {
+        if self.holds(host.queues()) != Holds::Nothing && self.alarm.ring() {
             self.provide_or_work(host, || false);
         }
     }
@@ -330,13 +359,13 @@ impl Callbacks {
     }
 
     /// The most pressing thing in any queue.
-    fn holds(&self, readers: &impl Readers) -> Holds {
-        queues(readers).map(Queue::holds).max().unwrap_or(Holds::Nothing)
+    fn holds(&self, queues: &impl CallbackQueues) -> Holds {
+        queues.iter().map(Queue::holds).max().unwrap_or(Holds::Nothing)
     }
 
     /// A worker's life, from the alarm until nothing is left to do, or `enough`.
     pub fn work(&self, host: &impl Host, enough: impl Fn() -> bool) {
-        let readers = host.engine().readers();
+        let queues = host.queues();
         let fence = || host.fence();
         // When the entries that wait now began to.
         let mut lingers_since = None;
@@ -350,13 +379,13 @@ impl Callbacks {
                 }
                 return;
             }
-            let found = self.collect(host.engine());
+            let found = self.collect(host);
             let after_held = core::mem::replace(&mut was_held, false);
             match found.holds {
                 // An owner at work makes the worker look again when it has done.
                 Holds::Nothing if found.held => {
                     let hurry = || self.is_urgent() || self.backlog.is_crowded();
-                    let ready = || queues(readers).any(|queue| queue.is_ready(hurry()));
+                    let ready = || queues.iter().any(|queue| queue.is_ready(hurry()));
                     if after_held {
                         // Woken in vain: what is retired in the owner's destructor must not do so each time.
                         self.alarm.nap(PACED, Duration::from_nanos(PACE), || (), ready);
@@ -368,7 +397,7 @@ impl Callbacks {
                     continue;
                 }
                 Holds::Nothing => {
-                    if self.alarm.stop(fence, || self.holds(readers) != Holds::Nothing) == Slept::Gone {
+                    if self.alarm.stop(fence, || self.holds(queues) != Holds::Nothing) == Slept::Gone {
                         // What a caller waits for may have been run by its owner.
                         if !mutant("gone-silently") && !mutant("run-silently") {
                             self.progress.advance();
@@ -377,8 +406,8 @@ impl Callbacks {
                     }
                     continue;
                 }
-                Holds::Lazy if let Some(rest) = self.lazy_rest(readers) => {
-                    let eager = || queues(readers).any(|queue| queue.is_ready(false));
+                Holds::Lazy if let Some(rest) = self.lazy_rest(queues) => {
+                    let eager = || queues.iter().any(|queue| queue.is_ready(false));
                     let early = || eager() || self.is_urgent() || self.backlog.is_crowded();
                     self.alarm.nap(DROWSY, rest, fence, early);
                     lingers_since = None;
@@ -418,9 +447,10 @@ impl Callbacks {
     }
 
     /// Gives every entry a grace period to wait for.
-    fn collect(&self, engine: &Engine<impl Readers>) -> Found {
+    fn collect<H: Host>(&self, host: &H) -> Found {
+        let engine = host.engine();
         let mut found = Found { holds: Holds::Nothing, due: None, held: false };
-        for queue in queues(engine.readers()) {
+        for queue in host.queues().iter() {
             let holds = queue.holds();
             if holds == Holds::Nothing {
                 continue;
@@ -437,8 +467,8 @@ impl Callbacks {
     }
 
     /// How long lazy entries may wait still, if nothing else makes them run.
-    fn lazy_rest(&self, readers: &impl Readers) -> Option<Duration> {
-        let oldest = queues(readers).filter_map(Queue::oldest).min();
+    fn lazy_rest(&self, queues: &impl CallbackQueues) -> Option<Duration> {
+        let oldest = queues.iter().filter_map(Queue::oldest).min();
         let rest = oldest.map_or(0, |oldest| (oldest + LAZY).saturating_sub(now()));
         (rest != 0 && !self.is_urgent() && !self.backlog.is_crowded()).then(|| Duration::from_nanos(rest))
     }
@@ -453,7 +483,7 @@ impl Callbacks {
     /// Runs ripe entries, for a time. Whether there were some.
     fn run_slice(&self, host: &impl Host) -> bool {
         let engine = host.engine();
-        let len = engine.readers().queues();
+        let (queues, len) = (host.queues(), host.queues().len());
         // A slice begins where the last one ended.
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
@@ -462,7 +492,7 @@ impl Callbacks {
         loop {
             let mut idle = true;
             for index in (first..len).chain(0..first.min(len)) {
-                let queue = engine.readers().queue(index);
+                let queue = queues.queue(index);
                 if queue.holds() == Holds::Nothing {
                     continue;
                 }
@@ -484,10 +514,10 @@ impl Callbacks {
     }
 
     /// Counters of now.
-    pub fn tally(&self, readers: &impl Readers) -> Tally {
+    pub fn tally(&self, queues: &impl CallbackQueues) -> Tally {
         let now = now();
         let mut tally = self.backlog.tally();
-        for queue in queues(readers) {
+        for queue in queues.iter() {
             // In this order, so that no entry has run that was not appended.
             let done = queue.done();
             tally.queued += queue.pushed() - done;
@@ -522,11 +552,6 @@ struct Found {
     due: Option<Due>,
     /// Whether the owner of some other is running entries.
     held: bool,
-}
-
-/// All queues there are.
-fn queues(readers: &impl Readers) -> impl Iterator<Item = &Queue> {
-    (0..readers.queues()).map(|index| readers.queue(index))
 }
 
 /// A caller is urgent.

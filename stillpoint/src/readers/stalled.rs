@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::reader::{Owner, Reader};
-use super::stall::{StalledReader, StalledReaders};
+use crate::grace_period::stall::{StalledReader, StalledReaders};
+use crate::readers::reader::{Owner, Reader};
 use crate::sys;
 
 /// Those of `readers` that the leader still waits for, after having `waited`; `owes` is what to add of a thread that runs, and of

@@ -9,11 +9,13 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::block_on::block_on;
-use super::domain::Global;
-use super::driver::{Answer, Ticket};
-use super::engine::Due;
-use super::world::{Domain, Static, address, reader_outside};
+use super::guard::Global;
+use crate::Domain;
+use crate::domain::raw::{address, reader_outside};
+use crate::domain::static_domain::Static;
+use crate::grace_period::cookie::Due;
+use crate::rcu::block_on::block_on;
+use crate::rcu::driver::{Answer, Ticket};
 use crate::sync::now;
 
 /// A grace period: the one after which every section that was open when this value was made has ended.

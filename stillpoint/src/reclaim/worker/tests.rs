@@ -7,14 +7,15 @@ use std::time::Instant;
 use super::*;
 use crate::deadline::deadline;
 use crate::fence;
-use crate::rcu::backlog::PATIENCE;
-use crate::rcu::queue::Chores;
-use crate::rcu::threads::{Sections, Threads};
+use crate::readers::reader::Reader;
+use crate::readers::threads::{Sections, Threads};
+use crate::reclaim::backlog::PATIENCE;
+use crate::reclaim::queue::Chores;
 
 /// A domain without the threads of the library.
 struct World {
     callbacks: &'static Callbacks,
-    engine: &'static Engine<Threads<Sections>>,
+    engine: &'static Engine<Threads<Sections, Queue>>,
 }
 
 impl World {
@@ -22,18 +23,22 @@ impl World {
         let callbacks = Box::leak(Box::new(Callbacks::new()));
         Box::leak(Box::new(Self {
             callbacks,
-            engine: Box::leak(Box::new(Engine::new(Threads::<Sections>::new(), || "World"))),
+            engine: Box::leak(Box::new(Engine::new(Threads::<Sections, Queue>::new(), || "World"))),
         }))
+    }
+
+    fn queue(&self, own: &Reader) -> &'static Queue {
+        self.engine.readers().registry().attached_to(own)
     }
 
     fn defer(&'static self, own: &Reader, f: impl FnOnce() + Send + 'static) {
         // SAFETY: the calling thread has claimed the reader.
-        let chores = unsafe { own.queue.push(Entry::call(f, 0), false) };
+        let chores = unsafe { self.queue(own).push(Entry::call(f, 0), false) };
         self.callbacks.notify(false, &self);
         if chores == Chores::All {
             self.callbacks.settle(
-                own.queue,
-                || Caller { own: Some(own), is_inside: false, wait: MayWait::Yes },
+                self.queue(own),
+                || Caller { is_owner: true, is_inside: false, wait: MayWait::Yes },
                 &self,
             );
         }
@@ -41,10 +46,19 @@ impl World {
 }
 
 impl Host for &'static World {
-    type Readers = Threads<Sections>;
+    type Readers = Threads<Sections, Queue>;
+    type Queues = Threads<Sections, Queue>;
 
-    fn engine(&self) -> &Engine<Threads<Sections>> {
+    fn engine(&self) -> &Engine<Threads<Sections, Queue>> {
         self.engine
+    }
+
+    fn queues(&self) -> &Threads<Sections, Queue> {
+        self.engine.readers()
+    }
+
+    fn is_alone(&self) -> bool {
+        false
     }
 
     fn wait_for(&self, due: Due) -> Result<(), Denied> {
@@ -61,7 +75,7 @@ impl Host for &'static World {
         fence::heavy();
     }
 
-    fn try_synchronize(&self, _own: Option<&Reader>, _alone: bool) -> bool {
+    fn try_synchronize(&self, _alone: bool) -> bool {
         false
     }
 

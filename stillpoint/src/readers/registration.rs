@@ -1,6 +1,6 @@
 //! What a thread knows of a domain: which reader is its own, from its registration to its end.
 //!
-//! Called by [`super::domain`], which keeps a [`Registration`] in a thread-local variable of each domain.
+//! Called by [`crate::domain::static_domain`], which keeps a [`Registration`] in a thread-local variable of each domain.
 //!
 //! # States
 //!
@@ -22,11 +22,8 @@ use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use super::callbacks::Callbacks;
-use super::queue::Queue;
-use super::reader::{EXITING, FENCED, Owner, Reader};
-use super::registry::Registry;
-use super::threads::{Kind, Threads};
+use crate::readers::reader::{EXITING, FENCED, Owner, Reader};
+use crate::readers::registry::{Attached, Registry};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, mutant};
 
 /// See the [module](self).
@@ -45,14 +42,11 @@ pub struct Registration {
 }
 
 #[cfg(not(loom))]
-static NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
-#[cfg(not(loom))]
-static NO_QUEUE: Queue = Queue::new();
+static NOBODY: Reader = Reader::always_inside();
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref NOBODY: Reader = Reader::always_inside(&NO_QUEUE);
-    static ref NO_QUEUE: Queue = Queue::new();
+    static ref NOBODY: Reader = Reader::always_inside();
 }
 
 /// A reader that belongs to no thread, and is always inside.
@@ -91,9 +85,9 @@ impl Registration {
 
     /// Registers the thread, which becomes `owner`. `arm` has [`end`](Self::end) called with the reader when the thread ends;
     /// false if that cannot be done. `light_is_free` says that a compiler fence is a light fence.
-    pub fn register(
+    pub fn register<A: Attached + 'static>(
         &self,
-        registry: &Registry,
+        registry: &Registry<A>,
         owner: Owner,
         light_is_free: bool,
         arm: impl FnOnce(&'static Reader) -> bool,
@@ -138,8 +132,13 @@ impl Registration {
         self.stays.replace(stays)
     }
 
-    /// Gives the reader back of a thread whose destructor has run, if it is outside and its queue is not in use.
-    pub fn leave_if_ended<K: Kind>(&self, threads: &Threads<K>, callbacks: &Callbacks) {
+    /// Gives the reader back of a thread whose destructor has run, if it is outside and its queue is not in use. Calls `before`
+    /// with it first.
+    pub fn leave_if_ended<A: Attached + 'static>(
+        &self,
+        registry: &Registry<A>,
+        before: impl FnOnce(&Reader),
+    ) {
         // A signal handler that reads here must not give the reader back too: it finds that the reader stays.
         if !self.has_ended.get() || self.stays.replace(true) {
             return;
@@ -151,8 +150,8 @@ impl Registration {
                 self.reader.set(None);
                 self.fast.set(unregistered());
             }
-            callbacks.report(reader.queue);
-            threads.registry().release(reader);
+            before(reader);
+            registry.release(reader);
         }
         compiler_fence(SeqCst);
         self.stays.set(false);

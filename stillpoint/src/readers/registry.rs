@@ -10,7 +10,7 @@
 //! 1. `chunks[c]` is null or points to `32 << c` readers, for ever.
 //! 2. Every index below `len` lies in a chunk that is not null.
 //! 3. A reader belongs to at most one thread: from a successful `claim` to its `release`. That of a thread that exits inside a
-//!    section is not released: see [`super::registration`].
+//!    section is not released: see [`crate::readers::registration`].
 //! 4. `state` of a free reader is 0.
 //!
 //! # Orderings
@@ -22,24 +22,44 @@
 //!   the old owner's, and a scan that reads one is ordered after the old owner's sections as well.
 //! - `registered` is changed and read by read-modify-writes only, so that a grace period happens before the registration of
 //!   all whom it does not find there, and after that of all whom it does: for those that do without a heavy fence, as nobody is
-//!   registered or as [`super::reports`] never needs one.
+//!   registered or as [`crate::readers::qsbr`] never needs one.
 
 use core::alloc::Layout;
+use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
 use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*, acq_rel, mutant, weaken};
 
-use super::queue::Queue;
-use super::reader::Reader;
+use crate::readers::reader::Reader;
 
 /// Readers in the first chunk.
 const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
 /// Chunks; together more readers than Linux has thread ids (2^22).
 const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
 
-/// See the [module](self).
+/// What each reader has that scans do not look at: it lies elsewhere, so that a scan of many readers touches nothing but them.
+pub trait Attached {
+    fn new() -> Self;
+
+    /// Makes it that of no thread.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, as after a fork, and in none of its functions.
+    #[cfg(not(loom))]
+    unsafe fn reset_in_child(&self);
+}
+
+impl Attached for () {
+    fn new() -> Self {}
+
+    #[cfg(not(loom))]
+    unsafe fn reset_in_child(&self) {}
+}
+
+/// See the [module](self). `A` is attached to each reader.
 #[derive(Debug)]
-pub struct Registry {
+pub struct Registry<A> {
     chunks: [AtomicPtr<Reader>; CHUNKS],
     /// Readers that exist.
     len: AtomicU64,
@@ -47,13 +67,14 @@ pub struct Registry {
     free: AtomicU64,
     /// Readers that belong to a thread.
     registered: AtomicU64,
+    _attached: PhantomData<fn() -> A>,
 }
 
 /// No memory for another reader.
 #[derive(Debug)]
 pub struct OutOfMemory;
 
-impl Registry {
+impl<A> Registry<A> {
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
@@ -61,6 +82,7 @@ impl Registry {
             len: AtomicU64::new(0),
             free: AtomicU64::new(0),
             registered: AtomicU64::new(0),
+            _attached: PhantomData,
         }
     }
 
@@ -71,6 +93,7 @@ impl Registry {
             len: AtomicU64::new(0),
             free: AtomicU64::new(0),
             registered: AtomicU64::new(0),
+            _attached: PhantomData,
         }
     }
 
@@ -83,12 +106,36 @@ impl Registry {
     /// The reader with this index, which is below some `len`.
     pub fn reader(&self, index: usize) -> &'static Reader {
         let (chunk, place) = Self::place(index);
+        // SAFETY: the place is one in the chunk.
+        unsafe { &*self.chunk(chunk).add(place) }
+    }
+
+    /// What is attached to that reader.
+    pub fn attached(&self, index: usize) -> &'static A
+    where
+        A: 'static,
+    {
+        let (chunk, place) = Self::place(index);
+        // SAFETY: in a chunk this follows the readers: see `Chunk::new`.
+        unsafe { &*self.chunk(chunk).add(FIRST << chunk).cast::<A>().add(place) }
+    }
+
+    /// What is attached to `reader`.
+    pub fn attached_to(&self, reader: &Reader) -> &'static A
+    where
+        A: 'static,
+    {
+        // Relaxed: written before the reader's first owner had it.
+        self.attached(reader.index.load(Relaxed) as usize)
+    }
+
+    /// The first reader of a chunk, which is there.
+    fn chunk(&self, chunk: usize) -> *const Reader {
         // Acquire: the readers are initialized; partner: the Release in `grow`.
         let chunk = self.chunks[chunk].load(weaken(Acquire, "chunk-load-relaxed"));
         #[cfg(loom)]
         assert!(!chunk.is_null(), "a chunk that was not seen");
-        // SAFETY: by invariants 1 and 2 the chunk is there, for ever, and long enough.
-        unsafe { &*chunk.add(place) }
+        chunk
     }
 
     /// Readers that exist, in use or not.
@@ -113,7 +160,9 @@ impl Registry {
         };
         registered - u64::from(own.is_some())
     }
+}
 
+impl<A: Attached + 'static> Registry<A> {
     /// A reader for the calling thread.
     pub fn claim(&self) -> Result<&'static Reader, OutOfMemory> {
         let reader = match self.pop() {
@@ -135,11 +184,11 @@ impl Registry {
         self.push(reader);
     }
 
-    /// All readers but `own` become free, and every queue empty.
+    /// All readers but `own` become free, with nothing attached.
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and in no function of a reader's queue.
+    /// The calling thread is the only one in the process, as after a fork, and in no function of what is attached.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
         self.free.store(0, Relaxed);
@@ -149,7 +198,7 @@ impl Registry {
             // A thread may have been about to say which one it is.
             reader.index.store(index as u32, Relaxed);
             // SAFETY: the caller's contract.
-            unsafe { reader.queue.reset_in_child() };
+            unsafe { self.attached(index).reset_in_child() };
             if own.is_some_and(|own| ptr::eq(own, reader)) {
                 reader.take_awaited();
             } else {
@@ -200,7 +249,7 @@ impl Registry {
             let (chunk, _) = Self::place(len);
             let slot = self.chunks.get(chunk).ok_or(OutOfMemory)?;
             if slot.load(Relaxed).is_null() {
-                let fresh = Chunk::new(FIRST << chunk)?;
+                let fresh = Chunk::<A>::new(FIRST << chunk)?;
                 // Release: the readers are initialized; partner: the Acquire in `reader`.
                 if slot
                     .compare_exchange(
@@ -233,40 +282,40 @@ fn retag(head: u64, top: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(top)
 }
 
-/// Readers, and their queues, that no other thread has seen yet.
-struct Chunk {
+/// Readers, and what is attached to them, that no other thread has seen yet.
+struct Chunk<A> {
     memory: Block,
     readers: NonNull<Reader>,
-    queues: NonNull<Queue>,
+    attached: NonNull<A>,
     len: usize,
 }
 
-impl Chunk {
+impl<A: Attached> Chunk<A> {
     fn new(len: usize) -> Result<Self, OutOfMemory> {
+        const { assert!(align_of::<A>() <= align_of::<Reader>(), "it follows the readers at once") };
         let (layout, offset) = Layout::array::<Reader>(len)
-            .and_then(|readers| readers.extend(Layout::array::<Queue>(len)?))
+            .and_then(|readers| readers.extend(Layout::array::<A>(len)?))
             .map_err(|_| OutOfMemory)?;
         // A global allocator that reads comes back to `Registry::claim` from here, and gets a reader of another chunk.
         let memory = Block::zeroed(layout).ok_or(OutOfMemory)?;
         let readers = memory.start::<Reader>();
-        // SAFETY: by the layout, the block has room for as many readers, and for as many queues from the offset on. The queues are
-        // there for ever, or until `free`, when the readers go as well.
-        let queues = unsafe {
-            let queues = memory.start::<u8>().add(offset).cast::<Queue>();
+        // SAFETY: by the layout, the block has room for as many readers, and for as many of `A` from the offset on.
+        let attached = unsafe {
+            let attached = memory.start::<u8>().add(offset).cast::<A>();
             for place in 0..len {
-                queues.add(place).write(Queue::new());
-                readers.add(place).write(Reader::new(queues.add(place).as_ref()));
+                attached.add(place).write(A::new());
+                readers.add(place).write(Reader::new());
             }
-            queues
+            attached
         };
-        Ok(Self { memory, readers, queues, len })
+        Ok(Self { memory, readers, attached, len })
     }
 
     fn free(self) {
         // SAFETY: `new` made them, and they lost the race to be seen by other threads.
         unsafe {
             NonNull::slice_from_raw_parts(self.readers, self.len).drop_in_place();
-            NonNull::slice_from_raw_parts(self.queues, self.len).drop_in_place();
+            NonNull::slice_from_raw_parts(self.attached, self.len).drop_in_place();
             self.memory.free();
         }
     }

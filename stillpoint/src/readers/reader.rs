@@ -1,5 +1,5 @@
 //! One thread's word of a domain: what it does on entering and leaving a read-side section. (What it does instead where threads
-//! report quiescent states is in [`super::reports`].)
+//! report quiescent states is in [`crate::readers::qsbr`].)
 //!
 //! # State
 //!
@@ -27,7 +27,6 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use super::queue::Queue;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, light, mutant, weaken};
 
 /// A grace period sleeps until this reader has left.
@@ -44,16 +43,14 @@ pub const EXITING: u32 = 8;
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Reader {
-    pub(super) state: AtomicU64,
+    pub(crate) state: AtomicU64,
     nested: AtomicU64,
-    pub(super) attention: AtomicU32,
+    pub(crate) attention: AtomicU32,
     /// Place in the registry, and the next free place: see there.
     pub index: AtomicU32,
-    pub(super) next_free: AtomicU32,
+    pub(crate) next_free: AtomicU32,
     thread: AtomicU32,
     site: AtomicPtr<Location<'static>>,
-    /// What the owner has deferred. Elsewhere, so that a scan of many readers touches nothing but them.
-    pub queue: &'static Queue,
 }
 
 /// The thread that a reader belongs to.
@@ -77,7 +74,7 @@ pub enum Exit {
 
 impl Reader {
     const_unless_loom! {
-        pub fn new(queue: &'static Queue) -> Self {
+        pub fn new() -> Self {
             Self {
                 state: AtomicU64::new(0),
                 nested: AtomicU64::new(0),
@@ -86,15 +83,14 @@ impl Reader {
                 next_free: AtomicU32::new(0),
                 thread: AtomicU32::new(0),
                 site: AtomicPtr::new(ptr::null_mut()),
-                queue,
             }
         }
     }
 
     const_unless_loom! {
         /// A reader that belongs to nobody and lets nobody in by [`try_enter`](Self::try_enter).
-        pub fn always_inside(queue: &'static Queue) -> Self {
-            Self { state: AtomicU64::new(u64::MAX), ..Self::new(queue) }
+        pub fn always_inside() -> Self {
+            Self { state: AtomicU64::new(u64::MAX), ..Self::new() }
         }
     }
 

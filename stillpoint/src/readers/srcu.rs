@@ -82,15 +82,13 @@ use core::panic::Location;
 
 use crossbeam_utils::CachePadded;
 
-use super::lines::Lines;
-use crate::rcu::engine::{Costs, Readers};
-use crate::rcu::queue::Queue;
-use crate::rcu::reader::Reader;
-use crate::rcu::stall::{self, StallDetector};
+use crate::grace_period::engine::{Costs, Readers};
+use crate::grace_period::stall::{self, StallDetector};
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, Words, budget, light, light_by_backend, mutant, spin_loop, weaken,
     yield_now,
 };
+use core::convert::Infallible;
 
 /// How often a grace period looks at phases that are not drained before it sleeps.
 const SPINS: u32 = 100;
@@ -153,7 +151,6 @@ pub struct Phases {
     /// Where the domain was made.
     site: &'static Location<'static>,
     costs: CachePadded<Costs>,
-    lines: Lines,
 }
 
 /// What readers look at, which is seldom written.
@@ -186,7 +183,6 @@ impl Phases {
             inherited: AtomicU64::new(0),
             site,
             costs: CachePadded::new(Costs::new()),
-            lines: Lines::new(),
         }
     }
 
@@ -360,10 +356,6 @@ impl Phases {
         self.closed.load(weaken(Acquire, "closed-load-relaxed")) != 0
     }
 
-    pub fn lines(&self) -> &Lines {
-        &self.lines
-    }
-
     /// Makes the readers those of a process that was forked when `sections` were open.
     ///
     /// # Safety
@@ -378,20 +370,21 @@ impl Phases {
         // SAFETY: the caller's contract.
         unsafe {
             self.shown.words.reset_in_child([sections[0], sections[1], 0, 0]);
-            self.lines.reset_in_child();
         }
     }
 }
 
 impl Readers for Phases {
+    /// Guards are not tied to a thread.
+    type Reader = Infallible;
     type Blocked = Blocked;
 
     /// Never known: guards are nobody's.
-    fn is_alone(&self, _own: Option<&Reader>) -> bool {
+    fn is_alone(&self, _own: Option<&Infallible>) -> bool {
         false
     }
 
-    fn begin(&self, _own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Blocked> {
+    fn begin(&self, _own: Option<&Infallible>, fence: Option<fn()>) -> Result<(), Blocked> {
         if self.is_closed() {
             return Ok(());
         }
@@ -425,14 +418,6 @@ impl Readers for Phases {
                 self.sleep_for(busy, heavy, detector);
             }
         }
-    }
-
-    fn queues(&self) -> usize {
-        self.lines.len()
-    }
-
-    fn queue(&self, index: usize) -> &Queue {
-        self.lines.queue(index)
     }
 
     fn costs(&self) -> &Costs {

@@ -5,9 +5,10 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::rcu::backlog::Amount;
-use crate::rcu::entry::Entry;
-use crate::rcu::queue::{Chores, Queue};
+use crate::reclaim::backlog::Amount;
+use crate::reclaim::callback::Entry;
+use crate::reclaim::queue::{Chores, Queue};
+use crate::reclaim::worker::CallbackQueues;
 use crate::sync::{ForkSafe, Mutex};
 
 /// Threads on as many CPUs can append at a time.
@@ -24,19 +25,21 @@ struct Line {
     queue: Queue,
 }
 
+impl CallbackQueues for Lines {
+    fn len(&self) -> usize {
+        LINES
+    }
+
+    fn queue(&self, index: usize) -> &Queue {
+        &self.0[index].queue
+    }
+}
+
 impl Lines {
     pub fn new() -> Self {
         Self(core::array::from_fn(|_| {
             CachePadded::new(Line { turn: ForkSafe::new(Mutex::new(())), queue: Queue::new() })
         }))
-    }
-
-    pub fn len(&self) -> usize {
-        LINES
-    }
-
-    pub fn queue(&self, index: usize) -> &Queue {
-        &self.0[index].queue
     }
 
     /// Appends to the queue of `cpu`; that queue, and what the domain is to be told of it, if it is time for that.

@@ -46,9 +46,10 @@ use core::ptr;
 
 use crossbeam_utils::CachePadded;
 
-use super::backlog::{Amount, LocalCount};
-use super::engine::Due;
-use super::entry::Entry;
+use crate::grace_period::cookie::Due;
+use crate::readers::registry::Attached;
+use crate::reclaim::backlog::{Amount, LocalCount};
+use crate::reclaim::callback::Entry;
 use crate::sync::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, mutant, now, weaken,
 };
@@ -189,6 +190,18 @@ pub enum Holds {
     Lazy,
     /// Entries that somebody wants to run soon.
     Eager,
+}
+
+impl Attached for Queue {
+    fn new() -> Self {
+        Self::new()
+    }
+
+    #[cfg(not(loom))]
+    unsafe fn reset_in_child(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.reset_in_child() };
+    }
 }
 
 impl Queue {

@@ -5,8 +5,8 @@
 //!
 //! | readers | where | how they are waited for |
 //! |---|---|---|
-//! | threads that enter and leave sections | [`super::threads`] | a heavy fence and a look at each |
-//! | threads that report quiescent states | [`super::reports`] | a look at each |
+//! | threads that enter and leave sections | [`crate::readers::threads`] | a heavy fence and a look at each |
+//! | threads that report quiescent states | [`crate::readers::qsbr`] | a look at each |
 //!
 //! # A grace period
 //!
@@ -21,29 +21,27 @@
 //! that and [`Readers::sleep`] have acquired happens before the return of all callers (see [`crate::sequence`]). One grace
 //! period begins after the other has ended, so `begin` and `sleep` are never called by two threads at a time.
 
-use core::cmp;
-use core::fmt;
-use core::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::check::{Check, Ticket};
-use super::events::{Begun, Ended};
-use super::queue::Queue;
-use super::reader::Reader;
-use super::stall::{StallDetector, StallStats};
-use crate::sequence::{Sequence, Target};
+use super::cookie::Due;
+use crate::grace_period::audit::{Check, Ticket};
+use crate::grace_period::stall::{StallDetector, StallStats};
+use crate::grace_period::trace::{Begun, Ended};
+use crate::sequence::Sequence;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, heavy};
 
 /// Who is waited for: one kind of reader.
 pub trait Readers {
+    /// The reader of a thread, if readers belong to threads.
+    type Reader: ?Sized;
     /// What is known of a grace period that does not end at once.
     type Blocked;
 
     /// Whether nobody but `own`, the calling thread's reader if readers belong to threads, can be inside a section: a grace
     /// period then costs nothing.
-    fn is_alone(&self, own: Option<&Reader>) -> bool;
+    fn is_alone(&self, own: Option<&Self::Reader>) -> bool;
 
     /// The part of a grace period that does not sleep: a bounded look at all who may be inside. `own` is the calling thread's
     /// reader, which is outside. `fence` is what heavy fences are issued by; without one there must be none.
@@ -51,20 +49,14 @@ pub trait Readers {
     /// # Errors
     ///
     /// What blocks the rest: readers, or a heavy fence that is not to be.
-    fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Self::Blocked>;
+    fn begin(&self, own: Option<&Self::Reader>, fence: Option<fn()>) -> Result<(), Self::Blocked>;
 
     /// Sleeps until what blocks the grace period has gone. After each sleep it calls [`StallDetector::check`].
     fn sleep(&self, blocked: Self::Blocked, fence: fn(), detector: &mut StallDetector<'_>);
 
     /// The calling thread, whose reader is `own`, has put off its bookkeeping because it is inside a section: has it take the slow
     /// way out of the outermost one. `above`: more waits than should.
-    fn defer_to_exit(&self, _own: Option<&Reader>, _above: bool) {}
-
-    /// How many queues there are for what readers have deferred. Never less than before.
-    fn queues(&self) -> usize;
-
-    /// The queue with this index, which is below some value of [`queues`](Self::queues).
-    fn queue(&self, index: usize) -> &Queue;
+    fn defer_to_exit(&self, _own: Option<&Self::Reader>, _above: bool) {}
 
     /// What it has cost.
     fn costs(&self) -> &Costs;
@@ -124,45 +116,6 @@ pub struct Tally {
     pub longest_wait: Duration,
     pub stalls: u64,
     pub readers: u64,
-}
-
-/// A grace period to wait for, or to ask after. Of two, the smaller one ends no later.
-#[derive(Clone, Copy)]
-pub struct Due {
-    target: Target,
-    ticket: Ticket,
-}
-
-impl fmt::Debug for Due {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.target.fmt(f)
-    }
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.target == other.target
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> cmp::Ordering {
-        self.target.cmp(&other.target)
-    }
-}
-
-impl Hash for Due {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.target.hash(state);
-    }
 }
 
 impl<R> Engine<R> {
@@ -233,7 +186,7 @@ impl<R: Readers> Engine<R> {
     }
 
     /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
-    pub fn synchronize(&self, own: Option<&Reader>) {
+    pub fn synchronize(&self, own: Option<&R::Reader>) {
         let ticket = self.check.ticket();
         self.tallies.callers.fetch_add(1, Relaxed);
         self.lead_or_wait(own, heavy, |turn| self.turns.join(turn));
@@ -241,30 +194,30 @@ impl<R: Readers> Engine<R> {
     }
 
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
-    pub fn wait_for(&self, own: Option<&Reader>, due: Due) {
+    pub fn wait_for(&self, own: Option<&R::Reader>, due: Due) {
         self.wait_with(own, due, heavy);
     }
 
     /// [`wait_for`](Self::wait_for), without interrupting other CPUs.
     #[cfg(not(loom))]
-    pub fn wait_quietly(&self, own: Option<&Reader>, due: Due) {
+    pub fn wait_quietly(&self, own: Option<&R::Reader>, due: Due) {
         self.wait_with(own, due, crate::fence::heavy_without_interrupts);
     }
 
-    fn wait_with(&self, own: Option<&Reader>, due: Due, heavy: fn()) {
+    fn wait_with(&self, own: Option<&R::Reader>, due: Due, heavy: fn()) {
         self.tallies.callers.fetch_add(1, Relaxed);
         self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(due.target, turn));
         self.check.served(due.ticket);
     }
 
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
-    pub fn drive(&self, own: Option<&Reader>) {
+    pub fn drive(&self, own: Option<&R::Reader>) {
         self.tallies.callers.fetch_add(1, Relaxed);
         self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(self.turns.next(), turn));
     }
 
     /// Waits by `wait` until a grace period has ended; leads it, if no other thread does, and tells of it afterwards.
-    fn lead_or_wait(&self, own: Option<&Reader>, heavy: fn(), wait: impl FnOnce(&mut dyn FnMut())) {
+    fn lead_or_wait(&self, own: Option<&R::Reader>, heavy: fn(), wait: impl FnOnce(&mut dyn FnMut())) {
         // Of two, after another leader has failed, the last.
         let mut ended = None;
         wait(&mut || ended = self.grace_period(own, heavy));
@@ -279,7 +232,7 @@ impl<R: Readers> Engine<R> {
 
     /// Completes a grace period, if nobody else is at it, no reader blocks it for long, and it needs no heavy fence, unless it
     /// may `fence`. The calling thread, whose reader is `own`, is outside.
-    pub fn try_synchronize(&self, own: Option<&Reader>, fence: bool) -> bool {
+    pub fn try_synchronize(&self, own: Option<&R::Reader>, fence: bool) -> bool {
         let mut told = None;
         let is_led = self.turns.try_lead(|| {
             let begun = Begun::now();
@@ -297,7 +250,7 @@ impl<R: Readers> Engine<R> {
 
     /// Leads a grace period, whose heavy fences are `heavy`. What there is to tell of it. Panics if the kernel denies them: the turn
     /// has then failed.
-    fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Option<Ended> {
+    fn grace_period(&self, own: Option<&R::Reader>, heavy: fn()) -> Option<Ended> {
         let begun = Begun::now();
         let number = self.check.begin();
         let blocked = self.readers.begin(own, Some(heavy)).err();

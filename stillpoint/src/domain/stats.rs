@@ -3,8 +3,8 @@
 use core::fmt;
 use std::time::Duration;
 
-use super::deferred;
-use super::world::World;
+use crate::domain::deferred;
+use crate::domain::raw::World;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Stats {
     pub(crate) fn of(world: &impl World) -> Self {
         let core = world.core();
         let engine = core.engine.tally();
-        let callbacks = core.callbacks.tally(core.engine.readers());
+        let callbacks = core.callbacks.tally(world.queues());
         Self {
             grace_periods: engine.grace_periods,
             callers: engine.callers,

@@ -2,7 +2,7 @@
 //!
 //! The thread that leads a grace period has a [`StallDetector`], which it asks after each sleep. When the grace period has waited
 //! for longer than a limit, the detector reports to a hook what it waits for: at the limit, then each time it has waited twice as
-//! long as at the report before. What that is, the readers say: plain values, made by [`super::stalled`] and by
+//! long as at the report before. What that is, the readers say: plain values, made by [`crate::readers::stalled`] and by
 //! [`crate::srcu`].
 //!
 //! No lock is held while the hook runs, but the grace period is: it does not end before the hook returns.
@@ -107,14 +107,14 @@ fn hooks() -> MutexGuard<'static, Option<Hook>> {
 /// # Safety
 ///
 /// The calling thread is the only one in the process, and not in the middle of another function here.
-pub(super) unsafe fn reset_in_child() {
+pub(crate) unsafe fn reset_in_child() {
     let hook = HOOK.get().try_lock().map_or(None, |hook| hook.clone());
     // SAFETY: the caller's contract; references to the hook live no longer than a call of a function.
     unsafe { HOOK.overwrite(Mutex::new(hook)) };
 }
 
 /// Whether the calling thread runs a hook: a grace period waits for it.
-pub(super) fn is_reporting() -> bool {
+pub(crate) fn is_reporting() -> bool {
     REPORTS.get()
 }
 

@@ -1,7 +1,7 @@
 //! Readers that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one sleep.
 //!
-//! The readers of [`crate::rcu`]. What each does is in [`super::reader`], how they come and go in [`super::registry`]. There is
-//! another [`Kind`], [`super::reports`], which does without the fences; it shares the scan, the sleep and the countdown.
+//! The readers of [`crate::rcu`]. What each does is in [`crate::readers::reader`], how they come and go in [`crate::readers::registry`]. There is
+//! another [`Kind`], [`crate::readers::qsbr`], which does without the fences; it shares the scan, the sleep and the countdown.
 //!
 //! # A grace period
 //!
@@ -14,7 +14,7 @@
 //! # Why one fence and one pass suffice
 //!
 //! Take a value that was unpublished before the caller asked, and a section that may have read it. Asking and beginning
-//! order the unpublishing before A (see [`super::engine`]). The reader's light fence lies between its store of `state`
+//! order the unpublishing before A (see [`crate::grace_period::engine`]). The reader's light fence lies between its store of `state`
 //! and its load of the pointer, and A orders the two in one of two ways.
 //!
 //! 1. *The light fence came first.* Then the store of `state` is visible to the scan, which sees it or a later store of
@@ -48,12 +48,12 @@
 //! The counting down is a chain of read-modify-writes with release, and the sleeper's look at it acquires: the sections of
 //! all who were awaited happen before the end of the grace period.
 //!
-//! A sleep that lasts too long is reported, with the names of those it waits for: see [`super::stall`].
+//! A sleep that lasts too long is reported, with the names of those it waits for: see [`crate::grace_period::stall`].
 //!
 //! # Threads that exit inside a section
 //!
 //! A leaked guard may have lent a reference for ever, so grace periods wait for it. The reader of a thread that exits inside a
-//! section stays that thread's ([`super::registration`]) and keeps its `state`; nothing here distinguishes it from one whose
+//! section stays that thread's ([`crate::readers::registration`]) and keeps its `state`; nothing here distinguishes it from one whose
 //! section is long. The section ends if a later destructor of the thread drops the guard.
 
 use core::fmt;
@@ -62,12 +62,11 @@ use core::num::NonZeroU32;
 
 use crossbeam_utils::CachePadded;
 
-use super::engine::{Costs, Readers};
-use super::queue::Queue;
-use super::reader::{AWAITED, Reader};
-use super::registry::Registry;
-use super::stall::StallDetector;
-use super::stalled;
+use crate::grace_period::engine::{Costs, Readers};
+use crate::grace_period::stall::StallDetector;
+use crate::readers::reader::{AWAITED, Reader};
+use crate::readers::registry::{Attached, Registry};
+use crate::readers::stalled;
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
 };
@@ -132,14 +131,14 @@ impl Kind for Sections {
     }
 }
 
-/// See the [module](self).
+/// See the [module](self). `A` is attached to each reader.
 #[derive(Debug)]
-pub struct Threads<K> {
+pub struct Threads<K, A> {
     /// What readers show that entered now. Starts at 1, as 0 means quiescent.
     counter: CachePadded<AtomicU64>,
     /// Readers the leader sleeps for.
     awaited: CachePadded<Futex>,
-    registry: Registry,
+    registry: Registry<A>,
     costs: CachePadded<Costs>,
     _kind: PhantomData<K>,
 }
@@ -152,7 +151,7 @@ pub struct Blocked {
     counter: u64,
 }
 
-impl<K: Kind> Threads<K> {
+impl<K, A> Threads<K, A> {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
@@ -171,10 +170,12 @@ impl<K: Kind> Threads<K> {
         &self.counter
     }
 
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &Registry<A> {
         &self.registry
     }
+}
 
+impl<K: Kind, A: Attached + 'static> Threads<K, A> {
     fn fence(&self, heavy: fn()) {
         // Relaxed, as everywhere in `costs`: statistics.
         self.costs.heavy_fences.fetch_add(1, Relaxed);
@@ -198,7 +199,7 @@ impl<K: Kind> Threads<K> {
     }
 
     /// One reader less to wait for; the last wakes the leader.
-    pub(super) fn count_down(&self) {
+    pub(crate) fn count_down(&self) {
         // Release: the reader's sections come before the leader's end of the grace period. Partner: the Acquire in `sleep`.
         let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
         if left == 0 && !mutant("no-wake-up") {
@@ -225,7 +226,7 @@ impl<K: Kind> Threads<K> {
     #[cold]
     pub fn attend(&self, reader: &Reader) {
         #[cfg(not(loom))]
-        if reader.attention.load(Relaxed) & super::reader::FENCED != 0 {
+        if reader.attention.load(Relaxed) & crate::readers::reader::FENCED != 0 {
             // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
             crate::fence::light();
         }
@@ -238,7 +239,7 @@ impl<K: Kind> Threads<K> {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and in no function of a reader's queue.
+    /// The calling thread is the only one in the process, as after a fork, and in no function of what is attached to readers.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
         // The request that `own` may have is taken back below: none is out (invariant 2).
@@ -248,7 +249,8 @@ impl<K: Kind> Threads<K> {
     }
 }
 
-impl<K: Kind> Readers for Threads<K> {
+impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
+    type Reader = Reader;
     type Blocked = Blocked;
 
     fn is_alone(&self, own: Option<&Reader>) -> bool {
@@ -296,7 +298,7 @@ impl<K: Kind> Readers for Threads<K> {
             K::request(reader);
         }
         if K::FENCED && !mutant("no-fence-before-rescan") {
-            let requests = Requests { threads: self, first, end };
+            let requests = Requests { registry: &self.registry, awaited: &self.awaited, first, end };
             self.fence(heavy);
             core::mem::forget(requests);
         }
@@ -327,14 +329,6 @@ impl<K: Kind> Readers for Threads<K> {
         }
     }
 
-    fn queues(&self) -> usize {
-        self.registry.len()
-    }
-
-    fn queue(&self, index: usize) -> &Queue {
-        self.registry.reader(index).queue
-    }
-
     fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -346,16 +340,17 @@ impl<K: Kind> Readers for Threads<K> {
 
 /// Requests that are out while fence B is issued. Dropped if that panics: all are taken back, so that invariant 2 holds for
 /// the next leader.
-struct Requests<'a, K: Kind> {
-    threads: &'a Threads<K>,
+struct Requests<'a, A> {
+    registry: &'a Registry<A>,
+    awaited: &'a Futex,
     first: usize,
     end: usize,
 }
 
-impl<K: Kind> Drop for Requests<'_, K> {
+impl<A> Drop for Requests<'_, A> {
     fn drop(&mut self) {
-        let awaited = &self.threads.awaited;
-        for reader in self.threads.registry.readers(self.first, self.end) {
+        let awaited = self.awaited;
+        for reader in self.registry.readers(self.first, self.end) {
             if reader.take_awaited() {
                 awaited.fetch_sub(1, Relaxed);
             }

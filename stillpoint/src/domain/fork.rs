@@ -11,7 +11,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
-use super::{pool, stall};
+use crate::grace_period::stall;
+use crate::rcu::pool;
 use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::signal::before_main;
@@ -31,13 +32,13 @@ pub struct Fork {
 
 impl Fork {
     /// `reset` is called in the child. `is_reading` says whether the calling thread is inside a section.
-    pub(super) const fn new(reset: fn(), is_reading: fn() -> bool) -> Self {
+    pub(crate) const fn new(reset: fn(), is_reading: fn() -> bool) -> Self {
         Self { reset, is_reading, next: AtomicPtr::new(ptr::null_mut()), is_listed: AtomicBool::new(false) }
     }
 
     /// Makes forks known to the domain. Before a thread may be found, by a fork, at something that is to be reset.
     #[inline]
-    pub(super) fn enlist(&'static self) {
+    pub(crate) fn enlist(&'static self) {
         // Acquire: the domain is in the list, should this thread fork; partner: the Release in `enlist_slow`.
         if !self.is_listed.load(Acquire) {
             self.enlist_slow();
@@ -64,7 +65,7 @@ impl Fork {
 }
 
 /// Whether the calling thread is inside a section of any domain that is a type.
-pub(super) fn is_reading() -> bool {
+pub(crate) fn is_reading() -> bool {
     domains().any(|domain| (domain.is_reading)())
 }
 

@@ -19,7 +19,7 @@ struct Running {
 }
 
 /// Runs `f`, a callback of `domain`: an address that no other domain has meanwhile.
-pub(super) fn run<R>(domain: *const (), f: impl FnOnce() -> R) -> R {
+pub(crate) fn run<R>(domain: *const (), f: impl FnOnce() -> R) -> R {
     let running = Running { domain, outer: INNERMOST.get() };
     INNERMOST.set(&raw const running);
     f()
@@ -32,12 +32,12 @@ impl Drop for Running {
 }
 
 /// Whether the calling thread runs a callback, of whatever domain.
-pub(super) fn is_any() -> bool {
+pub(crate) fn is_any() -> bool {
     !INNERMOST.get().is_null()
 }
 
 /// Whether the calling thread runs a callback of `domain`.
-pub(super) fn is_of(domain: *const ()) -> bool {
+pub(crate) fn is_of(domain: *const ()) -> bool {
     let mut next = INNERMOST.get();
     // SAFETY: what is listed lies on this thread's stack, in a call of `run` that has not returned.
     while let Some(running) = unsafe { next.as_ref() } {

@@ -2,97 +2,125 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
 
+use super::api::Domain;
 use super::deferred;
 use super::fork::Fork;
-use super::guard::Guard;
-use super::queue::Chores;
-use super::reader::{Exit, Owner, Reader};
-use super::registration::{self, Registration};
-use super::threads::{Kind, Sections, Threads};
-use super::world::{Core, Static, Words};
+use super::raw::{Core, HasReaders, Words, World};
+use crate::readers::reader::{Owner, Reader};
+use crate::readers::registration::Registration;
+use crate::readers::threads::{Kind, Threads};
+use crate::reclaim::callback::Entry;
+use crate::reclaim::queue::{Chores, Queue};
 use crate::sys::at_exit::AtThreadExit;
 
-/// A domain: readers, and the grace periods that wait for them and for nobody else.
-///
-/// Most programs need only [`Global`], which the functions of [`crate::rcu`] use. A domain of its own, made by
-/// [`domain!`](crate::domain), keeps the long sections of one part of a program from delaying another part. It is a type
-/// without data: a guard of one domain does not open a pointer of another, at no cost at run time.
-///
-/// ```
-/// use stillpoint::rcu::Rcu;
-///
-/// stillpoint::domain! {
-///     /// Routing tables.
-///     pub struct Routes;
-/// }
-///
-/// let table = Rcu::new_in(vec![1, 2, 3], Routes);
-/// let guard = Routes::enter();
-/// assert_eq!(table.load(&guard).len(), 3);
-/// ```
-///
-/// A guard of the wrong domain is refused by the compiler:
-///
-/// ```compile_fail,E0308
-/// use stillpoint::rcu::{self, Rcu};
-///
-/// stillpoint::domain! { pub struct Routes; }
-///
-/// let table = Rcu::new_in(vec![1, 2, 3], Routes);
-/// let guard = rcu::enter();
-/// table.load(&guard);
-/// ```
+/// The readers of a domain whose readers belong to threads.
+pub(crate) type ThreadsWithQueues<K> = Threads<K, Queue>;
+
+/// A domain that is a type without data.
 ///
 /// # Safety
 ///
-/// Implemented by [`domain!`](crate::domain) only, which gives each type its own state.
-pub unsafe trait RcuDomain: Static<Kind = Sections, Section = Guard<Self>> {
-    /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
+/// Each type has a [`Shared`] and a [`Local`] of its own. While a `Section` is borrowed, no grace period of the domain
+/// ends that began meanwhile.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a domain",
+    note = "a domain is `rcu::Global`, `qsbr::Global`, a type made by `domain!`, or a `srcu::Domain` itself: a clone of it, \
+            not a reference"
+)]
+pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
+    /// The only value.
+    const INSTANCE: Self;
+    const WORDS: &'static Words;
+    type Kind: Kind;
+    type Section;
+
+    fn shared() -> &'static Shared<Self::Kind>;
+
+    fn with_local<T>(f: impl FnOnce(&Local) -> T) -> T;
+
+    fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
+}
+
+impl<D: Static> HasReaders for D {
+    type Readers = ThreadsWithQueues<D::Kind>;
+    type Queues = ThreadsWithQueues<D::Kind>;
+}
+
+// SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
+unsafe impl<D: Static> World for D {
+    type Lender = D::Section;
+    type Kept = Here<D>;
+
+    fn words(&self) -> &'static Words {
+        D::WORDS
+    }
+
+    #[inline(always)]
+    fn core(&self) -> &Core<ThreadsWithQueues<D::Kind>> {
+        &D::shared().core
+    }
+
+    fn queues(&self) -> &ThreadsWithQueues<D::Kind> {
+        D::shared().readers()
+    }
+
+    unsafe fn keep(&self) -> Here<D> {
+        Here(D::INSTANCE)
+    }
+
+    #[inline]
+    fn own(&self) -> Option<&'static Reader> {
+        registered_reader::<D>()
+    }
+
+    fn is_reading(&self) -> bool {
+        is_reading::<D>()
+    }
+
+    fn enlist(&self) {
+        D::shared().fork.enlist();
+    }
+
     #[inline]
     #[track_caller]
-    fn enter() -> Guard<Self> {
-        let reader = Self::with_local(|local| local.registration.fast());
-        if registration::try_enter(reader, Self::shared().readers().counter()) {
-            Guard::new(reader)
-        } else {
-            enter_slow()
-        }
+    fn defer(&self, entry: Entry, lazy: bool) {
+        defer_here::<D>(entry, lazy);
     }
 
-    /// Registers the calling thread now: see [`rcu::register`](super::register).
-    #[track_caller]
-    fn register() {
-        own_reader::<Self>();
-        leave_if_ended::<Self>();
-    }
+    #[inline(always)]
+    fn check(&self, _section: &D::Section) {}
 
-    /// Returns `true` inside a read-side critical section.
-    fn in_read_section() -> bool {
-        is_reading::<Self>()
+    fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
+        D::with_section(f)
     }
 }
 
-/// How the worker of a domain waits for grace periods.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Pace {
-    /// Like everybody else, with [`fence::heavy`](crate::fence::heavy).
-    #[default]
-    Prompt,
-    /// Without interrupting other CPUs, which takes tens of milliseconds (`MEMBARRIER_CMD_GLOBAL`): for programs whose
-    /// readers run on isolated CPUs. A caller of [`synchronize`](super::synchronize) who comes while the worker leads a grace
-    /// period waits as long. Where the kernel cannot do it (`nohz_full`), or another backend of the fence is in use, as
-    /// `Prompt`.
-    NoInterrupts,
+/// A domain that is always there.
+#[derive(Debug)]
+pub(crate) struct Here<D>(D);
+
+impl<D> Deref for Here<D> {
+    type Target = D;
+
+    fn deref(&self) -> &D {
+        &self.0
+    }
+}
+
+impl<D: Static> Domain for D {
+    type Section = D::Section;
 }
 
 /// What all threads share of a domain.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Shared<K> {
-    pub(crate) core: Core<Threads<K>>,
+    pub(crate) core: Core<ThreadsWithQueues<K>>,
     pub(crate) fork: Fork,
     at_exit: AtThreadExit,
 }
@@ -107,30 +135,25 @@ impl<K: Kind> Shared<K> {
     }
 
     #[inline(always)]
-    pub(crate) fn readers(&self) -> &Threads<K> {
+    pub(crate) fn readers(&self) -> &ThreadsWithQueues<K> {
         self.core.engine.readers()
     }
 }
-
-/// What users of [`RcuDomain`] are told.
-#[doc(hidden)]
-pub static WORDS: Words = Words {
-    inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
-    inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
-};
 
 /// What a thread knows of a domain.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Local {
-    registration: Registration,
+    pub(crate) registration: Registration,
+    /// Its queue, while it is registered.
+    queue: Cell<Option<&'static Queue>>,
     /// It has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
 }
 
 impl Local {
     pub const fn new() -> Self {
-        Self { registration: Registration::new(), has_handle: Cell::new(false) }
+        Self { registration: Registration::new(), queue: Cell::new(None), has_handle: Cell::new(false) }
     }
 }
 
@@ -138,15 +161,6 @@ impl Default for Local {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Begins a section in a thread that is not registered, or in which a light fence is a real one.
-#[cold]
-#[track_caller]
-fn enter_slow<D: RcuDomain>() -> Guard<D> {
-    let reader = own_reader::<D>();
-    registration::enter_slow(reader, D::shared().readers().counter());
-    Guard::new(reader)
 }
 
 #[inline]
@@ -160,13 +174,13 @@ pub(crate) fn is_own<D: Static>(reader: &Reader) -> bool {
 }
 
 /// Whether the calling thread is inside a section of the domain.
-pub(super) fn is_reading<D: Static>() -> bool {
+pub(crate) fn is_reading<D: Static>() -> bool {
     registered_reader::<D>().is_some_and(Reader::is_inside)
 }
 
 /// The calling thread's reader; registers the thread if need be.
 #[track_caller]
-fn own_reader<D: Static>() -> &'static Reader {
+pub(crate) fn own_reader<D: Static>() -> &'static Reader {
     match registered_reader::<D>() {
         Some(reader) => reader,
         None => new_reader::<D>(),
@@ -185,7 +199,7 @@ fn new_reader<D: Static>() -> &'static Reader {
 /// Calls `f` with a reader for the calling thread, which has none.
 #[cold]
 #[track_caller]
-pub(super) fn with_new_reader<D: Static, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
+pub(crate) fn with_new_reader<D: Static, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
     let reader = new_reader::<D>();
     let result = while_it_stays::<D, _>(|| f(reader));
     leave_if_ended::<D>();
@@ -193,7 +207,7 @@ pub(super) fn with_new_reader<D: Static, R>(f: impl FnOnce(&'static Reader) -> R
 }
 
 /// Calls `f`, during which the thread's reader is not given back, and which does not unwind.
-fn while_it_stays<D: Static, R>(f: impl FnOnce() -> R) -> R {
+pub(crate) fn while_it_stays<D: Static, R>(f: impl FnOnce() -> R) -> R {
     // Not inside `with_local`: `f` may look there.
     let stayed = D::with_local(|local| local.registration.stays(true));
     let result = f();
@@ -212,7 +226,11 @@ pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'
     // SAFETY: `exit` wants a reader.
     let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
     let registry = shared.readers().registry();
-    D::with_local(|local| local.registration.register(registry, owner, light_is_free, arm))
+    D::with_local(|local| {
+        let reader = local.registration.register(registry, owner, light_is_free, arm)?;
+        local.queue.set(Some(registry.attached_to(reader)));
+        Ok(reader)
+    })
 }
 
 /// Gives the reader back of a thread whose destructor has run, if nothing needs it any more: see [`Registration`].
@@ -221,42 +239,13 @@ pub(crate) fn leave_if_ended<D: Static>() {
     let shared = D::shared();
     D::with_local(|local| {
         if !local.has_handle.get() {
-            local.registration.leave_if_ended(shared.readers(), &shared.core.callbacks);
+            let registry = shared.readers().registry();
+            local.registration.leave_if_ended(registry, |reader| {
+                local.queue.set(None);
+                shared.core.callbacks.report(registry.attached_to(reader));
+            });
         }
     });
-}
-
-/// The slow way out of a section.
-#[cold]
-pub(super) fn attend<D: Static>(reader: &'static Reader) {
-    D::shared().readers().attend(reader);
-    if reader.take_reclaim() {
-        // The reader stays the thread's meanwhile.
-        while_it_stays::<D, _>(|| deferred::settle(&D::INSTANCE, reader.queue, Chores::All));
-    }
-    // A flag of the thread, not of the reader, which may be another's by now.
-    if D::with_local(|local| local.registration.has_ended()) {
-        leave_if_ended::<D>();
-    }
-}
-
-/// The slow way of [`Guard::repin`], which is the only guard of its thread.
-#[cold]
-pub(super) fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
-    if !reader.must_reclaim() {
-        return attend::<D>(reader);
-    }
-    // Inside, no grace period ends that this thread would wait for.
-    while_it_stays::<D, _>(|| {
-        if reader.leave() == Exit::Attention {
-            attend::<D>(reader);
-        }
-        if !reader.try_enter(D::shared().readers().counter()) {
-            // A destructor that has run here keeps a guard.
-            reader.nest();
-        }
-    });
-    crate::fence::light();
 }
 
 /// The end of a registered thread.
@@ -272,7 +261,7 @@ unsafe extern "C" fn exit<D: Static>(reader: *mut c_void) {
     if !is_own::<D>(reader) {
         return;
     }
-    deferred::end_of_owner(&D::INSTANCE, reader.queue);
+    deferred::end_of_owner(&D::INSTANCE, queue_of::<D>(reader));
     D::with_local(|local| local.registration.end());
     leave_if_ended::<D>();
 }
@@ -289,6 +278,32 @@ fn reset_in_child<D: Static>() {
     if let Some(own) = own {
         own.is_thread(crate::sys::signal::tid().unsigned_abs());
     }
+}
+
+/// [`World::defer`], in the queue of the calling thread.
+#[inline]
+#[track_caller]
+fn defer_here<D: Static>(entry: Entry, lazy: bool) {
+    match D::with_local(|local| local.queue.get()) {
+        None => with_new_reader::<D, _>(|reader| defer_to::<D>(queue_of::<D>(reader), entry, lazy)),
+        Some(queue) => defer_to::<D>(queue, entry, lazy),
+    }
+}
+
+/// [`defer_here`], in `queue`, which is the calling thread's.
+#[inline]
+fn defer_to<D: Static>(queue: &'static Queue, entry: Entry, lazy: bool) {
+    // SAFETY: the queue is this thread's.
+    let chores = unsafe { queue.push(entry, lazy) };
+    D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
+    if chores != Chores::None {
+        deferred::settle(&D::INSTANCE, queue, chores);
+    }
+}
+
+/// The queue that belongs to the reader.
+pub(crate) fn queue_of<D: Static>(reader: &Reader) -> &'static Queue {
+    D::shared().readers().registry().attached_to(reader)
 }
 
 /// Defines an isolated domain of [`rcu`](crate::rcu): a type without data, with readers and grace periods of its own.
@@ -408,9 +423,4 @@ macro_rules! static_domain {
 
         $crate::static_domain!(@own $kind $name);
     };
-}
-
-crate::domain! {
-    /// The domain of the functions of [`crate::rcu`].
-    pub struct Global;
 }

@@ -1,7 +1,7 @@
 //! Readers that report quiescent states: no fence on either side, and no system call unless somebody sleeps.
 //!
 //! The readers of [`crate::qsbr`]. A thread is *online*, and may hold references at any time, or *offline*. While it is online
-//! it reports now and then that it holds none; the rest is as in [`super::threads`].
+//! it reports now and then that it holds none; the rest is as in [`crate::readers::threads`].
 //!
 //! # State
 //!
@@ -45,8 +45,9 @@
 //! again: if the owner's change came first, he finds it and takes the request back; else the owner finds the request. A thread that
 //! came online again meanwhile, with an old counter, keeps the request, and answers it the next time.
 
-use super::reader::{AWAITED, Reader};
-use super::threads::{Kind, Threads};
+use super::registry::Attached;
+use crate::readers::reader::{AWAITED, Reader};
+use crate::readers::threads::{Kind, Threads};
 use crate::sync::{AtomicU64, Ordering::*, acq_rel, mutant, weaken};
 
 /// Readers that report quiescent states.
@@ -98,7 +99,7 @@ impl Kind for Reports {
     }
 }
 
-impl Threads<Reports> {
+impl<A: Attached + 'static> Threads<Reports, A> {
     /// What an online thread that holds no references must report, unless it has already.
     #[inline(always)]
     pub fn now(&self) -> u64 {

@@ -1,5 +1,5 @@
 //! Deferred work as a domain's users ask for it: the thread that asks, and the worker that runs it. The algorithm is in
-//! [`super::callbacks`].
+//! [`crate::reclaim::worker`].
 
 use core::mem;
 use core::ptr::NonNull;
@@ -7,85 +7,46 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::backlog::{Amount, MayWait};
-use super::callbacks::{Caller, Denied, Host};
-use super::domain::{registered_reader, with_new_reader};
-use super::engine::{Due, Engine, Readers as _};
-use super::entry::{Entry, Panicked, panicked};
-use super::pool::Job;
-use super::queue::{Chores, Queue};
-use super::reader::Reader;
-use super::world::{Static, World, address};
-use super::{Pace, fork, running, stall};
-
-/// What a caller says of deferred work, beyond what it is.
-///
-/// ```
-/// use stillpoint::rcu::{self, Hints, Rcu};
-///
-/// let pages = Rcu::new(vec![0_u8; 1 << 20]);
-/// let old = pages.replace(vec![1; 1 << 20]);
-/// // The megabyte counts towards the limits, and may wait for company.
-/// let hints = Hints::new().owning(old.len()).lazy();
-/// old.retire_with(hints);
-/// rcu::barrier();
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Hints {
-    lazy: bool,
-    local: bool,
-    bytes: usize,
-}
-
-impl Hints {
-    /// None: to be done soon, and nothing owned but the value itself.
-    pub const fn new() -> Self {
-        Self { lazy: false, local: false, bytes: 0 }
-    }
-
-    /// It may wait until there is more to do: for other entries, for a few thousand of its kind or a quarter of the
-    /// [`Limits`](super::Limits), for [`barrier`](super::barrier), or for ten seconds. Saves grace periods, and wake-ups of
-    /// an idle process.
-    pub const fn lazy(self) -> Self {
-        Self { lazy: true, ..self }
-    }
-
-    /// The destructor of this value takes no locks and does nothing else that could harm the thread which retires it: so that
-    /// thread may run it, in a later call of [`retire`](super::retire) or the like, when the grace period is over.
-    ///
-    /// As memory is then given back by the thread that took it, several times faster with most allocators: for nodes of lists,
-    /// trees and tables whose values only own memory. Values without destructors are treated so anyway. Callbacks are not affected.
-    ///
-    /// What the thread has deferred afterwards waits for the destructor to return; what other threads have does not.
-    pub const fn local(self) -> Self {
-        Self { local: true, ..self }
-    }
-
-    /// It holds `bytes` of memory besides the value itself, which count towards the [`Limits`](super::Limits).
-    pub const fn owning(self, bytes: usize) -> Self {
-        Self { bytes, ..self }
-    }
-}
+use super::fork;
+use super::raw::{Pace, World, address};
+use crate::grace_period::cookie::Due;
+use crate::grace_period::engine::{Engine, Readers as _};
+use crate::grace_period::stall;
+use crate::rcu::pool::Job;
+use crate::reclaim::backlog::{Amount, MayWait};
+use crate::reclaim::callback::{Entry, Panicked, panicked};
+use crate::reclaim::options::Hints;
+use crate::reclaim::queue::{Chores, Queue};
+use crate::reclaim::running;
+use crate::reclaim::worker::{Caller, Denied, Host};
 
 /// Callbacks and destructors that panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-pub(super) fn panics() -> u64 {
+pub(crate) fn panics() -> u64 {
     PANICS.load(Relaxed)
 }
 
 impl<W: World> Host for W {
     type Readers = W::Readers;
+    type Queues = W::Queues;
 
     #[inline(always)]
     fn engine(&self) -> &Engine<W::Readers> {
         &self.core().engine
     }
 
+    fn queues(&self) -> &W::Queues {
+        World::queues(self)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.engine().readers().is_alone(self.own())
+    }
+
     fn wait_for(&self, due: Due) -> Result<(), Denied> {
         // If a callback has leaked a guard, this thread is inside: a section to wait for, as that of any other thread.
-        let own = self.own().filter(|own| !own.is_inside());
+        let own = self.own().filter(|_| !self.is_reading());
         let engine = self.engine();
         // A panic here is that of a heavy fence which the kernel denies.
         let wait = || match self.core().pace() {
@@ -128,11 +89,12 @@ impl<W: World> Host for W {
         Job::new(move || world.core().callbacks.work(&*world, || false)).submit()
     }
 
-    fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool {
+    fn try_synchronize(&self, alone: bool) -> bool {
         let fence = self.core().pace() == Pace::Prompt;
         // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
         (alone || fence)
-            && catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(own, fence))).unwrap_or(false)
+            && catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(self.own(), fence)))
+                .unwrap_or(false)
     }
 }
 
@@ -160,35 +122,14 @@ fn report_panic(world: &impl World) {
 #[track_caller]
 pub(crate) unsafe fn retire<T: Send + 'static>(world: &impl World, value: NonNull<T>, hints: Hints) {
     // SAFETY: the caller's contract; entries run after a grace period.
-    let entry = unsafe { Entry::free(value, size_of::<T>().saturating_add(hints.bytes), hints.local) };
-    world.defer(entry, hints.lazy);
+    let entry = unsafe { Entry::free(value, size_of::<T>().saturating_add(hints.bytes()), hints.is_local()) };
+    world.defer(entry, hints.is_lazy());
 }
 
 /// Calls `f` after a grace period.
 #[track_caller]
 pub(crate) fn call(world: &impl World, f: impl FnOnce() + Send + 'static, hints: Hints) {
-    world.defer(Entry::call(f, hints.bytes), hints.lazy);
-}
-
-/// [`World::defer`], in the queue of the calling thread.
-#[inline]
-#[track_caller]
-pub(super) fn defer_here<D: Static>(entry: Entry, lazy: bool) {
-    match registered_reader::<D>() {
-        None => with_new_reader::<D, _>(|reader| defer_to::<D>(reader, entry, lazy)),
-        Some(reader) => defer_to::<D>(reader, entry, lazy),
-    }
-}
-
-/// [`defer_here`], in the queue of `reader`, which is the calling thread's.
-#[inline]
-fn defer_to<D: Static>(reader: &'static Reader, entry: Entry, lazy: bool) {
-    // SAFETY: the reader is this thread's.
-    let chores = unsafe { reader.queue.push(entry, lazy) };
-    D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
-    if chores != Chores::None {
-        settle(&D::INSTANCE, reader.queue, chores);
-    }
+    world.defer(Entry::call(f, hints.bytes()), hints.is_lazy());
 }
 
 /// What the owner of a queue does now and then, where it has just deferred something.
@@ -202,7 +143,7 @@ pub(crate) fn settle(world: &impl World, queue: &Queue, chores: Chores) {
     // A destructor that has just run may have begun a section, or ended one.
     let caller = caller(world);
     if caller.is_inside {
-        core.engine.readers().defer_to_exit(caller.own, core.callbacks.presses(queue));
+        core.engine.readers().defer_to_exit(world.own(), core.callbacks.presses(queue));
     }
 }
 
@@ -214,7 +155,7 @@ pub(crate) fn relieve(world: &impl World, queue: &Queue, reported: [Amount; 2]) 
     callbacks.relieve(queue, caller(world), world);
 }
 
-fn caller<W: World>(world: &W) -> Caller<'static> {
+fn caller<W: World>(world: &W) -> Caller {
     let is_inside = world.is_reading();
     // Not in callbacks of other domains either: two workers that waited for each other's backlog to shrink would do so until the
     // time is up, by no decision of the program, as limits and load make a caller wait.
@@ -226,11 +167,11 @@ fn caller<W: World>(world: &W) -> Caller<'static> {
     } else {
         MayWait::Yes
     };
-    Caller { own: world.own(), is_inside, wait }
+    Caller { is_owner: world.own().is_some(), is_inside, wait }
 }
 
 /// The calling thread, which owns the queue, ends.
-pub(super) fn end_of_owner(world: &impl World, queue: &Queue) {
+pub(crate) fn end_of_owner(world: &impl World, queue: &Queue) {
     world.core().callbacks.end_of_owner(queue, caller(world).wait, world);
 }
 

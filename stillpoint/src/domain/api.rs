@@ -1,0 +1,130 @@
+//! The public trait of all domains.
+
+use core::ptr::NonNull;
+
+use super::deferred;
+use super::raw::{self, World};
+use super::stats::Stats;
+use crate::reclaim::backlog::Limits;
+use crate::reclaim::options::Hints;
+
+/// A domain: readers, and the grace periods that wait for them and for no others.
+///
+/// [`rcu::Global`](crate::rcu::Global), [`qsbr::Global`](crate::qsbr::Global), the types made by [`rcu::domain!`](crate::domain)
+/// and [`qsbr::domain!`](crate::qsbr_domain), and [`srcu::Domain`](crate::srcu::Domain). Implemented by these only.
+///
+/// ```
+/// use stillpoint::rcu::{self, Rcu};
+/// use stillpoint::{Domain, qsbr, srcu};
+///
+/// fn publish<D: Domain>(value: &Rcu<u32, D>, new: u32) {
+///     drop(value.replace(new));
+/// }
+///
+/// fn read<D: Domain>(value: &Rcu<u32, D>, section: &D::Section) -> u32 {
+///     *value.load(section)
+/// }
+///
+/// let value = Rcu::new(1);
+/// publish(&value, 2);
+/// assert_eq!(read(&value, &rcu::enter()), 2);
+///
+/// let value = Rcu::new_in(1, qsbr::Global);
+/// publish(&value, 2);
+/// assert_eq!(read(&value, &qsbr::register()), 2);
+///
+/// let domain = srcu::Domain::new();
+/// let value = Rcu::new_in(1, domain.clone());
+/// publish(&value, 2);
+/// assert_eq!(read(&value, &domain.enter()), 2);
+///
+/// domain.call(|| println!("no reader sees the 1 any more"));
+/// domain.barrier();
+/// ```
+#[expect(private_bounds, reason = "what the library does with a domain is not for programs")]
+pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>::Section> + 'static {
+    /// What lends references ([`Rcu::load`](super::Rcu::load)): while it is borrowed, no grace period ends that began
+    /// meanwhile. A [`Guard`](super::Guard), a [`Handle`](crate::qsbr::Handle), or a [`Section`](crate::srcu::Section), which
+    /// a reference to a [guard](crate::srcu::Guard) becomes by itself.
+    type Section;
+
+    /// Waits for a grace period.
+    ///
+    /// Concurrent callers share grace periods. Deferred work is not waited for.
+    ///
+    /// # Panics
+    ///
+    /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. In a section of an
+    /// [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
+    #[track_caller]
+    fn synchronize(&self) {
+        raw::synchronize(self);
+    }
+
+    /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](super::call).
+    #[track_caller]
+    fn call(&self, f: impl FnOnce() + Send + 'static) {
+        self.call_with(f, Hints::new());
+    }
+
+    /// [`call`](Self::call), with [`Hints`].
+    #[track_caller]
+    fn call_with(&self, f: impl FnOnce() + Send + 'static, hints: Hints) {
+        deferred::call(self, f, hints);
+    }
+
+    /// Drops `value` after a grace period: see [`rcu::retire`](super::retire).
+    #[inline]
+    #[track_caller]
+    fn retire<T: Send + 'static>(&self, value: Box<T>) {
+        self.retire_with(value, Hints::new());
+    }
+
+    /// [`retire`](Self::retire), with [`Hints`].
+    #[inline]
+    #[track_caller]
+    fn retire_with<T: Send + 'static>(&self, value: Box<T>, hints: Hints) {
+        // SAFETY: the pointer comes from the box, which the caller has given up.
+        unsafe { self.retire_raw(NonNull::from(Box::leak(value)), hints) };
+    }
+
+    /// [`retire`](Self::retire) for many values.
+    #[track_caller]
+    fn retire_all<T: Send + 'static>(&self, values: impl IntoIterator<Item = Box<T>>) {
+        values.into_iter().for_each(|value| self.retire(value));
+    }
+
+    /// [`retire`](Self::retire) for a value that readers still reference, so that it must not be a `Box`, which claims to be the
+    /// only reference.
+    ///
+    /// # Safety
+    ///
+    /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that are open now,
+    /// nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) has gone.
+    #[inline]
+    #[track_caller]
+    unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, hints: Hints) {
+        // SAFETY: the caller's contract.
+        unsafe { deferred::retire(self, value, hints) };
+    }
+
+    /// Waits until all deferred work of before has been done: see [`rcu::barrier`](super::barrier).
+    ///
+    /// # Panics
+    ///
+    /// As [`synchronize`](Self::synchronize), and inside a callback of the same domain.
+    #[track_caller]
+    fn barrier(&self) {
+        deferred::barrier(self);
+    }
+
+    /// Sets how much deferred work may wait: see [`rcu::set_limits`](super::set_limits).
+    fn set_limits(&self, limits: Limits) {
+        self.core().callbacks.set_limits(limits);
+    }
+
+    /// Returns the domain's counters since its first use.
+    fn stats(&self) -> Stats {
+        Stats::of(self)
+    }
+}

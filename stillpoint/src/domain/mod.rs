@@ -1,0 +1,8 @@
+//! Domains: what the engine, the readers and deferred reclamation are put together to.
+
+pub mod api;
+pub mod deferred;
+pub mod fork;
+pub mod raw;
+pub mod static_domain;
+pub mod stats;

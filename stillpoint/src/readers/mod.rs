@@ -1,0 +1,12 @@
+//! Readers, of each flavour: what they do, where they are registered, and how a grace period waits for them.
+//!
+//! [`threads`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`], those of
+//! [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`].
+
+pub mod qsbr;
+pub mod reader;
+pub mod registration;
+pub mod registry;
+pub mod srcu;
+pub mod stalled;
+pub mod threads;

@@ -1,0 +1,12 @@
+//! Deferred reclamation: callbacks, the queues in which they wait for a grace period, and the worker that invokes them.
+
+pub mod backlog;
+pub mod callback;
+#[cfg(not(loom))]
+pub mod options;
+pub mod queue;
+#[cfg(not(loom))]
+pub mod running;
+pub mod striped;
+pub mod worker;
+pub mod worker_state;
