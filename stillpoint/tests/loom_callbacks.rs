@@ -4,28 +4,31 @@
 
 mod model;
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::engine::{Due, Engine};
+use stillpoint::grace_period::cookie::Due;
+use stillpoint::grace_period::engine::{Engine, Readers as _};
 use stillpoint::rcu::progress::Progress;
 use stillpoint::rcu::published_ptr::Published;
 use stillpoint::readers::reader::{Exit, Reader};
 use stillpoint::readers::threads::{Sections, Threads};
 use stillpoint::reclaim::backlog::{Limits, MayWait};
 use stillpoint::reclaim::callback::{Data, Entry};
-use stillpoint::reclaim::queue::Chores;
+use stillpoint::reclaim::queue::{Chores, Queue};
 use stillpoint::reclaim::worker::{Callbacks, Caller, Denied, Host};
 use stillpoint::sync::model::{heavy, poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 /// Two owners at most; each counts in a cell how many of its entries have run.
 struct World {
-    engine: Engine<Threads<Sections>>,
+    engine: Engine<Threads<Sections, Queue>>,
     callbacks: Callbacks,
     run: [UnsafeCell<u64>; 2],
     published: Published<UnsafeCell<u32>>,
@@ -44,14 +47,28 @@ unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
 
+loom::thread_local! {
+    /// The reader of a thread that does its bookkeeping.
+    static OWN: Cell<Option<&'static Reader>> = Cell::new(None);
+}
+
 #[derive(Clone)]
 struct Here(Arc<World>);
 
 impl Host for Here {
-    type Readers = Threads<Sections>;
+    type Readers = Threads<Sections, Queue>;
+    type Queues = Threads<Sections, Queue>;
 
-    fn engine(&self) -> &Engine<Threads<Sections>> {
+    fn engine(&self) -> &Engine<Threads<Sections, Queue>> {
         &self.0.engine
+    }
+
+    fn queues(&self) -> &Threads<Sections, Queue> {
+        self.0.engine.readers()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0.engine.readers().is_alone(OWN.with(Cell::get))
     }
 
     fn wait_for(&self, due: Due) -> Result<(), Denied> {
@@ -73,8 +90,8 @@ impl Host for Here {
         heavy();
     }
 
-    fn try_synchronize(&self, own: Option<&Reader>, _alone: bool) -> bool {
-        self.0.engine.try_synchronize(own, true)
+    fn try_synchronize(&self, _alone: bool) -> bool {
+        self.0.engine.try_synchronize(OWN.with(Cell::get), true)
     }
 
     fn start_worker(&self) -> bool {
@@ -128,10 +145,25 @@ enum Kind {
 }
 use Kind::*;
 
+/// A reader and its queue.
+#[derive(Clone, Copy)]
+struct Own {
+    reader: &'static Reader,
+    queue: &'static Queue,
+}
+
+impl Deref for Own {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        self.reader
+    }
+}
+
 impl Here {
     fn new() -> Self {
         Self(Arc::new(World {
-            engine: Engine::new(Threads::<Sections>::new(), || "model"),
+            engine: Engine::new(Threads::<Sections, Queue>::new(), || "model"),
             callbacks: Callbacks::new(),
             run: std::array::from_fn(|_| UnsafeCell::new(0)),
             published: Published::new(boxed(7)),
@@ -147,16 +179,18 @@ impl Here {
         here
     }
 
-    fn register(&self) -> &'static Reader {
-        self.0.engine.readers().registry().claim().unwrap()
+    fn register(&self) -> Own {
+        let registry = self.0.engine.readers().registry();
+        let reader = registry.claim().unwrap();
+        Own { reader, queue: registry.attached_to(reader) }
     }
 
     /// Appends an entry to the owner's queue, as `rcu::call` and `rcu::retire` do.
-    fn append(&self, own: &'static Reader, kind: Kind) {
+    fn append(&self, own: Own, kind: Kind) {
         self.append_with(own, kind, std::ptr::null());
     }
 
-    fn append_with(&self, own: &'static Reader, kind: Kind, value: *const UnsafeCell<u32>) {
+    fn append_with(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) {
         let chores = self.push(own, kind, value);
         self.0.callbacks.notify(kind == Lazy, self);
         match chores {
@@ -166,7 +200,7 @@ impl Here {
         }
     }
 
-    fn push(&self, own: &'static Reader, kind: Kind, value: *const UnsafeCell<u32>) -> Chores {
+    fn push(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) -> Chores {
         let run_count = &raw const self.0.run[own.index.load(Relaxed) as usize];
         let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
         let data = MaybeUninit::new((&raw mut *item).cast());
@@ -177,25 +211,26 @@ impl Here {
         }
     }
 
-    fn step(&self, own: &'static Reader) {
+    fn step(&self, own: Own) {
         self.0.callbacks.step(own.queue, self);
     }
 
     /// The owner's bookkeeping.
-    fn settle(&self, own: &'static Reader) {
+    fn settle(&self, own: Own) {
         let is_inside = own.is_inside();
         let wait = if is_inside { MayWait::No } else { MayWait::Yes };
-        self.0.callbacks.settle(own.queue, || Caller { own: Some(own), is_inside, wait }, self);
+        OWN.with(|cell| cell.set(Some(own.reader)));
+        self.0.callbacks.settle(own.queue, || Caller { is_owner: true, is_inside, wait }, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
-    fn replace(&self, own: &'static Reader) {
+    fn replace(&self, own: Own) {
         let old = self.0.published.swap(boxed(8));
         self.append_with(own, Call, old);
     }
 
     /// One section that reads the published value.
-    fn read(&self, reader: &'static Reader) {
+    fn read(&self, reader: Own) {
         assert!(reader.try_enter(self.0.engine.readers().counter()));
         let value = self.0.published.load();
         poll();
@@ -204,9 +239,9 @@ impl Here {
         self.leave(reader);
     }
 
-    fn leave(&self, reader: &'static Reader) {
+    fn leave(&self, reader: Own) {
         if reader.leave() == Exit::Attention {
-            self.0.engine.readers().attend(reader);
+            self.0.engine.readers().attend(&reader);
         }
     }
 
@@ -266,7 +301,7 @@ fn entries_of_two_owners_run_and_the_last_worker_leaves_none() {
 }
 
 /// A reader's queue with two plain entries, which nobody has been told of.
-fn two_plain(here: &Here) -> &'static Reader {
+fn two_plain(here: &Here) -> Own {
     let own = here.register();
     for _ in 0..2 {
         let _ = here.push(own, Plain, std::ptr::null());

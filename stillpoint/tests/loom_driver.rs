@@ -7,13 +7,13 @@ mod model;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::engine::{Due, Engine};
+use stillpoint::grace_period::{cookie::Due, engine::Engine};
 use stillpoint::rcu::block_on::block_on;
 use stillpoint::rcu::driver::{Answer, Driver, Failure, Host, drive};
 use stillpoint::readers::threads::{Sections, Threads};
 
 struct Domain {
-    engine: Engine<Threads<Sections>>,
+    engine: Engine<Threads<Sections, ()>>,
     driver: Driver,
     jobs: Mutex<Vec<thread::JoinHandle<()>>>,
     pool: Pool,
@@ -41,9 +41,9 @@ enum End {
 }
 
 impl Host for Here {
-    type Readers = Threads<Sections>;
+    type Readers = Threads<Sections, ()>;
 
-    fn engine(&self) -> &Engine<Threads<Sections>> {
+    fn engine(&self) -> &Engine<Threads<Sections, ()>> {
         &self.0.engine
     }
 

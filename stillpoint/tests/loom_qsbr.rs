@@ -15,7 +15,7 @@ use stillpoint::readers::threads::Threads;
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
 struct World {
-    engine: Engine<Threads<Reports>>,
+    engine: Engine<Threads<Reports, ()>>,
     published: Published<UnsafeCell<u32>>,
 }
 

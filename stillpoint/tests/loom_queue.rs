@@ -4,6 +4,7 @@
 mod model;
 
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -14,10 +15,11 @@ use stillpoint::rcu::published_ptr::Published;
 use stillpoint::readers::reader::{Exit, Reader};
 use stillpoint::readers::threads::{Sections, Threads};
 use stillpoint::reclaim::callback::{Data, Entry};
+use stillpoint::reclaim::queue::Queue;
 use stillpoint::sync::model::{poll, reader as interruptible};
 
 struct World {
-    engine: Engine<Threads<Sections>>,
+    engine: Engine<Threads<Sections, Queue>>,
     published: Published<UnsafeCell<u32>>,
 }
 
@@ -75,7 +77,7 @@ fn boxed(value: u32) -> *mut UnsafeCell<u32> {
 const LOCAL: usize = 2;
 
 /// The owner appends an entry.
-fn push(own: &Reader, run_count: &'static Count, plain: bool, value: *const UnsafeCell<u32>) {
+fn push(own: Own, run_count: &'static Count, plain: bool, value: *const UnsafeCell<u32>) {
     let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
     let data = MaybeUninit::new((&raw mut *item).cast());
     // SAFETY: `run` is given what it wants; the reader is this thread's.
@@ -84,26 +86,43 @@ fn push(own: &Reader, run_count: &'static Count, plain: bool, value: *const Unsa
     }
 }
 
+/// A reader and its queue.
+#[derive(Clone, Copy)]
+struct Own {
+    reader: &'static Reader,
+    queue: &'static Queue,
+}
+
+impl Deref for Own {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        self.reader
+    }
+}
+
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Threads::<Sections>::new(), || "model"),
+            engine: Engine::new(Threads::<Sections, Queue>::new(), || "model"),
             published: Published::new(boxed(7)),
         })
     }
 
-    fn register(&self) -> &'static Reader {
-        self.engine.readers().registry().claim().unwrap()
+    fn register(&self) -> Own {
+        let registry = self.engine.readers().registry();
+        let reader = registry.claim().unwrap();
+        Own { reader, queue: registry.attached_to(reader) }
     }
 
     /// Runs what may run now.
-    fn take(&self, own: &Reader) {
+    fn take(&self, own: Own) {
         // SAFETY: a grace period has ended, or the model fails.
         let _ = own.queue.run_batch(|due| self.engine.is_done(due), true, |entry| unsafe { entry.run() });
     }
 
     /// Runs what has been appended, after a grace period.
-    fn collect_and_take(&self, own: &Reader) {
+    fn collect_and_take(&self, own: Own) {
         let ask = || {
             let due = self.engine.ask();
             thread::yield_now();
@@ -118,15 +137,15 @@ impl World {
         }
     }
 
-    fn free_plain(&self, own: &Reader) {
+    fn free_plain(&self, own: Own) {
         // SAFETY: a grace period has ended, or the model fails.
         let run = |entry: Entry| unsafe { entry.run() };
         let _ = own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.ask(), run);
     }
 
-    fn leave(&self, reader: &'static Reader) {
+    fn leave(&self, reader: Own) {
         if reader.leave() == Exit::Attention {
-            self.engine.readers().attend(reader);
+            self.engine.readers().attend(&reader);
         }
     }
 }
@@ -177,7 +196,7 @@ fn an_entry_waits_for_the_section_in_which_it_was_appended() {
         let worker = thread::spawn(move || w.collect_and_take(own));
         interruptible(0, || {
             // A grace period that the worker must not take for that of the entry.
-            world.engine.synchronize(Some(own));
+            world.engine.synchronize(Some(own.reader));
             assert!(own.try_enter(world.engine.readers().counter()));
             let old = world.published.swap(boxed(8));
             push(own, Count::new(), false, old);
@@ -248,7 +267,7 @@ fn the_owner_frees_nothing_that_the_worker_has_taken() {
             push(own, run, true, std::ptr::null());
         }
         world.free_plain(own);
-        world.engine.synchronize(Some(own));
+        world.engine.synchronize(Some(own.reader));
         let w = world.clone();
         let worker = thread::spawn(move || w.take(own));
         thread::yield_now();
@@ -267,7 +286,7 @@ fn a_queue_goes_on_with_its_next_owner() {
         let world = World::new();
         let counts = [Count::new(), Count::new()];
         let own = world.register();
-        let append = move |world: &World, own: &'static Reader| {
+        let append = move |world: &World, own: Own| {
             push(
                 own,
                 counts[own.index.load(std::sync::atomic::Ordering::Relaxed) as usize],
@@ -279,7 +298,7 @@ fn a_queue_goes_on_with_its_next_owner() {
         let t = spawn(&world, 0, move |world| {
             append(world, own);
             append(world, own);
-            world.engine.readers().registry().release(own);
+            world.engine.readers().registry().release(own.reader);
         });
         let w = world.clone();
         let worker = thread::spawn(move || w.collect_and_take(own));
@@ -287,12 +306,14 @@ fn a_queue_goes_on_with_its_next_owner() {
         // The same queue, or another.
         let next = world.register();
         append(&world, next);
-        world.engine.readers().registry().release(next);
+        world.engine.readers().registry().release(next.reader);
         t.join().unwrap();
         worker.join().unwrap();
-        for reader in world.engine.readers().registry().readers(0, world.engine.readers().registry().len()) {
-            world.collect_and_take(reader);
-            world.collect_and_take(reader);
+        let registry = world.engine.readers().registry();
+        for reader in registry.readers(0, registry.len()) {
+            let own = Own { reader, queue: registry.attached_to(reader) };
+            world.collect_and_take(own);
+            world.collect_and_take(own);
         }
         assert_eq!(counts[0].get() + counts[1].get(), 3);
     });

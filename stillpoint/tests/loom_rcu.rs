@@ -18,7 +18,7 @@ use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as int
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
 struct World {
-    engine: Engine<Threads<Sections>>,
+    engine: Engine<Threads<Sections, ()>>,
     published: Published<UnsafeCell<u32>>,
     done: AtomicU64,
 }
@@ -31,7 +31,7 @@ unsafe impl Send for World {}
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Threads::<Sections>::new(), || "World"),
+            engine: Engine::new(Threads::<Sections, ()>::new(), || "World"),
             published: Published::new(boxed(7)),
             done: AtomicU64::new(0),
         })

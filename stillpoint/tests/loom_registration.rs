@@ -15,13 +15,11 @@ use stillpoint::rcu::published_ptr::Published;
 use stillpoint::readers::reader::{Exit, Owner, Reader};
 use stillpoint::readers::registration::{self, Registration};
 use stillpoint::readers::threads::{Sections, Threads};
-use stillpoint::reclaim::worker::Callbacks;
 use stillpoint::sync::{Ordering::Relaxed, model::poll, model::reader as interruptible};
 
 /// A domain, and a cell for each reader that only its owner touches.
 struct Domain {
-    engine: Engine<Threads<Sections>>,
-    callbacks: Callbacks,
+    engine: Engine<Threads<Sections, ()>>,
     published: Published<UnsafeCell<u32>>,
     owned: [UnsafeCell<()>; 4],
 }
@@ -42,7 +40,6 @@ impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             engine: Engine::new(Threads::new(), || "Domain"),
-            callbacks: Callbacks::new(),
             published: Published::new(boxed(7)),
             owned: std::array::from_fn(|_| UnsafeCell::new(())),
         })
@@ -116,7 +113,7 @@ impl Thread<'_> {
     }
 
     fn leave_if_ended(&self) {
-        self.registration.leave_if_ended(self.domain.engine.readers(), &self.domain.callbacks);
+        self.registration.leave_if_ended(self.domain.engine.readers().registry(), |_| ());
     }
 }
 

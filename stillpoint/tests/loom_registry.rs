@@ -13,7 +13,7 @@ use stillpoint::sync::Ordering::Relaxed;
 
 /// A registry, and a cell for each reader that only its owner touches.
 struct World {
-    registry: Registry,
+    registry: Registry<()>,
     owned: [UnsafeCell<bool>; 4],
 }
 

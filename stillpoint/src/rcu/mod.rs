@@ -178,6 +178,7 @@ pub use guard::{Global, Guard, RcuDomain};
 #[cfg(not(loom))]
 pub use pointer::{Rcu, Retired};
 
+#[cfg(not(loom))]
 pub use crate::domain::raw::Pace;
 #[cfg(not(loom))]
 #[doc(hidden)]
