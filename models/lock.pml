@@ -1,9 +1,8 @@
 /* The queued lock (`src/lock`): who sleeps, who wakes, and who is the head. The word and the states of the nodes are as in the
  * source; each atomic operation on them is one step, in any interleaving. Memory is sequentially consistent here: orderings
  * are the business of the models under loom. A spinner spins as long as it likes, a quantum may be over at any
- * time, and so may the patience of those who wait for a limited time. A thread that has released the lock, and is to wake the
- * head, or has begun to, may be interrupted by a signal handler that locks: it does its next round first. The first BYPASSING
- * threads find at any time that a head does not come.
+ * time, and so may the patience of those who wait for a limited time. The first BYPASSING threads find at any time that a head
+ * does not come.
  *
  * Left out: links between nodes (the next one is found in one step), slots (who is being taken out of the queue waits for that
  * before it queues again), waiting outside the queue.
@@ -122,14 +121,11 @@ inline kick(node) {
 
 proctype thread(byte me; byte rounds; bit is_hasty; bit bypasses) {
     bit over, hasty = is_hasty;
-    byte next, after, kicked, owed, unwoken;
+    byte next, after, kicked;
 
 again:
     if :: rounds == 0 -> goto end :: else fi;
     over = 0;
-#ifndef KICK_NOT_ENDED
-    if :: unwoken != 0 -> wake(unwoken) :: else fi;
-#endif
     /* Back to a place that was given up, if it is still there. */
     atomic {
         if
@@ -171,12 +167,6 @@ queued:
     :: state[me] == HEAD -> break
     :: atomic { state[me] == WAIT -> state[me] = NPARK }
     :: state[me] == NPARK ->
-#ifndef NO_HELP
-        if
-        :: atomic { !locked && parked -> kicked = first } kick(kicked)
-        :: else
-        fi;
-#endif
         if
         /* What is free can be taken, and what is kept for a head as well, which does not come. */
         :: atomic { bypasses && !locked && state[me] == NPARK -> state[me] = GONE }
@@ -273,17 +263,8 @@ taken:
         locked = 0;
         if :: first != 0 -> pend = 1 :: true fi     /* the head's quantum may be over */
     }
-    if :: owed != 0 -> kick(owed); owed = 0 :: else fi;
-    if :: unwoken != 0 -> wake(unwoken); unwoken = 0 :: else fi;
 #ifndef NO_KICK
-    if
-    :: kicked != 0 -> kick(kicked)
-    :: kicked != 0 && rounds > 1 -> owed = kicked
-#ifndef KICK_WITHOUT_STATE
-    :: atomic { kicked != 0 && rounds > 1 && state[kicked] == HPARK -> state[kicked] = HEAD; unwoken = kicked }
-#endif
-    :: else
-    fi;
+    if :: kicked != 0 -> kick(kicked) :: else fi;
 #endif
     rounds--;
     goto again;

@@ -181,41 +181,42 @@ fn a_destructor_of_a_thread_local_may_wait_for_a_lock() {
     assert_eq!(*lock.lock(), 50);
 }
 
-static HANDLED: Mutex<u32> = Mutex::new(0);
+static WAITED_FOR: Mutex<u32> = Mutex::new(0);
+static FREE: Mutex<u32> = Mutex::new(0);
 static HANDLERS: AtomicU32 = AtomicU32::new(0);
 
-extern "C" fn lock_the_same(_: i32) {
+extern "C" fn try_locks(_: i32) {
+    assert!(WAITED_FOR.try_lock().is_none());
+    until(|| FREE.try_lock().map(|mut count| *count += 1).is_some());
     HANDLERS.fetch_add(1, Relaxed);
-    *HANDLED.lock() += 1;
 }
 
 #[test]
-fn a_signal_handler_may_take_the_lock_that_its_thread_waits_for() {
+fn signal_handler_in_a_waiting_thread_may_try_locks() {
     let _running = deadline();
     // SAFETY: the handler does what this test is about.
-    unsafe { libc::signal(libc::SIGUSR1, lock_the_same as extern "C" fn(i32) as libc::sighandler_t) };
+    unsafe { libc::signal(libc::SIGUSR1, try_locks as extern "C" fn(i32) as libc::sighandler_t) };
     thread::scope(|scope| {
         for round in 1..=20 {
-            let guard = HANDLED.lock();
+            let guard = WAITED_FOR.lock();
             let (sender, receiver) = mpsc::channel();
             // The first, the second and the third in the queue.
             let waiters = [0; 3].map(|_| {
                 let sender = sender.clone();
                 asleep_in(scope, move || {
                     // SAFETY: a plain call.
-                    sender.send(unsafe { libc::pthread_self() }).expect("somebody listens");
-                    *HANDLED.lock() += 1;
+                    sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
+                    *WAITED_FOR.lock() += 1;
                 })
             });
             for thread in receiver.iter().take(3) {
                 // SAFETY: the thread waits for the lock that this one holds.
                 unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
             }
-            // Each handler runs before its thread can have the lock.
             until(|| HANDLERS.load(Relaxed) == 3 * round);
             drop(guard);
             waiters.into_iter().for_each(|waiter| waiter.join().expect("it has the lock"));
-            assert_eq!(*HANDLED.lock(), 6 * round);
+            assert_eq!((*WAITED_FOR.lock(), *FREE.lock()), (3 * round, 3 * round));
         }
     });
 }

@@ -50,9 +50,7 @@
 //! - A thread that waits is a step of its queue. Where one that is the first does not run, because of its priority or a quota, the
 //!   lock is given to others after some tens of milliseconds. Those that sleep behind it get no turns meanwhile: they try for the lock
 //!   as anybody does, each nearly once in a second.
-//! - A signal handler may lock, also while the thread that it interrupts waits for a lock, as long as it does not wait for
-//!   one that is released only after that thread goes on, be it that this thread has just released another one, and not yet
-//!   woken who waits for that. It must not leave other than by returning.
+//! - A signal handler may use `try_lock`, and release what it took; nothing else. It must not leave other than by returning.
 //! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread first touches
 //!   them. There the first contended use of a lock by a thread, `try_lock` and releases included, may allocate, and is not for a signal
 //!   handler.
@@ -62,7 +60,8 @@
 //! - A thread that waits for a limited time again and again, at several locks at once that nobody releases, has one place in a
 //!   queue, and waits for the others without a bound.
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. One that the forking thread held, or that
-//!   was free, can be used, whoever waited for it in the parent.
+//!   was free, can be used, whoever waited for it in the parent. A `fork` in a signal handler that has interrupted an operation of
+//!   a lock is not supported.
 
 mod api;
 mod condvar;

@@ -14,8 +14,7 @@
 use crate::sync::{Ordering::*, mutant, now, spin_loop, spins, weaken};
 
 use super::events::Event;
-use super::local::{self, Local};
-use super::policy::Policy;
+use super::policy::{Policy, SPIN_NS};
 use super::raw::Raw;
 use super::table::{FORKED, table};
 use super::word::{LOCKED, PARKED, head};
@@ -25,8 +24,7 @@ struct Present;
 
 impl Present {
     fn new() -> Self {
-        // If a handler forks in between, the child counts one too many. Relaxed: published by the Release of who sets `PARKED`.
-        local::with(Local::goes_outside);
+        // Relaxed: published by the Release of who sets `PARKED`.
         table().unusual.fetch_add(1, Relaxed);
         Self
     }
@@ -38,7 +36,6 @@ impl Drop for Present {
             // Relaxed: a release that finds the count still raised makes one system call too many.
             table().unusual.fetch_sub(1, Relaxed);
         }
-        local::with(Local::comes_inside);
     }
 }
 
@@ -48,7 +45,7 @@ impl<P: Policy> Raw<P> {
     pub(super) fn lock_outside(&self, until: Option<u64>) -> bool {
         P::count(Event::Outside);
         let _present = Present::new();
-        let mut left = spins(P::SPIN_NS);
+        let mut left = spins(SPIN_NS);
         loop {
             // Relaxed: if the number is an old one, the sleep fails.
             let number = table().outside.load(Relaxed);

@@ -2,7 +2,16 @@
 
 use super::events::Event;
 
-/// What a lock does, and for how long. The defaults are the lock that ships; others are for measuring.
+/// Nanoseconds that a thread spins before it queues, and the head before it sleeps.
+pub const SPIN_NS: u32 = 6_000;
+/// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
+pub const KEPT_NS: u32 = 12_000;
+/// Nanoseconds since its own wait in the queue after which a thread ends quanta of heads on other processors, too.
+pub const STAY_NS: u64 = 1_500_000;
+/// Locks that a thread takes past queues between two looks at the clock.
+pub const LOOK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
+
+/// What a lock does, and for how long. The defaults are the lock that ships; others are for measuring, and for models.
 pub trait Policy: Send + Sync + 'static {
     /// Who comes may take a free lock past the queue.
     const STEAL: bool = true;
@@ -16,28 +25,12 @@ pub trait Policy: Send + Sync + 'static {
     const BYPASS: bool = true;
     /// Threads go by the processor on which the head went to wait.
     const HINT: bool = true;
-    /// Nanoseconds that a thread spins before it queues.
-    const SPIN_NS: u32 = 6_000;
-    /// Nanoseconds that the head spins before it sleeps.
-    const HEAD_NS: u32 = 6_000;
-    /// Nanoseconds between two looks at the lock of a thread that takes its time.
-    const GAP_NS: u32 = 4_000;
-    /// Threads that lose races take their time.
-    const GAP: bool = true;
-    /// A lock that rests most of the time is not kept for the head so soon.
-    const DEMAND: bool = true;
-    /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
-    const KEPT_NS: u32 = 12_000;
+    /// Nanoseconds between two looks at the lock of a thread that spins, at most.
+    const BACKOFF_NS: u32 = 4_000;
     /// Nanoseconds of waiting, as the head, after which somebody on its processor, or who has stayed for long, queues.
     const QUANTUM_NS: u64 = 150_000;
-    /// Nanoseconds since its own wait in the queue after which a thread ends quanta of heads on other processors, too.
-    const STAY_NS: u64 = 1_500_000;
     /// Nanoseconds of waiting, as the head, after which the lock is kept for it.
     const RESERVE_NS: u64 = 200_000;
-    /// The same for a lock that rests most of the time.
-    const RESERVE_IDLE_NS: u64 = 1_000_000;
-    /// Contended releases of a thread between two looks at the clock.
-    const LOOK_EVERY: u32 = 16;
     /// Nanoseconds that a lock is kept for a head that does not come.
     const BYPASS_NS: u64 = 50_000_000;
 

@@ -19,9 +19,9 @@ use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weak
 
 use super::events::Event;
 use super::local;
-use super::policy::Policy;
+use super::policy::{Policy, SPIN_NS};
 use super::raw::{Outcome, Raw};
-use super::table::{BURIED, DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
+use super::table::{DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
 use super::word::{LOCKED, PARKED, PEND, flags, head, is_reserved, tail, with_queue};
 
 /// Waiters sleep for so many `BYPASS_NS` at most, and for so long the lock is not kept for a head that was bypassed.
@@ -31,34 +31,21 @@ impl<P: Policy> Raw<P> {
     /// Waits in the queue, in `slot`. Only who `may_leave` it there returns without having been the head.
     pub(super) fn wait(&self, slot: u32, until: Option<u64>, may_leave: bool) -> Outcome {
         let node = table().node(slot);
-        let outcome = match self.enqueue(slot, node) {
-            None => Outcome::Taken,
-            Some(HEAD) => self.head(slot, node, until),
-            Some(_) => {
-                // Behind one that did not survive a fork: somebody has to take his place.
-                self.is_led(self.word().load(Relaxed));
-                return self.wait_on(slot, until, may_leave);
+        match self.enqueue(slot, node) {
+            None => {
+                // Relaxed: in no queue.
+                node.state.store(IDLE, Relaxed);
+                Outcome::Taken
             }
-        };
-        Self::ended(node, outcome)
+            Some(HEAD) => self.head(slot, node, until),
+            Some(_) => self.wait_on(slot, until, may_leave),
+        }
     }
 
     /// Waits in `slot`, which is in the queue.
     pub fn wait_on(&self, slot: u32, until: Option<u64>, may_leave: bool) -> Outcome {
         let node = table().node(slot);
-        let outcome = match self.await_promotion(node, until, may_leave) {
-            None => self.head(slot, node, until),
-            Some(outcome) => outcome,
-        };
-        Self::ended(node, outcome)
-    }
-
-    fn ended(node: &Node, outcome: Outcome) -> Outcome {
-        if matches!(outcome, Outcome::Taken | Outcome::TimedOut) {
-            // Relaxed: in no queue; who kicks it all the same does no harm.
-            node.state.store(IDLE, Relaxed);
-        }
-        outcome
+        self.await_promotion(node, until, may_leave).unwrap_or_else(|| self.head(slot, node, until))
     }
 
     /// Becomes the tail; the state of the node then. `None` if the lock was free, and has been taken.
@@ -75,6 +62,10 @@ impl<P: Policy> Raw<P> {
                     Ok(()) => return None,
                     Err(now) => word = now,
                 }
+                continue;
+            }
+            if head(word) != 0 && !mutant("dead-queue-joined") && !self.is_led(word) {
+                word = self.word().load(Relaxed);
                 continue;
             }
             let last = tail(word);
@@ -106,14 +97,7 @@ impl<P: Policy> Raw<P> {
                     let _ = node.state.compare_exchange(WAIT, NPARK, Relaxed, Relaxed);
                 }
                 NPARK => {
-                    // Acquire: as in `released`.
-                    let word = self.word().load(weaken(Acquire, "help-relaxed"));
-                    // Whoever has released the lock may have been interrupted by the very handler that waits here.
-                    if word & (LOCKED | PARKED) == PARKED && !mutant("no-help") {
-                        Self::kick(head(word));
-                    }
-                    // The head may have not survived a fork.
-                    self.is_led(word);
+                    let word = self.word().load(Relaxed);
                     let is_overdue = is_reserved(word) && Self::is_overdue(head(word));
                     if let Some(moment) = look {
                         if is_overdue || now() >= moment {
@@ -132,7 +116,7 @@ impl<P: Policy> Raw<P> {
                     if !node.state.wait(NPARK, end) {
                         self.count_wake_up(node);
                     } else if until == end && self.give_up(node) {
-                        return Some(Outcome::TimedOutInQueue);
+                        return Some(Outcome::TimedOut);
                     }
                 }
                 HPARK => {
@@ -147,14 +131,19 @@ impl<P: Policy> Raw<P> {
     fn give_up(&self, node: &Node) -> bool {
         node.owned.alone();
         // Release: what its owner did with the slot; partner: the Acquire in `promote`.
-        node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
+        let order = weaken(Release, "give-up-relaxed");
+        let has_left = node.state.compare_exchange(NPARK, GONE, order, Relaxed).is_ok();
+        if has_left {
+            local::with(|local| local.leave(self.address()));
+        }
+        has_left
     }
 
     /// For who has waited for long, or has found the lock kept for long: spins until it can be taken. `None` if it could not be
     /// for some time, and the thread waits on.
     #[cold]
     fn pass(&self, node: &Node) -> Option<Outcome> {
-        let (mut left, mut has_left) = (spins(P::SPIN_NS), false);
+        let (mut left, mut has_left) = (spins(SPIN_NS), false);
         loop {
             let word = self.word().load(Relaxed);
             if Self::may_pass(word) {
@@ -167,7 +156,7 @@ impl<P: Policy> Raw<P> {
                     if mutant("bypass-before-give-up") {
                         self.give_up(node);
                     }
-                    return Some(Outcome::TakenInQueue);
+                    return Some(Outcome::Taken);
                 }
             }
             if left == 0 {
@@ -214,16 +203,23 @@ impl<P: Policy> Raw<P> {
         false
     }
 
-    /// Waits as the head.
+    /// Waits as the head, which then is in no queue any more.
     fn head(&self, slot: u32, node: &Node, until: Option<u64>) -> Outcome {
-        let mut left = spins(P::HEAD_NS);
+        let is_taken = self.take_or_leave(slot, node, until);
+        // Relaxed: who kicks it all the same does no harm.
+        node.state.store(IDLE, Relaxed);
+        if is_taken { Outcome::Taken } else { Outcome::TimedOut }
+    }
+
+    fn take_or_leave(&self, slot: u32, node: &Node, until: Option<u64>) -> bool {
+        let mut left = spins(SPIN_NS);
         let mut is_past = P::RESERVE && Self::waited(node) >= P::QUANTUM_NS;
         loop {
             // Acquire: the nodes behind; partner: the Release in `enqueue`.
             let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
             if word & LOCKED == 0 {
                 if self.take_as_head(word, slot) {
-                    return Outcome::Taken;
+                    return true;
                 }
             } else if is_past && word & PEND == 0 {
                 // Relaxed: it carries nothing. If it fails, the next round sees to it.
@@ -235,9 +231,9 @@ impl<P: Policy> Raw<P> {
                 spin_loop();
             } else {
                 if self.head_sleeps(word, node, until) {
-                    return if self.leave(slot) { Outcome::Taken } else { Outcome::TimedOut };
+                    return self.leave(slot);
                 }
-                left = spins(P::HEAD_NS);
+                left = spins(SPIN_NS);
                 is_past = P::RESERVE && Self::waited(node) >= P::QUANTUM_NS;
             }
         }
@@ -378,7 +374,6 @@ impl<P: Policy> Raw<P> {
     /// Makes `next`, which the word names as the first already, the head; or the first after it that has not given up.
     /// Unless it `wakes`, the caller holds the lock, and a sleeper sleeps on until the release.
     pub fn promote(&self, mut next: u32, wakes: bool) {
-        let before = local::with(|local| local.promotes(next));
         loop {
             let node = table().node(next);
             node.begins_as_head();
@@ -390,7 +385,7 @@ impl<P: Policy> Raw<P> {
                     }
                 }
                 NPARK if wakes => {
-                    if Self::wake(next, NPARK, || ()) {
+                    if Self::wake(next, NPARK) {
                         break;
                     }
                 }
@@ -408,39 +403,24 @@ impl<P: Policy> Raw<P> {
                     .state
                     .compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed)
                     .is_err() => {}
-                // Relaxed, both: it has been so since the process began. If it fails, somebody else buries it.
-                DEAD if node.state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_err() => break,
-                GONE | ORPHAN | DEAD if !mutant("gone-promoted") => match self.pass_over(next) {
+                GONE | ORPHAN if !mutant("gone-promoted") => match self.pass_over(next) {
                     0 => break,
-                    after => {
-                        local::with(|local| local.promotes(after));
-                        next = after;
-                    }
+                    after => next = after,
                 },
                 _ => break,
             }
         }
-        local::with(|local| local.promotes(before));
     }
 
-    /// If the owner of the first node did not survive a fork: makes somebody else the head. Whether that was so.
+    /// Empties the queue of `word` if it is one that the child of a fork inherited. Whether that was so: the word is another one then.
     #[cold]
-    pub(super) fn bury(&self, first: u32) -> bool {
-        let state = &table().node(first).state;
-        // Relaxed, all: it has been so since the process began. Who claims it passes it over.
-        if state.load(Relaxed) != DEAD {
+    pub(super) fn drop_dead_queue(&self, word: u32) -> bool {
+        // Relaxed, all: dead since the process began. If it fails, the word has changed already. Who waits outside is woken yet.
+        if table().node(head(word)).state.load(Relaxed) != DEAD {
             return false;
         }
-        // A handler that forks must leave alone what is done here.
-        let (was, before) = local::with(|local| (local.holds(1), local.promotes(first)));
-        let claims = state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_ok();
-        if claims || mutant("buried-twice") {
-            match self.pass_over(first) {
-                0 => {}
-                next => self.promote(next, true),
-            }
-        }
-        local::with(|local| (local.promotes(before), local.holds(was)));
+        let left = Self::rest(word, 0) & if mutant("parked-dropped-with-queue") { !PARKED } else { !0 };
+        let _ = self.word().compare_exchange(word, left, Relaxed, Relaxed);
         true
     }
 

@@ -17,9 +17,7 @@
 //! 2. Only the head changes the head: it takes the lock, or gives up ([`queue`](super::queue)). Between that change and the end
 //!    of the promotion nobody is the head, and the one who promotes acts for it.
 //! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, the word says [`PARKED`], or the holder is
-//!    about to say so, being the one who promoted it. So whoever releases the lock kicks; and who has released it, and not kicked
-//!    yet, is stood in for by the next release, or by who is about to sleep behind the head of a free lock. Who is interrupted
-//!    in the middle of a kick, by a handler that waits, ends it first.
+//!    about to say so, being the one who promoted it. So whoever releases the lock kicks.
 //!    [`PARKED`] stays until the head takes the lock; who finds it, and a head that is awake, does nothing.
 //! 4. [`PEND`] is set only while there is a head; it goes when the head takes the lock, or when nobody is left in the queue. A head
 //!    that does not come loses it ([`queue`](super::queue)).
@@ -43,7 +41,7 @@ use crate::sync::{
 
 use super::events::Event;
 use super::local::{self, Local, Place};
-use super::policy::Policy;
+use super::policy::{KEPT_NS, Policy, SPIN_NS, STAY_NS};
 use super::table::{FORKED, HEAD, HPARK, Node, table};
 use super::word::{LOCKED, PARKED, PEND, head, is_open, is_reserved};
 
@@ -60,13 +58,9 @@ pub struct Raw<P> {
 pub enum Outcome {
     /// With the lock.
     Taken,
-    /// With the lock; the slot stays in the queue.
-    TakenInQueue,
     /// Without: the time is over.
     TimedOut,
-    /// Without: the time is over, and the slot stays in the queue.
-    TimedOutInQueue,
-    /// The place was given up for a lock that somebody else got. The slot stays in the queue.
+    /// The place was given up for a lock that somebody else got.
     Again,
 }
 
@@ -165,33 +159,6 @@ impl<P: Policy> Raw<P> {
         self.released(word);
     }
 
-    /// For the model: a signal handler comes between the release and what is left to do.
-    ///
-    /// # Safety
-    ///
-    /// As for [`unlock_fair`](Self::unlock_fair).
-    #[cfg(loom)]
-    pub unsafe fn unlock_fair_interrupted(&self, handler: impl FnOnce()) {
-        let word = self.release_for_head();
-        handler();
-        self.released(word);
-    }
-
-    /// For the model: a signal handler comes when the head, if it sleeps, has become awake in its state, and not in fact.
-    ///
-    /// # Safety
-    ///
-    /// As for [`unlock_fair`](Self::unlock_fair).
-    #[cfg(loom)]
-    pub unsafe fn unlock_fair_interrupted_in_kick(&self, handler: impl FnOnce()) {
-        let word = self.release_for_head();
-        fence(Acquire);
-        let mut handler = Some(handler);
-        Self::wake(head(word), HPARK, || handler.take().into_iter().for_each(|handler| handler()));
-        handler.into_iter().for_each(|handler| handler());
-        self.released(word);
-    }
-
     fn release_for_head(&self) -> u32 {
         let mut word = self.word().load(Relaxed);
         loop {
@@ -249,7 +216,7 @@ impl<P: Policy> Raw<P> {
             // What may be left of flags is for nobody any more.
             return self.word().compare_exchange(word, LOCKED, order, Relaxed).map(|_| ());
         }
-        let looks = local::with(|local| local.looks_next(P::LOOK_EVERY));
+        let looks = local::with(|local| local.looks_next());
         let kept = if looks { self.look(word) } else { 0 };
         self.word().compare_exchange(word, word | LOCKED | kept, order, Relaxed)?;
         P::count(Event::Steal);
@@ -269,24 +236,22 @@ impl<P: Policy> Raw<P> {
         let node = table().node(head(word));
         local::with(|local| {
             let time = now();
-            let in_demand = local.is_in_demand(P::LOOK_EVERY, time) || !P::DEMAND;
             // Relaxed: whoever is the head by now, somebody is.
             let waited = time.saturating_sub(node.since.load(Relaxed));
-            let may_lead = Self::is_here(node) || local.has_stayed(time) >= P::STAY_NS;
-            if P::LEAD && in_demand && waited >= P::QUANTUM_NS && may_lead {
+            let may_lead = Self::is_here(node) || local.has_stayed(time) >= STAY_NS;
+            if P::LEAD && waited >= P::QUANTUM_NS && may_lead {
                 P::count(Event::Lead);
                 local.end_quantum(self.address());
             }
-            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
-            if P::RESERVE && waited >= reserve_ns { PEND } else { 0 }
+            if P::RESERVE && waited >= P::RESERVE_NS { PEND } else { 0 }
         })
     }
 
-    /// Whether there is a head that can take the lock. One that did not survive a fork is buried.
+    /// Whether there is a head that can take the lock. A queue that was inherited by a fork is dropped, which changes the word.
     pub(super) fn is_led(&self, word: u32) -> bool {
         // Relaxed: such nodes are older than this process.
         let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
-        head(word) != 0 && !(is_forked && self.bury(head(word)))
+        head(word) != 0 && !(is_forked && self.drop_dead_queue(word))
     }
 
     /// Waits for the lock, until the clock shows `until`. Whether it has been taken.
@@ -294,12 +259,10 @@ impl<P: Policy> Raw<P> {
     fn lock_slow(&self, until: Option<u64>) -> bool {
         let lock = self.address();
         local::with(|local| {
-            Self::end_kick();
             loop {
                 P::count(Event::SlowPath);
-                local.has_found_it_taken();
                 // Who has ended a quantum, or has a place already, does not spin.
-                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) && self.spin(local) {
+                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) && self.spin() {
                     return true;
                 }
                 let (slot, outcome) = match local.take(lock, until.is_some()) {
@@ -307,42 +270,32 @@ impl<P: Policy> Raw<P> {
                     Place::Back(slot) => (slot, self.wait_on(slot, until, true)),
                     Place::Outside => return self.lock_outside(until),
                 };
+                local.put(slot);
                 match outcome {
-                    Outcome::Taken | Outcome::TimedOut => local.put(slot),
-                    _ => local.leave(lock),
-                }
-                match outcome {
-                    Outcome::Taken | Outcome::TakenInQueue => {
+                    Outcome::Taken => {
                         local.comes(now());
                         return true;
                     }
-                    Outcome::TimedOut | Outcome::TimedOutInQueue => return false,
+                    Outcome::TimedOut => return false,
                     Outcome::Again => {}
                 }
             }
         })
     }
 
-    fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Polls the lock for a bounded time. Whether it has been taken.
-    fn spin(&self, local: &Local) -> bool {
-        let (mut left, mut kept) = (spins(P::SPIN_NS), spins(P::KEPT_NS));
-        // Looking costs the holder a miss: who holds it for a moment again and again had better be left alone for some time.
-        let (takes_time, always) = if P::GAP { local.takes_its_time() } else { (false, false) };
-        if takes_time {
-            (0..spins(P::GAP_NS)).for_each(|_| spin_loop());
-        }
-        let gap = if always { spins(P::GAP_NS).max(1) } else { 1 };
+    /// Polls the lock for a bounded time. Whether it has been taken. Looking costs the holder a miss, so looks get rarer.
+    fn spin(&self) -> bool {
+        let (mut left, mut kept) = (spins(SPIN_NS), spins(KEPT_NS));
+        let (mut pause, longest) = (1, spins(P::BACKOFF_NS).max(1));
         loop {
             let word = self.word().load(Relaxed);
             if Self::may_take(word) {
-                match self.try_steal(word) {
-                    Ok(()) => return true,
-                    Err(now) if now & LOCKED != 0 => local.lose_race(),
-                    Err(_) => {}
+                if self.try_steal(word).is_ok() {
+                    return true;
                 }
             } else if is_reserved(word) {
                 if kept == 0 || Self::is_here(table().node(head(word))) {
@@ -350,13 +303,14 @@ impl<P: Policy> Raw<P> {
                 }
                 kept -= 1;
                 spin_loop();
-            } else {
-                if left == 0 {
-                    return false;
-                }
-                left = left.saturating_sub(gap);
-                (0..gap).for_each(|_| spin_loop());
+                continue;
             }
+            if left == 0 {
+                return false;
+            }
+            left = left.saturating_sub(pause);
+            (0..pause).for_each(|_| spin_loop());
+            pause = (pause * 2).min(longest);
         }
     }
 
@@ -364,9 +318,6 @@ impl<P: Policy> Raw<P> {
     /// gone (5).
     #[cold]
     fn released(&self, word: u32) {
-        if P::DEMAND && head(word) != 0 {
-            local::with(Local::has_released);
-        }
         if word & PARKED != 0 {
             // Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in `promote`, and in
             // `lock_outside`; what they have written before shows who sleeps.
@@ -400,7 +351,7 @@ impl<P: Policy> Raw<P> {
         if P::COUNTS {
             node.kicked.store(begin, Relaxed);
         }
-        if Self::wake(first, HPARK, || ()) {
+        if Self::wake(first, HPARK) {
             P::count(Event::Kick);
             if P::COUNTS {
                 P::add(Event::KickNs, now() - begin);
@@ -409,29 +360,13 @@ impl<P: Policy> Raw<P> {
     }
 
     /// Wakes the owner of `slot`, who sleeps in `state`, as the head. False if it is another state.
-    ///
-    /// A handler that comes `between` making him the head and waking him, and waits, or wakes, wakes him first.
-    pub(super) fn wake(slot: u32, state: u32, between: impl FnOnce()) -> bool {
-        if !mutant("kick-forgotten") {
-            Self::end_kick();
-        }
+    pub(super) fn wake(slot: u32, state: u32) -> bool {
         let sleeper = &table().node(slot).state;
-        let before = local::with(|local| local.kicks(slot));
         // Relaxed: as in `kick` and `promote`.
         let wakes = sleeper.compare_exchange(state, HEAD, Relaxed, Relaxed).is_ok();
         if wakes {
-            between();
             sleeper.wake(1);
         }
-        local::with(|local| local.kicks(before));
         wakes
-    }
-
-    /// Wakes whom this thread was about to wake when a handler interrupted it, which now waits, or wakes somebody else.
-    fn end_kick() {
-        let interrupted = local::with(Local::kicking);
-        if interrupted != 0 && !mutant("kick-not-ended") {
-            table().node(interrupted).state.wake(1);
-        }
     }
 }

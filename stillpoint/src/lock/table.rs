@@ -17,14 +17,14 @@
 //! | [`GONE`] | its owner waits no more; still in the queue | its owner, who comes back, to `WAIT`, or ends, to `ORPHAN`; the promoter to `PASSED` |
 //! | [`PASSED`] | the same, and is being taken out | the promoter to `IDLE`; its owner, who ends, to `ORPHAN` |
 //! | [`ORPHAN`] | its owner has ended; still in the queue | the promoter, who frees it |
-//! | [`DEAD`] | its owner did not survive a fork; perhaps still in a queue | a promoter |
-//! | [`BURIED`] | a promoter takes it out of the queue | that promoter, who frees it |
+//! | [`DEAD`] | in use at a fork, which its owner did not survive; perhaps still in a queue | nobody |
 //!
 //! # Invariants
 //!
-//! 1. A slot has one owner at most: a thread from `lease` to `give_back`; but while it is `PASSED`, `ORPHAN`, `DEAD` or `BURIED`, the
+//! 1. A slot has one owner at most: a thread from `lease` to `give_back`; but while it is `PASSED` or `ORPHAN`, the
 //!    promoter that takes it out of the queue.
 //! 2. `next` of a node in a queue is 0 or the node after it; `prev` is the node before it, if it is not the first.
+//! 3. If the first node of a queue is `DEAD`, all are: a queue that the child of a fork inherits has no waiters, and nobody joins it.
 
 use crate::sync::{
     AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, const_unless_loom, mutant, now, weaken,
@@ -44,7 +44,6 @@ pub const GONE: u32 = 5;
 pub const PASSED: u32 = 6;
 pub const ORPHAN: u32 = 7;
 pub const DEAD: u32 = 8;
-pub const BURIED: u32 = 9;
 
 /// A place in a queue. One cache line.
 #[derive(Debug)]
@@ -207,35 +206,23 @@ impl Table {
         }
     }
 
-    /// All slots but those `used` are dead if they may be in a queue, and free otherwise; unless that is not clear (`frees`), and those stay what
-    /// they are. Who sleeps looks again. The only thread is outside `outside` times, in handlers upon handlers.
+    /// For the only thread of the child of a fork, which keeps the slot `own`: all others are dead if they may be in a queue, and free
+    /// otherwise.
     #[cfg(not(loom))]
-    pub fn reset_in_child(&self, used: [u32; 3], frees: bool, outside: u32) {
-        // The only thread: no order matters.
-        if frees {
-            self.free.store(0, Relaxed);
-        }
-        let mut unusual = outside;
+    pub fn reset_in_child(&self, own: u32) {
+        // Relaxed, all: the only thread.
+        self.free.store(0, Relaxed);
+        let mut unusual = 0;
         let last = self.fresh.load(Relaxed).min(SLOTS as u32 - 1);
-        for slot in 1..=last {
+        for slot in (1..=last).filter(|&slot| slot != own) {
             let state = &self.node(slot).state;
-            let is_used = used.contains(&slot);
-            match state.load(Relaxed) {
-                IDLE if frees && !is_used => self.push(slot),
-                IDLE => {}
-                old => {
-                    unusual |= FORKED;
-                    // Who was about to wake it did not survive.
-                    let awake = match old {
-                        NPARK => WAIT,
-                        HPARK => HEAD,
-                        other => other,
-                    };
-                    state.store(if is_used { awake } else { DEAD }, Relaxed);
-                }
+            if state.load(Relaxed) == IDLE {
+                self.push(slot);
+            } else {
+                state.store(DEAD, Relaxed);
+                unusual = FORKED;
             }
         }
-        self.outside.fetch_add(1, Relaxed);
         self.unusual.store(unusual, Relaxed);
     }
 }

@@ -61,28 +61,14 @@ variants! {
     NoDefer "no-deferred-kick" { const DEFER: bool = false; }
     NoBypass "no-bypass" { const BYPASS: bool = false; }
     NoHint "no-cpu-hint" { const HINT: bool = false; }
-    NoGap "no-gap" { const GAP: bool = false; }
-    NoDemand "no-demand" { const DEMAND: bool = false; }
-    NoStay "no-stay" { const STAY_NS: u64 = u64::MAX; }
-    Spin1 "spin-1500" { const SPIN_NS: u32 = 1_500; }
-    Spin24 "spin-24000" { const SPIN_NS: u32 = 24_000; }
-    Head1 "head-1500" { const HEAD_NS: u32 = 1_500; }
-    Head24 "head-24000" { const HEAD_NS: u32 = 24_000; }
-    Gap1000 "gap-1000" { const GAP_NS: u32 = 1_000; }
-    Gap16000 "gap-16000" { const GAP_NS: u32 = 16_000; }
-    Kept0 "kept-0" { const KEPT_NS: u32 = 0; }
-    Kept50 "kept-50000" { const KEPT_NS: u32 = 50_000; }
-    Kept200 "kept-200000" { const KEPT_NS: u32 = 200_000; }
+    NoBackoff "no-backoff" { const BACKOFF_NS: u32 = 0; }
+    Backoff1000 "backoff-1000" { const BACKOFF_NS: u32 = 1_000; }
+    Backoff16000 "backoff-16000" { const BACKOFF_NS: u32 = 16_000; }
     QuantumHalf "quantum-half" { const QUANTUM_NS: u64 = 75_000; const RESERVE_NS: u64 = 100_000; }
     QuantumDouble "quantum-double" { const QUANTUM_NS: u64 = 300_000; const RESERVE_NS: u64 = 400_000; }
     QuantumFourfold "quantum-fourfold" { const QUANTUM_NS: u64 = 600_000; const RESERVE_NS: u64 = 800_000; }
     ReserveAtOnce "reserve-at-quantum" { const RESERVE_NS: u64 = 150_000; }
     ReserveLate "reserve-late" { const RESERVE_NS: u64 = 400_000; }
-    ReserveIdle "reserve-idle-400" { const RESERVE_IDLE_NS: u64 = 400_000; }
-    Stay500 "stay-500" { const STAY_NS: u64 = 500_000; }
-    Stay5000 "stay-5000" { const STAY_NS: u64 = 5_000_000; }
-    Look4 "look-4" { const LOOK_EVERY: u32 = 4; }
-    Look64 "look-64" { const LOOK_EVERY: u32 = 64; }
 }
 
 /// Runs the bench.
@@ -92,6 +78,6 @@ variants! {
 /// Fails if the machine does not allow the threads.
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
-    let (variants, cells) = if quick { (&VARIANTS[..11], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
+    let (variants, cells) = if quick { (&VARIANTS[..9], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
     Ok(Report::new("lock-parts", &measure("bench lock-parts", variants, cells, budget)?, Vec::new()))
 }
