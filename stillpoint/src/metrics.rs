@@ -170,7 +170,6 @@ fn export_lock(events: &crate::lock::Events) {
         ("kick", events.kick),
         ("spurious", events.spurious),
         ("pend", events.pend),
-        ("lead", events.lead),
         ("bypass", events.bypass),
         ("outside", events.outside),
     ] {

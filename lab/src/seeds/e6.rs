@@ -10,7 +10,7 @@ use stillpoint::lock::lab::{self, Event, Policy};
 
 use super::Findings;
 use crate::bench::lock::load::{self, Cell, Work};
-use crate::bench::lock::parts::{NO_DEFER, NO_LEAD, NO_QUANTUM, NO_RESERVE, NO_STEAL, SHIPPED};
+use crate::bench::lock::parts::{NO_DEFER, NO_RESERVE, NO_STEAL, SHIPPED};
 use crate::bench::lock::systems::{STD, System, Variant};
 use crate::bench::lock::{JAIN, MAX, MOPS, P999, measure};
 use crate::harness::posted::{Figures, FiguresRow, table};
@@ -65,7 +65,7 @@ impl Policy for Counted {
     }
 }
 
-const SYSTEMS: [System; 7] = [SHIPPED, STD, NO_STEAL, NO_LEAD, NO_RESERVE, NO_QUANTUM, NO_DEFER];
+const SYSTEMS: [System; 5] = [SHIPPED, STD, NO_STEAL, NO_RESERVE, NO_DEFER];
 
 /// Runs the experiment.
 ///
@@ -112,7 +112,6 @@ fn count(cells: &[Cell], time: Duration) -> anyhow::Result<Table> {
         "kick",
         "spurious",
         "pend",
-        "lead",
         "latency_kick",
         "latency_wake",
     ]);
@@ -132,7 +131,6 @@ fn count(cells: &[Cell], time: Duration) -> anyhow::Result<Table> {
             rate(events.kick),
             rate(events.spurious),
             rate(events.pend),
-            rate(events.lead),
             ns(events.latency_kick_ns),
             ns(events.latency_wake_ns),
         ]);

@@ -24,8 +24,6 @@ pub enum Event {
     Spurious,
     /// The lock was kept for the head.
     Pend,
-    /// Somebody was told to queue, as the head had waited for a quantum.
-    Lead,
     /// A lock that was kept for a head was taken all the same.
     Bypass,
     /// A thread waited without a place in the queue.
@@ -46,7 +44,7 @@ mod counters {
     use crossbeam_utils::CachePadded;
 
     use super::Event;
-    use crate::sync::cpu;
+    use crate::percpu::cpu;
 
     const EVENTS: usize = Event::WakeNs as usize + 1;
     const SETS: usize = 32;
@@ -58,7 +56,7 @@ mod counters {
     #[inline]
     pub fn add(event: Event, by: u64) {
         // Relaxed, as everywhere here: the counts order nothing.
-        COUNTERS[cpu() as usize % SETS][event as usize].fetch_add(by, Relaxed);
+        COUNTERS[cpu() % SETS][event as usize].fetch_add(by, Relaxed);
     }
 
     fn sum(event: Event) -> u64 {
@@ -82,7 +80,6 @@ mod counters {
             kick: sum(Event::Kick),
             spurious: sum(Event::Spurious),
             pend: sum(Event::Pend),
-            lead: sum(Event::Lead),
             bypass: sum(Event::Bypass),
             outside: sum(Event::Outside),
             latency_kick_ns: sum(Event::KickNs) / kicks,
@@ -109,8 +106,6 @@ mod counters {
         pub spurious: u64,
         /// The lock was kept for the first in the queue.
         pub pend: u64,
-        /// Somebody was told to queue, as the first had waited for a quantum.
-        pub lead: u64,
         /// A lock that was kept for the first in the queue, which did not come, was taken all the same.
         pub bypass: u64,
         /// A thread waited without a place in the queue.

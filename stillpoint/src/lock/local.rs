@@ -30,10 +30,6 @@ pub struct Local {
     left_at: Cell<usize>,
     /// The slot has been given back by the destructor.
     has_ended: Cell<bool>,
-    /// The lock, by address, at which the thread has ended a quantum; 0 if none.
-    ended_at: Cell<usize>,
-    /// When it last got a lock by waiting in a queue.
-    came_at: Cell<u64>,
     /// Locks taken past a queue.
     steals: Cell<u32>,
 }
@@ -71,8 +67,6 @@ impl Local {
             own: Cell::new(0),
             left_at: Cell::new(0),
             has_ended: Cell::new(false),
-            ended_at: Cell::new(0),
-            came_at: Cell::new(0),
             steals: Cell::new(0),
         }
     }
@@ -166,30 +160,6 @@ impl Local {
     #[inline]
     pub fn has_stolen(&self) {
         self.steals.set(self.steals.get().wrapping_add(1));
-    }
-
-    /// The thread has got a lock by waiting in a queue.
-    pub fn comes(&self, time: u64) {
-        self.came_at.set(time);
-    }
-
-    /// Nanoseconds since the thread got a lock by waiting in a queue.
-    pub fn has_stayed(&self, time: u64) -> u64 {
-        time.saturating_sub(self.came_at.get())
-    }
-
-    /// The thread has ended a quantum at the lock with this address.
-    pub fn end_quantum(&self, lock: usize) {
-        self.ended_at.set(lock);
-    }
-
-    /// Whether the thread has ended a quantum at this lock; says so once.
-    pub fn has_ended_quantum(&self, lock: usize) -> bool {
-        let has = self.ended_at.get() == lock;
-        if has {
-            self.ended_at.set(0);
-        }
-        has
     }
 }
 

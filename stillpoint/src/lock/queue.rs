@@ -15,7 +15,7 @@
 //! for some time. Those asleep behind it spin for the lock now and then, and may then take one that is free and not kept, too, as
 //! anybody may who runs. Who takes the lock so leaves the slot in the queue, and so it must be the thread's own ([`local`]).
 //!
-use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
+use crate::sync::{Ordering::*, acq_rel, mutant, now, spin_loop, spins, weaken};
 
 use super::events::Event;
 use super::local;
@@ -54,7 +54,6 @@ impl<P: Policy> Raw<P> {
         node.next.store(0, Relaxed);
         // Who sees it as the first sees that this is a new place.
         node.kept.store(0, Relaxed);
-        node.cpu.store(cpu(), Relaxed);
         let mut word = self.word().load(Relaxed);
         loop {
             if Self::may_take(word) {

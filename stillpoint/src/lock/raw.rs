@@ -2,11 +2,10 @@
 //!
 //! A queue in order of arrival bounds how long anyone waits, and is slow as soon as its head is off the processor. Letting
 //! whoever runs take the lock is fast, and starves those who sleep. Here whoever runs takes the lock, past a queue of sleepers,
-//! until the head has waited for a *quantum*; then somebody who took the lock past it queues, which leaves a processor to the
-//! head, and if that was not enough the lock is kept for the head. The word is that of [`word`](super::word).
+//! until the head has waited for a *quantum*; then the lock is kept for the head. The word is that of [`word`](super::word).
 //!
 //! 1. *Lock.* Take a free lock, or *steal* it past a queue; else spin for a bounded time. Now and then who steals looks at the
-//!    clock, for the head's sake. Who has ended a quantum does not spin.
+//!    clock, for the head's sake.
 //! 2. *Queue.* Become the tail and sleep on the own node until promoted. The head spins, then sleeps.
 //! 3. *The head takes the lock* and promotes the next, which sleeps on if it sleeps ([`PARKED`]).
 //! 4. *Release.* One read-modify-write, which tells whether there is somebody to wake.
@@ -36,13 +35,13 @@
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, Ordering::*, Witness, const_unless_loom, cpu, fence, mutant, now, spin_loop, spins, weaken,
+    AtomicU32, Ordering::*, Witness, const_unless_loom, fence, mutant, now, spin_loop, spins, weaken,
 };
 
 use super::events::Event;
 use super::local::{self, Local, Place};
-use super::policy::{KEPT_NS, Policy, SPIN_NS, STAY_NS};
-use super::table::{FORKED, HEAD, HPARK, Node, table};
+use super::policy::{Policy, SPIN_NS};
+use super::table::{FORKED, HEAD, HPARK, table};
 use super::word::{LOCKED, PARKED, PEND, head, is_open, is_reserved};
 
 /// The queued lock by itself, with the mechanisms and constants of a policy.
@@ -208,7 +207,7 @@ impl<P: Policy> Raw<P> {
     }
 
     /// Takes a lock that is open to all, past the queue if there is one. Now and then the thread looks at the clock for the sake
-    /// of the head, and ends its quantum.
+    /// of the head.
     #[inline]
     pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
         let order = weaken(Acquire, "steal-relaxed");
@@ -216,7 +215,7 @@ impl<P: Policy> Raw<P> {
             // What may be left of flags is for nobody any more.
             return self.word().compare_exchange(word, LOCKED, order, Relaxed).map(|_| ());
         }
-        let looks = local::with(|local| local.looks_next());
+        let looks = P::RESERVE && local::with(Local::looks_next);
         let kept = if looks { self.look(word) } else { 0 };
         self.word().compare_exchange(word, word | LOCKED | kept, order, Relaxed)?;
         P::count(Event::Steal);
@@ -233,18 +232,8 @@ impl<P: Policy> Raw<P> {
         if !self.is_led(word) {
             return 0;
         }
-        let node = table().node(head(word));
-        local::with(|local| {
-            let time = now();
-            // Relaxed: whoever is the head by now, somebody is.
-            let waited = time.saturating_sub(node.since.load(Relaxed));
-            let may_lead = Self::is_here(node) || local.has_stayed(time) >= STAY_NS;
-            if P::LEAD && waited >= P::QUANTUM_NS && may_lead {
-                P::count(Event::Lead);
-                local.end_quantum(self.address());
-            }
-            if P::RESERVE && waited >= P::RESERVE_NS { PEND } else { 0 }
-        })
+        // Whoever is the head by now, somebody is.
+        if Self::waited(table().node(head(word))) >= P::RESERVE_NS { PEND } else { 0 }
     }
 
     /// Whether there is a head that can take the lock. A queue that was inherited by a fork is dropped, which changes the word.
@@ -261,8 +250,8 @@ impl<P: Policy> Raw<P> {
         local::with(|local| {
             loop {
                 P::count(Event::SlowPath);
-                // Who has ended a quantum, or has a place already, does not spin.
-                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) && self.spin() {
+                // Who has a place already does not spin.
+                if !local.has_left(lock) && self.spin() {
                     return true;
                 }
                 let (slot, outcome) = match local.take(lock, until.is_some()) {
@@ -272,10 +261,7 @@ impl<P: Policy> Raw<P> {
                 };
                 local.put(slot);
                 match outcome {
-                    Outcome::Taken => {
-                        local.comes(now());
-                        return true;
-                    }
+                    Outcome::Taken => return true,
                     Outcome::TimedOut => return false,
                     Outcome::Again => {}
                 }
@@ -289,7 +275,7 @@ impl<P: Policy> Raw<P> {
 
     /// Polls the lock for a bounded time. Whether it has been taken. Looking costs the holder a miss, so looks get rarer.
     fn spin(&self) -> bool {
-        let (mut left, mut kept) = (spins(SPIN_NS), spins(KEPT_NS));
+        let mut left = spins(SPIN_NS);
         let (mut pause, longest) = (1, spins(P::BACKOFF_NS).max(1));
         loop {
             let word = self.word().load(Relaxed);
@@ -298,12 +284,7 @@ impl<P: Policy> Raw<P> {
                     return true;
                 }
             } else if is_reserved(word) {
-                if kept == 0 || Self::is_here(table().node(head(word))) {
-                    return self.bypass(word);
-                }
-                kept -= 1;
-                spin_loop();
-                continue;
+                return self.bypass(word);
             }
             if left == 0 {
                 return false;
@@ -332,12 +313,6 @@ impl<P: Policy> Raw<P> {
         if mutant("look-back") {
             self.word().load(Relaxed);
         }
-    }
-
-    /// Whether the owner of `node` went to wait on the processor that this thread runs on, or that is not asked.
-    fn is_here(node: &Node) -> bool {
-        // Relaxed: a guess.
-        !P::HINT || node.cpu.load(Relaxed) == cpu()
     }
 
     /// Wakes the first, if it sleeps. The caller has acquired a word that says [`PARKED`].

@@ -52,8 +52,6 @@ pub struct Node {
     pub state: Futex32,
     pub prev: AtomicU32,
     pub next: AtomicU32,
-    /// The processor on which its owner went to wait.
-    pub cpu: AtomicU32,
     /// When it became the first.
     pub since: AtomicU64,
     /// When the lock, which was free, was first seen to be kept for it; 0 if it was not yet.
@@ -88,7 +86,6 @@ impl Node {
                 state: Futex32::new(IDLE),
                 prev: AtomicU32::new(0),
                 next: AtomicU32::new(0),
-                cpu: AtomicU32::new(0),
                 since: AtomicU64::new(0),
                 kept: AtomicU64::new(0),
                 kicked: AtomicU64::new(0),

@@ -127,11 +127,6 @@ pub fn now() -> u64 {
     0
 }
 
-/// All threads run on the same processor.
-pub fn cpu() -> u32 {
-    0
-}
-
 /// A process-wide fence. Several may be in flight: who acknowledges a request acknowledges the earlier ones, as the requests
 /// are a chain of read-modify-writes.
 pub fn heavy() {

@@ -24,12 +24,6 @@ pub fn now() -> u64 {
     sys::now()
 }
 
-/// The processor that the calling thread runs on, or did a moment ago. In a model there is one.
-#[inline]
-pub fn cpu() -> u32 {
-    sys::cpu()
-}
-
 /// `core`'s cell, with loom's way to use it.
 #[derive(Debug)]
 pub struct UnsafeCell<T>(cell::UnsafeCell<T>);

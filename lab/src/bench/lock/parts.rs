@@ -43,9 +43,7 @@ macro_rules! variants {
 pub(crate) const SHIPPED: System = System { name: OURS, run: shipped, only_spins: false };
 /// Variants that others ask for.
 pub(crate) const NO_STEAL: System = System::new::<Variant<NoSteal>>("no-stealing");
-pub(crate) const NO_LEAD: System = System::new::<Variant<NoLead>>("no-lead");
 pub(crate) const NO_RESERVE: System = System::new::<Variant<NoReserve>>("no-reservation");
-pub(crate) const NO_QUANTUM: System = System::new::<Variant<NoQuantum>>("no-quantum");
 pub(crate) const NO_DEFER: System = System::new::<Variant<NoDefer>>("no-deferred-kick");
 
 /// With the same wrapper as the variants.
@@ -55,12 +53,9 @@ fn shipped(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
 
 variants! {
     NoSteal "no-stealing" { const STEAL: bool = false; }
-    NoLead "no-lead" { const LEAD: bool = false; }
     NoReserve "no-reservation" { const RESERVE: bool = false; }
-    NoQuantum "no-quantum" { const LEAD: bool = false; const RESERVE: bool = false; }
     NoDefer "no-deferred-kick" { const DEFER: bool = false; }
     NoBypass "no-bypass" { const BYPASS: bool = false; }
-    NoHint "no-cpu-hint" { const HINT: bool = false; }
     NoBackoff "no-backoff" { const BACKOFF_NS: u32 = 0; }
     Backoff1000 "backoff-1000" { const BACKOFF_NS: u32 = 1_000; }
     Backoff16000 "backoff-16000" { const BACKOFF_NS: u32 = 16_000; }
@@ -78,6 +73,6 @@ variants! {
 /// Fails if the machine does not allow the threads.
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
-    let (variants, cells) = if quick { (&VARIANTS[..9], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
+    let (variants, cells) = if quick { (&VARIANTS[..6], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
     Ok(Report::new("lock-parts", &measure("bench lock-parts", variants, cells, budget)?, Vec::new()))
 }
