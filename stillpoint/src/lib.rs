@@ -60,7 +60,6 @@
 pub mod fence;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-#[cfg(not(loom))]
 pub mod lock;
 #[cfg(all(feature = "metrics", not(loom)))]
 pub mod metrics;
@@ -86,9 +85,6 @@ pub mod awaited;
 #[cfg(loom)]
 #[path = "fence/model.rs"]
 pub mod fence;
-#[cfg(loom)]
-#[path = "lock/model.rs"]
-pub mod lock;
 #[cfg(loom)]
 #[path = "rcu/model.rs"]
 pub mod rcu;

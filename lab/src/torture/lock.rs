@@ -2,7 +2,7 @@
 //!
 //! Checked: nobody else changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and all that was done
 //! under the lock is there in the end. Meanwhile threads end and others take their places, handlers of signals try to lock, some
-//! threads have a low priority, some hardly a third of a CPU together, all slots are taken away now and then, and the process
+//! threads have a low priority, some hardly a third of a CPU together, all free nodes are taken away now and then, and the process
 //! forks.
 
 use std::mem;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use crossbeam_utils::CachePadded;
-use stillpoint::lock::lab::Slots;
+use stillpoint::lock::lab::AllNodes;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
 use super::quota::Quota;
@@ -178,7 +178,7 @@ impl Run {
         }
         let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
         let mut shown = 0;
-        let (mut count, mut forks, mut slots) = (Count::default(), 0, None);
+        let (mut count, mut forks, mut nodes) = (Count::default(), 0, None);
         while self.start.elapsed() < total || !threads.is_empty() {
             super::sleep(BEAT);
             if let Some(why) = self.overdue() {
@@ -193,10 +193,10 @@ impl Run {
             self.stop.store(ends, Ordering::Relaxed);
             CHANGED.notify_one();
             self.send_signal();
-            // For a while everybody but those who have a slot waits outside.
+            // For a while, threads without a node of their own wait unqueued.
             match fastrand::u8(..16) {
-                0 => slots = Some(Slots::lease_all()),
-                1..4 => slots = None,
+                0 => nodes = Some(AllNodes::alloc()),
+                1..4 => nodes = None,
                 4 if forks < 10 * self.start.elapsed().as_secs() => {
                     fork()?;
                     forks += 1;
@@ -219,7 +219,7 @@ impl Run {
                 }
             }
         }
-        drop(slots);
+        drop(nodes);
         Ok((count, forks))
     }
 

@@ -123,7 +123,8 @@ impl Condvar {
     fn unbind(&self, mutex: usize) {
         // Relaxed, all: waiters with `mutex` are counted under it, and it orders them. If the exchange fails, another thread has
         // unbound it already.
-        if (self.waiters.load(Relaxed) == 0 || mutant("mutex-unbound-early")) && !mutant("mutex-kept") {
+        if (self.waiters.load(Relaxed) == 0 || mutant("mutex-unbound-early")) && !mutant("mutex-not-unbound")
+        {
             let _ = self.mutex.compare_exchange(mutex, 0, Relaxed, Relaxed);
         }
     }
@@ -180,7 +181,7 @@ impl<'a> Waiter<'a> {
         if mutant("waiter-counted-late") {
             condvar.waiters.fetch_add(1, Relaxed);
         }
-        let _counted = (!mutant("waiter-uncounted-asleep")).then_some(self);
+        let _counted = (!mutant("waiter-uncounted-in-sleep")).then_some(self);
         condvar.notified.wait(ticket, until)
     }
 }
@@ -188,7 +189,7 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         // Relaxed: 1, above.
-        if !mutant("waiter-counted-for-good") {
+        if !mutant("waiter-not-uncounted") {
             self.condvar.waiters.fetch_sub(1, Relaxed);
         }
     }
@@ -200,7 +201,7 @@ mod guarded {
     use std::time::{Duration, Instant};
 
     use super::super::MutexGuard;
-    use super::super::api::{after, at};
+    use super::super::mutex::{after, at};
     use super::{Condvar, Waiter};
     use crate::sync::now;
 
@@ -363,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_for_nobody_ends_at_the_count() {
+    fn notification_without_waiters_makes_no_system_call() {
         let (lock, changed) = (Mutex::new(()), Condvar::new());
         for _ in 0..2 {
             assert!(!changed.notify_one());

@@ -1,50 +1,50 @@
-//! The mechanisms and constants of the lock, as a type: the lock that ships pays for no switch.
+//! The mechanisms and constants of the lock, as a type: disabled mechanisms have no code.
 
 use super::events::Event;
 
-/// Nanoseconds that a thread spins before it queues, and the head before it sleeps.
+/// Nanoseconds that a thread spins before it queues, and the head before it parks.
 pub const SPIN_NS: u32 = 6_000;
-/// Locks that a thread takes past queues between two looks at the clock.
-pub const LOOK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
+/// Steals of a thread per check of the clock.
+pub const CLOCK_CHECK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
 
-/// What a lock does, and for how long. The defaults are the lock that ships; others are for measuring, and for models.
+/// What a lock does, and for how long. The defaults are those of [`DefaultPolicy`]; measurements and models change some.
 pub trait Policy: Send + Sync + 'static {
-    /// Who comes may take a free lock past the queue.
-    const STEAL: bool = true;
-    /// The lock is kept for a head that has waited for long.
-    const RESERVE: bool = true;
-    /// A sleeping waiter that becomes the head sleeps on until the lock is released.
-    const DEFER: bool = true;
-    /// A lock that is kept for a head which does not come is taken by somebody else.
+    /// Threads may take a free lock past the queue.
+    const STEALING: bool = true;
+    /// The lock is reserved for a head that has waited for long.
+    const RESERVATION: bool = true;
+    /// A parked waiter that becomes the head stays parked until the lock is released.
+    const DEFERRED_WAKE: bool = true;
+    /// Threads may take a lock that is reserved for a stalled head.
     const BYPASS: bool = true;
-    /// Nanoseconds between two looks at the lock of a thread that spins, at most.
+    /// Most nanoseconds between two looks at the lock of a thread that spins.
     const BACKOFF_NS: u32 = 4_000;
-    /// Nanoseconds of waiting, as the head, after which the head has the lock kept for it, if it is awake.
+    /// Nanoseconds for which the head waits before it reserves the lock itself.
     const QUANTUM_NS: u64 = 150_000;
-    /// Nanoseconds of waiting, as the head, after which a thread that takes the lock past it does so.
+    /// Nanoseconds for which the head waits before a stealing thread reserves the lock for it.
     const RESERVE_NS: u64 = 200_000;
-    /// Nanoseconds that a lock is kept for a head that does not come.
+    /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
-    /// Events are [counted](Self::count): what takes time only for that is done.
+    /// Events are [counted](Self::count). Without, no time is measured for them either.
     const COUNTS: bool = false;
 
-    /// Something has happened, `by` times.
+    /// Adds `by` to the count of `event`.
     #[inline(always)]
     fn add(_event: Event, _by: u64) {}
 
-    /// Something has happened.
+    /// Adds one to the count of `event`.
     #[inline(always)]
     fn count(event: Event) {
         Self::add(event, 1);
     }
 }
 
-/// The lock that ships.
+/// The policy of [`RawMutex`](super::RawMutex).
 #[derive(Debug)]
-pub struct Shipped;
+pub struct DefaultPolicy;
 
-impl Policy for Shipped {
+impl Policy for DefaultPolicy {
     #[cfg(feature = "lock-events")]
     const COUNTS: bool = true;
 

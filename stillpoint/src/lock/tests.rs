@@ -1,33 +1,33 @@
-//! What needs a look behind the public API.
+//! Tests of what the public API does not show.
 
 use std::thread;
 use std::time::Duration;
 
-use super::table::{SLOTS, table};
+use super::nodes::{CAPACITY, Node, table};
 use super::{Mutex, RawMutex};
 use crate::deadline::deadline;
 
-/// Slots that nobody else can have, given back when dropped. Other tests of this process wait outside meanwhile.
-struct All(Vec<u32>);
+/// All free nodes, until dropped. Other tests of this process wait without nodes meanwhile.
+struct AllNodes(Vec<u32>);
 
-impl All {
-    fn lease() -> Self {
-        let all = Self(std::iter::from_fn(|| table().lease()).collect());
-        assert!(all.0.len() > SLOTS / 2);
+impl AllNodes {
+    fn alloc() -> Self {
+        let all = Self(std::iter::from_fn(|| table().alloc()).collect());
+        assert!(all.0.len() > CAPACITY / 2);
         all
     }
 }
 
-impl Drop for All {
+impl Drop for AllNodes {
     fn drop(&mut self) {
-        self.0.iter().for_each(|&slot| table().give_back(slot));
+        self.0.iter().for_each(|&id| table().free(id));
     }
 }
 
 #[test]
-fn when_all_slots_are_in_use_threads_exclude_each_other_none_sleeps_for_ever_and_timeouts_work() {
+fn lock_without_free_nodes_excludes_and_times_out() {
     let _running = deadline();
-    let _all = All::lease();
+    let _all = AllNodes::alloc();
     let total = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -51,7 +51,7 @@ fn when_all_slots_are_in_use_threads_exclude_each_other_none_sleeps_for_ever_and
 }
 
 #[test]
-fn a_node_takes_a_cache_line_and_a_lock_four_bytes() {
-    assert_eq!(size_of::<super::table::Node>(), 64);
+fn node_takes_a_cache_line_and_lock_four_bytes() {
+    assert_eq!(size_of::<Node>(), 64);
     assert_eq!(size_of::<RawMutex>(), 4);
 }

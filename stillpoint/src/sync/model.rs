@@ -49,7 +49,7 @@ pub fn budget(_machine: u32) -> u32 {
 }
 
 /// The model's number, however long that is.
-pub fn spins(_ns: u32) -> u32 {
+pub fn spin_iterations(_ns: u32) -> u32 {
     BUDGET.load(Relaxed)
 }
 
@@ -352,9 +352,9 @@ impl Deref for Futex32 {
 
 /// Memory of which loom knows who uses it when.
 #[derive(Debug)]
-pub struct Witness(UnsafeCell<()>);
+pub struct LoomAccess(UnsafeCell<()>);
 
-impl Witness {
+impl LoomAccess {
     #[track_caller]
     pub fn new() -> Self {
         Self(UnsafeCell::new(()))
@@ -366,12 +366,12 @@ impl Witness {
     }
 
     #[track_caller]
-    pub fn alone(&self) {
+    pub fn exclusive(&self) {
         self.0.with_mut(|_| ());
     }
 }
 
 // SAFETY: loom checks every use; there is nothing in it.
-unsafe impl Sync for Witness {}
+unsafe impl Sync for LoomAccess {}
 // SAFETY: as above.
-unsafe impl Send for Witness {}
+unsafe impl Send for LoomAccess {}

@@ -111,9 +111,9 @@ impl Deref for Futex32 {
 
 /// Something that is not there: stands for memory that the model checker watches.
 #[derive(Debug)]
-pub struct Witness;
+pub struct LoomAccess;
 
-impl Witness {
+impl LoomAccess {
     pub const fn new() -> Self {
         Self
     }
@@ -124,5 +124,5 @@ impl Witness {
 
     /// Here nobody else uses the memory.
     #[inline(always)]
-    pub fn alone(&self) {}
+    pub fn exclusive(&self) {}
 }

@@ -1,7 +1,7 @@
-//! `bench lock-parts`: what each mechanism and each constant of the lock is worth.
+//! `bench lock-parts`: ablation of the lock, by mechanism and constant.
 //!
-//! The lock is a type of its mechanisms and constants. One is changed at a time; `stillpoint` is the lock that ships. A ratio above
-//! 1 in `mops`, or below 1 in `max_wait_ns`, speaks for the lock as it ships.
+//! A policy sets the mechanisms and constants of a lock. Each variant changes one; `stillpoint` is the default policy. A ratio above
+//! 1 in `mops`, or below 1 in `max_wait_ns`, favours the default.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const CELLS: [Cell; 5] = [
     Cell::new(64, 1000, 1000).on_one_cpu(),
 ];
 
-/// The lock that ships, and variants of it.
+/// The default policy, and variants of it.
 macro_rules! variants {
     ($($type:ident $name:literal { $($item:tt)* })*) => {
         $(
@@ -33,28 +33,28 @@ macro_rules! variants {
             impl Policy for $type { $($item)* }
         )*
         const VARIANTS: &[System] = &[
-            SHIPPED,
+            DEFAULT,
             $(System::new::<Variant<$type>>($name),)*
         ];
     };
 }
 
-/// The lock that ships.
-pub(crate) const SHIPPED: System = System { name: OURS, run: shipped, only_spins: false };
-/// Variants that others ask for.
+/// The default policy.
+pub(crate) const DEFAULT: System = System { name: OURS, run: default_policy, only_spins: false };
+/// Variants that experiments use.
 pub(crate) const NO_STEAL: System = System::new::<Variant<NoSteal>>("no-stealing");
 pub(crate) const NO_RESERVE: System = System::new::<Variant<NoReserve>>("no-reservation");
 pub(crate) const NO_DEFER: System = System::new::<Variant<NoDefer>>("no-deferred-kick");
 
 /// With the same wrapper as the variants.
-fn shipped(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
-    super::load::run::<Variant<stillpoint::lock::lab::Shipped>>(cell, work, slice)
+fn default_policy(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
+    super::load::run::<Variant<stillpoint::lock::lab::DefaultPolicy>>(cell, work, slice)
 }
 
 variants! {
-    NoSteal "no-stealing" { const STEAL: bool = false; }
-    NoReserve "no-reservation" { const RESERVE: bool = false; }
-    NoDefer "no-deferred-kick" { const DEFER: bool = false; }
+    NoSteal "no-stealing" { const STEALING: bool = false; }
+    NoReserve "no-reservation" { const RESERVATION: bool = false; }
+    NoDefer "no-deferred-kick" { const DEFERRED_WAKE: bool = false; }
     NoBypass "no-bypass" { const BYPASS: bool = false; }
     NoBackoff "no-backoff" { const BACKOFF_NS: u32 = 0; }
     Backoff1000 "backoff-1000" { const BACKOFF_NS: u32 = 1_000; }
@@ -66,11 +66,11 @@ variants! {
     ReserveLate "reserve-late" { const RESERVE_NS: u64 = 400_000; }
 }
 
-/// Runs the bench.
+/// Runs the benchmark.
 ///
 /// # Errors
 ///
-/// Fails if the machine does not allow the threads.
+/// Returns an error if the machine does not allow the threads.
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let (variants, cells) = if quick { (&VARIANTS[..6], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
