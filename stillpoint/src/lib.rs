@@ -12,7 +12,7 @@
 //! | [`srcu`] | domains made at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, sections that wait for something |
 //! | [`percpu`] | counters, histograms, pools, rings and values that each CPU has for itself, changed without locked instructions | what every thread changes all the time, and somebody reads now and then |
 //! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
-//! | [`lock`] | a mutex of four bytes that keeps its throughput, and lets nobody wait for long, when threads outnumber processors | data that threads change in short sections, where there are many of them |
+//! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs | data that threads change in short sections, where there are many of them |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu};

@@ -376,7 +376,8 @@ fn replaced_lock_in_the_child_is_not_rejoined() {
     let _running = deadline();
     let mut lock = Mutex::new(());
     let place = &raw mut lock;
-    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread knows it.
+    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread
+    // knows it.
     let lock = unsafe { &*place };
     let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Models of the queued lock: exclusion, wake-ups, timeouts, and the memory that a release accesses. Time stands still: by the policy
-//! of the model, each time limit is reached at once or never. A timed sleep is over at once.
+//! Models of the queued lock: exclusion, wake-ups, timeouts, and the memory that a release accesses. Time stands
+//! still: by the policy of the model, each time limit is reached at once or never. A timed sleep is over at once.
 #![cfg(loom)]
 
 mod model;
@@ -155,7 +155,8 @@ fn queue_of_three_is_linked_and_served() {
     check(0, 0, || queue::<Unhurried>(3));
 }
 
-/// A queue of four. The head leaves by `go`, and the second node takes the lock: it must see the links that the head has stored.
+/// A queue of four. The head leaves by `go`, and the second node takes the lock: it must see the links that the head
+/// has stored.
 fn succession(go: impl FnOnce(&Raw<Unhurried>) + Send + 'static) {
     let lock = Arc::new(Raw::<Unhurried>::with_queue(4));
     let l = lock.clone();
@@ -271,7 +272,8 @@ fn dropped_queue_keeps_wake_ups_of_unqueued_waiters() {
         let other = thread::spawn(move || w.lock());
         thread::yield_now();
         world.section();
-        // SAFETY: the model begins with a lock that is held. This drops the queue, as there is no live head to reserve the lock for.
+        // SAFETY: the model begins with a lock that is held. This drops the queue, as there is no live head to
+        // reserve the lock for.
         unsafe { world.lock.unlock_fair() };
         other.join().unwrap();
     });

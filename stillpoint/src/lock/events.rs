@@ -1,7 +1,7 @@
 //! Counters of what happens in locks.
 //!
-//! Counting is part of a lock's [policy](super::policy): a policy that does not count has no code for it. Each of some CPUs has its own
-//! set of counters, so that counting does not slow down the locks.
+//! Counting is part of a lock's [policy](super::policy): a policy that does not count has no code for it. Each of
+//! some CPUs has its own set of counters, so that counting does not slow down the locks.
 
 #[cfg(any(feature = "lock-events", feature = "lab"))]
 pub use counters::{Events, add, read};
@@ -87,8 +87,8 @@ mod counters {
         }
     }
 
-    /// Counts of events in all locks of the process since it started. The names are those of the Linux kernel's `lock_events`
-    /// where they mean the same.
+    /// Counts of events in all locks of the process since it started. The names are those of the Linux kernel's
+    /// `lock_events` where they mean the same.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Events {

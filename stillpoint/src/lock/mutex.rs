@@ -70,8 +70,9 @@ impl RawMutex {
     }
 }
 
-// SAFETY: one thread at a time holds the lock, from an acquiring read-modify-write of the word to a releasing one. A lock that is
-// held may be moved: each waiter in its queue borrows it, and no waiter rejoins a queue that was inherited by a fork.
+// SAFETY: one thread at a time holds the lock, from an acquiring read-modify-write of the word to a releasing one. A
+// lock that is held may be moved: each waiter in its queue borrows it, and no waiter rejoins a queue that was
+// inherited by a fork.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(Raw::new());
 

@@ -1,13 +1,13 @@
 //! The nodes of all wait queues: a static table, from which threads allocate.
 //!
-//! A lock names nodes by number, because a pointer does not fit into its word. The table is zeroed memory that the system
-//! provides page by page and that is never freed: a thread that has read a number in a word may access that node at any later time.
-//! Free nodes form a stack (Treiber, 1986), linked by `next`, whose top carries a tag against ABA. Nodes that were never used
-//! follow it.
+//! A lock names nodes by number, because a pointer does not fit into its word. The table is zeroed memory that the
+//! system provides page by page and that is never freed: a thread that has read a number in a word may access that
+//! node at any later time. Free nodes form a stack (Treiber, 1986), linked by `next`, whose top carries a tag against
+//! ABA. Nodes that were never used follow it.
 //!
 //! # States of a node
 //!
-//! | state | meaning | who changes it, and to what |
+//! | state | meaning | changed by, to |
 //! |---|---|---|
 //! | [`IDLE`] | in no queue; free, or owned by a thread | the owner, by enqueuing it |
 //! | [`WAITING`] | waits behind the head, awake | the owner to `WAITING_PARKED`; the promoter to `HEAD` |
@@ -21,11 +21,11 @@
 //!
 //! # Invariants
 //!
-//! 1. A node has at most one owner: a thread from `alloc` to `free`, but for the states `UNLINKING` and `ABANDONED_EXITED`, in which the
-//!    promoter that unlinks it owns it.
+//! 1. A node has at most one owner: a thread from `alloc` to `free`, but for the states `UNLINKING` and
+//!    `ABANDONED_EXITED`, in which the promoter that unlinks it owns it.
 //! 2. `next` of a node in a queue is 0 or the node after it. `prev` is the node before it, unless it is the head.
-//! 3. If the head of a queue is `DEAD`, all its nodes are: every queue that the child of a fork inherits has no waiters, and no thread
-//!    joins it.
+//! 3. If the head of a queue is `DEAD`, all its nodes are: every queue that the child of a fork inherits has no
+//!    waiters, and no thread joins it.
 
 use crate::sync::{
     AtomicU32, AtomicU64, Futex32, LoomAccess, Ordering::*, const_unless_loom, mutant, now, weaken,
@@ -67,7 +67,8 @@ pub struct Node {
 #[derive(Debug)]
 pub struct NodeTable {
     nodes: [Node; CAPACITY],
-    /// The stack of free nodes: the tag in the high half, the number of the top in the low half, 0 if the stack is empty.
+    /// The stack of free nodes: the tag in the high half, the number of the top in the low half, 0 if the stack is
+    /// empty.
     free_list: AtomicU64,
     /// The lowest node that was never used, less 1.
     never_used: AtomicU32,
@@ -162,8 +163,8 @@ impl NodeTable {
 
     /// Gives up a node that may still be in a queue, for a thread that exits.
     pub fn free_at_exit(&self, id: u32) {
-        // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`. What the owner did with the
-        // node is published by the Release in `abandon`, on the same word.
+        // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`. What the
+        // owner did with the node is published by the Release in `abandon`, on the same word.
         let was = self.node(id).state.swap(ABANDONED_EXITED, weaken(Acquire, "idle-at-exit-relaxed"));
         if was == IDLE && !mutant("exited-node-leaked") {
             self.free(id);
@@ -178,7 +179,8 @@ impl NodeTable {
     }
 
     fn pop(&self) -> Option<u32> {
-        // Acquire, here and below: what the last owner did with the node, `next` included; pairs with the Release in `push`.
+        // Acquire, here and below: what the last owner did with the node, `next` included; pairs with the Release in
+        // `push`.
         let order = weaken(Acquire, "node-pop-relaxed");
         let mut top = self.free_list.load(order);
         loop {
@@ -208,11 +210,12 @@ impl NodeTable {
         }
     }
 
-    /// Sorts the nodes in the child of a fork, whose only thread keeps the node `own`: those that may be in a queue are dead, all others
-    /// are free.
+    /// Sorts the nodes in the child of a fork, whose only thread keeps the node `own`: those that may be in a queue
+    /// are dead, all others are free.
     ///
-    /// A queue names no node that is `IDLE`: a node gets its other state before it is enqueued, and becomes `IDLE` after it was
-    /// unlinked. The child has a prefix of each thread's writes, since `fork` stops writes to the pages that it copies.
+    /// A queue names no node that is `IDLE`: a node gets its other state before it is enqueued, and becomes `IDLE`
+    /// after it was unlinked. The child has a prefix of each thread's writes, since `fork` stops writes to the pages
+    /// that it copies.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self, own: u32) {
         // Relaxed, all: the only thread.

@@ -7,7 +7,8 @@ pub const SPIN_NS: u32 = 6_000;
 /// Steals of a thread per check of the clock.
 pub const CLOCK_CHECK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
 
-/// What a lock does, and for how long. The defaults are those of [`DefaultPolicy`]; measurements and models change some.
+/// What a lock does, and for how long. The defaults are those of [`DefaultPolicy`]; measurements and models change
+/// some.
 pub trait Policy: Send + Sync + 'static {
     /// Threads may take a free lock past the queue.
     const STEALING: bool = true;

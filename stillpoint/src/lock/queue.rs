@@ -1,20 +1,21 @@
 //! The wait queue: an MCS-style list of nodes, after the kernel's `qspinlock_paravirt.h`.
 //!
-//! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node by the
-//! compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail to fill in missing
-//! `next` links when it leaves.
+//! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node
+//! by the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail
+//! to fill in missing `next` links when it leaves.
 //!
-//! A waiter whose time is over *abandons* its node, and a promoter unlinks it. A head whose time is over promotes the next waiter, and
-//! wakes it. So a queue has a waiter, but for the moment of a promotion, and a lock that is not in use has no nodes.
+//! A waiter whose time is over *abandons* its node, and a promoter unlinks it. A head whose time is over promotes the
+//! next waiter, and wakes it. So a queue has a waiter, but for the moment of a promotion, and a lock that is not in
+//! use has no nodes.
 //!
 //! # Stalled heads
 //!
-//! If the head is not scheduled (CPU quota, debugger, priority), other threads may bypass it. The first thread that finds the lock
-//! free and reserved stores the time in the head's node. Once that was `BYPASS_NS` ago the head counts as *stalled*: a thread that
-//! finds the lock reserved for it takes the lock. The bypass clears the reservation and restarts the head's quantum, with a delay, so
-//! that the lock is not reserved for that head for some time. Waiters that are parked behind the head spin for the lock now and then.
-//! They may take it if it is free and not reserved, like any running thread. Such a waiter abandons its node first, so the node must
-//! be the thread's own ([`thread`]).
+//! If the head is not scheduled (CPU quota, debugger, priority), other threads may bypass it. The first thread that
+//! finds the lock free and reserved stores the time in the head's node. Once that was `BYPASS_NS` ago the head counts
+//! as *stalled*: a thread that finds the lock reserved for it takes the lock. The bypass clears the reservation and
+//! restarts the head's quantum, with a delay, so that the lock is not reserved for that head for some time. Waiters
+//! that are parked behind the head spin for the lock now and then. They may take it if it is free and not reserved,
+//! like any running thread. Such a waiter abandons its node first, so the node must be the thread's own ([`thread`]).
 
 use crate::sync::{Ordering::*, acq_rel, mutant, now, spin_iterations, spin_loop, weaken};
 
@@ -28,7 +29,8 @@ use super::raw::{Outcome, Raw};
 use super::thread;
 use super::word::{LOCKED, PARKED, PENDING, flags, head, is_reserved, tail, with_queue};
 
-/// A multiple of `BYPASS_NS`: waiters park for that long at most, and a head that was bypassed gets no reservation for that long.
+/// A multiple of `BYPASS_NS`: waiters park for that long at most, and a head that was bypassed gets no reservation
+/// for that long.
 const BYPASS_APART: u64 = 16;
 
 /// The result of an attempt to join the queue.
@@ -50,7 +52,8 @@ pub enum Wake {
 }
 
 impl<P: Policy> Raw<P> {
-    /// Takes the lock in the queue, with the node `id`. Returns before it was the head only if it `may_abandon` the node, or in time.
+    /// Takes the lock in the queue, with the node `id`. Returns before it was the head only if it `may_abandon` the
+    /// node, or in time.
     pub(super) fn lock_queued(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
         let node = table().node(id);
         match self.enqueue(id, node) {
@@ -107,7 +110,8 @@ impl<P: Policy> Raw<P> {
             node.prev.store(last, Relaxed);
             node.state.store(state, Relaxed);
             let queued = with_queue(flags(word), first, id);
-            // Release: publishes the node; pairs with the Acquire loads of the word in `wait_as_head` and `unlink_abandoned_head`.
+            // Release: publishes the node; pairs with the Acquire loads of the word in `wait_as_head` and
+            // `unlink_abandoned_head`.
             match self.word().compare_exchange(word, queued, weaken(Release, "enqueue-relaxed"), Relaxed) {
                 Ok(_) if last == 0 => return Enqueued::AsHead,
                 Ok(_) => return Enqueued::Behind,
@@ -116,7 +120,8 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Parks until the node is the head: `None`. Returns an outcome if the wait ends before. The kernel's `pv_wait_node`.
+    /// Parks until the node is the head: `None`. Returns an outcome if the wait ends before. The kernel's
+    /// `pv_wait_node`.
     fn wait_in_queue(&self, node: &Node, until: Option<u64>, may_abandon: bool) -> Option<Outcome> {
         let after = |intervals| now().saturating_add(P::BYPASS_NS.saturating_mul(intervals));
         let mut intervals = 1;
@@ -171,7 +176,8 @@ impl<P: Policy> Raw<P> {
         abandoned
     }
 
-    /// Spins for a lock that can be taken past the head; abandons the node before it takes one. Returns `None` if the wait goes on.
+    /// Spins for a lock that can be taken past the head; abandons the node before it takes one. Returns `None` if the
+    /// wait goes on.
     #[cold]
     fn try_leave_and_bypass(&self, node: &Node) -> Option<Outcome> {
         let (mut left, mut abandoned) = (spin_iterations(SPIN_NS), false);
@@ -203,7 +209,8 @@ impl<P: Policy> Raw<P> {
         word & LOCKED == 0 && (word & PENDING == 0 || Self::head_is_stalled(head(word)))
     }
 
-    /// Returns `true` if a free lock has been reserved for this head for `BYPASS_NS`. Stores the time if it is the first to ask.
+    /// Returns `true` if a free lock has been reserved for this head for `BYPASS_NS`. Stores the time if it is the
+    /// first to ask.
     fn head_is_stalled(id: u32) -> bool {
         let reserved_since = &table().node(id).reserved_since;
         // Relaxed, both: approximate times are enough.
@@ -234,8 +241,8 @@ impl<P: Policy> Raw<P> {
         false
     }
 
-    /// Waits as the head: spins, reserves the lock after a quantum, parks. Returns `true` if the thread holds the lock, `false` if the time
-    /// is over; the node is dequeued either way. The kernel's `pv_wait_head_or_lock`.
+    /// Waits as the head: spins, reserves the lock after a quantum, parks. Returns `true` if the thread holds the
+    /// lock, `false` if the time is over; the node is dequeued either way. The kernel's `pv_wait_head_or_lock`.
     fn wait_as_head(&self, id: u32, node: &Node, until: Option<u64>) -> bool {
         let mut left = spin_iterations(SPIN_NS);
         let mut reserves = P::RESERVATION && node.waited_as_head() >= P::QUANTUM_NS;
@@ -270,8 +277,8 @@ impl<P: Policy> Raw<P> {
         if !mutant("state-after-word") {
             node.state.store(HEAD_PARKED, Relaxed);
         }
-        // Release: publishes the state; pairs with the Acquire in `unlock_slow`. The exchange is needed even if the word has `PARKED`
-        // already, as the state is new.
+        // Release: publishes the state; pairs with the Acquire in `unlock_slow`. The exchange is needed even if the
+        // word has `PARKED` already, as the state is new.
         let order = weaken(Release, "park-relaxed");
         if self.word().compare_exchange(word, word | PARKED, order, Relaxed).is_err() {
             // Relaxed: the state was not published. A kick for an old word does no harm.
@@ -312,11 +319,12 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the free lock, for the head, and promotes the next waiter. Returns `false` if the word is not `word` any more.
+    /// Takes the free lock, for the head, and promotes the next waiter. Returns `false` if the word is not `word` any
+    /// more.
     fn take_as_head(&self, word: u32, id: u32) -> bool {
         let (queue, next) = Self::without_head(word, id);
-        // The flags are cleared: no head is parked yet, and the reservation was for this thread. Acquire: as in `lock`. Release: publishes
-        // the links; pairs with the Acquire in `dequeue_head`, by the next head.
+        // The flags are cleared: no head is parked yet, and the reservation was for this thread. Acquire: as in
+        // `lock`. Release: publishes the links; pairs with the Acquire in `dequeue_head`, by the next head.
         let order = acq_rel(mutant("head-take-unreleased"), mutant("head-take-relaxed"));
         if self.word().compare_exchange(word, queue | LOCKED, order, Relaxed).is_err() {
             return false;
@@ -327,7 +335,8 @@ impl<P: Policy> Raw<P> {
         true
     }
 
-    /// Dequeues the head, whose time is over, and promotes the next waiter. Returns `true` if the lock was free, and the thread holds it.
+    /// Dequeues the head, whose time is over, and promotes the next waiter. Returns `true` if the lock was free, and
+    /// the thread holds it.
     #[cold]
     pub fn dequeue_head(&self, id: u32) -> bool {
         loop {
@@ -352,8 +361,8 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Returns `word` with the queue that is left. The flags stay, since `PARKED` may be for an unqueued waiter; but without a
-    /// queue there is no reservation.
+    /// Returns `word` with the queue that is left. The flags stay, since `PARKED` may be for an unqueued waiter; but
+    /// without a queue there is no reservation.
     fn with_rest(word: u32, queue: u32) -> u32 {
         let keeps_pending = queue != 0 || mutant("pending-without-queue");
         queue | flags(word) & if keeps_pending { !0 } else { !PENDING }
@@ -388,13 +397,14 @@ impl<P: Policy> Raw<P> {
         table().node(first).next.load(Relaxed)
     }
 
-    /// Makes `next` the head, which the word names as the head already, or the first node after it that is not abandoned.
+    /// Makes `next` the head, which the word names as the head already, or the first node after it that is not
+    /// abandoned.
     pub fn promote_next(&self, mut next: u32, wake: Wake) {
         loop {
             let node = table().node(next);
             node.start_quantum();
-            // Relaxed, here and below: the links are published through the word. Acquire: what the owner did with an abandoned node;
-            // pairs with the Release in `abandon`.
+            // Relaxed, here and below: the links are published through the word. Acquire: what the owner did with an
+            // abandoned node; pairs with the Release in `abandon`.
             match node.state.load(weaken(Acquire, "abandoned-read-relaxed")) {
                 WAITING => {
                     if node.state.compare_exchange(WAITING, HEAD, Relaxed, Relaxed).is_ok() {
@@ -437,10 +447,12 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Drops the queue of `word` if the child of a fork has inherited it. Returns `true` if so: the word has changed then.
+    /// Drops the queue of `word` if the child of a fork has inherited it. Returns `true` if so: the word has changed
+    /// then.
     #[cold]
     pub(super) fn drop_dead_queue(&self, word: u32) -> bool {
-        // Relaxed, all: the nodes have been dead since the process began. If the exchange fails, another thread has dropped the queue.
+        // Relaxed, all: the nodes have been dead since the process began. If the exchange fails, another thread has
+        // dropped the queue.
         if table().node(head(word)).state.load(Relaxed) != DEAD {
             return false;
         }
@@ -462,8 +474,8 @@ impl<P: Policy> Raw<P> {
             if self.word().compare_exchange(word, Self::with_rest(word, queue), order, Relaxed).is_ok() {
                 let node = table().node(id);
                 node.owned.exclusive();
-                // Release: the promoter is done with the node; pairs with the Acquire in `find_place` and `free_at_exit`. Relaxed: an
-                // owner that has exited has not used the node since it was abandoned.
+                // Release: the promoter is done with the node; pairs with the Acquire in `find_place` and
+                // `free_at_exit`. Relaxed: an owner that has exited has not used the node since it was abandoned.
                 let order = weaken(Release, "unlinked-relaxed");
                 if node.state.compare_exchange(UNLINKING, IDLE, order, Relaxed).is_err()
                     && !mutant("unlinked-node-leaked")

@@ -1,37 +1,42 @@
 //! The lock itself: taking it while it is free, spinning, releasing. The wait queue is in [`queue`](super::queue).
 //!
-//! A FIFO queue bounds the waits, and collapses as soon as its head is off the CPU. A lock that running threads take whenever it is
-//! free keeps its throughput, and starves those that sleep. This lock combines both: running threads *steal* the lock past the
-//! queue until the head has waited for a *quantum*. Then the lock is *reserved* for the head. The word is described in
-//! [`word`](super::word).
+//! A FIFO queue bounds the waits, and collapses as soon as its head is off the CPU. A lock that running threads take
+//! whenever it is free keeps its throughput, and starves those that sleep. This lock combines both: running threads
+//! *steal* the lock past the queue until the head has waited for a *quantum*. Then the lock is *reserved* for the
+//! head. The word is described in [`word`](super::word).
 //!
-//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, then queue. Every few steals the thread checks the clock
-//!    on behalf of the head, and reserves the lock if the head has waited for too long.
+//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, then queue. Every few steals the thread
+//!    checks the clock on behalf of the head, and reserves the lock if the head has waited for too long.
 //! 2. *Queue.* Become the tail, and park on the own node until promoted. The head spins, then parks.
-//! 3. *The head takes the lock* and promotes the next waiter, which stays parked until the lock is released ([`PARKED`]).
+//! 3. *The head takes the lock* and promotes the next waiter, which stays parked until the lock is released
+//!    ([`PARKED`]).
 //! 4. *Release.* One read-modify-write. The value that it returns says whether there is a thread to wake.
 //!
 //! # Invariants
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it continues for ever.
-//! 2. Only the head dequeues the head: it takes the lock, or gives up. Between that and the end of the promotion there is no head, and
-//!    the promoter acts for it.
-//! 3. *No wake-up is lost.* While the head is parked, or about to park, with its state `HEAD_PARKED`, either the word has [`PARKED`], or
-//!    the holder is about to set it, because it has just promoted that head. So each release kicks the head. [`PARKED`] remains until
-//!    the head takes the lock. A release that finds it and an awake head does nothing.
-//! 4. [`PENDING`] is set only while there is a head. It is cleared when the head takes the lock, when the queue becomes empty, and when
-//!    a thread bypasses a stalled head.
-//! 5. After the change of the word that releases the lock, the lock's memory is not accessed: it may have been freed. The node that is
-//!    kicked is in the static table. If it is in other use by then, its owner looks at the word again and parks again.
+//! 2. Only the head dequeues the head: it takes the lock, or gives up. Between that and the end of the promotion
+//!    there is no head, and the promoter acts for it: it unlinks abandoned nodes. A queue that the child of a fork
+//!    has inherited has no head, and is dropped by one compare-exchange.
+//! 3. *No wake-up is lost.* While the head is parked, or about to park, with its state `HEAD_PARKED`, either the word
+//!    has [`PARKED`], or the holder is about to set it, because it has just promoted that head. So each release kicks
+//!    the head. [`PARKED`] remains until the head takes the lock. A release that finds it and an awake head does
+//!    nothing.
+//! 4. [`PENDING`] is set only while there is a head. It is cleared when the head takes the lock, when the queue
+//!    becomes empty, and when a thread bypasses a stalled head.
+//! 5. After the change of the word that releases the lock, the lock's memory is not accessed: it may have been freed.
+//!    The node that is kicked is in the static table. If it is in other use by then, its owner looks at the word
+//!    again and parks again.
 //!
 //! # Orderings
 //!
 //! - Taking the lock acquires, releasing it releases.
-//! - The unlocker executes an Acquire fence before it reads a node, because [`PARKED`] was published after the node's state. The
-//!   compare-exchange of the kick cannot replace the fence. It may fail, and *a failed compare-exchange orders nothing*: it would
-//!   be a plain load that returns an old state, and the head would sleep on.
-//! - Links are written before a Release of the word (by a thread that enqueues, a head that takes the lock, a head that gives up), and
-//!   read after an Acquire load of the word. So the states of nodes need no ordering, except where a node changes its owner.
+//! - The unlocker executes an Acquire fence before it reads a node, because [`PARKED`] was published after the node's
+//!   state. The compare-exchange of the kick cannot replace the fence. It may fail, and *a failed compare-exchange
+//!   orders nothing*: it would be a plain load that returns an old state, and the head would sleep on.
+//! - Links are written before a Release of the word (by a thread that enqueues, a head that takes the lock, a head
+//!   that gives up), and read after an Acquire load of the word. So the states of nodes need no ordering, except
+//!   where a node changes its owner.
 
 use core::marker::PhantomData;
 
@@ -186,7 +191,8 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock if it is free, and neither reserved nor reserved for a stalled head. Returns `true` if the caller holds it.
+    /// Takes the lock if it is free, and either not reserved or reserved for a stalled head. Returns `true` if the
+    /// caller holds it.
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
         if is_reserved(word) {
@@ -209,8 +215,8 @@ impl<P: Policy> Raw<P> {
         is_open(word) && (P::STEALING || head(word) == 0)
     }
 
-    /// Takes an open lock, past the queue if there is one. Checks the clock on behalf of the head every few times. Returns the current
-    /// word if it is not `word`.
+    /// Takes an open lock, past the queue if there is one. Checks the clock on behalf of the head every few times.
+    /// Returns the current word if it is not `word`.
     #[inline]
     pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
         let order = weaken(Acquire, "steal-relaxed");
@@ -236,14 +242,16 @@ impl<P: Policy> Raw<P> {
         if overdue { PENDING } else { 0 }
     }
 
-    /// Returns `true` if there is a head. A queue that the child of a fork has inherited is dropped, which changes the word.
+    /// Returns `true` if there is a head. A queue that the child of a fork has inherited is dropped, which changes
+    /// the word.
     pub(super) fn has_live_head(&self, word: u32) -> bool {
         // Relaxed: dead nodes are older than this process.
         let is_forked = table().slow_unlock_flags.load(Relaxed) & FORKED != 0;
         head(word) != 0 && !(is_forked && self.drop_dead_queue(word))
     }
 
-    /// Takes the lock by spinning, then in the queue; blocks until the clock shows `until` at most. Returns `true` if the caller holds it.
+    /// Takes the lock by spinning, then in the queue; blocks until the clock shows `until` at most. Returns `true` if
+    /// the caller holds it.
     #[cold]
     fn lock_slow(&self, until: Option<u64>) -> bool {
         let lock = self.address();
@@ -297,13 +305,13 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Slow path of a release: wakes the parked head and unqueued waiters, if any. `word` is the value before the release. The lock's memory
-    /// may have been freed (5).
+    /// Slow path of a release: wakes the parked head and unqueued waiters, if any. `word` is the value before the
+    /// release. The lock's memory may have been freed (5).
     #[cold]
     fn unlock_slow(&self, word: u32) {
         if word & PARKED != 0 {
-            // Acquire: the states and counts of parked waiters; pairs with the Release in `park_as_head` and `lock_unqueued`, and with
-            // the one by which the promoter released the lock.
+            // Acquire: the states and counts of parked waiters; pairs with the Release in `park_as_head` and
+            // `lock_unqueued`, and with the one by which the promoter released the lock.
             if !mutant("kick-fence-dropped") {
                 fence(Acquire);
             }
@@ -336,7 +344,8 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Makes the owner of a node, which is parked in `state`, the awake head, and wakes it. Returns `false` if the state is another one.
+    /// Makes the owner of a node, which is parked in `state`, the awake head, and wakes it. Returns `false` if the
+    /// state is another one.
     pub(super) fn wake_as_head(id: u32, state: u32) -> bool {
         let parked = &table().node(id).state;
         // Relaxed: as in `kick` and `promote_next`.

@@ -2,14 +2,15 @@
 //!
 //! # The node
 //!
-//! A thread allocates a node at its first wait and frees it when it exits. A destructor that locks after that allocates one for a single
-//! wait. [`ThreadState::node_in_use`] is set while the thread uses its node. A signal handler that finds it set must not touch the
-//! node: it can take a free lock as an [unqueued](super::unqueued) waiter.
+//! A thread allocates a node at its first wait and frees it when it exits. A destructor that locks after that
+//! allocates one for a single wait. [`ThreadState::node_in_use`] is set while the thread uses its node. A signal
+//! handler that finds it set must not touch the node: it can take a free lock as an [unqueued](super::unqueued)
+//! waiter.
 //!
-//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that lock again, it
-//! rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it for any lock. Meanwhile the
-//! thread borrows another node for each wait, and returns it afterwards. A borrowed node cannot be abandoned, so a timed wait
-//! stays unqueued then. So each thread leaves at most one node behind.
+//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that
+//! lock again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it
+//! for any lock. Meanwhile the thread borrows another node for each wait, and returns it afterwards. A borrowed node
+//! cannot be abandoned, so a timed wait stays unqueued then. So each thread leaves at most one node behind.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -19,7 +20,8 @@ use super::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{mutant, weaken};
 
-/// See the [module](self). Only this thread and its signal handlers access it; so it uses `core`'s atomics in the model too.
+/// See the [module](self). Only this thread and its signal handlers access it; so it uses `core`'s atomics in the
+/// model too.
 #[derive(Debug)]
 pub struct ThreadState {
     /// 1 while the thread uses a node or looks for one. A signal handler that finds 1 leaves the nodes alone.
@@ -71,7 +73,8 @@ impl ThreadState {
         }
     }
 
-    /// Returns `true` if the thread has a node in the queue of the lock at this address, or had one when it last waited.
+    /// Returns `true` if the thread has a node in the queue of the lock at this address, or had one when it last
+    /// waited.
     pub fn has_abandoned_at(&self, lock: usize) -> bool {
         self.abandoned_at.get() == lock
     }
@@ -137,7 +140,8 @@ impl ThreadState {
         self.abandoned_at.set(lock);
     }
 
-    /// Gives up the node when the thread exits. If the thread locks after that, in a later destructor, it borrows nodes.
+    /// Gives up the node when the thread exits. If the thread locks after that, in a later destructor, it borrows
+    /// nodes.
     pub fn exit(&self) {
         let was = self.node_in_use.swap(1, Acquire);
         self.has_exited.set(true);
@@ -184,8 +188,8 @@ mod exit {
 
     before_main!(prepare);
 
-    /// Registers the handlers before `main`, so that the key is one of those for which the C library allocates no memory: a thread's
-    /// first contended release may be in a signal handler.
+    /// Registers the handlers before `main`, so that the key is one of those for which the C library allocates no
+    /// memory: a thread's first contended release may be in a signal handler.
     extern "C" fn prepare() {
         EXIT.prepare();
         // If there is no memory for the handler, children of forks keep the queues that they inherit.

@@ -1,15 +1,16 @@
 //! Waiting without a node.
 //!
-//! A thread has no node if all are in use, and a signal handler has none if it has interrupted the use of the thread's. Such waiters
-//! take the lock whenever it is free, even if it is reserved: a handler may have interrupted the head. They all park on one
-//! word, and every release that finds [`PARKED`] wakes all of them. That is slow and unfair, and rare.
+//! A thread has no node if all are in use, and a signal handler has none if it has interrupted the use of the
+//! thread's. Such waiters take the lock whenever it is free, even if it is reserved: a handler may have interrupted
+//! the head. They all park on one word, and every release that finds [`PARKED`] wakes all of them. That is slow and
+//! unfair, and rare.
 //!
 //! # No wake-up is lost
 //!
-//! A waiter that parks has counted itself in `slow_unlock_flags`, then read `unqueued`, then set [`PARKED`] by a read-modify-write in a
-//! word with [`LOCKED`]. The release follows in the modification order of the word. So it takes the slow path, finds the count, and
-//! increments `unqueued` past the number that the waiter has read. Only a thread that takes a free lock clears `PARKED`, which comes
-//! after a release.
+//! A waiter that parks has counted itself in `slow_unlock_flags`, then read `unqueued`, then set [`PARKED`] by a
+//! read-modify-write in a word with [`LOCKED`]. The release follows in the modification order of the word. So it
+//! takes the slow path, finds the count, and increments `unqueued` past the number that the waiter has read. Only a
+//! thread that takes a free lock clears `PARKED`, which comes after a release.
 
 use crate::sync::{Ordering::*, mutant, now, spin_iterations, spin_loop, weaken};
 
@@ -40,7 +41,8 @@ impl Drop for Counted {
 }
 
 impl<P: Policy> Raw<P> {
-    /// Takes the lock without a node; blocks until the clock shows `until` at most. Returns `true` if the caller holds it.
+    /// Takes the lock without a node; blocks until the clock shows `until` at most. Returns `true` if the caller
+    /// holds it.
     #[cold]
     pub(super) fn lock_unqueued(&self, until: Option<u64>) -> bool {
         P::count(Event::NoNode);

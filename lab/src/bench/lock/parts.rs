@@ -1,7 +1,7 @@
 //! `bench lock-parts`: ablation of the lock, by mechanism and constant.
 //!
-//! A policy sets the mechanisms and constants of a lock. Each variant changes one; `stillpoint` is the default policy. A ratio above
-//! 1 in `mops`, or below 1 in `max_wait_ns`, favours the default.
+//! A policy sets the mechanisms and constants of a lock. Each variant changes one; `stillpoint` is the default
+//! policy. A ratio above 1 in `mops`, or below 1 in `max_wait_ns`, favours the default.
 
 use std::time::Duration;
 
