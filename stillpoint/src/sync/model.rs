@@ -350,7 +350,7 @@ impl Deref for Futex32 {
     }
 }
 
-/// Memory of which loom knows who uses it when.
+/// Stands for memory, of which loom checks the accesses.
 #[derive(Debug)]
 pub struct LoomAccess(UnsafeCell<()>);
 

@@ -109,7 +109,7 @@ impl Deref for Futex32 {
     }
 }
 
-/// Something that is not there: stands for memory that the model checker watches.
+/// Nothing. In a model, loom checks the accesses that it stands for.
 #[derive(Debug)]
 pub struct LoomAccess;
 
@@ -118,11 +118,11 @@ impl LoomAccess {
         Self
     }
 
-    /// Here the memory is used by one of several threads.
+    /// The calling thread accesses the memory, as others may.
     #[inline(always)]
     pub fn shared(&self) {}
 
-    /// Here nobody else uses the memory.
+    /// The calling thread accesses the memory exclusively.
     #[inline(always)]
     pub fn exclusive(&self) {}
 }
