@@ -1,16 +1,14 @@
-/* The queued lock (`src/lock`): who sleeps, who wakes, and who is the head. The word and the states of the nodes are as in the
- * source; each atomic operation on them is one step, in any interleaving. Memory is sequentially consistent here: orderings
- * are the business of the models under loom. A spinner spins as long as it likes, a quantum may be over at any
- * time, and so may the patience of those who wait for a limited time. A thread that has released the lock, and is to wake the
- * head, or has begun to, may be interrupted by a signal handler that locks: it does its next round first. The first BYPASSING
- * threads find at any time that a head does not come.
+/* The queued lock (`src/lock`): which threads park, which wake them, and which is the head. The word and the states of the nodes are
+ * as in the source. Each atomic operation on them is one step, in any interleaving. Memory is sequentially consistent here; the
+ * loom models check the orderings. A thread may spin for any time, a quantum may be over at any time, and so may the time limit of a
+ * timed waiter. The first BYPASSING threads may at any time find that the head is stalled.
  *
- * Left out: links between nodes (the next one is found in one step), slots (who is being taken out of the queue waits for that
- * before it queues again), waiting outside the queue.
+ * Left out: links between nodes (the next node is found in one step), the node table (the owner of a node that is being unlinked
+ * waits for that before it enqueues again), unqueued waiters, forks.
  *
- * THREADS threads lock ROUNDS times; the first HASTY of them wait for a limited time at first, and then without a limit.
+ * THREADS threads lock ROUNDS times. The first TIMED of them wait with a time limit first, and then without.
  *
- * Invariants: 1. one thread holds the lock. 2. There is one head at most. */
+ * Invariants: 1. One thread holds the lock. 2. There is at most one head. */
 
 #include "invariant.pml"
 
@@ -20,29 +18,29 @@
 #ifndef ROUNDS
 #define ROUNDS 1
 #endif
-#ifndef HASTY
-#define HASTY 0
+#ifndef TIMED
+#define TIMED 0
 #endif
 #ifndef BYPASSING
 #define BYPASSING 0
 #endif
 
-#define IDLE   0
-#define WAIT   1
-#define NPARK  2
-#define HEAD   3
-#define HPARK  4
-#define GONE   5
-#define PASSED 6
+#define IDLE             0
+#define WAITING          1
+#define WAITING_PARKED   2
+#define HEAD             3
+#define HEAD_PARKED      4
+#define ABANDONED        5
+#define UNLINKING        6
 
-bit locked, parked, pend;
+bit locked, parked, pending;
 byte first, last;                   /* the queue's ends; 0 if it is empty */
 byte state[THREADS + 1];
 byte prev[THREADS + 1];
 bit asleep[THREADS + 1];            /* in the futex of its node */
 byte holders, heads;
 
-/* The node after `from`, seen from the tail. */
+/* The node after `from`, found from the tail. */
 inline find_next(from, next) {
     next = 0;
     if
@@ -56,13 +54,13 @@ inline find_next(from, next) {
     fi
 }
 
-/* What became of `first`: the queue begins with `next`. */
+/* Makes `next` the first node. */
 inline begin_with(next) {
     first = next;
-    if :: next == 0 -> last = 0; pend = 0 :: else fi
+    if :: next == 0 -> last = 0; pending = 0 :: else fi
 }
 
-/* Takes the lock past the queue. */
+/* Takes the lock past the queue, if any. */
 inline steal() {
     locked = 1;
     if :: first == 0 -> parked = 0 :: else fi
@@ -70,7 +68,7 @@ inline steal() {
 
 inline wake(node) { asleep[node] = 0 }
 
-/* Sleeps on the own node unless it has changed. `over` if the time is over. */
+/* Sleeps on the own node unless its state has changed. `over` if the time is over. */
 inline futex_wait(expected) {
     atomic {
         if
@@ -82,26 +80,26 @@ inline futex_wait(expected) {
     }
     if
     :: atomic { !asleep[me] -> skip }
-    :: atomic { hasty -> asleep[me] = 0; over = 1 }
+    :: atomic { timed -> asleep[me] = 0; over = 1 }
     fi
 }
 
-/* Makes `next`, or the first after it that has not given up, the head. */
+/* Makes `next`, or the first node after it that is not abandoned, the head. */
 inline promote(wakes) {
     do
     :: next == 0 -> break
-    :: atomic { next != 0 && state[next] == WAIT -> state[next] = HEAD; heads++; invariant(2, heads == 1) } break
-    :: atomic { next != 0 && state[next] == NPARK && wakes -> state[next] = HEAD; heads++; invariant(2, heads == 1) }
+    :: atomic { next != 0 && state[next] == WAITING -> state[next] = HEAD; heads++; invariant(2, heads == 1) } break
+    :: atomic { next != 0 && state[next] == WAITING_PARKED && wakes -> state[next] = HEAD; heads++; invariant(2, heads == 1) }
        wake(next); break
-    :: atomic { next != 0 && state[next] == NPARK && !wakes -> state[next] = HPARK; heads++; invariant(2, heads == 1) }
-#ifndef SLEEPER_FORGOTTEN
+    :: atomic { next != 0 && state[next] == WAITING_PARKED && !wakes -> state[next] = HEAD_PARKED; heads++; invariant(2, heads == 1) }
+#ifndef PARKED_NOT_SET
        parked = 1;
 #endif
        break
-#ifdef GONE_PROMOTED
-    :: next != 0 && state[next] == GONE -> break
+#ifdef ABANDONED_PROMOTED
+    :: next != 0 && state[next] == ABANDONED -> break
 #else
-    :: atomic { next != 0 && state[next] == GONE -> state[next] = PASSED }
+    :: atomic { next != 0 && state[next] == ABANDONED -> state[next] = UNLINKING }
        atomic { find_next(first, after); begin_with(after) }
        state[next] = IDLE;
        next = after
@@ -114,54 +112,51 @@ inline kick(node) {
 #ifdef KICK_WITHOUT_STATE
     :: true -> wake(node)
 #else
-    :: atomic { state[node] == HPARK -> state[node] = HEAD } wake(node)
-    :: atomic { state[node] != HPARK -> skip }
+    :: atomic { state[node] == HEAD_PARKED -> state[node] = HEAD } wake(node)
+    :: atomic { state[node] != HEAD_PARKED -> skip }
 #endif
     fi
 }
 
-proctype thread(byte me; byte rounds; bit is_hasty; bit bypasses) {
-    bit over, hasty = is_hasty;
-    byte next, after, kicked, owed, unwoken;
+proctype thread(byte me; byte rounds; bit is_timed; bit bypasses) {
+    bit over, timed = is_timed;
+    byte next, after, kicked;
 
 again:
     if :: rounds == 0 -> goto end :: else fi;
     over = 0;
-#ifndef KICK_NOT_ENDED
-    if :: unwoken != 0 -> wake(unwoken) :: else fi;
-#endif
-    /* Back to a place that was given up, if it is still there. */
+    /* Rejoin with an abandoned node, if it is still in the queue. */
     atomic {
         if
-        :: state[me] == GONE -> state[me] = WAIT; goto queued
-        :: state[me] == PASSED -> (state[me] == IDLE)
+        :: state[me] == ABANDONED -> state[me] = WAITING; goto queued
+        :: state[me] == UNLINKING -> (state[me] == IDLE)
         :: else
         fi
     }
     /* Spin. */
     do
-    :: atomic { !locked && !pend -> steal() } goto taken
-    :: atomic { (locked || pend) -> break }
+    :: atomic { !locked && !pending -> steal() } goto taken
+    :: atomic { (locked || pending) -> break }
     od;
     /* Enqueue. */
 #ifdef ENQUEUE_BY_STORE
     prev[me] = last;
     atomic {
         if
-        :: !locked && !pend -> steal(); goto taken
+        :: !locked && !pending -> steal(); goto taken
         :: else
         fi;
 #else
     atomic {
         if
-        :: !locked && !pend -> steal(); goto taken
+        :: !locked && !pending -> steal(); goto taken
         :: else
         fi;
         prev[me] = last;
 #endif
         if
         :: prev[me] == 0 -> state[me] = HEAD; heads++; invariant(2, heads == 1); first = me
-        :: else -> state[me] = WAIT
+        :: else -> state[me] = WAITING
         fi;
         last = me
     }
@@ -169,36 +164,30 @@ again:
 queued:
     do
     :: state[me] == HEAD -> break
-    :: atomic { state[me] == WAIT -> state[me] = NPARK }
-    :: state[me] == NPARK ->
-#ifndef NO_HELP
+    :: atomic { state[me] == WAITING -> state[me] = WAITING_PARKED }
+    :: state[me] == WAITING_PARKED ->
         if
-        :: atomic { !locked && parked -> kicked = first } kick(kicked)
-        :: else
-        fi;
-#endif
-        if
-        /* What is free can be taken, and what is kept for a head as well, which does not come. */
-        :: atomic { bypasses && !locked && state[me] == NPARK -> state[me] = GONE }
-#ifdef BYPASS_BLINDLY
-           atomic { true -> locked = 1; pend = 0 } goto taken
+        /* A free lock can be taken; a reserved one too, if the head is stalled. */
+        :: atomic { bypasses && !locked && state[me] == WAITING_PARKED -> state[me] = ABANDONED }
+#ifdef BYPASS_WITHOUT_RECHECK
+           atomic { true -> locked = 1; pending = 0 } goto taken
 #else
            if
-           :: atomic { !locked -> locked = 1; pend = 0 } goto taken
+           :: atomic { !locked -> locked = 1; pending = 0 } goto taken
            :: atomic { locked -> skip } goto again
            fi
 #endif
         :: true
         fi;
-        futex_wait(NPARK);
+        futex_wait(WAITING_PARKED);
         if
-        :: atomic { over && state[me] == NPARK -> state[me] = GONE } hasty = 0; goto again
+        :: atomic { over && state[me] == WAITING_PARKED -> state[me] = ABANDONED } timed = 0; goto again
         :: else
         fi
-    :: state[me] == HPARK ->
-        futex_wait(HPARK);
+    :: state[me] == HEAD_PARKED ->
+        futex_wait(HEAD_PARKED);
         if
-        :: over && state[me] == HPARK -> state[me] = HEAD
+        :: over && state[me] == HEAD_PARKED -> state[me] = HEAD
         :: else
         fi
     od;
@@ -206,16 +195,16 @@ queued:
     /* The head. */
     do
     :: atomic {
-           !locked -> locked = 1; parked = 0; pend = 0;
+           !locked -> locked = 1; parked = 0; pending = 0;
            find_next(me, next); begin_with(next); heads--
        }
        promote(0);
        state[me] = IDLE;
        goto taken
-    :: atomic { locked && !pend -> pend = 1 }
+    :: atomic { locked && !pending -> pending = 1 }
     :: atomic { locked && !over -> skip }
 #ifndef STATE_AFTER_WORD
-       state[me] = HPARK;
+       state[me] = HEAD_PARKED;
 #endif
        if
 #ifdef PARK_THOUGH_FREE
@@ -226,12 +215,12 @@ queued:
 #endif
        fi;
 #ifdef STATE_AFTER_WORD
-       if :: parked -> state[me] = HPARK :: else fi;
+       if :: parked -> state[me] = HEAD_PARKED :: else fi;
 #endif
        do
-       :: state[me] != HPARK -> break
+       :: state[me] != HEAD_PARKED -> break
        :: else ->
-           futex_wait(HPARK);
+           futex_wait(HEAD_PARKED);
            if :: over -> state[me] = HEAD; break :: else fi
        od
     :: over ->
@@ -241,18 +230,18 @@ queued:
            :: else -> goto retry
            fi
        }
-#ifdef LEAVE_ALONE
+#ifdef HEAD_LEAVES_WITHOUT_PROMOTING
        skip;
 #else
-#ifdef LEAVE_ASLEEP
+#ifdef HEAD_LEAVES_NEXT_PARKED
        promote(0);
 #else
        promote(1);
 #endif
 #endif
        state[me] = IDLE;
-       hasty = 0;
-       /* It comes back, or does without. */
+       timed = 0;
+       /* Try again without a limit, or give up. */
        if :: goto again :: goto end fi;
 retry: skip
     od;
@@ -271,19 +260,10 @@ taken:
         kicked = (parked -> first : 0);
 #endif
         locked = 0;
-        if :: first != 0 -> pend = 1 :: true fi     /* the head's quantum may be over */
+        if :: first != 0 -> pending = 1 :: true fi     /* the head's quantum may be over */
     }
-    if :: owed != 0 -> kick(owed); owed = 0 :: else fi;
-    if :: unwoken != 0 -> wake(unwoken); unwoken = 0 :: else fi;
 #ifndef NO_KICK
-    if
-    :: kicked != 0 -> kick(kicked)
-    :: kicked != 0 && rounds > 1 -> owed = kicked
-#ifndef KICK_WITHOUT_STATE
-    :: atomic { kicked != 0 && rounds > 1 && state[kicked] == HPARK -> state[kicked] = HEAD; unwoken = kicked }
-#endif
-    :: else
-    fi;
+    if :: kicked != 0 -> kick(kicked) :: else fi;
 #endif
     rounds--;
     goto again;
@@ -296,7 +276,7 @@ init {
     atomic {
         i = 1;
         do
-        :: i <= THREADS -> run thread(i, ROUNDS, (i <= HASTY), (i <= BYPASSING)); i++
+        :: i <= THREADS -> run thread(i, ROUNDS, (i <= TIMED), (i <= BYPASSING)); i++
         :: else -> break
         od
     }

@@ -71,7 +71,7 @@ fn the_process_is_exported_whole_and_every_metric_is_described() {
     assert_eq!(counter(&got, "stillpoint_grace_periods_total,domain=qsbr"), 0);
     assert!(counter(&got, "stillpoint_fence_calls_total") >= fences);
     assert_eq!(counter(&got, "stillpoint_deferred_lost_total"), 0);
-    counter(&got, "stillpoint_lock_events_total,event=kick");
+    counter(&got, "stillpoint_lock_events_total,event=kick_unlock");
     for (name, help, _) in &got {
         assert!(help.is_some(), "{name} is not described");
     }

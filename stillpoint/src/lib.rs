@@ -12,7 +12,7 @@
 //! | [`srcu`] | domains made at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, sections that wait for something |
 //! | [`percpu`] | counters, histograms, pools, rings and values that each CPU has for itself, changed without locked instructions | what every thread changes all the time, and somebody reads now and then |
 //! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
-//! | [`lock`] | a mutex of four bytes that keeps its throughput, and lets nobody wait for long, when threads outnumber processors | data that threads change in short sections, where there are many of them |
+//! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs | data that threads change in short sections, where there are many of them |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu};
@@ -63,7 +63,6 @@ pub mod fence;
 mod grace_period;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-#[cfg(not(loom))]
 pub mod lock;
 #[cfg(all(feature = "metrics", not(loom)))]
 pub mod metrics;
@@ -71,7 +70,6 @@ pub mod metrics;
 pub mod percpu;
 #[cfg(not(loom))]
 pub mod qsbr;
-#[cfg(not(loom))]
 pub mod rcu;
 #[cfg(not(loom))]
 mod readers;
@@ -79,7 +77,6 @@ mod readers;
 mod reclaim;
 #[cfg(not(loom))]
 mod sequence;
-#[cfg(not(loom))]
 pub mod srcu;
 #[cfg(not(loom))]
 mod sync;
@@ -99,18 +96,11 @@ pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
 #[cfg(loom)]
-#[path = "lock/model.rs"]
-pub mod lock;
-#[cfg(loom)]
-pub mod rcu;
-#[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]
 pub mod reclaim;
 #[cfg(loom)]
 pub mod sequence;
-#[cfg(loom)]
-pub mod srcu;
 #[cfg(loom)]
 pub mod sync;
 #[cfg(loom)]

@@ -157,15 +157,14 @@ pub fn export_domain(domain: impl Into<SharedString>, stats: &Stats) {
 fn export_lock(events: &crate::lock::Events) {
     for (event, count) in [
         ("steal", events.steal),
-        ("slowpath", events.slowpath),
+        ("lock_slowpath", events.lock_slowpath),
         ("wait_node", events.wait_node),
         ("wait_head", events.wait_head),
-        ("kick", events.kick),
-        ("spurious", events.spurious),
-        ("pend", events.pend),
-        ("lead", events.lead),
+        ("kick_unlock", events.kick_unlock),
+        ("spurious_wakeup", events.spurious_wakeup),
+        ("reserve", events.reserve),
         ("bypass", events.bypass),
-        ("outside", events.outside),
+        ("no_node", events.no_node),
     ] {
         counter!("stillpoint_lock_events_total", "event" => event).absolute(count);
     }

@@ -1,4 +1,4 @@
-//! Random programs of locks and condition variables: one thread at a time has a lock, and none waits for one that is free.
+//! Random programs of locks and condition variables: one thread at a time holds a lock, and none waits for a free one.
 #![cfg(not(loom))]
 
 #[path = "support/panics.rs"]
@@ -23,22 +23,22 @@ const LONG: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 enum Op {
     Lock(usize),
-    /// With an end that does not come.
+    /// With a time limit that is not reached.
     LockBefore(usize),
     Try(usize),
-    /// With an end that does.
+    /// With a time limit that is.
     TryBriefly(usize),
     Unlock(usize),
     UnlockFairly(usize),
-    /// Gives way to others, if there are any.
+    /// Yields the lock to waiters, if there are any.
     Bump(usize),
-    /// Puts a token down, and tells one.
+    /// Adds a token, and notifies one waiter.
     Put,
-    /// Some of them, and tells all.
+    /// Adds some tokens, and notifies all waiters.
     PutMany(u32),
-    /// Waits for a token, and takes it.
+    /// Waits for a token, and removes it.
     Take,
-    /// The same, with an end.
+    /// The same, with a time limit.
     TakeBriefly,
 }
 
@@ -60,7 +60,7 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is tested, or something that is broken.
+/// The lock that is tested, or a broken one.
 trait Raw:
     lock_api::RawMutexFair + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant> + Sync
 {
@@ -68,11 +68,11 @@ trait Raw:
 
 impl Raw for RawMutex {}
 
-/// A lock, and what it protects.
+/// A lock, and the data that it protects.
 struct Guarded<R> {
     lock: R,
     taken: AtomicBool,
-    /// How often it has been taken: a plain word.
+    /// The number of acquisitions: a plain word.
     count: UnsafeCell<usize>,
 }
 
@@ -81,13 +81,13 @@ unsafe impl<R: Raw> Sync for Guarded<R> {}
 
 impl<R: Raw> Guarded<R> {
     fn take(&self) {
-        assert!(!self.taken.swap(true, AcqRel), "two threads have a lock");
-        // SAFETY: as seen, nobody else is here.
+        assert!(!self.taken.swap(true, AcqRel), "two threads hold a lock");
+        // SAFETY: as asserted, no other thread is here.
         unsafe { *self.count.get() += 1 };
     }
 
     fn leave(&self) {
-        assert!(self.taken.swap(false, AcqRel), "a lock is left that nobody has");
+        assert!(self.taken.swap(false, AcqRel), "a lock is released that no thread holds");
     }
 }
 
@@ -95,11 +95,11 @@ struct Stage<R> {
     guarded: [Guarded<R>; LOCKS],
     tokens: Mutex<u32>,
     put: Condvar,
-    /// How often locks were taken; tokens put down and taken.
+    /// Acquisitions of the locks; tokens added and removed.
     takes: [AtomicUsize; LOCKS],
     tokens_put: AtomicU32,
     tokens_taken: AtomicU32,
-    /// A thread has gone: nobody need wait any more.
+    /// A thread has finished: no waiter need wait any more.
     closed: AtomicBool,
     free: bool,
 }
@@ -120,7 +120,7 @@ impl<R: Raw> Stage<R> {
     }
 }
 
-/// What a thread has.
+/// The locks that a thread holds.
 struct Hands<'a, R: Raw> {
     stage: &'a Stage<R>,
     guards: [Option<R::Guard>; LOCKS],
@@ -155,11 +155,11 @@ impl<R: Raw> Drop for Hands<'_, R> {
     }
 }
 
-/// Whether the thread got what it wanted.
+/// Whether the operation succeeded.
 #[derive(Debug)]
 struct Seen(bool);
 
-/// Whether a thread may wait for a lock that has these: in ascending order only.
+/// Returns `true` if a thread that holds these locks may wait for another one: in ascending order only.
 fn may_wait(has: [bool; LOCKS], lock: usize) -> bool {
     !has[lock..].contains(&true)
 }
@@ -220,7 +220,7 @@ where
                 *self.tokens.lock() += count;
                 self.put.notify_all();
             }
-            // In a free run nobody may come who puts one down.
+            // In a free run there may be no thread left that adds one.
             Op::Take if has == [false; LOCKS] && !self.free => {
                 let mut tokens = self.tokens.lock();
                 self.put.wait_while(&mut tokens, |tokens| *tokens == 0 && !self.closed.load(Relaxed));
@@ -246,7 +246,7 @@ where
 
     fn close(self) {
         for (guarded, takes) in self.guarded.into_iter().zip(self.takes) {
-            assert!(guarded.lock.try_lock().is_some(), "a lock that nobody has cannot be taken");
+            assert!(guarded.lock.try_lock().is_some(), "a lock that no thread holds cannot be taken");
             assert_eq!(guarded.count.into_inner(), takes.into_inner(), "counted under the lock, and taken");
         }
         let left = self.tokens_put.into_inner() - self.tokens_taken.into_inner();
@@ -254,7 +254,7 @@ where
     }
 }
 
-/// Whether a thread may give way: as for waiting, but for the lock itself.
+/// Returns `true` if a thread may bump: as for waiting, but for the lock itself.
 fn may_bump(has: [bool; LOCKS], lock: usize) -> bool {
     has[lock] && !has[lock + 1..].contains(&true)
 }
@@ -268,13 +268,13 @@ enum Wait {
     Nothing,
 }
 
-/// What is right.
+/// The expected behaviour.
 #[derive(Debug)]
 struct Rules {
     owners: [Option<usize>; LOCKS],
     tokens: u32,
     waits: [Wait; THREADS],
-    /// What is to become of a try.
+    /// The expected result of a try.
     gets: Option<bool>,
 }
 
@@ -325,7 +325,7 @@ impl Model for Rules {
             Op::PutMany(count) => self.tokens += count,
             Op::Take | Op::TakeBriefly if has != [false; LOCKS] => return false,
             Op::Take => {
-                // Somebody must be left who puts one down.
+                // A thread must be left that adds one.
                 let idle = self.waits.iter().filter(|wait| **wait == Wait::Nothing).count();
                 if idle == 1 {
                     return false;
@@ -378,18 +378,18 @@ impl Model for Rules {
 }
 
 #[test]
-fn programs_of_locks_do_what_the_model_says() {
+fn programs_of_locks_match_the_model() {
     holds(ops(), |how| (Stage::<RawMutex>::new(how), Rules::new()));
 }
 
-/// A lock made wrong: trying for it is `$try_lock`.
+/// Defines a broken lock, whose `try_lock` is `$try_lock`.
 macro_rules! broken {
     ($name:ident, $try_lock:expr) => {
         struct $name(RawMutex);
 
         impl Raw for $name {}
 
-        // SAFETY: none; that is what is to be found out, before anything comes of it.
+        // SAFETY: none; the test must find that before it does harm.
         unsafe impl lock_api::RawMutex for $name {
             const INIT: Self = Self(RawMutex::INIT);
 
@@ -438,15 +438,15 @@ macro_rules! broken {
 }
 
 #[test]
-fn a_lock_that_two_threads_get_is_found() {
+fn lock_held_by_two_threads_is_found() {
     broken!(Shared, |lock: &RawMutex| {
         lock_api::RawMutex::try_lock(lock).or_else(|| Some(GuardSend::new()))
     });
-    is_found(&["two threads have a lock"], 8, ops, |how| (Stage::<Shared>::new(how), Rules::new()));
+    is_found(&["two threads hold a lock"], 8, ops, |how| (Stage::<Shared>::new(how), Rules::new()));
 }
 
 #[test]
-fn a_lock_that_is_free_and_cannot_be_had_is_found() {
+fn free_lock_that_cannot_be_taken_is_found() {
     broken!(Shy, |_: &RawMutex| None);
     is_found(&["cannot be taken", "free or not"], 8, ops, |how| (Stage::<Shy>::new(how), Rules::new()));
 }

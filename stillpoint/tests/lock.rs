@@ -1,4 +1,4 @@
-//! The queued lock, as a program uses it.
+//! Tests of the queued lock through its public API.
 #![cfg(not(loom))]
 
 #[path = "support/asleep.rs"]
@@ -22,11 +22,11 @@ use deadline::deadline;
 use stillpoint::lock::{Mutex, MutexGuard, RawMutex};
 use until::until;
 
-/// Threads for a contended lock: more than processors.
+/// Threads for a contended lock: more than CPUs.
 const THREADS: usize = 8;
 
 #[test]
-fn the_lock_takes_four_bytes() {
+fn lock_takes_four_bytes() {
     assert_eq!(size_of::<RawMutex>(), 4);
     assert_eq!(size_of::<Mutex<u32>>(), 8);
 }
@@ -41,7 +41,7 @@ fn threads_exclude_each_other() {
                 for n in 0..20_000 {
                     let mut total = total.lock();
                     total.0 += 1;
-                    // Not at once, so that others come meanwhile.
+                    // A pause, so that other threads arrive meanwhile.
                     (0..n % 64).for_each(|_| std::hint::spin_loop());
                     total.1 += 1;
                     assert_eq!(total.0, total.1);
@@ -53,7 +53,7 @@ fn threads_exclude_each_other() {
 }
 
 #[test]
-fn a_lock_that_is_held_cannot_be_tried() {
+fn try_lock_fails_while_the_lock_is_held() {
     let lock = Mutex::new(());
     let guard = lock.lock();
     assert!(lock.is_locked());
@@ -64,7 +64,7 @@ fn a_lock_that_is_held_cannot_be_tried() {
 }
 
 #[test]
-fn a_wait_for_a_limited_time_ends_not_before_and_leaves_nothing_behind() {
+fn timed_wait_ends_after_its_time_and_leaves_the_queue() {
     let _running = deadline();
     let lock = Mutex::new(0);
     let guard = lock.lock();
@@ -76,7 +76,7 @@ fn a_wait_for_a_limited_time_ends_not_before_and_leaves_nothing_behind() {
                     let (start, timeout) = (Instant::now(), Duration::from_millis(5 * i as u64));
                     assert!(lock.try_lock_for(timeout).is_none());
                     assert!(start.elapsed() >= timeout);
-                    // The place in the queue, if there is one left, is taken again.
+                    // Rejoins the queue, if the node is still there.
                     assert!(lock.try_lock_for(timeout).is_none());
                 })
             })
@@ -90,7 +90,7 @@ fn a_wait_for_a_limited_time_ends_not_before_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn timeouts_and_hand_overs_race_and_nobody_is_forgotten() {
+fn racing_timeouts_and_promotions_lose_no_waiter() {
     let _running = deadline();
     let lock = Mutex::new(0_usize);
     let taken = AtomicUsize::new(0);
@@ -116,7 +116,7 @@ fn timeouts_and_hand_overs_race_and_nobody_is_forgotten() {
 }
 
 #[test]
-fn a_fair_release_is_for_who_waits() {
+fn unlock_fair_passes_the_lock_to_a_waiter() {
     let _running = deadline();
     let lock = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn a_fair_release_is_for_who_waits() {
 }
 
 #[test]
-fn a_guard_may_be_dropped_by_another_thread() {
+fn guard_may_be_dropped_by_another_thread() {
     let _running = deadline();
     let lock = Mutex::new(1);
     thread::scope(|scope| {
@@ -144,7 +144,7 @@ fn a_guard_may_be_dropped_by_another_thread() {
 }
 
 #[test]
-fn the_last_owner_frees_the_lock_while_others_still_return_from_it() {
+fn last_owner_may_free_the_lock_at_once() {
     let _running = deadline();
     for _ in 0..2_000 {
         let lock = Arc::new(Mutex::new(()));
@@ -158,7 +158,7 @@ fn the_last_owner_frees_the_lock_while_others_still_return_from_it() {
 }
 
 #[test]
-fn a_destructor_of_a_thread_local_may_wait_for_a_lock() {
+fn thread_local_destructor_may_lock() {
     thread_local! {
         static LATE: Cell<Option<Late>> = const { Cell::new(None) };
     }
@@ -181,48 +181,49 @@ fn a_destructor_of_a_thread_local_may_wait_for_a_lock() {
     assert_eq!(*lock.lock(), 50);
 }
 
-static HANDLED: Mutex<u32> = Mutex::new(0);
+static WAITED_FOR: Mutex<u32> = Mutex::new(0);
+static FREE: Mutex<u32> = Mutex::new(0);
 static HANDLERS: AtomicU32 = AtomicU32::new(0);
 
-extern "C" fn lock_the_same(_: i32) {
+extern "C" fn try_locks(_: i32) {
+    assert!(WAITED_FOR.try_lock().is_none());
+    until(|| FREE.try_lock().map(|mut count| *count += 1).is_some());
     HANDLERS.fetch_add(1, Relaxed);
-    *HANDLED.lock() += 1;
 }
 
 #[test]
-fn a_signal_handler_may_take_the_lock_that_its_thread_waits_for() {
+fn signal_handler_in_a_waiting_thread_may_try_lock() {
     let _running = deadline();
-    // SAFETY: the handler does what this test is about.
-    unsafe { libc::signal(libc::SIGUSR1, lock_the_same as extern "C" fn(i32) as libc::sighandler_t) };
+    // SAFETY: the handler only tries locks, which is what is tested.
+    unsafe { libc::signal(libc::SIGUSR1, try_locks as extern "C" fn(i32) as libc::sighandler_t) };
     thread::scope(|scope| {
         for round in 1..=20 {
-            let guard = HANDLED.lock();
+            let guard = WAITED_FOR.lock();
             let (sender, receiver) = mpsc::channel();
-            // The first, the second and the third in the queue.
+            // The head and the two nodes behind it.
             let waiters = [0; 3].map(|_| {
                 let sender = sender.clone();
                 asleep_in(scope, move || {
                     // SAFETY: a plain call.
-                    sender.send(unsafe { libc::pthread_self() }).expect("somebody listens");
-                    *HANDLED.lock() += 1;
+                    sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
+                    *WAITED_FOR.lock() += 1;
                 })
             });
             for thread in receiver.iter().take(3) {
                 // SAFETY: the thread waits for the lock that this one holds.
                 unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
             }
-            // Each handler runs before its thread can have the lock.
             until(|| HANDLERS.load(Relaxed) == 3 * round);
             drop(guard);
             waiters.into_iter().for_each(|waiter| waiter.join().expect("it has the lock"));
-            assert_eq!(*HANDLED.lock(), 6 * round);
+            assert_eq!((*WAITED_FOR.lock(), *FREE.lock()), (3 * round, 3 * round));
         }
     });
 }
 
 static BLOCKED: AtomicU32 = AtomicU32::new(0);
 
-/// Keeps its thread from running anything else.
+/// Keeps its thread from running anything else until `BLOCKED` is 2.
 extern "C" fn block_thread(_: i32) {
     BLOCKED.store(1, Release);
     while BLOCKED.load(Acquire) != 2 {
@@ -231,7 +232,7 @@ extern "C" fn block_thread(_: i32) {
 }
 
 #[test]
-fn a_free_lock_whose_head_does_not_come_is_taken_by_those_behind_it_and_by_who_comes() {
+fn stalled_head_is_bypassed() {
     let _running = deadline();
     // SAFETY: the handler only looks at an atomic and yields.
     unsafe { libc::signal(libc::SIGUSR2, block_thread as extern "C" fn(i32) as libc::sighandler_t) };
@@ -241,26 +242,26 @@ fn a_free_lock_whose_head_does_not_come_is_taken_by_those_behind_it_and_by_who_c
         [Beside::Nothing { is_fair: true }, Beside::Nothing { is_fair: false }, Beside::Signals, Beside::Load]
     {
         BLOCKED.store(0, Release);
-        go_past_a_blocked_head(beside);
+        bypass_a_blocked_head(beside);
     }
 }
 
 extern "C" fn ignore(_: i32) {}
 
-/// What else happens while a head does not come.
+/// What else happens while the head is stalled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing {
-        /// The lock is kept for it.
+        /// The lock is reserved for it.
         is_fair: bool,
     },
-    /// The next one gets signals all the time.
+    /// The second waiter gets signals all the time.
     Signals,
-    /// Others take the lock again and again.
+    /// Other threads take the lock again and again.
     Load,
 }
 
-fn go_past_a_blocked_head(beside: Beside) {
+fn bypass_a_blocked_head(beside: Beside) {
     let (lock, is_done) = (Mutex::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let guard = lock.lock();
@@ -270,7 +271,7 @@ fn go_past_a_blocked_head(beside: Beside) {
             let sender = sender.clone();
             move || {
                 // SAFETY: a plain call.
-                sender.send(unsafe { libc::pthread_self() }).expect("somebody listens");
+                sender.send(unsafe { libc::pthread_self() }).expect("the receiver is there");
                 *lock.lock() += 1;
             }
         };
@@ -281,7 +282,7 @@ fn go_past_a_blocked_head(beside: Beside) {
         let second = asleep_in(scope, add());
         let id = receiver.recv().expect("it has started");
         if beside == (Beside::Nothing { is_fair: true }) {
-            // For the head, which does not come.
+            // Reserved for the head, which is stalled.
             MutexGuard::unlock_fair(guard);
         } else {
             drop(guard);
@@ -317,7 +318,7 @@ fn go_past_a_blocked_head(beside: Beside) {
     assert_eq!(lock.into_inner(), 5);
 }
 
-/// Forks, and waits for the child to exit with 0, which it does if `child` returns.
+/// Forks, and waits until the child exits with 0, which it does if `child` returns.
 fn in_child(child: impl FnOnce()) {
     // SAFETY: the child only locks, and ends without running anything of the parent's test.
     let pid = unsafe { libc::fork() };
@@ -336,26 +337,22 @@ fn in_child(child: impl FnOnce()) {
 }
 
 #[test]
-fn in_the_child_of_a_fork_a_lock_that_the_forking_thread_held_can_be_used() {
+fn lock_held_by_the_forking_thread_works_in_the_child() {
     // In a process of its own: a child can start no threads if another test was about to start one.
     if child::variant().is_none() {
-        return child::run(
-            "in_the_child_of_a_fork_a_lock_that_the_forking_thread_held_can_be_used",
-            "alone",
-            None,
-        );
+        return child::run("lock_held_by_the_forking_thread_works_in_the_child", "alone", None);
     }
     let _running = deadline();
     let lock = Mutex::new(0);
     thread::scope(|scope| {
         for _ in 0..20 {
             let mut guard = Some(lock.lock());
-            // They stay behind in the parent, and their places in the child's copy of the queue.
+            // The child inherits their nodes, but not the threads.
             let waiters = [0; 3].map(|_| asleep_in(scope, || *lock.lock() += 1));
             in_child(|| {
                 drop(guard.take());
                 *lock.lock() = 0;
-                // A queue of the child's own forms behind it.
+                // The child forms a queue of its own.
                 let guard = lock.lock();
                 thread::scope(|scope| {
                     let waiters = [0; 2].map(|_| asleep_in(scope, || *lock.lock() += 1));
@@ -372,50 +369,53 @@ fn in_the_child_of_a_fork_a_lock_that_the_forking_thread_held_can_be_used() {
 }
 
 #[test]
-fn in_the_child_of_a_fork_nobody_comes_back_to_a_lock_that_was_made_anew() {
+fn replaced_lock_in_the_child_is_not_rejoined() {
     if child::variant().is_none() {
-        return child::run(
-            "in_the_child_of_a_fork_nobody_comes_back_to_a_lock_that_was_made_anew",
-            "alone",
-            None,
-        );
+        return child::run("replaced_lock_in_the_child_is_not_rejoined", "alone", None);
     }
     let _running = deadline();
     let mut lock = Mutex::new(());
     let place = &raw mut lock;
-    // SAFETY: the lock is there to the end of the test, and replaced in the child only, where nobody else knows it.
+    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread
+    // knows it.
     let lock = unsafe { &*place };
+    let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
-        let guard = lock.lock();
-        let waiter = asleep_in(scope, || drop(lock.lock()));
+        scope.spawn(|| {
+            let _guard = lock.lock();
+            is_held.store(true, Release);
+            until(|| is_over.load(Acquire));
+        });
+        until(|| is_held.load(Acquire));
+        let head = asleep_in(scope, || drop(lock.lock()));
+        // Abandons the node behind the head.
+        assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
         in_child(|| {
-            // Behind one that is not here. The place in the queue is left there.
-            assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
             // SAFETY: as above.
             unsafe { place.write(Mutex::new(())) };
             let this = tid();
-            let comes = AtomicBool::new(false);
+            let waits = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     let guard = lock.lock();
-                    until(|| comes.load(Acquire) && sleeps(this));
+                    until(|| waits.load(Acquire) && sleeps(this));
                     drop(guard);
                 });
                 until(|| lock.is_locked());
-                comes.store(true, Release);
+                waits.store(true, Release);
                 drop(lock.lock());
             });
         });
-        drop(guard);
-        waiter.join().expect("it has the lock");
+        is_over.store(true, Release);
+        head.join().expect("it has the lock");
     });
 }
 
 #[test]
-fn in_the_child_of_a_fork_a_contended_lock_is_free_or_stays_held() {
+fn contended_lock_in_the_child_is_usable_or_held() {
     // In a process of its own: a child can start no threads if another test was about to start one.
     if child::variant().is_none() {
-        return child::run("in_the_child_of_a_fork_a_contended_lock_is_free_or_stays_held", "alone", None);
+        return child::run("contended_lock_in_the_child_is_usable_or_held", "alone", None);
     }
     let _running = deadline();
     let lock = Mutex::new(0_u64);
@@ -430,7 +430,7 @@ fn in_the_child_of_a_fork_a_contended_lock_is_free_or_stays_held() {
         }
         for _ in 0..100 {
             in_child(|| {
-                // Of a lock that is kept for a head which is not there, too.
+                // The lock may be reserved for a head that exists in the parent only.
                 for _ in 0..3 {
                     let Some(mut count) = lock.try_lock_for(Duration::from_millis(200)) else { return };
                     *count += 1;

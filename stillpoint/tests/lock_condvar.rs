@@ -1,4 +1,4 @@
-//! Condition variables of the queued lock, as a program uses them.
+//! Tests of condition variables of the queued lock through their public API.
 #![cfg(not(loom))]
 
 #[path = "support/asleep.rs"]
@@ -21,7 +21,7 @@ use stillpoint::lock::{Condvar, Mutex, RawMutex};
 use until::until;
 
 #[test]
-fn condition_variable_takes_sixteen_bytes() {
+fn condvar_takes_sixteen_bytes() {
     assert_eq!(size_of::<Condvar>(), 16);
 }
 
@@ -55,7 +55,7 @@ fn debug_output_shows_no_internals() {
 }
 
 #[test]
-fn a_notification_wakes_one_and_another_wakes_all() {
+fn notify_one_wakes_one_and_notify_all_wakes_all() {
     let _running = deadline();
     let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
     thread::scope(|scope| {
@@ -79,7 +79,7 @@ fn a_notification_wakes_one_and_another_wakes_all() {
 }
 
 #[test]
-fn a_wait_for_a_notification_may_be_limited() {
+fn timed_wait_without_notification_times_out() {
     let _running = deadline();
     let (lock, changed) = (Mutex::new(()), Condvar::new());
     let mut guard = lock.lock();
@@ -89,7 +89,7 @@ fn a_wait_for_a_notification_may_be_limited() {
 }
 
 #[test]
-fn a_wait_for_a_condition_ends_when_its_time_is_over_however_many_notifications_come() {
+fn timed_wait_while_times_out_despite_notifications() {
     let _running = deadline();
     let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
     let over = AtomicBool::new(false);
@@ -117,7 +117,7 @@ fn a_wait_for_a_condition_ends_when_its_time_is_over_however_many_notifications_
 }
 
 #[test]
-fn a_wait_for_a_condition_with_a_limit_ends_when_it_is_met() {
+fn timed_wait_while_ends_when_the_condition_is_met() {
     let _running = deadline();
     let (lock, changed) = (Mutex::new(0_u32), Condvar::new());
     let hour = Duration::from_secs(3600);
@@ -129,7 +129,7 @@ fn a_wait_for_a_condition_with_a_limit_ends_when_it_is_met() {
             let second = changed.wait_while_until(&mut stage, |stage| *stage < 4, Instant::now() + hour);
             [first, second].map(|result| result.timed_out())
         });
-        // What is done is not always enough.
+        // Not every notification comes with the condition.
         for stage in [1, 2, 4] {
             until(|| *lock.lock() + 1 >= stage);
             *lock.lock() = stage;
@@ -137,13 +137,13 @@ fn a_wait_for_a_condition_with_a_limit_ends_when_it_is_met() {
         }
         assert_eq!(waiter.join().expect("no crash"), [false; 2]);
     });
-    // Met, though the time is over.
+    // The condition is met, though the time is over.
     assert!(!changed.wait_while_until(&mut lock.lock(), |_| false, Instant::now()).timed_out());
     assert!(!changed.wait_while_for(&mut lock.lock(), |_| false, Duration::ZERO).timed_out());
 }
 
 #[test]
-fn a_notification_tells_how_many_it_has_woken() {
+fn notify_returns_the_number_of_woken_waiters() {
     const WAITERS: usize = 3;
     let _running = deadline();
     let (lock, changed) = (Mutex::new(false), Condvar::new());
@@ -153,7 +153,7 @@ fn a_notification_tells_how_many_it_has_woken() {
         for _ in 0..WAITERS {
             scope.spawn(|| changed.wait_while(&mut lock.lock(), |done| !*done));
         }
-        // Those woken sleep again, each in its time.
+        // Woken waiters sleep again, each in its time.
         until(|| changed.notify_one());
         until(|| {
             let woken = changed.notify_all();

@@ -1,5 +1,5 @@
-//! Models of the queued lock: exclusion, wake-ups, timeouts, and what a release touches. Time stands still, and every limit on
-//! time has been reached or never is, by the policy of the model; a sleep with an end is over at once.
+//! Models of the queued lock: exclusion, wake-ups, timeouts, and the memory that a release accesses. Time stands
+//! still: by the policy of the model, each time limit is reached at once or never. A timed sleep is over at once.
 #![cfg(loom)]
 
 mod model;
@@ -8,67 +8,51 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::lock::condvar::Condvar;
-use stillpoint::lock::local::{self, Local};
-use stillpoint::lock::policy::Policy;
-use stillpoint::lock::raw::{Outcome, Raw};
-use stillpoint::lock::table::{DEAD, FORKED, GONE, HEAD, IDLE, SLOTS, table};
+use stillpoint::lock::Condvar;
+use stillpoint::lock::model::{
+    ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, Outcome, Policy, Raw, ThreadState, Wake, table,
+    with_thread,
+};
 use stillpoint::sync::Ordering::Relaxed;
 
-/// Heads wait for their turn.
-struct Patient;
+/// Quanta never end, and no head stalls.
+struct Unhurried;
 
-impl Policy for Patient {
-    const LEAD: bool = false;
-    const RESERVE: bool = false;
+impl Policy for Unhurried {
+    const RESERVATION: bool = false;
     const BYPASS: bool = false;
 }
 
-/// Waiters look after each other at once.
-struct Impatient;
+/// Each head counts as stalled at the second look.
+struct Stalling;
 
-impl Policy for Impatient {
-    const LEAD: bool = false;
-    const RESERVE: bool = false;
+impl Policy for Stalling {
+    const RESERVATION: bool = false;
     const BYPASS_NS: u64 = 0;
 }
 
-/// Every release finds that the head has waited for long.
-struct Hurried;
+/// Each head has waited for its quantum.
+struct QuantumOver;
 
-impl Policy for Hurried {
-    const DEMAND: bool = false;
+impl Policy for QuantumOver {
     const BYPASS: bool = false;
     const QUANTUM_NS: u64 = 0;
     const RESERVE_NS: u64 = 0;
-    const LOOK_EVERY: u32 = 1;
 }
 
-/// Every release tells somebody to queue; nothing is kept for anybody.
-struct Led;
+/// A FIFO lock, which wakes parked waiters as soon as they are the head.
+struct Fifo;
 
-impl Policy for Led {
-    const DEMAND: bool = false;
-    const QUANTUM_NS: u64 = 0;
-    const RESERVE: bool = false;
+impl Policy for Fifo {
+    const STEALING: bool = false;
+    const RESERVATION: bool = false;
     const BYPASS: bool = false;
-    const LOOK_EVERY: u32 = 1;
-}
-
-/// Nobody takes the lock past the queue; sleepers are woken as soon as they are the first.
-struct Strict;
-
-impl Policy for Strict {
-    const STEAL: bool = false;
-    const LEAD: bool = false;
-    const RESERVE: bool = false;
-    const BYPASS: bool = false;
-    const DEFER: bool = false;
+    const DEFERRED_WAKE: bool = false;
 }
 
 struct World<P: Policy> {
     lock: Raw<P>,
-    /// Sections so far.
+    /// Critical sections so far.
     sections: UnsafeCell<usize>,
 }
 
@@ -82,7 +66,7 @@ impl<P: Policy> World<P> {
         Arc::new(Self { lock: Raw::new(), sections: UnsafeCell::new(0) })
     }
 
-    /// The section of who holds the lock; how many there have been.
+    /// The critical section of the holder. Returns the number of sections so far.
     fn section(&self) -> usize {
         self.sections.with_mut(|sections| unsafe {
             *sections += 1;
@@ -102,7 +86,7 @@ impl<P: Policy> World<P> {
         sections
     }
 
-    /// Whether the lock could be had in time.
+    /// Tries to take the lock with a time limit. Returns `true` on success.
     fn lock_in_time(&self) -> bool {
         let taken = self.lock.try_lock() || self.lock.lock_until(0);
         if taken {
@@ -111,17 +95,17 @@ impl<P: Policy> World<P> {
         taken
     }
 
-    /// A section of who waits, and another of who waits again. Whoever has the last one of all frees the lock.
+    /// Runs critical sections. The thread that runs the last of all frees the memory of the lock.
     fn lock_and_free(&self, times: usize, last: usize) {
         for _ in 0..times {
             if self.lock() == last {
-                self.lock.is_freed();
+                self.lock.free_memory();
             }
         }
     }
 }
 
-/// `threads` threads lock `times` each; the last frees the lock.
+/// `threads` threads lock `times` each; the last frees the memory of the lock.
 fn exclusion<P: Policy>(threads: usize, times: usize) {
     let world = World::<P>::new();
     let others: Vec<_> = (1..threads)
@@ -137,7 +121,7 @@ fn exclusion<P: Policy>(threads: usize, times: usize) {
     assert_eq!(world.sections.with(|sections| unsafe { *sections }), threads * times);
 }
 
-/// The lock is held while the others come; then they get it, in some order.
+/// The lock is held while other threads arrive; then each of them takes it, in some order.
 fn queue<P: Policy>(others: usize) {
     let world = World::<P>::new();
     world.lock.lock();
@@ -157,40 +141,41 @@ fn queue<P: Policy>(others: usize) {
 }
 
 #[test]
-fn two_threads_exclude_each_other_and_the_last_may_free_the_lock() {
-    check(0, 3, || exclusion::<Patient>(2, 2));
+fn last_of_two_threads_may_free_the_lock() {
+    check(0, 3, || exclusion::<Unhurried>(2, 2));
 }
 
 #[test]
-fn a_head_that_sleeps_is_woken() {
-    check(0, 2, || queue::<Patient>(2));
+fn parked_head_is_woken() {
+    check(0, 2, || queue::<Unhurried>(2));
 }
 
 #[test]
-fn a_queue_of_three_is_linked_and_served() {
-    check(0, 0, || queue::<Patient>(3));
+fn queue_of_three_is_linked_and_served() {
+    check(0, 0, || queue::<Unhurried>(3));
 }
 
-/// A queue of four, of whom the first goes, and the second takes the lock: it must see what the first has linked.
-fn succession(go: impl FnOnce(&Raw<Patient>) + Send + 'static) {
-    let lock = Arc::new(Raw::<Patient>::with_queue(4));
+/// A queue of four. The head leaves by `go`, and the second node takes the lock: it must see the links that the head
+/// has stored.
+fn succession(go: impl FnOnce(&Raw<Unhurried>) + Send + 'static) {
+    let lock = Arc::new(Raw::<Unhurried>::with_queue(4));
     let l = lock.clone();
     let first = thread::spawn(move || go(&l));
     let l = lock.clone();
-    let second = thread::spawn(move || assert_eq!(l.wait_on(2, None, false), Outcome::Taken));
+    let second = thread::spawn(move || assert_eq!(l.lock_rejoined(2, None, false), Outcome::Acquired));
     // SAFETY: the model begins with a lock that is held.
     unsafe { lock.unlock() };
     first.join().unwrap();
     second.join().unwrap();
-    assert_eq!(lock.first(), 3);
+    assert_eq!(lock.head(), 3);
 }
 
 #[test]
-fn a_head_sees_what_the_one_that_gave_up_has_linked() {
+fn head_sees_links_of_a_head_that_timed_out() {
     check(0, 2, || {
         succession(|lock| {
-            if lock.leave(1) {
-                // SAFETY: it has got the lock after all.
+            if lock.dequeue_head(1) {
+                // SAFETY: it holds the lock after all.
                 unsafe { lock.unlock() };
             }
         });
@@ -198,24 +183,24 @@ fn a_head_sees_what_the_one_that_gave_up_has_linked() {
 }
 
 #[test]
-fn a_head_sees_what_was_linked_when_another_was_passed_over() {
+fn head_sees_links_of_an_unlinking_promoter() {
     check(0, 2, || {
         succession(|lock| {
-            table().node(1).state.store(GONE, Relaxed);
-            lock.promote(1, true);
+            table().node(1).state.store(ABANDONED, Relaxed);
+            lock.promote_next(1, Wake::Now);
         });
     });
 }
 
 #[test]
-fn spinners_take_the_lock_past_the_queue() {
-    check(1, 2, || exclusion::<Patient>(3, 1));
+fn spinner_takes_the_lock_past_the_queue() {
+    check(1, 2, || exclusion::<Unhurried>(3, 1));
 }
 
 #[test]
-fn a_head_that_leaves_sees_what_the_one_that_took_the_lock_has_linked() {
+fn timed_out_head_sees_links_of_the_previous_head() {
     check(0, 3, || {
-        let lock = Arc::new(Raw::<Patient>::with_queue(4));
+        let lock = Arc::new(Raw::<Unhurried>::with_queue(4));
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock() };
         let l = lock.clone();
@@ -223,179 +208,140 @@ fn a_head_that_leaves_sees_what_the_one_that_took_the_lock_has_linked() {
             while table().node(2).state.load(Relaxed) != HEAD {
                 thread::yield_now();
             }
-            // The first has taken the lock, and does not release it.
-            assert!(!l.leave(2));
+            // The first head has taken the lock, and does not release it.
+            assert!(!l.dequeue_head(2));
         });
-        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
+        assert_eq!(lock.lock_rejoined(1, None, false), Outcome::Acquired);
         second.join().unwrap();
-        assert_eq!(lock.first(), 3);
+        assert_eq!(lock.head(), 3);
     });
 }
 
 #[test]
-fn a_lock_is_not_kept_when_nobody_is_left_in_its_queue() {
+fn empty_queue_clears_the_reservation() {
     check(0, 2, || {
-        let lock = Arc::new(Raw::<Patient>::with_queue(2));
-        table().node(2).state.store(GONE, Relaxed);
+        let lock = Arc::new(Raw::<Unhurried>::with_queue(2));
+        table().node(2).state.store(ABANDONED, Relaxed);
         let l = lock.clone();
-        let first = thread::spawn(move || l.leave(1));
+        let first = thread::spawn(move || l.dequeue_head(1));
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock_fair() };
-        // It has the lock only if it came after the release.
+        // It holds the lock only if it came after the release.
         if first.join().unwrap() {
-            // SAFETY: as it says.
+            // SAFETY: it holds the lock.
             unsafe { lock.unlock() };
         }
         assert!(lock.try_lock());
     });
 }
 
-#[test]
-fn the_dead_are_buried_once() {
-    check(0, 2, || {
-        // Two that did not survive a fork, and one that did.
-        let lock = Arc::new(Raw::<Patient>::with_queue(4));
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock_fair() };
-        for slot in [1, 2] {
-            table().node(slot).state.store(DEAD, Relaxed);
-        }
-        table().unusual.store(FORKED, Relaxed);
-        let l = lock.clone();
-        let other = thread::spawn(move || assert!(!l.try_lock()));
-        assert!(!lock.try_lock());
-        other.join().unwrap();
-        assert_eq!(lock.first(), 3);
-        let mut free: Vec<_> = std::iter::from_fn(|| table().lease()).collect();
-        free.sort();
-        assert_eq!(free, [1, 2]);
-    });
+/// A lock that is held, with a queue of two that the child of a fork has inherited.
+fn inherited() -> Raw<Unhurried> {
+    let lock = Raw::with_queue(2);
+    for node in [1, 2] {
+        table().node(node).state.store(DEAD, Relaxed);
+    }
+    table().slow_unlock_flags.store(FORKED, Relaxed);
+    lock
 }
 
 #[test]
-fn a_lock_that_is_kept_for_its_head_is_not_had_by_who_comes() {
-    check(0, 2, || {
-        let lock = Arc::new(Raw::<Patient>::with_queue(2));
-        // SAFETY: the model begins with a lock that is held.
-        unsafe { lock.unlock_fair() };
-        let l = lock.clone();
-        // The head has it by then, or is yet to take it.
-        let other = thread::spawn(move || assert!(!l.try_lock()));
-        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
-        other.join().unwrap();
-    });
-}
-
-/// A thread that sleeps as the head; `release` the lock for it, interrupted by a handler that takes the lock.
-fn interrupted(release: impl Fn(&Raw<Patient>, &dyn Fn()) + Send + Sync + 'static) {
-    check(0, 2, move || {
-        let world = World::<Patient>::new();
-        world.lock.lock();
-        let w = world.clone();
-        let head = thread::spawn(move || w.lock());
-        thread::yield_now();
-        world.section();
-        let w = world.clone();
-        release(&world.lock, &|| {
-            w.lock();
-        });
-        head.join().unwrap();
-    });
-}
-
-#[test]
-fn who_waits_for_a_lock_that_is_kept_wakes_its_head() {
-    // SAFETY: the model's thread holds it.
-    interrupted(|lock, handler| unsafe { lock.unlock_fair_interrupted(handler) });
-}
-
-#[test]
-fn who_waits_though_he_is_about_to_wake_the_head_wakes_it() {
-    // SAFETY: the model's thread holds it.
-    interrupted(|lock, handler| unsafe { lock.unlock_fair_interrupted_in_kick(handler) });
-}
-
-#[test]
-fn who_waits_in_a_handler_upon_a_handler_wakes_all_who_were_to_be_woken() {
+fn inherited_queue_is_dropped_before_threads_join() {
     check(0, 1, || {
-        let (one, two) = (World::<Patient>::new(), World::<Patient>::new());
-        one.lock.lock();
-        two.lock.lock();
-        let heads = [&one, &two].map(|world| {
+        let world = Arc::new(World { lock: inherited(), sections: UnsafeCell::new(0) });
+        let others = [(), ()].map(|()| {
             let w = world.clone();
             thread::spawn(move || w.lock())
         });
         thread::yield_now();
-        one.section();
-        two.section();
-        // SAFETY: this thread holds both.
-        unsafe {
-            one.lock.unlock_fair_interrupted_in_kick(|| {
-                two.lock.unlock_fair_interrupted_in_kick(|| {
-                    one.lock();
-                });
-            });
+        world.leave_section();
+        for other in others {
+            other.join().unwrap();
         }
-        for head in heads {
-            head.join().unwrap();
-        }
+        let free: Vec<_> = std::iter::from_fn(|| table().alloc()).collect();
+        assert!(free.iter().all(|node| *node > 2), "dead nodes are in use: {free:?}");
     });
 }
 
 #[test]
-fn a_lock_that_is_kept_is_kept_for_a_new_head_anew() {
+fn dropped_queue_keeps_wake_ups_of_unqueued_waiters() {
     check(0, 2, || {
-        let lock = Raw::<Impatient>::with_queue(1);
-        // From when its owner was the first before.
-        table().node(2).kept.store(1, Relaxed);
-        assert!(!lock.lock_until(0));
-        assert_eq!(table().node(2).kept.load(Relaxed), 0);
+        let world = Arc::new(World { lock: inherited(), sections: UnsafeCell::new(0) });
+        let _all: Vec<_> = std::iter::from_fn(|| table().alloc()).collect();
+        let w = world.clone();
+        let other = thread::spawn(move || w.lock());
+        thread::yield_now();
+        world.section();
+        // SAFETY: the model begins with a lock that is held. This drops the queue, as there is no live head to
+        // reserve the lock for.
+        unsafe { world.lock.unlock_fair() };
+        other.join().unwrap();
     });
 }
 
 #[test]
-fn a_lock_that_is_kept_for_the_head_is_taken_by_it() {
-    check(0, 1, || exclusion::<Hurried>(3, 1));
+fn reserved_lock_cannot_be_stolen() {
+    check(0, 2, || {
+        let lock = Arc::new(Raw::<Unhurried>::with_queue(2));
+        // SAFETY: the model begins with a lock that is held.
+        unsafe { lock.unlock_fair() };
+        let l = lock.clone();
+        // The head holds it by then, or has yet to take it.
+        let other = thread::spawn(move || assert!(!l.try_lock()));
+        assert_eq!(lock.lock_rejoined(1, None, false), Outcome::Acquired);
+        other.join().unwrap();
+    });
 }
 
 #[test]
-fn who_has_ended_a_quantum_queues() {
-    check(0, 2, || exclusion::<Led>(2, 2));
+fn new_head_has_a_new_reservation_time() {
+    check(0, 2, || {
+        let lock = Raw::<Stalling>::with_queue(1);
+        // From an earlier wait of its owner.
+        table().node(2).reserved_since.store(1, Relaxed);
+        assert!(!lock.lock_until(0));
+        assert_eq!(table().node(2).reserved_since.load(Relaxed), 0);
+    });
 }
 
 #[test]
-fn without_stealing_and_with_early_wake_ups_all_get_the_lock() {
-    check(0, 1, || queue::<Strict>(2));
+fn reserved_lock_is_taken_by_its_head() {
+    check(0, 1, || exclusion::<QuantumOver>(3, 1));
 }
 
 #[test]
-fn who_waits_for_a_limited_time_gives_his_place_up_and_nobody_else_loses_a_wake_up() {
+fn lock_without_stealing_or_deferred_wake_serves_all() {
+    check(0, 1, || queue::<Fifo>(2));
+}
+
+#[test]
+fn timed_waiter_leaves_and_no_wake_up_is_lost() {
     check(0, 1, || {
-        let world = World::<Patient>::new();
+        let world = World::<Unhurried>::new();
         world.lock.lock();
         let w = world.clone();
-        let patient = thread::spawn(move || w.lock());
+        let untimed = thread::spawn(move || w.lock());
         let w = world.clone();
-        let hasty = thread::spawn(move || w.lock_in_time());
+        let timed = thread::spawn(move || w.lock_in_time());
         thread::yield_now();
         world.leave_section();
-        patient.join().unwrap();
-        let was_in_time = hasty.join().unwrap();
+        untimed.join().unwrap();
+        let was_in_time = timed.join().unwrap();
         assert_eq!(world.sections.with(|sections| unsafe { *sections }), 2 + usize::from(was_in_time));
-        // The queue is empty, and so is the lock.
+        // The queue is empty, and the lock is free.
         assert!(world.lock.try_lock());
     });
 }
 
 #[test]
-fn a_head_whose_time_is_over_promotes_who_comes_after_it() {
+fn timed_out_head_promotes_the_next_waiter() {
     check(0, 0, || {
-        let world = World::<Patient>::new();
+        let world = World::<Unhurried>::new();
         world.lock.lock();
         let others: Vec<_> = [true, true, false]
-            .map(|is_hasty| {
+            .map(|is_timed| {
                 let w = world.clone();
-                thread::spawn(move || if is_hasty { usize::from(w.lock_in_time()) } else { w.lock().min(1) })
+                thread::spawn(move || if is_timed { usize::from(w.lock_in_time()) } else { w.lock().min(1) })
             })
             .into();
         thread::yield_now();
@@ -406,71 +352,70 @@ fn a_head_whose_time_is_over_promotes_who_comes_after_it() {
 }
 
 #[test]
-fn timed_waiter_promoted_asleep_times_out() {
+fn timed_waiter_promoted_while_parked_times_out() {
     check(0, 2, || {
-        let lock = Arc::new(Raw::<Patient>::with_queue(2));
+        let lock = Arc::new(Raw::<Unhurried>::with_queue(2));
         let l = lock.clone();
         let timed = thread::spawn(move || {
-            let outcome = l.wait_on(2, Some(0), false);
-            assert!(matches!(outcome, Outcome::TimedOut | Outcome::TimedOutInQueue), "{outcome:?}");
+            assert_eq!(l.lock_rejoined(2, Some(0), false), Outcome::TimedOut);
         });
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock() };
-        // Promotes the other, and keeps the lock.
-        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
+        // Promotes the other node, and keeps the lock.
+        assert_eq!(lock.lock_rejoined(1, None, false), Outcome::Acquired);
         timed.join().unwrap();
     });
 }
 
 #[test]
-fn who_comes_back_takes_his_place_again_or_another_one() {
+fn returning_timed_waiter_rejoins_or_gets_a_new_node() {
     check(0, 2, || {
-        let world = World::<Patient>::new();
+        let world = World::<Unhurried>::new();
         world.lock.lock();
         let w = world.clone();
-        let patient = thread::spawn(move || w.lock());
+        let untimed = thread::spawn(move || w.lock());
         let w = world.clone();
-        let hasty = thread::spawn(move || {
+        let timed = thread::spawn(move || {
             if !w.lock_in_time() {
                 w.lock();
             }
         });
         thread::yield_now();
         world.leave_section();
-        patient.join().unwrap();
-        hasty.join().unwrap();
+        untimed.join().unwrap();
+        timed.join().unwrap();
         assert_eq!(world.sections.with(|sections| unsafe { *sections }), 3);
     });
 }
 
 #[test]
-fn the_slot_of_a_thread_that_ends_is_freed_once_wherever_it_is() {
+fn node_of_an_exited_thread_is_freed_once() {
     check(0, 1, || {
-        let world = World::<Patient>::new();
+        let world = World::<Unhurried>::new();
         world.lock.lock();
         let w = world.clone();
-        let patient = thread::spawn(move || {
+        let untimed = thread::spawn(move || {
             w.lock();
-            local::with(Local::end);
+            with_thread(ThreadState::exit);
         });
         let w = world.clone();
-        let hasty = thread::spawn(move || {
+        let timed = thread::spawn(move || {
             w.lock_in_time();
-            local::with(Local::end);
+            with_thread(ThreadState::exit);
         });
         thread::yield_now();
         world.leave_section();
-        patient.join().unwrap();
-        hasty.join().unwrap();
-        let free: Vec<u32> = std::iter::from_fn(|| table().lease()).collect();
-        assert_eq!(free.len(), SLOTS - 1);
+        untimed.join().unwrap();
+        timed.join().unwrap();
+        let free: Vec<u32> = std::iter::from_fn(|| table().alloc()).collect();
+        assert_eq!(free.len(), CAPACITY - 1);
     });
 }
 
 #[test]
-fn a_notification_reaches_who_has_looked_before() {
+fn notification_reaches_a_waiter_that_checked_before() {
     check(0, 2, || {
-        let world = World::<Patient>::new();
+        let world = World::<Unhurried>::new();
         let changed = Arc::new(Condvar::new());
         let (w, c) = (world.clone(), changed.clone());
         let waiter = thread::spawn(move || {
@@ -489,9 +434,9 @@ fn a_notification_reaches_who_has_looked_before() {
 }
 
 #[test]
-fn a_notification_reaches_who_waits_beside_another_whose_time_is_over() {
+fn notification_reaches_a_waiter_beside_a_timed_out_one() {
     check(0, 2, || {
-        let world = World::<Patient>::new();
+        let world = World::<Unhurried>::new();
         let changed = Arc::new(Condvar::new());
         let waiters = [None, Some(0)].map(|until| {
             let (w, c) = (world.clone(), changed.clone());
@@ -524,7 +469,7 @@ fn wait_with_a_second_mutex_is_refused() {
         let waits_with = |mutex: usize| changed.wait_with(mutex, || (), Some(0), || ());
         let first = || {
             assert!(!waits_with(2));
-            // One that leaves before the first does.
+            // A wait that ends before the first one does.
             assert!(waits_with(1));
             assert!(!waits_with(2));
         };
@@ -534,20 +479,20 @@ fn wait_with_a_second_mutex_is_refused() {
 }
 
 #[test]
-fn who_finds_no_slot_waits_outside_the_queue() {
+fn thread_without_a_node_waits_unqueued() {
     check(0, 1, || {
-        let slots: Vec<u32> = std::iter::from_fn(|| table().lease()).collect();
-        assert_eq!(slots.len(), SLOTS - 1);
-        table().give_back(slots[0]);
-        queue::<Patient>(2);
-        assert_eq!(table().unusual.load(Relaxed), 0, "a waiter is still counted");
+        let nodes: Vec<u32> = std::iter::from_fn(|| table().alloc()).collect();
+        assert_eq!(nodes.len(), CAPACITY - 1);
+        table().free(nodes[0]);
+        queue::<Unhurried>(2);
+        assert_eq!(table().slow_unlock_flags.load(Relaxed), 0, "a waiter is still counted");
     });
 }
 
 #[test]
-fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_taken_by_who_waits() {
+fn stalled_head_is_bypassed_by_waiters() {
     check(0, 1, || {
-        let world = World::<Impatient>::new();
+        let world = World::<Stalling>::new();
         world.lock.lock();
         let others = [(), ()].map(|()| {
             let w = world.clone();
@@ -565,9 +510,9 @@ fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_taken_by_who_waits() {
 }
 
 #[test]
-fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_had_by_who_tries_twice() {
+fn second_try_lock_bypasses_a_stalled_head() {
     check(0, 2, || {
-        let lock = Raw::<Impatient>::with_queue(1);
+        let lock = Raw::<Stalling>::with_queue(1);
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock_fair() };
         assert!(!lock.try_lock());
@@ -576,13 +521,13 @@ fn a_lock_that_is_kept_for_a_head_that_does_not_come_is_had_by_who_tries_twice()
 }
 
 #[test]
-fn who_sleeps_behind_a_head_that_does_not_come_takes_a_lock_that_is_free() {
+fn parked_waiter_takes_a_free_lock_past_the_head() {
     check(0, 2, || {
-        let lock = Raw::<Impatient>::with_queue(3);
+        let lock = Raw::<Stalling>::with_queue(3);
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock() };
-        for slot in [2, 3] {
-            assert_eq!(lock.wait_on(slot, None, true), Outcome::TakenInQueue);
+        for node in [2, 3] {
+            assert_eq!(lock.lock_rejoined(node, None, true), Outcome::Acquired);
             // SAFETY: it was taken.
             unsafe { lock.unlock() };
         }
@@ -590,36 +535,35 @@ fn who_sleeps_behind_a_head_that_does_not_come_takes_a_lock_that_is_free() {
 }
 
 #[test]
-fn bypassing_waiter_gives_its_node_up_first() {
+fn bypassing_waiter_abandons_its_node_first() {
     check(0, 2, || {
-        let lock = Arc::new(Raw::<Impatient>::with_queue(2));
+        let lock = Arc::new(Raw::<Stalling>::with_queue(2));
         let l = lock.clone();
         let behind = thread::spawn(move || {
-            let outcome = l.wait_on(2, None, true);
-            // SAFETY: either way it was taken.
-            unsafe { l.unlock() };
-            outcome
+            if l.lock_rejoined(2, None, true) == Outcome::Acquired {
+                // SAFETY: it holds the lock.
+                unsafe { l.unlock() };
+            }
         });
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock() };
-        assert_eq!(lock.wait_on(1, None, false), Outcome::Taken);
+        assert_eq!(lock.lock_rejoined(1, None, false), Outcome::Acquired);
         // SAFETY: it was taken.
         unsafe { lock.unlock() };
-        if behind.join().unwrap() == Outcome::TakenInQueue {
-            let state = table().node(2).state.load(Relaxed);
-            assert!([GONE, IDLE].contains(&state), "a head without a waiter, in state {state}");
-        }
+        behind.join().unwrap();
+        let state = table().node(2).state.load(Relaxed);
+        assert!([ABANDONED, IDLE].contains(&state), "a head without a waiter, in state {state}");
     });
 }
 
 #[test]
 fn borrowed_node_is_freed_after_its_wait() {
     check(0, 2, || {
-        let (abandoned, lock) = (Raw::<Patient>::with_queue(1), Arc::new(Raw::<Patient>::new()));
+        let (abandoned, lock) = (Raw::<Unhurried>::with_queue(1), Arc::new(Raw::<Unhurried>::new()));
         lock.lock();
         let l = lock.clone();
         let other = thread::spawn(move || {
-            // Leaves its node in that queue.
+            // Abandons its node in that queue.
             assert!(!abandoned.lock_until(0));
             l.lock();
             // SAFETY: it was taken.
@@ -629,24 +573,12 @@ fn borrowed_node_is_freed_after_its_wait() {
         // SAFETY: this thread holds it.
         unsafe { lock.unlock() };
         other.join().unwrap();
-        assert_eq!(std::iter::from_fn(|| table().lease()).count(), SLOTS - 1 - 2);
+        assert_eq!(std::iter::from_fn(|| table().alloc()).count(), CAPACITY - 1 - 2);
     });
 }
 
-#[test]
-fn who_polls_in_the_child_of_a_fork_leaves_one_slot() {
-    check(0, 2, || {
-        let lock = Raw::<Patient>::with_queue(1);
-        table().unusual.store(FORKED, Relaxed);
-        for _ in 0..SLOTS {
-            assert!(!lock.lock_until(0));
-        }
-        assert_eq!(std::iter::from_fn(|| table().lease()).count(), SLOTS - 3);
-    });
-}
-
-/// A cell for each slot that only its owner touches.
-struct Owned([UnsafeCell<bool>; SLOTS]);
+/// A cell for each node, which only the owner accesses.
+struct Owned([UnsafeCell<bool>; CAPACITY]);
 
 // SAFETY: loom checks every access of the cells.
 unsafe impl Sync for Owned {}
@@ -654,56 +586,56 @@ unsafe impl Sync for Owned {}
 unsafe impl Send for Owned {}
 
 impl Owned {
-    fn mark(&self, slot: u32, owned: bool) {
-        self.0[slot as usize].with_mut(|cell| unsafe {
-            assert_ne!(*cell, owned, "a slot with two owners");
+    fn mark(&self, node: u32, owned: bool) {
+        self.0[node as usize].with_mut(|cell| unsafe {
+            assert_ne!(*cell, owned, "a node with two owners");
             *cell = owned;
         });
     }
 
-    fn lease(&self) -> u32 {
-        let slot = table().lease().expect("there are enough");
-        self.mark(slot, true);
-        slot
+    fn alloc(&self) -> u32 {
+        let node = table().alloc().expect("there are enough");
+        self.mark(node, true);
+        node
     }
 
-    fn give_back(&self, slot: u32) {
-        self.mark(slot, false);
-        table().give_back(slot);
+    fn free(&self, node: u32) {
+        self.mark(node, false);
+        table().free(node);
     }
 }
 
 #[test]
-fn a_slot_belongs_to_one_thread_at_a_time() {
+fn node_has_one_owner_at_a_time() {
     check(0, 3, || {
         let owned = Arc::new(Owned(std::array::from_fn(|_| UnsafeCell::new(false))));
-        let (a, b) = (owned.lease(), owned.lease());
-        owned.give_back(b);
-        owned.give_back(a);
+        let (a, b) = (owned.alloc(), owned.alloc());
+        owned.free(b);
+        owned.free(a);
         let o = owned.clone();
-        // The stack's top comes back above another next: the tag must tell.
+        // The stack's top comes back with another `next`: the tag must differ.
         let other = thread::spawn(move || {
-            let first = o.lease();
-            let _second = o.lease();
-            o.give_back(first);
+            let first = o.alloc();
+            let _second = o.alloc();
+            o.free(first);
         });
-        owned.lease();
-        owned.lease();
+        owned.alloc();
+        owned.alloc();
         other.join().unwrap();
     });
 }
 
 #[test]
-fn a_slot_that_was_given_back_is_leased_again() {
+fn freed_node_is_allocated_again() {
     check(0, 3, || {
         let owned = Arc::new(Owned(std::array::from_fn(|_| UnsafeCell::new(false))));
         let others = [0, 1].map(|_| {
             let o = owned.clone();
             thread::spawn(move || {
                 for _ in 0..2 {
-                    let slot = o.lease();
-                    assert!(slot <= 2);
-                    o.give_back(slot);
+                    let node = o.alloc();
+                    assert!(node <= 2);
+                    o.free(node);
                 }
             })
         });

@@ -15,8 +15,8 @@
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a mutex around a `Vec` | the same |
 //! | records of events for one reader | [`percpu::Ring`](crate::percpu::Ring) | a channel | writers never wait, and lose the oldest, or the newest, where there is no room |
 //! | anything else of which each CPU can have its own | [`percpu::PerCpu`](crate::percpu::PerCpu) | thread-locals | there are fewer CPUs than threads, and a visitor sees all of them |
-//! | state that all change, in short sections, by more threads than there are processors | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | nobody waits for long |
-//! | state that all change, in long sections or with a processor for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
+//! | state that all change, in short sections, by more threads than there are CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
+//! | state that all change, in long sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
 //! | two flags, of which one side looks all the time, the other now and then | [`fence`](crate::fence) | two `SeqCst` fences | the frequent side pays nothing |
 //! | a number that must be drawn once: ids, tickets | `AtomicU64` | [`percpu`](crate::percpu) | a [`Counter`](crate::percpu::Counter) does not tell what it was |
 //!

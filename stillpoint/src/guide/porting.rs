@@ -182,18 +182,20 @@
 //! | `guard = condvar.wait(guard).unwrap()` | `condvar.wait(&mut guard)` |
 //! | `condvar.wait_timeout(guard, time)` | `condvar.wait_for(&mut guard, time)` |
 //! | `condvar.wait_timeout_while(guard, time, condition)` | `condvar.wait_while_for(&mut guard, condition, time)` |
-//! | `drop(guard)` | the same, or `MutexGuard::unlock_fair(guard)`: to whoever has waited longest |
+//! | `drop(guard)` | the same, or `MutexGuard::unlock_fair(guard)`: to the thread that has waited longest |
 //! | the guard stays in its thread | the guard is `Send` |
 //!
 //! | parking_lot | here |
 //! |---|---|
 //! | `parking_lot::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.4 with the feature `lock_api_04` |
-//! | `notify_one()` tells whether there was somebody, `notify_all()` how many | of those who slept: who was about to is not told of |
+//! | `notify_one()` returns whether there was a waiter, `notify_all()` how many | the same for sleeping waiters: one that was about to sleep is not counted |
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |
 //! | `Once`, `ReentrantMutex` | std's `OnceLock`, and `lock_api::ReentrantMutex` |
 //!
-//! It is worth it where threads are more than processors: `cargo run --release -- bench lock` shows it for this machine.
+//! Signal handlers may call `try_lock`, and release what it took; nothing else.
+//!
+//! It pays where there are more threads than CPUs: `cargo run --release -- bench lock` measures it on this machine.
 //!
 //! # From atomic counters
 //!

@@ -1,51 +1,55 @@
-//! Waiting for something that changes under a lock.
+//! A condition variable for [`Mutex`](super::Mutex).
 //!
-//! One word counts notifications, and is the futex; another counts those who wait. Who waits counts himself and reads the first
-//! word while he holds the lock, releases the lock, sleeps unless the word has changed, and counts himself out. Who changes what
-//! is waited for does so under the lock, and notifies then or later: if nobody is counted there is nothing to do; else he raises
-//! the first word, which makes sleeps fail, and wakes sleepers.
+//! One word counts notifications, and is the futex. Another counts waiters. A waiter counts itself and reads the
+//! first word while it holds the lock, releases the lock, sleeps unless the first word has changed, and uncounts
+//! itself. A notifier has changed the condition under the lock. If no waiter is counted, it returns; otherwise it
+//! increments the first word, so that sleeps that are about to begin fail, and wakes sleepers.
 //!
 //! # No notification is lost
 //!
-//! Look at the last time that a waiter has held the lock before the change. He did not see it, so he has counted himself then and
-//! read the word, both before the change in the order of the lock; and the notification comes after the change.
+//! Consider the last time that a waiter has held the lock before the change. It did not see the change, so it counted
+//! itself then and read the first word, both before the change in the order of the lock. The notification follows the
+//! change.
 //!
-//! 1. *He is found.* The count is changed by read-modify-writes only, so every value after he has counted himself includes him,
-//!    until he counts himself out; and the notification cannot read an earlier one. If he has counted himself out he is awake, and
-//!    is to take the lock after the change, which he then sees.
-//! 2. *He does not sleep on.* He cannot have read the number that the notification makes of the word: the sleep fails, or is ended.
+//! 1. *The waiter is found.* The count is changed by read-modify-writes only, so every value from then on includes
+//!    the waiter, until it uncounts itself; and the notification cannot read an earlier value. A waiter that has
+//!    uncounted itself is awake: it takes the lock after the change, and sees it.
+//! 2. *The waiter does not sleep on.* It cannot have read the number to which the notification increments the word:
+//!    its sleep fails, or is ended.
 //!
-//! The orderings are those of the lock, so all accesses here are relaxed. Whoever notifies need not hold the lock, nor ever have had
-//! it, as long as the change happens before. Without any lock around the change it may come between a waiter's look and his
-//! counting himself, as with other condition variables.
+//! The orderings are those of the lock, so all accesses here are relaxed. The notifier need not hold the lock, nor
+//! ever have held it, as long as the change happens before the notification. A change without the lock may come
+//! between a waiter's check and its counting, as with other condition variables.
 //!
-//! # Too many may be counted
+//! # The count may be too high
 //!
-//! That costs a system call, and does no harm: those who are awake and have not counted themselves out yet, and in the child of
-//! a fork those who waited in the parent, for good. Nobody else stays counted, however he leaves ([`Waiter`] is dropped).
+//! That costs a system call, and does no harm. Counted are also waiters that are awake and have not uncounted
+//! themselves yet, and in the child of a fork the waiters of the parent, for ever. All others are uncounted however
+//! they leave ([`Waiter`] is dropped).
 //!
 //! # One mutex at a time
 //!
-//! Waiters with different mutexes would count and look without an order between them, and notifications could be lost. So a third
-//! word holds the address of the waiters' mutex, or 0. It changes from 0 to a mutex when a thread that holds that mutex is about to
-//! wait, and back when a thread has taken that mutex after its wait and finds no waiter counted. Meanwhile a wait with another mutex
-//! panics. Both changes are made under that mutex, so a waiter with it cannot come between the look at the count and the change
-//! back; another mutex has no waiters then.
+//! Waiters with different mutexes would count and check in no common order, and notifications could be lost. So a
+//! third word holds the address of the waiters' mutex, or 0. It changes from 0 to a mutex when a thread that holds
+//! that mutex is about to wait, and back when a thread has taken that mutex after its wait and finds no waiter
+//! counted. Meanwhile a wait with another mutex panics. Both changes are made under that mutex, so no waiter with it
+//! can come between the check of the count and the change back; and there are no waiters with another mutex then.
 //!
 //! # When it may be freed
 //!
-//! Whoever waits or notifies borrows it until he returns. A notification touches no memory after it has raised the word, as the
-//! kernel takes the address alone, and a waiter none after it has taken the lock and looked at the count.
+//! Waiters and notifiers borrow it until they return. A notification accesses no memory after it has incremented the
+//! word, as the kernel uses the address alone; a waiter accesses none after it has taken the lock and checked the
+//! count.
 
 use core::fmt;
 
 use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, mutant};
 
-/// Blocks threads until something that a [`Mutex`](super::Mutex) guards has changed. Sixteen bytes; works in statics. To notify when
-/// nobody waits costs next to nothing.
+/// Blocks threads until a condition changes that a [`Mutex`](super::Mutex) guards. Sixteen bytes; works in statics. A
+/// notification without waiters costs next to nothing.
 ///
-/// All threads that wait at the same time use the same mutex. A wait panics if a wait with another mutex has not returned yet; in
-/// the child of a `fork`, waits of the parent's other threads never do.
+/// All threads that wait at the same time use the same mutex. A wait panics if a wait with another mutex has not
+/// returned yet. In the child of a `fork`, waits of the parent's other threads never return.
 ///
 /// ```
 /// use stillpoint::lock::{Condvar, Mutex};
@@ -63,33 +67,35 @@ use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loo
 /// }
 /// ```
 pub struct Condvar {
-    /// Notifications, but for those that found nobody.
+    /// Notifications that found waiters.
     notified: Futex32,
-    /// Those who wait.
+    /// Waiters.
     waiters: AtomicU32,
-    /// The address of the mutex that they wait with, or 0.
+    /// The address of the waiters' mutex, or 0.
     mutex: AtomicUsize,
 }
 
 impl Condvar {
     const_unless_loom! {
-        /// A condition variable that nobody waits for.
+        /// Creates a condition variable without waiters.
         pub fn new() -> Self {
             Self { notified: Futex32::new(0), waiters: AtomicU32::new(0), mutex: AtomicUsize::new(0) }
         }
     }
 
-    /// Wakes one of those who wait, if there are any. Whether one slept: who was about to sleep will not, but is not told of.
+    /// Wakes one waiter. Returns `true` if one slept. A waiter that is about to sleep does not sleep then, and is not
+    /// counted.
     ///
-    /// What is waited for is to be changed under the lock before; the lock need not be held any more.
+    /// Change the condition under the lock before. The lock need not be held any more.
     #[inline]
     pub fn notify_one(&self) -> bool {
         self.notify(1) != 0
     }
 
-    /// Wakes all who wait. How many slept: who was about to sleep will not, but is not counted.
+    /// Wakes all waiters. Returns how many slept. A waiter that is about to sleep does not sleep then, and is not
+    /// counted.
     ///
-    /// What is waited for is to be changed under the lock before; the lock need not be held any more.
+    /// Change the condition under the lock before. The lock need not be held any more.
     #[inline]
     pub fn notify_all(&self) -> usize {
         self.notify(u32::MAX)
@@ -110,7 +116,8 @@ impl Condvar {
         self.notified.wake(most)
     }
 
-    /// For a thread that holds `mutex`: names it as the one that threads wait with. False if that is another one.
+    /// Makes `mutex`, which the caller holds, the mutex of the waiters. Returns `false` if there are waiters with
+    /// another one.
     fn bind(&self, mutex: usize) -> bool {
         // Relaxed, both: the word carries nothing else, and `mutex` orders the changes from and to its address.
         match self.mutex.compare_exchange(0, mutex, Relaxed, Relaxed) {
@@ -119,17 +126,18 @@ impl Condvar {
         }
     }
 
-    /// For a thread that holds `mutex` again, after its wait: if no other waits, any mutex will do.
+    /// Allows other mutexes if there are no waiters, after a wait. The caller holds `mutex` again.
     fn unbind(&self, mutex: usize) {
-        // Relaxed, all: waiters with `mutex` are counted under it, and it orders them. If the exchange fails, another thread has
-        // unbound it already.
-        if (self.waiters.load(Relaxed) == 0 || mutant("mutex-unbound-early")) && !mutant("mutex-kept") {
+        // Relaxed, all: waiters with `mutex` are counted under it, and it orders them. If the exchange fails, another
+        // thread has unbound it already.
+        if (self.waiters.load(Relaxed) == 0 || mutant("mutex-unbound-early")) && !mutant("mutex-not-unbound")
+        {
             let _ = self.mutex.compare_exchange(mutex, 0, Relaxed, Relaxed);
         }
     }
 
-    /// For the model: releases the lock at `mutex`, waits for a notification or until the clock shows `until`, and takes the lock
-    /// again. False, and nothing has been done, if there are waiters with another mutex.
+    /// For the model: releases the lock at `mutex`, waits for a notification or until the clock shows `until`, and
+    /// takes the lock again. Returns `false`, and does nothing, if there are waiters with another mutex.
     #[cfg(loom)]
     pub fn wait_with(
         &self,
@@ -146,22 +154,22 @@ impl Condvar {
         true
     }
 
-    /// For the model: whether no waiter is counted, and any mutex will do.
+    /// For the model: returns `true` if no waiter is counted, and any mutex may be used.
     #[cfg(loom)]
     pub fn is_idle(&self) -> bool {
         self.waiters.load(Relaxed) == 0 && self.mutex.load(Relaxed) == 0
     }
 }
 
-/// One who waits: counted, until dropped.
+/// A waiter, counted until dropped.
 struct Waiter<'a> {
     condvar: &'a Condvar,
-    /// The number of notifications that he has found.
+    /// The number of notifications when it started to wait.
     ticket: u32,
 }
 
 impl<'a> Waiter<'a> {
-    /// For a thread that holds `mutex`. `None` if there are waiters with another one.
+    /// Counts the caller, which holds `mutex`. Returns `None` if there are waiters with another mutex.
     fn new(condvar: &'a Condvar, mutex: usize) -> Option<Self> {
         if !condvar.bind(mutex) {
             return None;
@@ -173,14 +181,14 @@ impl<'a> Waiter<'a> {
         Some(Self { condvar, ticket: condvar.notified.load(Relaxed) })
     }
 
-    /// For who has released the lock: sleeps until a notification that came after the ticket, or until the clock shows `until`.
-    /// Whether the time is over.
+    /// Sleeps until a notification after the ticket, or until the clock shows `until`. The caller has released the
+    /// lock. Returns `true` if the time is over.
     fn sleep(self, until: Option<u64>) -> bool {
         let &Self { condvar, ticket } = &self;
         if mutant("waiter-counted-late") {
             condvar.waiters.fetch_add(1, Relaxed);
         }
-        let _counted = (!mutant("waiter-uncounted-asleep")).then_some(self);
+        let _counted = (!mutant("waiter-uncounted-in-sleep")).then_some(self);
         condvar.notified.wait(ticket, until)
     }
 }
@@ -188,7 +196,7 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         // Relaxed: 1, above.
-        if !mutant("waiter-counted-for-good") {
+        if !mutant("waiter-not-uncounted") {
             self.condvar.waiters.fetch_sub(1, Relaxed);
         }
     }
@@ -200,35 +208,36 @@ mod guarded {
     use std::time::{Duration, Instant};
 
     use super::super::MutexGuard;
-    use super::super::api::{after, at};
+    use super::super::mutex::{after, at};
     use super::{Condvar, Waiter};
     use crate::sync::now;
 
-    /// Whether a wait ended because its time was over.
+    /// The result of a timed wait.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct WaitTimeoutResult(bool);
 
     impl WaitTimeoutResult {
-        /// Whether the time was over. After [`wait_for`](Condvar::wait_for) and [`wait_until`](Condvar::wait_until) what was
-        /// waited for may have happened all the same; after [`wait_while_for`](Condvar::wait_while_for) and
-        /// [`wait_while_until`](Condvar::wait_while_until) it had not.
+        /// Returns `true` if the time was over. After [`wait_for`](Condvar::wait_for) and
+        /// [`wait_until`](Condvar::wait_until) the condition may have changed all the same; after
+        /// [`wait_while_for`](Condvar::wait_while_for) and [`wait_while_until`](Condvar::wait_while_until) it had
+        /// not.
         pub fn timed_out(self) -> bool {
             self.0
         }
     }
 
     impl Condvar {
-        /// Releases the lock, waits for a notification, and takes the lock again. May return without a notification: look at
-        /// what was waited for, in a loop, or use [`wait_while`](Self::wait_while).
+        /// Releases the lock, blocks until a notification, and takes the lock again. May return without a
+        /// notification: check the condition in a loop, or use [`wait_while`](Self::wait_while).
         ///
         /// # Panics
         ///
-        /// As all waits, if another thread waits with another mutex.
+        /// Panics, like all waits, if another thread waits with another mutex.
         pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
             self.wait_before(guard, None);
         }
 
-        /// [`wait`](Self::wait)s as long as `condition` says so.
+        /// Repeats [`wait`](Self::wait) while `condition` returns `true`.
         ///
         /// ```
         /// use stillpoint::lock::{Condvar, Mutex};
@@ -254,7 +263,7 @@ mod guarded {
             }
         }
 
-        /// [`wait`](Self::wait), but no longer than `timeout` and what it takes to get the lock.
+        /// Like [`wait`](Self::wait), but blocks for at most `timeout` and the time that it takes to get the lock.
         pub fn wait_for<T: ?Sized>(
             &self,
             guard: &mut MutexGuard<'_, T>,
@@ -263,7 +272,8 @@ mod guarded {
             self.wait_before(guard, after(timeout))
         }
 
-        /// [`wait`](Self::wait), but no longer than until `instant` and what it takes to get the lock.
+        /// Like [`wait`](Self::wait), but blocks at most until `instant`, and for the time that it takes to get the
+        /// lock.
         pub fn wait_until<T: ?Sized>(
             &self,
             guard: &mut MutexGuard<'_, T>,
@@ -272,8 +282,9 @@ mod guarded {
             self.wait_before(guard, at(instant))
         }
 
-        /// [`wait_while`](Self::wait_while), but for no longer than `timeout` and what it takes to get the lock, however many
-        /// notifications come. Times out if `condition` says wait still when the time is over, and only then.
+        /// Like [`wait_while`](Self::wait_while), but blocks for at most `timeout` and the time that it takes to get
+        /// the lock, however many notifications arrive. Times out if `condition` still returns `true` when the time
+        /// is over, and only then.
         ///
         /// ```
         /// use std::time::Duration;
@@ -295,8 +306,8 @@ mod guarded {
             self.wait_while_before(guard, condition, after(timeout))
         }
 
-        /// [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over already, looks at
-        /// `condition` once and keeps the lock.
+        /// Like [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over
+        /// already, checks `condition` once and keeps the lock.
         pub fn wait_while_until<T: ?Sized>(
             &self,
             guard: &mut MutexGuard<'_, T>,
@@ -313,7 +324,7 @@ mod guarded {
             until: Option<u64>,
         ) -> WaitTimeoutResult {
             while condition(guard) {
-                // The clock decides: a sleep that fails for a notification does not look at it.
+                // The clock decides: a sleep that a notification prevents does not check it.
                 if until.is_some_and(|until| now() >= until) {
                     return WaitTimeoutResult(true);
                 }
@@ -363,13 +374,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_for_nobody_ends_at_the_count() {
+    fn notification_without_waiters_makes_no_system_call() {
         let (lock, changed) = (Mutex::new(()), Condvar::new());
         for _ in 0..2 {
             assert!(!changed.notify_one());
             assert_eq!(changed.notify_all(), 0);
-            assert_eq!(changed.notified.load(Relaxed), 0, "who comes to the system call raises this first");
-            // Also when somebody has waited.
+            assert_eq!(changed.notified.load(Relaxed), 0, "the system call comes after the increment");
+            // Also after a wait.
             changed.wait_for(&mut lock.lock(), Duration::from_millis(1));
         }
     }

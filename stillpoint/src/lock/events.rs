@@ -1,7 +1,7 @@
-//! What happens in locks, counted.
+//! Counters of what happens in locks.
 //!
-//! Counting is part of a lock's [policy](super::policy): one that does not count has no code for it. There is a set of counters
-//! for each of some processors, so that counting does not make locks slower than they are.
+//! Counting is part of a lock's [policy](super::policy): a policy that does not count has no code for it. Each of
+//! some CPUs has its own set of counters, so that counting does not slow down the locks.
 
 #[cfg(any(feature = "lock-events", feature = "lab"))]
 pub use counters::{Events, add, read};
@@ -10,30 +10,28 @@ pub use counters::{Events, add, read};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Event {
-    /// The lock was taken past a queue.
+    /// A thread took the lock past the queue.
     Steal,
     /// A thread did not get the lock at once.
-    SlowPath,
-    /// A waiter that was not the first went to sleep.
+    LockSlowpath,
+    /// A waiter behind the head parked.
     WaitNode,
-    /// The head went to sleep.
+    /// The head parked.
     WaitHead,
-    /// A sleeping head was woken.
-    Kick,
-    /// The head was woken and had to wait on.
-    Spurious,
-    /// The lock was kept for the head.
-    Pend,
-    /// Somebody was told to queue, as the head had waited for a quantum.
-    Lead,
-    /// A lock that was kept for a head was taken all the same.
+    /// A release woke the parked head.
+    KickUnlock,
+    /// The head was woken and found the lock taken.
+    SpuriousWakeup,
+    /// The lock was reserved for the head.
+    Reserve,
+    /// A thread took a lock that was reserved for a stalled head.
     Bypass,
-    /// A thread waited without a place in the queue.
-    Outside,
+    /// A thread waited without a node.
+    NoNode,
     /// Nanoseconds that the system calls took by which heads were woken.
-    KickNs,
-    /// Nanoseconds from there until they ran.
-    WakeNs,
+    LatencyKickNs,
+    /// Nanoseconds from there until the heads ran.
+    LatencyWakeNs,
 }
 
 #[cfg(feature = "lab")]
@@ -46,78 +44,75 @@ mod counters {
     use crossbeam_utils::CachePadded;
 
     use super::Event;
-    use crate::sync::cpu;
+    use crate::percpu::cpu;
 
-    const EVENTS: usize = Event::WakeNs as usize + 1;
+    const EVENTS: usize = Event::LatencyWakeNs as usize + 1;
     const SETS: usize = 32;
 
     static COUNTERS: [CachePadded<[AtomicU64; EVENTS]>; SETS] =
         [const { CachePadded::new([const { AtomicU64::new(0) }; EVENTS]) }; SETS];
 
-    /// Counts `event`, as often as `by` says.
+    /// Adds `by` to the count of `event`.
     #[inline]
     pub fn add(event: Event, by: u64) {
-        // Relaxed, as everywhere here: the counts order nothing.
-        COUNTERS[cpu() as usize % SETS][event as usize].fetch_add(by, Relaxed);
+        // Relaxed, here and below: statistics only.
+        COUNTERS[cpu() % SETS][event as usize].fetch_add(by, Relaxed);
     }
 
     fn sum(event: Event) -> u64 {
         COUNTERS.iter().map(|set| set[event as usize].load(Relaxed)).sum()
     }
 
-    /// Counts from 0 again.
+    /// Sets all counts to 0.
     #[cfg(feature = "lab")]
     pub fn reset() {
         COUNTERS.iter().flat_map(|set| set.iter()).for_each(|counter| counter.store(0, Relaxed));
     }
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub fn read() -> Events {
-        let kicks = sum(Event::Kick).max(1);
+        let kicks = sum(Event::KickUnlock).max(1);
         Events {
             steal: sum(Event::Steal),
-            slowpath: sum(Event::SlowPath),
+            lock_slowpath: sum(Event::LockSlowpath),
             wait_node: sum(Event::WaitNode),
             wait_head: sum(Event::WaitHead),
-            kick: sum(Event::Kick),
-            spurious: sum(Event::Spurious),
-            pend: sum(Event::Pend),
-            lead: sum(Event::Lead),
+            kick_unlock: sum(Event::KickUnlock),
+            spurious_wakeup: sum(Event::SpuriousWakeup),
+            reserve: sum(Event::Reserve),
             bypass: sum(Event::Bypass),
-            outside: sum(Event::Outside),
-            latency_kick_ns: sum(Event::KickNs) / kicks,
-            latency_wake_ns: sum(Event::WakeNs) / kicks,
+            no_node: sum(Event::NoNode),
+            latency_kick_ns: sum(Event::LatencyKickNs) / kicks,
+            latency_wake_ns: sum(Event::LatencyWakeNs) / kicks,
         }
     }
 
-    /// What has happened in all locks of the process since it started. The names are those of the Linux kernel's `lock_events`
-    /// where they mean the same.
+    /// Counts of events in all locks of the process since it started. The names are those of the Linux kernel's
+    /// `lock_events` where they mean the same.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Events {
-        /// The lock was taken past a queue.
+        /// Acquisitions past a queue.
         pub steal: u64,
-        /// A thread did not get the lock at once.
-        pub slowpath: u64,
-        /// A waiter that was not the first went to sleep.
+        /// Acquisitions that did not succeed at once.
+        pub lock_slowpath: u64,
+        /// Waiters that parked behind the head of a queue.
         pub wait_node: u64,
-        /// The first in a queue went to sleep.
+        /// Heads that parked.
         pub wait_head: u64,
-        /// The first in a queue was woken.
-        pub kick: u64,
-        /// It was woken and had to wait on.
-        pub spurious: u64,
-        /// The lock was kept for the first in the queue.
-        pub pend: u64,
-        /// Somebody was told to queue, as the first had waited for a quantum.
-        pub lead: u64,
-        /// A lock that was kept for the first in the queue, which did not come, was taken all the same.
+        /// Parked heads that a release woke.
+        pub kick_unlock: u64,
+        /// Heads that were woken and found the lock taken.
+        pub spurious_wakeup: u64,
+        /// Reservations of a lock for its head.
+        pub reserve: u64,
+        /// Acquisitions of a lock that was reserved for a stalled head.
         pub bypass: u64,
-        /// A thread waited without a place in the queue.
-        pub outside: u64,
-        /// Mean nanoseconds that waking took.
+        /// Waits without a place in the queue.
+        pub no_node: u64,
+        /// Mean nanoseconds that waking a head took.
         pub latency_kick_ns: u64,
-        /// Mean nanoseconds from waking until the thread ran.
+        /// Mean nanoseconds from waking a head until it ran.
         pub latency_wake_ns: u64,
     }
 }

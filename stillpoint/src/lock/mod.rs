@@ -1,7 +1,7 @@
-//! A mutex for more runnable threads than processors.
+//! A mutex for more runnable threads than CPUs.
 //!
-//! [`Mutex`] takes four bytes, works in statics, and is used like any other. It keeps the throughput of locks that let whoever
-//! runs take them, and bounds how long anyone waits, as a queue does:
+//! [`Mutex`] takes four bytes, works in statics, and is used like any other. It has the throughput of locks that
+//! running threads take whenever they are free, and bounds the waits like a queue:
 //!
 //! ```
 //! use stillpoint::lock::Mutex;
@@ -18,13 +18,13 @@
 //!
 //! # Why another mutex
 //!
-//! A lock that is handed over in order of arrival gives each thread its turn, and collapses when the next in line does not run:
-//! everybody waits for the scheduler. Locks that are taken by whoever runs, such as those of the standard library, keep going,
-//! and let a thread that sleeps wait as long as others happen to be faster: a quarter of a second with 64 threads on 2
-//! processors. Here threads queue, whoever runs takes the lock past the queue, and the first in the queue gets the lock when it
-//! has waited for a *quantum* of a fraction of a millisecond. With `n` waiting threads nobody waits much longer than `n` quanta,
-//! if the scheduler lets him run. The design is that of the queued spinlock of Linux guests (`pvqspinlock`, 2015): a
-//! virtual processor there is a thread here.
+//! A FIFO lock gives each thread its turn, and collapses when the next in line does not run: all threads wait for the
+//! scheduler. Locks that running threads take, such as those of the standard library, keep their throughput, and let
+//! a sleeping thread wait as long as others happen to be faster: a quarter of a second with 64 threads on 2 CPUs.
+//! Here waiting threads queue, running threads take the lock past the queue, and the head of the queue gets the lock
+//! when it has waited for a *quantum* of a fraction of a millisecond. With `n` waiting threads, no wait is much
+//! longer than `n` quanta, if the scheduler runs the thread. The design is that of the queued spinlock of Linux
+//! guests (`pvqspinlock`, 2015), with a thread for each virtual CPU.
 //!
 //! # What there is
 //!
@@ -34,57 +34,61 @@
 //! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for version 0.4 of it too with the feature `lock_api_04` |
 //! | [`Condvar`] | waiting for something that changes under the lock |
 //!
-//! With the feature `lock-events`, `events()` tells what happened in locks.
+//! With the feature `lock-events`, `events()` returns counts of what happened in locks.
 //!
 //! There is no poisoning: a panic under the lock releases it. Guards may be sent to other threads.
 //!
 //! # Trade-offs
 //!
-//! - Where each thread has a processor, this is a spinning lock like others; a queue that hardly ever forms gains nothing.
-//! - Fairness costs throughput, up to a quarter where the lock is the bottleneck: each quantum puts one thread to sleep and another
-//!   one to work. `docs/measurements.md` shows what is
-//!   gained and lost, and how long the quantum is.
-//! - A thread spins for some microseconds before it sleeps. Programs that must not burn a cycle want another lock.
-//! - 16,383 threads of a process have a place in queues, from their first wait to their end. More wait all the same, but slowly,
-//!   and with no bound.
-//! - A thread that waits is a step of its queue. Where one that is the first does not run, because of its priority or a quota, the
-//!   lock is given to others after some tens of milliseconds. Those that sleep behind it get no turns meanwhile: they try for the lock
-//!   as anybody does, each nearly once in a second.
-//! - A signal handler may lock, also while the thread that it interrupts waits for a lock, as long as it does not wait for
-//!   one that is released only after that thread goes on, be it that this thread has just released another one, and not yet
-//!   woken who waits for that. It must not leave other than by returning.
-//! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread first touches
-//!   them. There the first contended use of a lock by a thread, `try_lock` and releases included, may allocate, and is not for a signal
-//!   handler.
-//! - `try_lock` may fail although no thread holds the lock: it may be reserved for the thread that has waited longest.
-//! - A lock works in one process. In memory that processes share it does not: waiters are named by numbers in a table of their process.
-//!   Nor does a [`Condvar`], whose system calls are those for one process.
-//! - A thread that waits for a limited time again and again, at several locks at once that nobody releases, has one place in a
-//!   queue, and waits for the others without a bound.
-//! - In the child of a `fork`, a lock that another thread held stays held, as usual. One that the forking thread held, or that
-//!   was free, can be used, whoever waited for it in the parent.
+//! - Where each thread has a CPU, this is a spinning lock like others. A queue that hardly ever forms gains nothing.
+//! - Fairness costs throughput, up to a quarter where the lock is the bottleneck: each quantum puts one thread to
+//!   sleep and another one to work. `docs/measurements.md` shows what is gained and lost, and how long the quantum
+//!   is.
+//! - A thread spins for some microseconds before it sleeps. Programs that must not waste cycles want another lock.
+//! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait without a
+//!   place: slowly, and with no bound.
+//! - A waiting thread is a step of its queue. If the head does not run, because of its priority or a quota, other
+//!   threads get the lock after some tens of milliseconds. Threads that are parked behind the head get no turns
+//!   meanwhile: each of them tries to take the lock nearly once a second.
+//! - A signal handler may call `try_lock`, and release what it took; nothing else. If a handler waits for a lock, its
+//!   holder may be waiting for the thread that the handler has interrupted. A handler must end by returning.
+//! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread
+//!   first uses them. There the first contended operation of a thread, `try_lock` and releases included, may
+//!   allocate, and must not be in a signal handler.
+//! - `try_lock` may fail although no thread holds the lock: it may be reserved for the thread that has waited
+//!   longest.
+//! - A lock works in one process, not in memory that processes share: waiters are named by numbers in a table of
+//!   their process. The same is true of a [`Condvar`], whose system calls are those for one process.
+//! - A thread that repeats timed waits at several locks, while no thread releases them, has a place in one of the
+//!   queues, and waits for the other locks without a place.
+//! - In the child of a `fork`, a lock that another thread held stays held, as usual. A lock that the forking thread
+//!   held, or that was free, can be used, whatever threads waited for it in the parent. Forks in signal handlers that
+//!   have interrupted an operation of a lock are not supported.
 
-mod api;
 mod condvar;
 mod events;
-mod local;
-mod outside;
+#[cfg(not(loom))]
+mod mutex;
+mod nodes;
 mod policy;
 mod queue;
 mod raw;
-mod table;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
+mod thread;
+mod unqueued;
 mod word;
 
-use core::fmt;
-
-pub use condvar::{Condvar, WaitTimeoutResult};
+pub use condvar::Condvar;
+#[cfg(not(loom))]
+pub use condvar::WaitTimeoutResult;
 #[cfg(feature = "lock-events")]
 pub use events::Events;
+#[cfg(not(loom))]
+pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 
-/// What has happened in the locks of this process; for tuning. Only with the feature `lock-events`, without which nothing is
-/// counted and nothing paid.
+/// Returns counts of what has happened in the locks of this process, for tuning. Only with the feature `lock-events`;
+/// without it nothing is counted, at no cost.
 ///
 /// ```
 /// println!("{:#?}", stillpoint::lock::events());
@@ -94,65 +98,38 @@ pub fn events() -> Events {
     events::read()
 }
 
-/// The lock by itself, of four bytes, for [`lock_api::Mutex`].
-///
-/// ```
-/// static ACCOUNTS: lock_api::Mutex<stillpoint::lock::RawMutex, [i64; 2]> = lock_api::Mutex::new([10, 0]);
-///
-/// let mut accounts = ACCOUNTS.lock();
-/// accounts[0] -= 3;
-/// accounts[1] += 3;
-/// ```
-pub struct RawMutex(raw::Raw<policy::Shipped>);
-
-impl fmt::Debug for RawMutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawMutex").finish_non_exhaustive()
-    }
-}
-
-/// A mutex around a value.
-///
-/// ```
-/// use std::time::Duration;
-/// use stillpoint::lock::{Mutex, MutexGuard};
-///
-/// let names = Mutex::new(vec!["a"]);
-/// let guard = names.lock();
-/// assert!(names.try_lock_for(Duration::from_millis(1)).is_none());
-/// MutexGuard::unlock_fair(guard); // to whoever has waited longest
-/// assert!(names.try_lock().is_some());
-/// ```
-pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-
-/// Access to the value of a [`Mutex`], until dropped.
-pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-
-/// Access to a part of the value of a [`Mutex`]: see [`MutexGuard::map`](lock_api::MutexGuard::map).
-pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
-
 /// The lock as a type of its mechanisms and constants. For measuring; not stable.
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod lab {
     pub use super::events::{Event, Events, add, read, reset};
-    pub use super::policy::{Policy, Shipped};
+    pub use super::policy::{DefaultPolicy, Policy};
     pub use super::raw::Raw;
 
-    /// All slots that nobody uses, until dropped: who waits meanwhile, and has none, waits outside the queues.
+    /// All free nodes, until dropped. A thread without a node waits unqueued meanwhile.
     #[derive(Debug)]
-    pub struct Slots(Vec<u32>);
+    pub struct AllNodes(Vec<u32>);
 
-    impl Slots {
-        /// Leases them.
-        pub fn lease_all() -> Self {
-            Self(std::iter::from_fn(|| super::table::table().lease()).collect())
+    impl AllNodes {
+        /// Allocates them.
+        pub fn alloc() -> Self {
+            Self(std::iter::from_fn(|| super::nodes::table().alloc()).collect())
         }
     }
 
-    impl Drop for Slots {
+    impl Drop for AllNodes {
         fn drop(&mut self) {
-            self.0.iter().for_each(|&slot| super::table::table().give_back(slot));
+            self.0.iter().for_each(|&id| super::nodes::table().free(id));
         }
     }
+}
+
+/// What the models in `tests/loom_lock.rs` check.
+#[cfg(loom)]
+pub mod model {
+    pub use super::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
+    pub use super::policy::Policy;
+    pub use super::queue::Wake;
+    pub use super::raw::{Outcome, Raw};
+    pub use super::thread::{ThreadState, with as with_thread};
 }

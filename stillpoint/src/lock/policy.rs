@@ -1,65 +1,51 @@
-//! The mechanisms and constants of the lock, as a type: the lock that ships pays for no switch.
+//! The mechanisms and constants of the lock, as a type: disabled mechanisms have no code.
 
 use super::events::Event;
 
-/// What a lock does, and for how long. The defaults are the lock that ships; others are for measuring.
+/// Nanoseconds that a thread spins before it queues, and the head before it parks.
+pub const SPIN_NS: u32 = 6_000;
+/// Steals of a thread per check of the clock.
+pub const CLOCK_CHECK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
+
+/// What a lock does, and for how long. The defaults are those of [`DefaultPolicy`]; measurements and models change
+/// some.
 pub trait Policy: Send + Sync + 'static {
-    /// Who comes may take a free lock past the queue.
-    const STEAL: bool = true;
-    /// Who releases when the head has waited for a quantum queues at its next contention.
-    const LEAD: bool = true;
-    /// The lock is kept for a head that has waited for long.
-    const RESERVE: bool = true;
-    /// A sleeping waiter that becomes the head sleeps on until the lock is released.
-    const DEFER: bool = true;
-    /// A lock that is kept for a head which does not come is taken by somebody else.
+    /// Threads may take a free lock past the queue.
+    const STEALING: bool = true;
+    /// The lock is reserved for a head that has waited for long.
+    const RESERVATION: bool = true;
+    /// A parked waiter that becomes the head stays parked until the lock is released.
+    const DEFERRED_WAKE: bool = true;
+    /// Threads may take a lock that is reserved for a stalled head.
     const BYPASS: bool = true;
-    /// Threads go by the processor on which the head went to wait.
-    const HINT: bool = true;
-    /// Nanoseconds that a thread spins before it queues.
-    const SPIN_NS: u32 = 6_000;
-    /// Nanoseconds that the head spins before it sleeps.
-    const HEAD_NS: u32 = 6_000;
-    /// Nanoseconds between two looks at the lock of a thread that takes its time.
-    const GAP_NS: u32 = 4_000;
-    /// Threads that lose races take their time.
-    const GAP: bool = true;
-    /// A lock that rests most of the time is not kept for the head so soon.
-    const DEMAND: bool = true;
-    /// Nanoseconds that a thread spins for a lock that is kept for a head on another processor.
-    const KEPT_NS: u32 = 12_000;
-    /// Nanoseconds of waiting, as the head, after which somebody on its processor, or who has stayed for long, queues.
+    /// Most nanoseconds between two looks at the lock of a thread that spins.
+    const BACKOFF_NS: u32 = 4_000;
+    /// Nanoseconds for which the head waits before it reserves the lock itself.
     const QUANTUM_NS: u64 = 150_000;
-    /// Nanoseconds since its own wait in the queue after which a thread ends quanta of heads on other processors, too.
-    const STAY_NS: u64 = 1_500_000;
-    /// Nanoseconds of waiting, as the head, after which the lock is kept for it.
+    /// Nanoseconds for which the head waits before a stealing thread reserves the lock for it.
     const RESERVE_NS: u64 = 200_000;
-    /// The same for a lock that rests most of the time.
-    const RESERVE_IDLE_NS: u64 = 1_000_000;
-    /// Contended releases of a thread between two looks at the clock.
-    const LOOK_EVERY: u32 = 16;
-    /// Nanoseconds that a lock is kept for a head that does not come.
+    /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
-    /// Events are [counted](Self::count): what takes time only for that is done.
+    /// Events are [counted](Self::count). Without, no time is measured for them either.
     const COUNTS: bool = false;
 
-    /// Something has happened, `by` times.
+    /// Adds `by` to the count of `event`.
     #[inline(always)]
     fn add(_event: Event, _by: u64) {}
 
-    /// Something has happened.
+    /// Adds one to the count of `event`.
     #[inline(always)]
     fn count(event: Event) {
         Self::add(event, 1);
     }
 }
 
-/// The lock that ships.
+/// The policy of [`RawMutex`](super::RawMutex).
 #[derive(Debug)]
-pub struct Shipped;
+pub struct DefaultPolicy;
 
-impl Policy for Shipped {
+impl Policy for DefaultPolicy {
     #[cfg(feature = "lock-events")]
     const COUNTS: bool = true;
 

@@ -1,141 +1,162 @@
-//! The lock's queue: how threads stand in it, become its head, and leave it.
+//! The wait queue: an MCS-style list of nodes, after the kernel's `qspinlock_paravirt.h`.
 //!
-//! The word names the first and the last node. A node knows the one before it (`prev`), from before it is in the queue, so a
-//! thread that is preempted there leaves no gap. The head links the other direction (`next`), as far as the links are missing,
-//! when it leaves: it walks back from the tail.
+//! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node
+//! by the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail
+//! to fill in missing `next` links when it leaves.
 //!
-//! A waiter whose time is over marks its node `GONE`, and whoever promotes passes it over; a head whose time is over promotes
-//! the next one, awake. So there is a queue only while somebody waits in it: a lock that is not in use has no nodes.
+//! A waiter whose time is over *abandons* its node, and a promoter unlinks it. A head whose time is over promotes the
+//! next waiter, and wakes it. So a queue has a waiter, but for the moment of a promotion, and a lock that is not in
+//! use has no nodes.
 //!
-//! # The head that does not come
+//! # Stalled heads
 //!
-//! A head that does not run, because of a quota, a debugger, or threads of higher priority, does not take the lock, and others
-//! must not wait for that. Whoever is the first to find the lock free and kept writes the time down beside the head; who finds
-//! that this was `BYPASS_NS` ago takes the lock. The head's quantum begins anew, and later, so the lock is not kept for it
-//! for some time. Those asleep behind it spin for the lock now and then, and may then take one that is free and not kept, too, as
-//! anybody may who runs. Who takes the lock so leaves the slot in the queue, and so it must be the thread's own ([`local`]).
-//!
-use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
+//! If the head is not scheduled (CPU quota, debugger, priority), other threads may bypass it. The first thread that
+//! finds the lock free and reserved stores the time in the head's node. Once that was `BYPASS_NS` ago the head counts
+//! as *stalled*: a thread that finds the lock reserved for it takes the lock. The bypass clears the reservation and
+//! restarts the head's quantum, with a delay, so that the lock is not reserved for that head for some time. Waiters
+//! that are parked behind the head spin for the lock now and then. They may take it if it is free and not reserved,
+//! like any running thread. Such a waiter abandons its node first, so the node must be the thread's own ([`thread`]).
+
+use crate::sync::{Ordering::*, acq_rel, mutant, now, spin_iterations, spin_loop, weaken};
 
 use super::events::Event;
-use super::local;
-use super::policy::Policy;
+use super::nodes::{
+    ABANDONED, ABANDONED_EXITED, DEAD, HEAD, HEAD_PARKED, IDLE, Node, UNLINKING, WAITING, WAITING_PARKED,
+    table,
+};
+use super::policy::{Policy, SPIN_NS};
 use super::raw::{Outcome, Raw};
-use super::table::{BURIED, DEAD, GONE, HEAD, HPARK, IDLE, NPARK, Node, ORPHAN, PASSED, WAIT, table};
-use super::word::{LOCKED, PARKED, PEND, flags, head, is_reserved, tail, with_queue};
+use super::thread;
+use super::word::{LOCKED, PARKED, PENDING, flags, head, is_reserved, tail, with_queue};
 
-/// Waiters sleep for so many `BYPASS_NS` at most, and for so long the lock is not kept for a head that was bypassed.
+/// A multiple of `BYPASS_NS`: waiters park for that long at most, and a head that was bypassed gets no reservation
+/// for that long.
 const BYPASS_APART: u64 = 16;
 
+/// The result of an attempt to join the queue.
+enum Enqueued {
+    /// The lock was free, and the thread holds it.
+    Acquired,
+    /// The node is the head.
+    AsHead,
+    /// The node is behind another one.
+    Behind,
+}
+
+/// When a parked waiter that becomes the head is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    Now,
+    /// By the release of the lock, which the promoter holds.
+    AtUnlock,
+}
+
 impl<P: Policy> Raw<P> {
-    /// Waits in the queue, in `slot`. Only who `may_leave` it there returns without having been the head.
-    pub(super) fn wait(&self, slot: u32, until: Option<u64>, may_leave: bool) -> Outcome {
-        let node = table().node(slot);
-        let outcome = match self.enqueue(slot, node) {
-            None => Outcome::Taken,
-            Some(HEAD) => self.head(slot, node, until),
-            Some(_) => {
-                // Behind one that did not survive a fork: somebody has to take his place.
-                self.is_led(self.word().load(Relaxed));
-                return self.wait_on(slot, until, may_leave);
+    /// Takes the lock in the queue, with the node `id`. Returns before it was the head only if it `may_abandon` the
+    /// node, or in time.
+    pub(super) fn lock_queued(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
+        let node = table().node(id);
+        match self.enqueue(id, node) {
+            Enqueued::Acquired => {
+                // Relaxed: the node is in no queue.
+                node.state.store(IDLE, Relaxed);
+                Outcome::Acquired
             }
-        };
-        Self::ended(node, outcome)
-    }
-
-    /// Waits in `slot`, which is in the queue.
-    pub fn wait_on(&self, slot: u32, until: Option<u64>, may_leave: bool) -> Outcome {
-        let node = table().node(slot);
-        let outcome = match self.await_promotion(node, until, may_leave) {
-            None => self.head(slot, node, until),
-            Some(outcome) => outcome,
-        };
-        Self::ended(node, outcome)
-    }
-
-    fn ended(node: &Node, outcome: Outcome) -> Outcome {
-        if matches!(outcome, Outcome::Taken | Outcome::TimedOut) {
-            // Relaxed: in no queue; who kicks it all the same does no harm.
-            node.state.store(IDLE, Relaxed);
+            Enqueued::AsHead => self.lock_as_head(id, node, until),
+            Enqueued::Behind => self.lock_rejoined(id, until, may_abandon),
         }
-        outcome
     }
 
-    /// Becomes the tail; the state of the node then. `None` if the lock was free, and has been taken.
-    fn enqueue(&self, slot: u32, node: &Node) -> Option<u32> {
-        node.owned.alone();
+    /// Takes the lock in the queue, with the node `id`, which is in the queue already.
+    pub fn lock_rejoined(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
+        let node = table().node(id);
+        match self.wait_in_queue(node, until, may_abandon) {
+            Some(outcome) => outcome,
+            None => self.lock_as_head(id, node, until),
+        }
+    }
+
+    fn lock_as_head(&self, id: u32, node: &Node, until: Option<u64>) -> Outcome {
+        let acquired = self.wait_as_head(id, node, until);
+        // Relaxed: the node is in no queue. A late kick does no harm.
+        node.state.store(IDLE, Relaxed);
+        if acquired { Outcome::Acquired } else { Outcome::TimedOut }
+    }
+
+    /// Makes the node the tail, unless the lock can be taken.
+    fn enqueue(&self, id: u32, node: &Node) -> Enqueued {
+        node.owned.exclusive();
         node.next.store(0, Relaxed);
-        // Who sees it as the first sees that this is a new place.
-        node.kept.store(0, Relaxed);
-        node.cpu.store(cpu(), Relaxed);
+        // The time is that of an earlier wait.
+        node.reserved_since.store(0, Relaxed);
         let mut word = self.word().load(Relaxed);
         loop {
-            if Self::may_take(word) {
+            if Self::may_steal(word) {
                 match self.try_steal(word) {
-                    Ok(()) => return None,
+                    Ok(()) => return Enqueued::Acquired,
                     Err(now) => word = now,
                 }
                 continue;
             }
+            if head(word) != 0 && !mutant("dead-queue-joined") && !self.has_live_head(word) {
+                word = self.word().load(Relaxed);
+                continue;
+            }
             let last = tail(word);
-            let (state, first) = if last == 0 { (HEAD, slot) } else { (WAIT, head(word)) };
+            let (state, first) = if last == 0 { (HEAD, id) } else { (WAITING, head(word)) };
             if last == 0 {
-                node.begins_as_head();
+                node.start_quantum();
             }
             node.prev.store(last, Relaxed);
             node.state.store(state, Relaxed);
-            let queued = with_queue(flags(word), first, slot);
-            // Release: the node is ready; partner is the Acquire of whoever loads the word to walk: `head`, `pass_over`.
+            let queued = with_queue(flags(word), first, id);
+            // Release: publishes the node; pairs with the Acquire loads of the word in `wait_as_head` and
+            // `unlink_abandoned_head`.
             match self.word().compare_exchange(word, queued, weaken(Release, "enqueue-relaxed"), Relaxed) {
-                Ok(_) => return Some(state),
+                Ok(_) if last == 0 => return Enqueued::AsHead,
+                Ok(_) => return Enqueued::Behind,
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Sleeps until the node is the head, or there is no point in waiting.
-    fn await_promotion(&self, node: &Node, until: Option<u64>, may_leave: bool) -> Option<Outcome> {
-        let in_future = |patience| now().saturating_add(P::BYPASS_NS.saturating_mul(patience));
-        let mut patience = 1;
-        let mut look = (P::BYPASS && may_leave).then(|| in_future(patience));
+    /// Parks until the node is the head: `None`. Returns an outcome if the wait ends before. The kernel's
+    /// `pv_wait_node`.
+    fn wait_in_queue(&self, node: &Node, until: Option<u64>, may_abandon: bool) -> Option<Outcome> {
+        let after = |intervals| now().saturating_add(P::BYPASS_NS.saturating_mul(intervals));
+        let mut intervals = 1;
+        let mut next_try = (P::BYPASS && may_abandon).then(|| after(intervals));
         loop {
-            // Relaxed, here and below: what the head before did is seen through the word.
+            // Relaxed, here and below: what the previous head did is read through the word.
             match node.state.load(Relaxed) {
-                WAIT => {
-                    // If it fails, it has been promoted.
-                    let _ = node.state.compare_exchange(WAIT, NPARK, Relaxed, Relaxed);
+                WAITING => {
+                    // If it fails, the node was promoted.
+                    let _ = node.state.compare_exchange(WAITING, WAITING_PARKED, Relaxed, Relaxed);
                 }
-                NPARK => {
-                    // Acquire: as in `released`.
-                    let word = self.word().load(weaken(Acquire, "help-relaxed"));
-                    // Whoever has released the lock may have been interrupted by the very handler that waits here.
-                    if word & (LOCKED | PARKED) == PARKED && !mutant("no-help") {
-                        Self::kick(head(word));
-                    }
-                    // The head may have not survived a fork.
-                    self.is_led(word);
-                    let is_overdue = is_reserved(word) && Self::is_overdue(head(word));
-                    if let Some(moment) = look {
-                        if is_overdue || now() >= moment {
-                            if let Some(outcome) = self.pass(node) {
+                WAITING_PARKED => {
+                    let word = self.word().load(Relaxed);
+                    let is_stalled = is_reserved(word) && Self::head_is_stalled(head(word));
+                    if let Some(moment) = next_try {
+                        if is_stalled || now() >= moment {
+                            if let Some(outcome) = self.try_leave_and_bypass(node) {
                                 return Some(outcome);
                             }
-                            patience = if is_reserved(word) { 1 } else { (patience * 2).min(BYPASS_APART) };
-                            look = Some(in_future(patience));
+                            intervals = if is_reserved(word) { 1 } else { (intervals * 2).min(BYPASS_APART) };
+                            next_try = Some(after(intervals));
                         } else if is_reserved(word) {
-                            // Soon, or for how long it has been kept by then does not help.
-                            (patience, look) = (1, Some(moment.min(in_future(1))));
+                            // The head may be stalled after one interval.
+                            (intervals, next_try) = (1, Some(moment.min(after(1))));
                         }
                     }
-                    let end = [until, look].into_iter().flatten().min();
+                    let end = [until, next_try].into_iter().flatten().min();
                     P::count(Event::WaitNode);
-                    if !node.state.wait(NPARK, end) {
+                    if !node.state.wait(WAITING_PARKED, end) {
                         self.count_wake_up(node);
-                    } else if until == end && self.give_up(node) {
-                        return Some(Outcome::TimedOutInQueue);
+                    } else if until == end && self.abandon(node) {
+                        return Some(Outcome::TimedOut);
                     }
                 }
-                HPARK => {
+                HEAD_PARKED => {
                     self.sleep_as_head(node, until);
                 }
                 _ => return None,
@@ -143,69 +164,75 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Waits no more, unless the node has been promoted.
-    fn give_up(&self, node: &Node) -> bool {
-        node.owned.alone();
-        // Release: what its owner did with the slot; partner: the Acquire in `promote`.
-        node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
+    /// Leaves the node in the queue without a waiter. Returns `false` if it was promoted meanwhile.
+    fn abandon(&self, node: &Node) -> bool {
+        node.owned.exclusive();
+        // Release: publishes what the owner did with the node; pairs with the Acquire in `promote_next`.
+        let order = weaken(Release, "abandon-relaxed");
+        let abandoned = node.state.compare_exchange(WAITING_PARKED, ABANDONED, order, Relaxed).is_ok();
+        if abandoned {
+            thread::with(|state| state.set_abandoned_at(self.address()));
+        }
+        abandoned
     }
 
-    /// For who has waited for long, or has found the lock kept for long: spins until it can be taken. `None` if it could not be
-    /// for some time, and the thread waits on.
+    /// Spins for a lock that can be taken past the head; abandons the node before it takes one. Returns `None` if the
+    /// wait goes on.
     #[cold]
-    fn pass(&self, node: &Node) -> Option<Outcome> {
-        let (mut left, mut has_left) = (spins(P::SPIN_NS), false);
+    fn try_leave_and_bypass(&self, node: &Node) -> Option<Outcome> {
+        let (mut left, mut abandoned) = (spin_iterations(SPIN_NS), false);
         loop {
             let word = self.word().load(Relaxed);
-            if Self::may_pass(word) {
-                // If it fails, it has been promoted.
-                if !has_left && !mutant("bypass-before-give-up") && !self.give_up(node) {
+            if Self::may_bypass(word) {
+                // If it fails, the node was promoted.
+                if !abandoned && !mutant("bypass-before-abandon") && !self.abandon(node) {
                     return None;
                 }
-                has_left = true;
-                if self.bypass(word) {
-                    if mutant("bypass-before-give-up") {
-                        self.give_up(node);
+                abandoned = true;
+                if self.try_bypass(word) {
+                    if mutant("bypass-before-abandon") {
+                        self.abandon(node);
                     }
-                    return Some(Outcome::TakenInQueue);
+                    return Some(Outcome::Acquired);
                 }
             }
             if left == 0 {
-                return has_left.then_some(Outcome::Again);
+                return abandoned.then_some(Outcome::Retry);
             }
             left -= 1;
             spin_loop();
         }
     }
 
-    /// Whether the lock is free, and open to all, or its head does not come.
-    fn may_pass(word: u32) -> bool {
-        word & LOCKED == 0 && (word & PEND == 0 || Self::is_overdue(head(word)))
+    /// Returns `true` if the lock is free, and either not reserved or reserved for a stalled head.
+    fn may_bypass(word: u32) -> bool {
+        word & LOCKED == 0 && (word & PENDING == 0 || Self::head_is_stalled(head(word)))
     }
 
-    /// Whether a lock that is free has been kept for `first` for long. Who sees that it is kept writes the time down.
-    fn is_overdue(first: u32) -> bool {
-        let kept = &table().node(first).kept;
-        // Relaxed, both: to be off the mark does no harm.
-        match kept.load(Relaxed) {
+    /// Returns `true` if a free lock has been reserved for this head for `BYPASS_NS`. Stores the time if it is the
+    /// first to ask.
+    fn head_is_stalled(id: u32) -> bool {
+        let reserved_since = &table().node(id).reserved_since;
+        // Relaxed, both: approximate times are enough.
+        match reserved_since.load(Relaxed) {
             0 => {
-                kept.store(now().max(1), Relaxed);
+                reserved_since.store(now().max(1), Relaxed);
                 false
             }
             since => now().saturating_sub(since) >= P::BYPASS_NS,
         }
     }
 
-    /// Takes the lock if it is free, and not kept for a head that may come.
+    /// Takes the lock past its head if it [may](Self::may_bypass). Returns `true` if the caller holds it.
     #[cold]
-    pub(super) fn bypass(&self, mut word: u32) -> bool {
-        while P::BYPASS && Self::may_pass(word) {
-            let taken = (word | LOCKED) & !PEND;
+    pub(super) fn try_bypass(&self, mut word: u32) -> bool {
+        while P::BYPASS && Self::may_bypass(word) {
+            let taken = (word | LOCKED) & !PENDING;
             match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
-                Ok(_) if word & PEND == 0 => return true,
+                Ok(_) if word & PENDING == 0 => return true,
                 Ok(_) => {
                     P::count(Event::Bypass);
-                    table().node(head(word)).begins_later(BYPASS_APART * P::BYPASS_NS);
+                    table().node(head(word)).start_quantum_after(BYPASS_APART * P::BYPASS_NS);
                     return true;
                 }
                 Err(now) => word = now,
@@ -214,70 +241,63 @@ impl<P: Policy> Raw<P> {
         false
     }
 
-    /// Waits as the head.
-    fn head(&self, slot: u32, node: &Node, until: Option<u64>) -> Outcome {
-        let mut left = spins(P::HEAD_NS);
-        let mut is_past = P::RESERVE && Self::waited(node) >= P::QUANTUM_NS;
+    /// Waits as the head: spins, reserves the lock after a quantum, parks. Returns `true` if the thread holds the
+    /// lock, `false` if the time is over; the node is dequeued either way. The kernel's `pv_wait_head_or_lock`.
+    fn wait_as_head(&self, id: u32, node: &Node, until: Option<u64>) -> bool {
+        let mut left = spin_iterations(SPIN_NS);
+        let mut reserves = P::RESERVATION && node.waited_as_head() >= P::QUANTUM_NS;
         loop {
-            // Acquire: the nodes behind; partner: the Release in `enqueue`.
+            // Acquire: the nodes behind; pairs with the Release in `enqueue`.
             let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
             if word & LOCKED == 0 {
-                if self.take_as_head(word, slot) {
-                    return Outcome::Taken;
+                if self.take_as_head(word, id) {
+                    return true;
                 }
-            } else if is_past && word & PEND == 0 {
-                // Relaxed: it carries nothing. If it fails, the next round sees to it.
-                if self.word().compare_exchange(word, word | PEND, Relaxed, Relaxed).is_ok() {
-                    P::count(Event::Pend);
+            } else if reserves && word & PENDING == 0 {
+                // Relaxed: it publishes nothing. If it fails, the next round repeats it.
+                if self.word().compare_exchange(word, word | PENDING, Relaxed, Relaxed).is_ok() {
+                    P::count(Event::Reserve);
                 }
             } else if left > 0 {
                 left -= 1;
                 spin_loop();
             } else {
-                if self.head_sleeps(word, node, until) {
-                    return if self.leave(slot) { Outcome::Taken } else { Outcome::TimedOut };
+                if self.park_as_head(word, node, until) {
+                    return self.dequeue_head(id);
                 }
-                left = spins(P::HEAD_NS);
-                is_past = P::RESERVE && Self::waited(node) >= P::QUANTUM_NS;
+                left = spin_iterations(SPIN_NS);
+                reserves = P::RESERVATION && node.waited_as_head() >= P::QUANTUM_NS;
             }
         }
     }
 
-    /// Nanoseconds for which the owner of `node` has been the head.
-    pub(super) fn waited(node: &Node) -> u64 {
-        // Relaxed: to be off the mark does no harm.
-        now().saturating_sub(node.since.load(Relaxed))
-    }
-
-    /// Sleeps as the head, if the word is still `word`, which says that somebody holds the lock. Whether the time is over.
-    fn head_sleeps(&self, word: u32, node: &Node, until: Option<u64>) -> bool {
+    /// Parks the head if the word is still `word`, in which the lock is held. Returns `true` if the time is over.
+    fn park_as_head(&self, word: u32, node: &Node, until: Option<u64>) -> bool {
         // Relaxed: published by the Release below.
         if !mutant("state-after-word") {
-            node.state.store(HPARK, Relaxed);
+            node.state.store(HEAD_PARKED, Relaxed);
         }
-        // Release: the state; partner is the Acquire in `kick`. If the word says so already, it is the state that is new.
-        if self
-            .word()
-            .compare_exchange(word, word | PARKED, weaken(Release, "park-relaxed"), Relaxed)
-            .is_err()
-        {
-            // Nobody was told. Relaxed: who kicks by an old word does no harm.
+        // Release: publishes the state; pairs with the Acquire in `unlock_slow`. The exchange is needed even if the
+        // word has `PARKED` already, as the state is new.
+        let order = weaken(Release, "park-relaxed");
+        if self.word().compare_exchange(word, word | PARKED, order, Relaxed).is_err() {
+            // Relaxed: the state was not published. A kick for an old word does no harm.
             node.state.store(HEAD, Relaxed);
             return false;
         }
         if mutant("state-after-word") {
-            node.state.store(HPARK, Relaxed);
+            node.state.store(HEAD_PARKED, Relaxed);
         }
         P::count(Event::WaitHead);
         self.sleep_as_head(node, until)
     }
 
-    /// Sleeps until the node is not `HPARK` any more, and makes sure of that when the time is over, which is returned.
+    /// Sleeps until the node is not `HEAD_PARKED`. Returns `true` if the time is over: the node is `HEAD` then.
     fn sleep_as_head(&self, node: &Node, until: Option<u64>) -> bool {
         // Relaxed, all: the word is loaded again.
-        while node.state.load(Relaxed) == HPARK {
-            if node.state.wait(HPARK, until) {
-                // A waiter that was promoted in its sleep would time out again and again, and never leave.
+        while node.state.load(Relaxed) == HEAD_PARKED {
+            if node.state.wait(HEAD_PARKED, until) {
+                // A waiter that was promoted while parked would time out again and again, and never leave.
                 if !mutant("parked-after-timeout") {
                     node.state.store(HEAD, Relaxed);
                 }
@@ -288,66 +308,68 @@ impl<P: Policy> Raw<P> {
         false
     }
 
-    /// The owner of `node` runs, perhaps because he was kicked.
+    /// Counts the wake-up of the owner of `node`, if it was kicked.
     fn count_wake_up(&self, node: &Node) {
-        let kicked = if P::COUNTS { node.kicked.swap(0, Relaxed) } else { 0 };
-        if kicked != 0 {
-            P::add(Event::WakeNs, now().saturating_sub(kicked));
+        let kicked_at = if P::COUNTS { node.kicked_at.swap(0, Relaxed) } else { 0 };
+        if kicked_at != 0 {
+            P::add(Event::LatencyWakeNs, now().saturating_sub(kicked_at));
             if self.word().load(Relaxed) & LOCKED != 0 {
-                P::count(Event::Spurious);
+                P::count(Event::SpuriousWakeup);
             }
         }
     }
 
-    /// For the head: takes the lock, which is free, and promotes the next. False if the word is not `word` any more.
-    fn take_as_head(&self, word: u32, slot: u32) -> bool {
-        let (queue, next) = Self::without_first(word, slot);
-        // The flags go: nobody sleeps as the head yet, and the lock was kept for us. Release: the links; partner: the Acquire in
-        // `leave`, of the next head.
+    /// Takes the free lock, for the head, and promotes the next waiter. Returns `false` if the word is not `word` any
+    /// more.
+    fn take_as_head(&self, word: u32, id: u32) -> bool {
+        let (queue, next) = Self::without_head(word, id);
+        // The flags are cleared: no head is parked yet, and the reservation was for this thread. Acquire: as in
+        // `lock`. Release: publishes the links; pairs with the Acquire in `dequeue_head`, by the next head.
         let order = acq_rel(mutant("head-take-unreleased"), mutant("head-take-relaxed"));
         if self.word().compare_exchange(word, queue | LOCKED, order, Relaxed).is_err() {
             return false;
         }
         if next != 0 {
-            self.promote(next, !P::DEFER);
+            self.promote_next(next, if P::DEFERRED_WAKE { Wake::AtUnlock } else { Wake::Now });
         }
         true
     }
 
-    /// For the head whose time is over: promotes the next and leaves. True if the lock could be had after all.
+    /// Dequeues the head, whose time is over, and promotes the next waiter. Returns `true` if the lock was free, and
+    /// the thread holds it.
     #[cold]
-    pub fn leave(&self, slot: u32) -> bool {
+    pub fn dequeue_head(&self, id: u32) -> bool {
         loop {
-            // Acquire: as in `head`.
+            // Acquire: as in `wait_as_head`.
             let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
             if word & LOCKED == 0 {
-                if self.take_as_head(word, slot) {
+                if self.take_as_head(word, id) {
                     return true;
                 }
                 continue;
             }
-            let (queue, next) = Self::without_first(word, slot);
-            // Release: the links; partner: the Acquire in `head`, of the next one.
-            let order = weaken(Release, "leave-relaxed");
-            if self.word().compare_exchange(word, Self::rest(word, queue), order, Relaxed).is_ok() {
-                if next != 0 && !mutant("leave-alone") {
-                    // Awake: who holds the lock need not know of it.
-                    self.promote(next, true);
+            let (queue, next) = Self::without_head(word, id);
+            // Release: publishes the links; pairs with the Acquire in `wait_as_head`, by the next head.
+            let order = weaken(Release, "dequeue-relaxed");
+            if self.word().compare_exchange(word, Self::with_rest(word, queue), order, Relaxed).is_ok() {
+                if next != 0 && !mutant("head-leaves-without-promoting") {
+                    // The holder does not know of it, so it cannot wake the waiter.
+                    self.promote_next(next, Wake::Now);
                 }
                 return false;
             }
         }
     }
 
-    /// The word when its queue has become `queue`, and nothing else has changed: the lock is kept for the next one, if there is
-    /// one, and `PARKED` may be there for somebody outside.
-    fn rest(word: u32, queue: u32) -> u32 {
-        let is_kept = queue != 0 || mutant("kept-for-nobody");
-        queue | flags(word) & if is_kept { !0 } else { !PEND }
+    /// Returns `word` with the queue that is left. The flags stay, since `PARKED` may be for an unqueued waiter; but
+    /// without a queue there is no reservation.
+    fn with_rest(word: u32, queue: u32) -> u32 {
+        let keeps_pending = queue != 0 || mutant("pending-without-queue");
+        queue | flags(word) & if keeps_pending { !0 } else { !PENDING }
     }
 
-    /// The queue of `word` without its first node, and which is the next.
-    fn without_first(word: u32, first: u32) -> (u32, u32) {
+    /// Returns the queue of `word` without its head, and the next node.
+    fn without_head(word: u32, first: u32) -> (u32, u32) {
         let last = tail(word);
         if last == first {
             return (0, 0);
@@ -356,113 +378,109 @@ impl<P: Policy> Raw<P> {
         (with_queue(0, next, last), next)
     }
 
-    /// The node after the first one, in a queue that ends with `last`.
+    /// Returns the node after the head `first`, in a queue that ends with `last`.
     fn next_of(first: u32, last: u32) -> u32 {
-        let mut slot = last;
+        let mut id = last;
         // Relaxed, all: see the orderings in `raw`.
         loop {
-            let before = table().node(slot).prev.load(Relaxed);
+            let before = table().node(id).prev.load(Relaxed);
             let link = &table().node(before).next;
-            if link.load(Relaxed) == slot {
+            if link.load(Relaxed) == id {
                 break;
             }
-            link.store(slot, Relaxed);
+            link.store(id, Relaxed);
             if before == first {
                 break;
             }
-            slot = before;
+            id = before;
         }
         table().node(first).next.load(Relaxed)
     }
 
-    /// Makes `next`, which the word names as the first already, the head; or the first after it that has not given up.
-    /// Unless it `wakes`, the caller holds the lock, and a sleeper sleeps on until the release.
-    pub fn promote(&self, mut next: u32, wakes: bool) {
-        let before = local::with(|local| local.promotes(next));
+    /// Makes `next` the head, which the word names as the head already, or the first node after it that is not
+    /// abandoned.
+    pub fn promote_next(&self, mut next: u32, wake: Wake) {
         loop {
             let node = table().node(next);
-            node.begins_as_head();
-            // Relaxed, here and below: the links are published through the word. Acquire: partner is the Release in `give_up`.
-            match node.state.load(weaken(Acquire, "gone-relaxed")) {
-                WAIT => {
-                    if node.state.compare_exchange(WAIT, HEAD, Relaxed, Relaxed).is_ok() {
-                        break;
+            node.start_quantum();
+            // Relaxed, here and below: the links are published through the word. Acquire: what the owner did with an
+            // abandoned node; pairs with the Release in `abandon`.
+            match node.state.load(weaken(Acquire, "abandoned-read-relaxed")) {
+                WAITING => {
+                    if node.state.compare_exchange(WAITING, HEAD, Relaxed, Relaxed).is_ok() {
+                        return;
                     }
                 }
-                NPARK if wakes => {
-                    if Self::wake(next, NPARK, || ()) {
-                        break;
+                WAITING_PARKED if wake == Wake::Now => {
+                    if Self::wake_as_head(next, WAITING_PARKED) {
+                        return;
                     }
                 }
-                NPARK => {
-                    if node.state.compare_exchange(NPARK, HPARK, Relaxed, Relaxed).is_ok() {
+                WAITING_PARKED => {
+                    if node.state.compare_exchange(WAITING_PARKED, HEAD_PARKED, Relaxed, Relaxed).is_ok() {
                         // Relaxed: published by the release of the lock.
-                        if !mutant("sleeper-forgotten") {
+                        if !mutant("parked-not-set") {
                             self.word().fetch_or(PARKED, Relaxed);
                         }
-                        break;
+                        return;
                     }
                 }
                 // Acquire: as for the load. If it fails, the owner is back.
-                GONE if node
-                    .state
-                    .compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed)
-                    .is_err() => {}
-                // Relaxed, both: it has been so since the process began. If it fails, somebody else buries it.
-                DEAD if node.state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_err() => break,
-                GONE | ORPHAN | DEAD if !mutant("gone-promoted") => match self.pass_over(next) {
-                    0 => break,
-                    after => {
-                        local::with(|local| local.promotes(after));
-                        next = after;
+                ABANDONED
+                    if node
+                        .state
+                        .compare_exchange(
+                            ABANDONED,
+                            UNLINKING,
+                            weaken(Acquire, "abandoned-read-relaxed"),
+                            Relaxed,
+                        )
+                        .is_err() => {}
+                ABANDONED | ABANDONED_EXITED if !mutant("abandoned-promoted") => {
+                    match self.unlink_abandoned_head(next) {
+                        0 => return,
+                        after => next = after,
                     }
-                },
-                _ => break,
+                }
+                _ => return,
             }
         }
-        local::with(|local| local.promotes(before));
     }
 
-    /// If the owner of the first node did not survive a fork: makes somebody else the head. Whether that was so.
+    /// Drops the queue of `word` if the child of a fork has inherited it. Returns `true` if so: the word has changed
+    /// then.
     #[cold]
-    pub(super) fn bury(&self, first: u32) -> bool {
-        let state = &table().node(first).state;
-        // Relaxed, all: it has been so since the process began. Who claims it passes it over.
-        if state.load(Relaxed) != DEAD {
+    pub(super) fn drop_dead_queue(&self, word: u32) -> bool {
+        // Relaxed, all: the nodes have been dead since the process began. If the exchange fails, another thread has
+        // dropped the queue.
+        if table().node(head(word)).state.load(Relaxed) != DEAD {
             return false;
         }
-        // A handler that forks must leave alone what is done here.
-        let (was, before) = local::with(|local| (local.holds(1), local.promotes(first)));
-        let claims = state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_ok();
-        if claims || mutant("buried-twice") {
-            match self.pass_over(first) {
-                0 => {}
-                next => self.promote(next, true),
-            }
-        }
-        local::with(|local| (local.promotes(before), local.holds(was)));
+        // `PARKED` may be for an unqueued waiter.
+        let kept = if mutant("parked-dropped-with-queue") { !PARKED } else { !0 };
+        let _ = self.word().compare_exchange(word, Self::with_rest(word, 0) & kept, Relaxed, Relaxed);
         true
     }
 
-    /// Takes the first node, whose owner has gone, out of the queue, and frees it; the next one, or 0.
+    /// Unlinks the head, which is abandoned, and frees it if its owner has exited. Returns the next node, or 0.
     #[cold]
-    fn pass_over(&self, gone: u32) -> u32 {
+    fn unlink_abandoned_head(&self, id: u32) -> u32 {
         loop {
-            // Acquire: as in `head`.
+            // Acquire: as in `wait_as_head`.
             let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
-            let (queue, next) = Self::without_first(word, gone);
-            // Release: as in `leave`, which may have brought us here.
-            let order = weaken(Release, "pass-relaxed");
-            if self.word().compare_exchange(word, Self::rest(word, queue), order, Relaxed).is_ok() {
-                let node = table().node(gone);
-                node.owned.alone();
-                // Release: partner is the Acquire in `find_place` and `orphan`. Relaxed: an orphan's owner has done nothing with it
-                // since it became `GONE`.
-                let order = weaken(Release, "passed-relaxed");
-                if node.state.compare_exchange(PASSED, IDLE, order, Relaxed).is_err()
-                    && !mutant("passed-node-leaked")
+            let (queue, next) = Self::without_head(word, id);
+            // Release: as in `dequeue_head`.
+            let order = weaken(Release, "unlink-relaxed");
+            if self.word().compare_exchange(word, Self::with_rest(word, queue), order, Relaxed).is_ok() {
+                let node = table().node(id);
+                node.owned.exclusive();
+                // Release: the promoter is done with the node; pairs with the Acquire in `find_place` and
+                // `free_at_exit`. Relaxed: an owner that has exited has not used the node since it was abandoned.
+                let order = weaken(Release, "unlinked-relaxed");
+                if node.state.compare_exchange(UNLINKING, IDLE, order, Relaxed).is_err()
+                    && !mutant("unlinked-node-leaked")
                 {
-                    table().give_back(gone);
+                    table().free(id);
                 }
                 return next;
             }

@@ -1,73 +1,73 @@
-//! The lock: taking it when it is free, spinning for it, releasing it. The queue is in [`queue`](super::queue).
+//! The lock itself: taking it while it is free, spinning, releasing. The wait queue is in [`queue`](super::queue).
 //!
-//! A queue in order of arrival bounds how long anyone waits, and is slow as soon as its head is off the processor. Letting
-//! whoever runs take the lock is fast, and starves those who sleep. Here whoever runs takes the lock, past a queue of sleepers,
-//! until the head has waited for a *quantum*; then somebody who took the lock past it queues, which leaves a processor to the
-//! head, and if that was not enough the lock is kept for the head. The word is that of [`word`](super::word).
+//! A FIFO queue bounds the waits, and collapses as soon as its head is off the CPU. A lock that running threads take
+//! whenever it is free keeps its throughput, and starves those that sleep. This lock combines both: running threads
+//! *steal* the lock past the queue until the head has waited for a *quantum*. Then the lock is *reserved* for the
+//! head. The word is described in [`word`](super::word).
 //!
-//! 1. *Lock.* Take a free lock, or *steal* it past a queue; else spin for a bounded time. Now and then who steals looks at the
-//!    clock, for the head's sake. Who has ended a quantum does not spin.
-//! 2. *Queue.* Become the tail and sleep on the own node until promoted. The head spins, then sleeps.
-//! 3. *The head takes the lock* and promotes the next, which sleeps on if it sleeps ([`PARKED`]).
-//! 4. *Release.* One read-modify-write, which tells whether there is somebody to wake.
+//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, then queue. Every few steals the thread
+//!    checks the clock on behalf of the head, and reserves the lock if the head has waited for too long.
+//! 2. *Queue.* Become the tail, and park on the own node until promoted. The head spins, then parks.
+//! 3. *The head takes the lock* and promotes the next waiter, which stays parked until the lock is released
+//!    ([`PARKED`]).
+//! 4. *Release.* One read-modify-write. The value that it returns says whether there is a thread to wake.
 //!
 //! # Invariants
 //!
-//! 1. The word changes by read-modify-writes only, so every release sequence on it runs on for ever.
-//! 2. Only the head changes the head: it takes the lock, or gives up ([`queue`](super::queue)). Between that change and the end
-//!    of the promotion nobody is the head, and the one who promotes acts for it.
-//! 3. *No wake-up is lost.* While the head sleeps, or is about to, with its state `HPARK`, the word says [`PARKED`], or the holder is
-//!    about to say so, being the one who promoted it. So whoever releases the lock kicks; and who has released it, and not kicked
-//!    yet, is stood in for by the next release, or by who is about to sleep behind the head of a free lock. Who is interrupted
-//!    in the middle of a kick, by a handler that waits, ends it first.
-//!    [`PARKED`] stays until the head takes the lock; who finds it, and a head that is awake, does nothing.
-//! 4. [`PEND`] is set only while there is a head; it goes when the head takes the lock, or when nobody is left in the queue. A head
-//!    that does not come loses it ([`queue`](super::queue)).
-//! 5. After the change of the word that releases the lock, its memory is not touched: it may be gone. The node that is
-//!    kicked is in the table, for ever; if it has another use by then, its owner looks again and sleeps on.
+//! 1. The word changes by read-modify-writes only, so every release sequence on it continues for ever.
+//! 2. Only the head dequeues the head: it takes the lock, or gives up. Between that and the end of the promotion
+//!    there is no head, and the promoter acts for it: it unlinks abandoned nodes. A queue that the child of a fork
+//!    has inherited has no head, and is dropped by one compare-exchange.
+//! 3. *No wake-up is lost.* While the head is parked, or about to park, with its state `HEAD_PARKED`, either the word
+//!    has [`PARKED`], or the holder is about to set it, because it has just promoted that head. So each release kicks
+//!    the head. [`PARKED`] remains until the head takes the lock. A release that finds it and an awake head does
+//!    nothing.
+//! 4. [`PENDING`] is set only while there is a head. It is cleared when the head takes the lock, when the queue
+//!    becomes empty, and when a thread bypasses a stalled head.
+//! 5. After the change of the word that releases the lock, the lock's memory is not accessed: it may have been freed.
+//!    The node that is kicked is in the static table. If it is in other use by then, its owner looks at the word
+//!    again and parks again.
 //!
 //! # Orderings
 //!
 //! - Taking the lock acquires, releasing it releases.
-//! - Who kicks acquires, before looking at a node, what the word was read from: the word that says `PARKED` was written after the
-//!   state `HPARK`. The compare-exchange of the kick cannot stand in for that. It may fail, and *a failed
-//!   compare-exchange orders nothing*: it would be a plain load that finds an old state, and the head would sleep on.
-//! - Links are written before a Release of the word (an enqueueing, a head that takes the lock or leaves), and read by who has
-//!   loaded the word (Acquire). So the states of nodes need no order of their own, but where a slot changes its owner.
+//! - The unlocker executes an Acquire fence before it reads a node, because [`PARKED`] was published after the node's
+//!   state. The compare-exchange of the kick cannot replace the fence. It may fail, and *a failed compare-exchange
+//!   orders nothing*: it would be a plain load that returns an old state, and the head would sleep on.
+//! - Links are written before a Release of the word (by a thread that enqueues, a head that takes the lock, a head
+//!   that gives up), and read after an Acquire load of the word. So the states of nodes need no ordering, except
+//!   where a node changes its owner.
 
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, Ordering::*, Witness, const_unless_loom, cpu, fence, mutant, now, spin_loop, spins, weaken,
+    AtomicU32, LoomAccess, Ordering::*, const_unless_loom, fence, mutant, now, spin_iterations, spin_loop,
+    weaken,
 };
 
 use super::events::Event;
-use super::local::{self, Local, Place};
-use super::policy::Policy;
-use super::table::{FORKED, HEAD, HPARK, Node, table};
-use super::word::{LOCKED, PARKED, PEND, head, is_open, is_reserved};
+use super::nodes::{FORKED, HEAD, HEAD_PARKED, table};
+use super::policy::{Policy, SPIN_NS};
+use super::thread::{self, Place, ThreadState};
+use super::word::{LOCKED, PARKED, PENDING, head, is_open, is_reserved};
 
-/// The queued lock by itself, with the mechanisms and constants of a policy.
+/// The queued lock, with the mechanisms and constants of a policy.
 #[derive(Debug)]
 pub struct Raw<P> {
     word: AtomicU32,
-    memory: Witness,
+    memory: LoomAccess,
     policy: PhantomData<P>,
 }
 
-/// How an attempt to get the lock in the queue ended.
+/// The result of a wait in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// With the lock.
-    Taken,
-    /// With the lock; the slot stays in the queue.
-    TakenInQueue,
-    /// Without: the time is over.
+    /// The thread holds the lock.
+    Acquired,
+    /// The time is over.
     TimedOut,
-    /// Without: the time is over, and the slot stays in the queue.
-    TimedOutInQueue,
-    /// The place was given up for a lock that somebody else got. The slot stays in the queue.
-    Again,
+    /// The thread has abandoned its node to bypass the head, and another thread took the lock first.
+    Retry,
 }
 
 impl<P: Policy> Default for Raw<P> {
@@ -78,9 +78,9 @@ impl<P: Policy> Default for Raw<P> {
 
 impl<P: Policy> Raw<P> {
     const_unless_loom! {
-        /// A free lock.
+        /// Creates a free lock.
         pub fn new() -> Self {
-            Self { word: AtomicU32::new(0), memory: Witness::new(), policy: PhantomData }
+            Self { word: AtomicU32::new(0), memory: LoomAccess::new(), policy: PhantomData }
         }
     }
 
@@ -90,43 +90,43 @@ impl<P: Policy> Raw<P> {
         &self.word
     }
 
-    /// For the model: a lock that is held, with a queue of the slots 1 to `last`, all awake.
+    /// For the model: creates a lock that is held, with a queue of the nodes 1 to `last`, all awake.
     #[cfg(loom)]
     pub fn with_queue(last: u32) -> Self {
-        use super::table::WAIT;
-        for slot in 1..=last {
-            assert_eq!(table().lease(), Some(slot));
-            let node = table().node(slot);
-            node.prev.store(slot - 1, Relaxed);
-            node.state.store(if slot == 1 { HEAD } else { WAIT }, Relaxed);
+        use super::nodes::WAITING;
+        for id in 1..=last {
+            assert_eq!(table().alloc(), Some(id));
+            let node = table().node(id);
+            node.prev.store(id - 1, Relaxed);
+            node.state.store(if id == 1 { HEAD } else { WAITING }, Relaxed);
         }
         let word = super::word::with_queue(LOCKED, 1, last);
-        Self { word: AtomicU32::new(word), memory: Witness::new(), policy: PhantomData }
+        Self { word: AtomicU32::new(word), memory: LoomAccess::new(), policy: PhantomData }
     }
 
-    /// For the model: the first in the queue.
+    /// For the model: returns the head.
     #[cfg(loom)]
-    pub fn first(&self) -> u32 {
+    pub fn head(&self) -> u32 {
         head(self.word().load(Relaxed))
     }
 
-    /// For the model: the caller frees the lock.
+    /// For the model: the caller frees the memory of the lock.
     #[cfg(loom)]
-    pub fn is_freed(&self) {
-        self.memory.alone();
+    pub fn free_memory(&self) {
+        self.memory.exclusive();
     }
 
-    /// Takes the lock.
+    /// Takes the lock; blocks until that is possible.
     #[inline]
     pub fn lock(&self) {
-        // Acquire, wherever somebody takes the lock: partner is the Release in `unlock` and `release_for_head`.
+        // Acquire, wherever a thread takes the lock: pairs with the Release in `unlock` and `release_for_head`.
         let order = weaken(Acquire, "lock-relaxed");
         if let Err(word) = self.word().compare_exchange(0, LOCKED, order, Relaxed) {
             self.lock_contended(word);
         }
     }
 
-    /// Takes the lock if it is free and not reserved for the head.
+    /// Takes the lock if it is free and not reserved for the head. Returns `true` if the caller holds it.
     #[inline]
     pub fn try_lock(&self) -> bool {
         let order = weaken(Acquire, "lock-relaxed");
@@ -136,7 +136,7 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Waits for the lock, until the clock shows `until` nanoseconds. Whether it has been taken.
+    /// Takes the lock; blocks until the clock shows `until` nanoseconds at most. Returns `true` if the caller holds it.
     pub fn lock_until(&self, until: u64) -> bool {
         self.lock_slow(Some(until))
     }
@@ -148,64 +148,38 @@ impl<P: Policy> Raw<P> {
     /// The caller holds it.
     #[inline]
     pub unsafe fn unlock(&self) {
-        // Release: partner is the Acquire of whoever takes the lock.
+        // Release: publishes the critical section; pairs with the Acquire of the next holder.
         let word = self.word().fetch_sub(LOCKED, weaken(Release, "unlock-relaxed"));
         if word != LOCKED {
-            self.released(word);
+            self.unlock_slow(word);
         }
     }
 
-    /// Releases the lock, and keeps it for the one who has waited longest.
+    /// Releases the lock, and reserves it for the head.
     ///
     /// # Safety
     ///
     /// The caller holds it.
     pub unsafe fn unlock_fair(&self) {
         let word = self.release_for_head();
-        self.released(word);
+        self.unlock_slow(word);
     }
 
-    /// For the model: a signal handler comes between the release and what is left to do.
-    ///
-    /// # Safety
-    ///
-    /// As for [`unlock_fair`](Self::unlock_fair).
-    #[cfg(loom)]
-    pub unsafe fn unlock_fair_interrupted(&self, handler: impl FnOnce()) {
-        let word = self.release_for_head();
-        handler();
-        self.released(word);
-    }
-
-    /// For the model: a signal handler comes when the head, if it sleeps, has become awake in its state, and not in fact.
-    ///
-    /// # Safety
-    ///
-    /// As for [`unlock_fair`](Self::unlock_fair).
-    #[cfg(loom)]
-    pub unsafe fn unlock_fair_interrupted_in_kick(&self, handler: impl FnOnce()) {
-        let word = self.release_for_head();
-        fence(Acquire);
-        let mut handler = Some(handler);
-        Self::wake(head(word), HPARK, || handler.take().into_iter().for_each(|handler| handler()));
-        handler.into_iter().for_each(|handler| handler());
-        self.released(word);
-    }
-
+    /// Releases the lock, reserved for the head if there is one. Returns the word before.
     fn release_for_head(&self) -> u32 {
         let mut word = self.word().load(Relaxed);
         loop {
-            let kept = if self.is_led(word) { PEND } else { 0 };
+            let pending = if self.has_live_head(word) { PENDING } else { 0 };
             // Release: as in `unlock`.
             let order = weaken(Release, "unlock-fair-relaxed");
-            match self.word().compare_exchange(word, word & !LOCKED | kept, order, Relaxed) {
+            match self.word().compare_exchange(word, word & !LOCKED | pending, order, Relaxed) {
                 Ok(_) => return word,
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Whether somebody holds the lock.
+    /// Returns `true` if a thread holds the lock.
     pub fn is_locked(&self) -> bool {
         self.word().load(Relaxed) & LOCKED != 0
     }
@@ -217,16 +191,17 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock while that is open to all, or kept for a head that does not come.
+    /// Takes the lock if it is free, and either not reserved or reserved for a stalled head. Returns `true` if the
+    /// caller holds it.
     #[inline]
     fn steal(&self, mut word: u32) -> bool {
         if is_reserved(word) {
-            if self.is_led(word) {
-                return self.bypass(word);
+            if self.has_live_head(word) {
+                return self.try_bypass(word);
             }
             word = self.word().load(Relaxed);
         }
-        while Self::may_take(word) {
+        while Self::may_steal(word) {
             match self.try_steal(word) {
                 Ok(()) => return true,
                 Err(now) => word = now,
@@ -235,203 +210,149 @@ impl<P: Policy> Raw<P> {
         false
     }
 
-    /// Whether who comes may take the lock.
-    pub(super) fn may_take(word: u32) -> bool {
-        is_open(word) && (P::STEAL || head(word) == 0)
+    /// Returns `true` if threads that are not the head may take the lock.
+    pub(super) fn may_steal(word: u32) -> bool {
+        is_open(word) && (P::STEALING || head(word) == 0)
     }
 
-    /// Takes a lock that is open to all, past the queue if there is one. Now and then the thread looks at the clock for the sake
-    /// of the head, and ends its quantum.
+    /// Takes an open lock, past the queue if there is one. Checks the clock on behalf of the head every few times.
+    /// Returns the current word if it is not `word`.
     #[inline]
     pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
         let order = weaken(Acquire, "steal-relaxed");
         if head(word) == 0 {
-            // What may be left of flags is for nobody any more.
+            // Without a queue, `PARKED` is left over from a waiter that the release has woken.
             return self.word().compare_exchange(word, LOCKED, order, Relaxed).map(|_| ());
         }
-        let looks = local::with(|local| local.looks_next(P::LOOK_EVERY));
-        let kept = if looks { self.look(word) } else { 0 };
-        self.word().compare_exchange(word, word | LOCKED | kept, order, Relaxed)?;
+        let checks_clock = P::RESERVATION && thread::with(ThreadState::clock_check_due);
+        let pending = if checks_clock { self.check_quantum(word) } else { 0 };
+        self.word().compare_exchange(word, word | LOCKED | pending, order, Relaxed)?;
         P::count(Event::Steal);
-        if kept != 0 {
-            P::count(Event::Pend);
+        if pending != 0 {
+            P::count(Event::Reserve);
         }
-        local::with(Local::has_stolen);
+        thread::with(ThreadState::count_steal);
         Ok(())
     }
 
-    /// [`PEND`] if the lock is to be kept for the head when the thread, which is about to take it, releases it.
+    /// Returns [`PENDING`] if the head has waited for so long that the next release is for the head.
     #[cold]
-    fn look(&self, word: u32) -> u32 {
-        if !self.is_led(word) {
-            return 0;
-        }
-        let node = table().node(head(word));
-        local::with(|local| {
-            let time = now();
-            let in_demand = local.is_in_demand(P::LOOK_EVERY, time) || !P::DEMAND;
-            // Relaxed: whoever is the head by now, somebody is.
-            let waited = time.saturating_sub(node.since.load(Relaxed));
-            let may_lead = Self::is_here(node) || local.has_stayed(time) >= P::STAY_NS;
-            if P::LEAD && in_demand && waited >= P::QUANTUM_NS && may_lead {
-                P::count(Event::Lead);
-                local.end_quantum(self.address());
-            }
-            let reserve_ns = if in_demand { P::RESERVE_NS } else { P::RESERVE_IDLE_NS };
-            if P::RESERVE && waited >= reserve_ns { PEND } else { 0 }
-        })
+    fn check_quantum(&self, word: u32) -> u32 {
+        let overdue = self.has_live_head(word) && table().node(head(word)).waited_as_head() >= P::RESERVE_NS;
+        if overdue { PENDING } else { 0 }
     }
 
-    /// Whether there is a head that can take the lock. One that did not survive a fork is buried.
-    pub(super) fn is_led(&self, word: u32) -> bool {
-        // Relaxed: such nodes are older than this process.
-        let is_forked = table().unusual.load(Relaxed) & FORKED != 0;
-        head(word) != 0 && !(is_forked && self.bury(head(word)))
+    /// Returns `true` if there is a head. A queue that the child of a fork has inherited is dropped, which changes
+    /// the word.
+    pub(super) fn has_live_head(&self, word: u32) -> bool {
+        // Relaxed: dead nodes are older than this process.
+        let is_forked = table().slow_unlock_flags.load(Relaxed) & FORKED != 0;
+        head(word) != 0 && !(is_forked && self.drop_dead_queue(word))
     }
 
-    /// Waits for the lock, until the clock shows `until`. Whether it has been taken.
+    /// Takes the lock by spinning, then in the queue; blocks until the clock shows `until` at most. Returns `true` if
+    /// the caller holds it.
     #[cold]
     fn lock_slow(&self, until: Option<u64>) -> bool {
         let lock = self.address();
-        local::with(|local| {
-            Self::end_kick();
+        thread::with(|state| {
             loop {
-                P::count(Event::SlowPath);
-                local.has_found_it_taken();
-                // Who has ended a quantum, or has a place already, does not spin.
-                if !(local.has_left(lock) || P::LEAD && local.has_ended_quantum(lock)) && self.spin(local) {
+                P::count(Event::LockSlowpath);
+                // A thread that may still have a place in the queue does not spin.
+                if !state.has_abandoned_at(lock) && self.spin() {
                     return true;
                 }
-                let (slot, outcome) = match local.take(lock, until.is_some()) {
-                    Place::Last(slot) => (slot, self.wait(slot, until, local.owns(slot))),
-                    Place::Back(slot) => (slot, self.wait_on(slot, until, true)),
-                    Place::Outside => return self.lock_outside(until),
+                let (id, outcome) = match state.acquire(lock, until.is_some()) {
+                    Place::Tail(id) => (id, self.lock_queued(id, until, state.owns(id))),
+                    Place::Rejoined(id) => (id, self.lock_rejoined(id, until, true)),
+                    Place::Unqueued => return self.lock_unqueued(until),
                 };
+                state.release(id);
                 match outcome {
-                    Outcome::Taken | Outcome::TimedOut => local.put(slot),
-                    _ => local.leave(lock),
-                }
-                match outcome {
-                    Outcome::Taken | Outcome::TakenInQueue => {
-                        local.comes(now());
-                        return true;
-                    }
-                    Outcome::TimedOut | Outcome::TimedOutInQueue => return false,
-                    Outcome::Again => {}
+                    Outcome::Acquired => return true,
+                    Outcome::TimedOut => return false,
+                    Outcome::Retry => {}
                 }
             }
         })
     }
 
-    fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Polls the lock for a bounded time. Whether it has been taken.
-    fn spin(&self, local: &Local) -> bool {
-        let (mut left, mut kept) = (spins(P::SPIN_NS), spins(P::KEPT_NS));
-        // Looking costs the holder a miss: who holds it for a moment again and again had better be left alone for some time.
-        let (takes_time, always) = if P::GAP { local.takes_its_time() } else { (false, false) };
-        if takes_time {
-            (0..spins(P::GAP_NS)).for_each(|_| spin_loop());
-        }
-        let gap = if always { spins(P::GAP_NS).max(1) } else { 1 };
+    /// Spins for a bounded time. Returns `true` if the caller holds the lock.
+    ///
+    /// Each look costs the holder a cache miss, so the pauses between them double up to a bound.
+    fn spin(&self) -> bool {
+        let mut left = spin_iterations(SPIN_NS);
+        let (mut pause, longest) = (1, spin_iterations(P::BACKOFF_NS).max(1));
         loop {
             let word = self.word().load(Relaxed);
-            if Self::may_take(word) {
-                match self.try_steal(word) {
-                    Ok(()) => return true,
-                    Err(now) if now & LOCKED != 0 => local.lose_race(),
-                    Err(_) => {}
+            if Self::may_steal(word) {
+                if self.try_steal(word).is_ok() {
+                    return true;
                 }
             } else if is_reserved(word) {
-                if kept == 0 || Self::is_here(table().node(head(word))) {
-                    return self.bypass(word);
-                }
-                kept -= 1;
-                spin_loop();
-            } else {
-                if left == 0 {
-                    return false;
-                }
-                left = left.saturating_sub(gap);
-                (0..gap).for_each(|_| spin_loop());
+                return self.try_bypass(word);
             }
+            if left == 0 {
+                return false;
+            }
+            left = left.saturating_sub(pause);
+            (0..pause).for_each(|_| spin_loop());
+            pause = (pause * 2).min(longest);
         }
     }
 
-    /// What is left to do for who has released the lock, and found `word` there: he wakes who sleeps. The lock's memory may be
-    /// gone (5).
+    /// Slow path of a release: wakes the parked head and unqueued waiters, if any. `word` is the value before the
+    /// release. The lock's memory may have been freed (5).
     #[cold]
-    fn released(&self, word: u32) {
-        if P::DEMAND && head(word) != 0 {
-            local::with(Local::has_released);
-        }
+    fn unlock_slow(&self, word: u32) {
         if word & PARKED != 0 {
-            // Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in `promote`, and in
-            // `lock_outside`; what they have written before shows who sleeps.
-            if !mutant("kicked-read-relaxed") {
+            // Acquire: the states and counts of parked waiters; pairs with the Release in `park_as_head` and
+            // `lock_unqueued`, and with the one by which the promoter released the lock.
+            if !mutant("kick-fence-dropped") {
                 fence(Acquire);
             }
             if head(word) != 0 && !mutant("no-kick") {
                 Self::kick(head(word));
             }
-            Self::wake_outside();
+            Self::wake_unqueued();
         }
-        if mutant("look-back") {
+        if mutant("load-after-unlock") {
             self.word().load(Relaxed);
         }
     }
 
-    /// Whether the owner of `node` went to wait on the processor that this thread runs on, or that is not asked.
-    fn is_here(node: &Node) -> bool {
-        // Relaxed: a guess.
-        !P::HINT || node.cpu.load(Relaxed) == cpu()
-    }
-
-    /// Wakes the first, if it sleeps. The caller has acquired a word that says [`PARKED`].
-    pub(super) fn kick(first: u32) {
-        let node = table().node(first);
-        // Relaxed, both: an older state than the one it was parked with is not seen.
-        if node.state.load(Relaxed) != HPARK {
+    /// Wakes the head if it is parked. The caller has acquired a word with [`PARKED`].
+    fn kick(id: u32) {
+        let node = table().node(id);
+        // Relaxed, both: a state older than the one with which it parked cannot be read.
+        if node.state.load(Relaxed) != HEAD_PARKED {
             return;
         }
         let begin = if P::COUNTS { now() } else { 0 };
         if P::COUNTS {
-            node.kicked.store(begin, Relaxed);
+            node.kicked_at.store(begin, Relaxed);
         }
-        if Self::wake(first, HPARK, || ()) {
-            P::count(Event::Kick);
+        if Self::wake_as_head(id, HEAD_PARKED) {
+            P::count(Event::KickUnlock);
             if P::COUNTS {
-                P::add(Event::KickNs, now() - begin);
+                P::add(Event::LatencyKickNs, now() - begin);
             }
         }
     }
 
-    /// Wakes the owner of `slot`, who sleeps in `state`, as the head. False if it is another state.
-    ///
-    /// A handler that comes `between` making him the head and waking him, and waits, or wakes, wakes him first.
-    pub(super) fn wake(slot: u32, state: u32, between: impl FnOnce()) -> bool {
-        if !mutant("kick-forgotten") {
-            Self::end_kick();
-        }
-        let sleeper = &table().node(slot).state;
-        let before = local::with(|local| local.kicks(slot));
-        // Relaxed: as in `kick` and `promote`.
-        let wakes = sleeper.compare_exchange(state, HEAD, Relaxed, Relaxed).is_ok();
+    /// Makes the owner of a node, which is parked in `state`, the awake head, and wakes it. Returns `false` if the
+    /// state is another one.
+    pub(super) fn wake_as_head(id: u32, state: u32) -> bool {
+        let parked = &table().node(id).state;
+        // Relaxed: as in `kick` and `promote_next`.
+        let wakes = parked.compare_exchange(state, HEAD, Relaxed, Relaxed).is_ok();
         if wakes {
-            between();
-            sleeper.wake(1);
+            parked.wake(1);
         }
-        local::with(|local| local.kicks(before));
         wakes
-    }
-
-    /// Wakes whom this thread was about to wake when a handler interrupted it, which now waits, or wakes somebody else.
-    fn end_kick() {
-        let interrupted = local::with(Local::kicking);
-        if interrupted != 0 && !mutant("kick-not-ended") {
-            table().node(interrupted).state.wake(1);
-        }
     }
 }

@@ -1,28 +1,28 @@
-//! The lock's word: who holds it, who waits, and what the next release has to do.
+//! The lock word: the holder, the wait queue, and what the next release has to do.
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
-//! | 17.. | tail | slot of the last in the queue; 0 if it is empty |
-//! | 3..17 | head | slot of the first in the queue; 0 if it is empty |
-//! | 2 | [`PEND`] | the lock is kept for the head: nobody else may take it |
-//! | 1 | [`PARKED`] | the head sleeps, or somebody [outside](super::outside) does: the release has to wake |
-//! | 0 | [`LOCKED`] | somebody holds the lock |
+//! | 17.. | tail | the last node in the queue; 0 if the queue is empty |
+//! | 3..17 | head | the first node in the queue; 0 if the queue is empty |
+//! | 2 | [`PENDING`] | the lock is reserved for the head: no other thread may take it |
+//! | 1 | [`PARKED`] | the head or an [unqueued](super::unqueued) waiter is parked: the release has to wake it |
+//! | 0 | [`LOCKED`] | a thread holds the lock |
 
 use crate::sync::mutant;
 
 pub const LOCKED: u32 = 1;
 pub const PARKED: u32 = 2;
-pub const PEND: u32 = 4;
+pub const PENDING: u32 = 4;
 
-const FLAGS: u32 = LOCKED | PARKED | PEND;
+const FLAGS: u32 = LOCKED | PARKED | PENDING;
 const HEAD_SHIFT: u32 = 3;
 const TAIL_SHIFT: u32 = 17;
-/// Bits of a slot's number.
-pub const SLOT_BITS: u32 = 14;
+/// Bits of a node's number.
+pub const NODE_BITS: u32 = 14;
 
 #[inline(always)]
 pub fn head(word: u32) -> u32 {
-    word >> HEAD_SHIFT & ((1 << SLOT_BITS) - 1)
+    word >> HEAD_SHIFT & ((1 << NODE_BITS) - 1)
 }
 
 #[inline(always)]
@@ -35,20 +35,20 @@ pub fn flags(word: u32) -> u32 {
     word & FLAGS
 }
 
-/// The word of a queue from `head` to `tail`, with `flags`.
+/// Returns the word of a queue from `head` to `tail`, with `flags`.
 #[inline(always)]
 pub fn with_queue(flags: u32, head: u32, tail: u32) -> u32 {
     flags | head << HEAD_SHIFT | tail << TAIL_SHIFT
 }
 
-/// Whether the lock can be taken by somebody who is not the head.
+/// Returns `true` if the lock is free and not reserved for the head.
 #[inline(always)]
 pub fn is_open(word: u32) -> bool {
     word & LOCKED == 0 && !is_reserved(word)
 }
 
-/// Whether the lock is free, and kept for the head.
+/// Returns `true` if the lock is free, and reserved for the head.
 #[inline(always)]
 pub fn is_reserved(word: u32) -> bool {
-    word & (LOCKED | PEND) == PEND && !mutant("pend-ignored")
+    word & (LOCKED | PENDING) == PENDING && !mutant("reservation-ignored")
 }

@@ -19,22 +19,22 @@ pub mod model;
 #[cfg(not(loom))]
 mod native;
 #[cfg(not(loom))]
-mod pause;
+mod spin_calibration;
 
 pub(crate) use fork_safe::ForkSafe;
 pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness,
-    Words, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, spins, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, LoomAccess, Mutex, MutexGuard, UnsafeCell,
+    Words, budget, fence, heavy, light, light_by_backend, now, spin_iterations, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness,
-    Words, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, LoomAccess, Mutex, MutexGuard, UnsafeCell,
+    Words, budget, fence, heavy, light, light_by_backend, now, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
-pub(crate) use pause::spins;
+pub(crate) use spin_calibration::spin_iterations;
 
 pub use core::sync::atomic::Ordering;
 

@@ -49,7 +49,7 @@ pub fn budget(_machine: u32) -> u32 {
 }
 
 /// The model's number, however long that is.
-pub fn spins(_ns: u32) -> u32 {
+pub fn spin_iterations(_ns: u32) -> u32 {
     BUDGET.load(Relaxed)
 }
 
@@ -124,11 +124,6 @@ pub fn light_by_backend() {}
 
 /// Always the same time.
 pub fn now() -> u64 {
-    0
-}
-
-/// All threads run on the same processor.
-pub fn cpu() -> u32 {
     0
 }
 
@@ -355,11 +350,11 @@ impl Deref for Futex32 {
     }
 }
 
-/// Memory of which loom knows who uses it when.
+/// Stands for memory, of which loom checks the accesses.
 #[derive(Debug)]
-pub struct Witness(UnsafeCell<()>);
+pub struct LoomAccess(UnsafeCell<()>);
 
-impl Witness {
+impl LoomAccess {
     #[track_caller]
     pub fn new() -> Self {
         Self(UnsafeCell::new(()))
@@ -371,12 +366,12 @@ impl Witness {
     }
 
     #[track_caller]
-    pub fn alone(&self) {
+    pub fn exclusive(&self) {
         self.0.with_mut(|_| ());
     }
 }
 
 // SAFETY: loom checks every use; there is nothing in it.
-unsafe impl Sync for Witness {}
+unsafe impl Sync for LoomAccess {}
 // SAFETY: as above.
-unsafe impl Send for Witness {}
+unsafe impl Send for LoomAccess {}

@@ -24,12 +24,6 @@ pub fn now() -> u64 {
     sys::now()
 }
 
-/// The processor that the calling thread runs on, or did a moment ago. In a model there is one.
-#[inline]
-pub fn cpu() -> u32 {
-    sys::cpu()
-}
-
 /// `core`'s cell, with loom's way to use it.
 #[derive(Debug)]
 pub struct UnsafeCell<T>(cell::UnsafeCell<T>);
@@ -115,20 +109,20 @@ impl Deref for Futex32 {
     }
 }
 
-/// Something that is not there: stands for memory that the model checker watches.
+/// Nothing. In a model, loom checks the accesses that it stands for.
 #[derive(Debug)]
-pub struct Witness;
+pub struct LoomAccess;
 
-impl Witness {
+impl LoomAccess {
     pub const fn new() -> Self {
         Self
     }
 
-    /// Here the memory is used by one of several threads.
+    /// The calling thread accesses the memory, as others may.
     #[inline(always)]
     pub fn shared(&self) {}
 
-    /// Here nobody else uses the memory.
+    /// The calling thread accesses the memory exclusively.
     #[inline(always)]
-    pub fn alone(&self) {}
+    pub fn exclusive(&self) {}
 }

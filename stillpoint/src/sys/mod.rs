@@ -75,15 +75,6 @@ pub fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The processor that the calling thread runs on, or did a moment ago. From glibc 2.35 on that costs a load of a thread-local
-/// variable, before that a call without a system call.
-#[inline]
-pub fn cpu() -> u32 {
-    // SAFETY: a plain call.
-    let cpu = unsafe { libc::sched_getcpu() };
-    cpu as u32
-}
-
 /// The name of a thread of this process, as the kernel keeps it; nothing if it cannot be read.
 pub fn thread_name(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;

@@ -1,13 +1,14 @@
 //! `bench lock`: mutexes with more and less to do, for more and fewer threads than there are CPUs.
 //!
 //! - `mops`: acquisitions of all threads in a microsecond.
-//! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share in terms of the greatest.
-//! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved thread makes
-//!   few: the maximum tells of it, and has to be read beside the length of a measurement.
+//! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share in terms of the
+//!   greatest.
+//! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved
+//!   thread makes few: the maximum shows it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
 //!
-//! Work is a calibrated loop, not a look at the clock. Each wait is timed, which takes some tens of nanoseconds, half of
-//! it under the lock; but not with one and two threads that do nothing else.
+//! Work is a calibrated loop, not a look at the clock. Each wait is timed, which takes some tens of nanoseconds, half
+//! of it under the lock; but not with one and two threads that do nothing else.
 
 pub(crate) mod load;
 pub(crate) mod parts;
@@ -72,8 +73,8 @@ fn grid() -> Vec<Cell> {
     cells
 }
 
-/// As many threads as there are CPUs, and up to 32 times as many, with a microsecond under the lock and one without; and
-/// the most of them on one CPU.
+/// As many threads as there are CPUs, and up to 32 times as many, with a microsecond under the lock and one without;
+/// and the most of them on one CPU.
 ///
 /// # Errors
 ///

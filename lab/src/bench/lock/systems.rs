@@ -117,7 +117,7 @@ pub(crate) struct Variant<P> {
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: the value is touched by who holds the lock.
+// SAFETY: only the holder of the lock accesses the value.
 unsafe impl<P: Policy> Sync for Variant<P> {}
 
 impl<P: Policy> Lock for Variant<P> {
@@ -142,7 +142,7 @@ struct Pthread<const KIND: libc::c_int> {
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: the value is touched by who holds the lock, which is made for several threads.
+// SAFETY: only the holder of the lock accesses the value. which is made for several threads.
 unsafe impl<const KIND: libc::c_int> Sync for Pthread<KIND> {}
 
 impl<const KIND: libc::c_int> Lock for Pthread<KIND> {
@@ -180,7 +180,7 @@ struct Ticket {
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: the value is touched by who holds the lock.
+// SAFETY: only the holder of the lock accesses the value.
 unsafe impl Sync for Ticket {}
 
 impl Lock for Ticket {
@@ -213,7 +213,7 @@ struct Waiter {
     waits: AtomicBool,
 }
 
-// SAFETY: the value is touched by who holds the lock.
+// SAFETY: only the holder of the lock accesses the value.
 unsafe impl Sync for Mcs {}
 
 impl Lock for Mcs {
@@ -226,7 +226,7 @@ impl Lock for Mcs {
         let own = Waiter { next: AtomicPtr::default(), waits: AtomicBool::new(true) };
         let own_ptr = ptr::from_ref(&own).cast_mut();
         let before = self.tail.swap(own_ptr, Ordering::AcqRel);
-        // SAFETY: who was the tail waits until it has handed over to this thread, and does so through `next`.
+        // SAFETY: the previous tail waits until it has handed the lock to this thread, through `next`.
         if let Some(before) = unsafe { before.as_ref() } {
             before.next.store(own_ptr, Ordering::Release);
             while own.waits.load(Ordering::Acquire) {

@@ -1,25 +1,63 @@
-//! The lock as the crate `lock_api` wants it, which makes mutexes and guards of it.
+//! The lock as a [`lock_api`] raw mutex, and the mutex types made of it.
 
+use core::fmt;
 use std::time::{Duration, Instant};
 
 use lock_api::GuardSend;
 
-use super::RawMutex;
+use super::policy::DefaultPolicy;
 use super::raw::Raw;
 use crate::sync::now;
 
-/// The reading of the clock after `timeout`; `None` if the clock does not reach that.
+/// The lock by itself, of four bytes, for [`lock_api::Mutex`].
+///
+/// ```
+/// static ACCOUNTS: lock_api::Mutex<stillpoint::lock::RawMutex, [i64; 2]> = lock_api::Mutex::new([10, 0]);
+///
+/// let mut accounts = ACCOUNTS.lock();
+/// accounts[0] -= 3;
+/// accounts[1] += 3;
+/// ```
+pub struct RawMutex(Raw<DefaultPolicy>);
+
+impl fmt::Debug for RawMutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawMutex").finish_non_exhaustive()
+    }
+}
+
+/// A mutex around a value.
+///
+/// ```
+/// use std::time::Duration;
+/// use stillpoint::lock::{Mutex, MutexGuard};
+///
+/// let names = Mutex::new(vec!["a"]);
+/// let guard = names.lock();
+/// assert!(names.try_lock_for(Duration::from_millis(1)).is_none());
+/// MutexGuard::unlock_fair(guard); // to the thread that has waited longest
+/// assert!(names.try_lock().is_some());
+/// ```
+pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
+
+/// Access to the value of a [`Mutex`], until dropped.
+pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
+
+/// Access to a part of the value of a [`Mutex`]: see [`MutexGuard::map`](lock_api::MutexGuard::map).
+pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
+
+/// Returns the reading of the clock after `timeout`; `None` if the clock does not reach it.
 pub(super) fn after(timeout: Duration) -> Option<u64> {
     u64::try_from(timeout.as_nanos()).ok()?.checked_add(now())
 }
 
-/// The same at `instant`.
+/// Returns the reading of the clock at `instant`; `None` if the clock does not reach it.
 pub(super) fn at(instant: Instant) -> Option<u64> {
     after(instant.saturating_duration_since(Instant::now()))
 }
 
 impl RawMutex {
-    /// Takes the lock, unless the clock shows `until` before, if it ever does.
+    /// Takes the lock; blocks until the clock shows `until` at most. Returns `true` if the caller holds it.
     fn lock_before(&self, until: Option<u64>) -> bool {
         match until {
             _ if self.0.try_lock() => true,
@@ -32,8 +70,9 @@ impl RawMutex {
     }
 }
 
-// SAFETY: one thread at a time has the lock, from an acquiring read-modify-write of the word to a releasing one. A lock that is
-// held may be moved: who waits in its queue borrows it. Those who did not survive a fork come back to none.
+// SAFETY: one thread at a time holds the lock, from an acquiring read-modify-write of the word to a releasing one. A
+// lock that is held may be moved: each waiter in its queue borrows it, and no waiter rejoins a queue that was
+// inherited by a fork.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(Raw::new());
 

@@ -1,0 +1,222 @@
+//! The lock's state of a thread: its node, and a count of steals.
+//!
+//! # The node
+//!
+//! A thread allocates a node at its first wait and frees it when it exits. A destructor that locks after that
+//! allocates one for a single wait. [`ThreadState::node_in_use`] is set while the thread uses its node. A signal
+//! handler that finds it set must not touch the node: it can take a free lock as an [unqueued](super::unqueued)
+//! waiter.
+//!
+//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that
+//! lock again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it
+//! for any lock. Meanwhile the thread borrows another node for each wait, and returns it afterwards. A borrowed node
+//! cannot be abandoned, so a timed wait stays unqueued then. So each thread leaves at most one node behind.
+
+use core::cell::Cell;
+use core::sync::atomic::AtomicU32;
+
+use super::nodes::{ABANDONED, IDLE, WAITING, table};
+use super::policy::CLOCK_CHECK_EVERY;
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{mutant, weaken};
+
+/// See the [module](self). Only this thread and its signal handlers access it; so it uses `core`'s atomics in the
+/// model too.
+#[derive(Debug)]
+pub struct ThreadState {
+    /// 1 while the thread uses a node or looks for one. A signal handler that finds 1 leaves the nodes alone.
+    node_in_use: AtomicU32,
+    /// The node, or 0.
+    own: Cell<u32>,
+    /// The address of the lock in whose queue the node was abandoned; 0 if it was not.
+    abandoned_at: Cell<usize>,
+    /// The destructor has run.
+    has_exited: Cell<bool>,
+    /// Locks taken past a queue.
+    steals: Cell<u32>,
+}
+
+/// How a thread is to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the queue, with this node, which is to become the tail.
+    Tail(u32),
+    /// In the queue, with this node, which is still there.
+    Rejoined(u32),
+    /// Without a node.
+    Unqueued,
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    static STATE: ThreadState = const { ThreadState::new() };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static STATE: ThreadState = ThreadState::new();
+}
+
+/// Calls `f` with the state of the calling thread.
+#[inline(always)]
+pub fn with<R>(f: impl FnOnce(&ThreadState) -> R) -> R {
+    STATE.with(f)
+}
+
+impl ThreadState {
+    const fn new() -> Self {
+        Self {
+            node_in_use: AtomicU32::new(0),
+            own: Cell::new(0),
+            abandoned_at: Cell::new(0),
+            has_exited: Cell::new(false),
+            steals: Cell::new(0),
+        }
+    }
+
+    /// Returns `true` if the thread has a node in the queue of the lock at this address, or had one when it last
+    /// waited.
+    pub fn has_abandoned_at(&self, lock: usize) -> bool {
+        self.abandoned_at.get() == lock
+    }
+
+    /// Finds a place to wait for the lock at this address. The node is in use until [`release`](Self::release).
+    pub fn acquire(&self, lock: usize, is_timed: bool) -> Place {
+        // Acquire and Release, here and below: between the thread and its signal handlers.
+        if self.node_in_use.swap(1, Acquire) != 0 {
+            return Place::Unqueued;
+        }
+        let place = self.find_place(lock, is_timed);
+        if place == Place::Unqueued {
+            self.node_in_use.store(0, Release);
+        }
+        place
+    }
+
+    fn find_place(&self, lock: usize, is_timed: bool) -> Place {
+        let own = self.own.get();
+        let abandoned_at = self.abandoned_at.get();
+        if abandoned_at == 0 && own != 0 {
+            return Place::Tail(own);
+        }
+        if abandoned_at != 0 {
+            let state = &table().node(own).state;
+            // Relaxed: only the owner has used the node.
+            if abandoned_at == lock && state.compare_exchange(ABANDONED, WAITING, Relaxed, Relaxed).is_ok() {
+                self.abandoned_at.set(0);
+                return Place::Rejoined(own);
+            }
+            // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
+            if state.load(weaken(Acquire, "idle-read-relaxed")) == IDLE {
+                self.abandoned_at.set(0);
+                return Place::Tail(own);
+            }
+        }
+        let keeps = own == 0 && !self.has_exited.get() && exit::arm();
+        if is_timed && !keeps {
+            return Place::Unqueued;
+        }
+        let Some(id) = table().alloc() else { return Place::Unqueued };
+        if keeps {
+            self.own.set(id);
+        }
+        Place::Tail(id)
+    }
+
+    /// Returns `true` if the thread keeps this node, and so may abandon it.
+    pub fn owns(&self, id: u32) -> bool {
+        self.own.get() == id
+    }
+
+    /// Ends the use of a node. A borrowed node, which is in no queue, is freed.
+    pub fn release(&self, id: u32) {
+        if !self.owns(id) && !mutant("borrowed-node-leaked") {
+            table().free(id);
+        }
+        self.node_in_use.store(0, Release);
+    }
+
+    /// Records that the own node stays in the queue of the lock at this address.
+    pub fn set_abandoned_at(&self, lock: usize) {
+        self.abandoned_at.set(lock);
+    }
+
+    /// Gives up the node when the thread exits. If the thread locks after that, in a later destructor, it borrows
+    /// nodes.
+    pub fn exit(&self) {
+        let was = self.node_in_use.swap(1, Acquire);
+        self.has_exited.set(true);
+        let own = self.own.replace(0);
+        if self.abandoned_at.replace(0) != 0 {
+            table().free_at_exit(own);
+        } else if own != 0 && !mutant("own-node-leaked") {
+            table().free(own);
+        }
+        self.node_in_use.store(was, Release);
+    }
+
+    /// Returns `true` if the next steal is to check the clock.
+    #[inline]
+    pub fn clock_check_due(&self) -> bool {
+        self.steals.get() % CLOCK_CHECK_EVERY == CLOCK_CHECK_EVERY - 1
+    }
+
+    /// Counts a steal.
+    #[inline]
+    pub fn count_steal(&self) {
+        self.steals.set(self.steals.get().wrapping_add(1));
+    }
+}
+
+#[cfg(loom)]
+mod exit {
+    /// The model's threads keep their nodes.
+    pub fn arm() -> bool {
+        true
+    }
+}
+
+#[cfg(not(loom))]
+mod exit {
+    use core::ffi::c_void;
+    use core::ptr;
+
+    use super::{IDLE, Relaxed, ThreadState, table, with};
+    use crate::sys::at_exit::AtThreadExit;
+    use crate::sys::fork::{ForkHook, Part, register_for_fork};
+    use crate::sys::signal::before_main;
+
+    static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
+    static FORK: ForkHook = ForkHook::in_child(Part::Lock, in_child);
+
+    before_main!(prepare());
+
+    /// Registers the handlers before `main`, so that the key is one of those for which the C library allocates no
+    /// memory: a thread's first contended release may be in a signal handler.
+    fn prepare() {
+        EXIT.prepare();
+        // If there is no memory for the handler, children of forks keep the queues that they inherit.
+        register_for_fork(&FORK);
+    }
+
+    /// Has the node freed when the thread exits. Returns `false` if that is not possible.
+    pub fn arm() -> bool {
+        // SAFETY: `at_exit` does not use the pointer, which is not null only because it would not be called otherwise.
+        unsafe { EXIT.arm(ptr::without_provenance_mut(1)) }
+    }
+
+    unsafe extern "C" fn at_exit(_: *mut c_void) {
+        with(ThreadState::exit);
+    }
+
+    fn in_child() {
+        with(|state| {
+            let own = state.own.get();
+            // An abandoned node is dropped with its queue. Relaxed: the only thread.
+            if own != 0 && table().node(own).state.load(Relaxed) != IDLE {
+                state.own.set(0);
+            }
+            state.abandoned_at.set(0);
+            table().reset_in_child(state.own.get());
+        });
+    }
+}
