@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn lookups_equal_a_linear_search_under_random_updates() {
-        for seed in 0..4 {
+        for seed in 0..3 {
             // Prefixes of all lengths around few addresses nest deeply.
             let mut random = fastrand::Rng::with_seed(seed);
             let roots: [u32; 4] = std::array::from_fn(|_| random.u32(..));
@@ -153,7 +153,7 @@ mod tests {
                 (0..100).map(|_| Prefix::around(near(&mut random), random.u8(..=32))).collect();
             let mut rib = Rib::of(prefixes.into_iter().collect(), seed);
             let mut buckets = rib.buckets(Gauge::leaked());
-            for _ in 0..1000 {
+            for _ in 0..300 {
                 for address in [near(&mut random), rib.address(&mut random), random.u32(..)] {
                     let expected = naive(&rib, address);
                     assert_eq!(buckets[slot(address)].lookup(address), expected, "table, for {address:#x}");

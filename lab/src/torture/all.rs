@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::{Common, NOT_CONCLUSIVE, TooLittle};
+use super::common::{Common, NOT_CONCLUSIVE, TooLittle};
 
 /// What runs, on which backends: those of the fence, or of per-CPU data.
 const PARTS: [(&str, &str, &[&str]); 5] = [
