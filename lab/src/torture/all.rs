@@ -20,10 +20,6 @@ const FENCE: &str = "STILLPOINT_FENCE";
 const FENCES: [&str; 3] = ["membarrier", "signal", "seqcst"];
 
 /// Runs all of them, each for its share of the time; what passed. Those whose backend the environment chooses run on that one.
-///
-/// # Errors
-///
-/// Fails if one of them does, or cannot be started.
 pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
     let program = env::current_exe().context("cannot find this program to start it again")?;
     let runs: Vec<_> = PARTS

@@ -34,10 +34,6 @@ extern "C" fn on_signal(_signal: libc::c_int) {
 }
 
 /// Installs the handler of signals, which must be async-signal-safe.
-///
-/// # Errors
-///
-/// Fails if there is one, or the system does not allow it.
 pub(super) fn handle_signals(handler: impl Fn() + Send + Sync + 'static) -> anyhow::Result<()> {
     ensure!(HANDLER.set(Box::new(handler)).is_ok(), "there is a handler for signals");
     // SAFETY: `action` is valid; the handler is async-signal-safe.
@@ -129,10 +125,6 @@ pub(super) fn fork() -> libc::pid_t {
 }
 
 /// In the child, runs `works` and exits. In the parent, waits for the child.
-///
-/// # Errors
-///
-/// Fails if `works` returns `false`, panics or hangs, or the fork failed.
 pub(super) fn finish(child: libc::pid_t, works: impl FnOnce() -> bool) -> anyhow::Result<()> {
     if child < 0 {
         return Err(io::Error::last_os_error()).context("cannot fork");

@@ -139,10 +139,6 @@ struct Flood {
 }
 
 /// Runs the floods. Returns what passed.
-///
-/// # Errors
-///
-/// Fails if a check does, or the machine does not allow the threads.
 pub(super) fn run(args: &Args) -> anyhow::Result<String> {
     let resident = resident()?;
     let mut most = 0;

@@ -8,35 +8,36 @@ use std::time::Instant;
 
 use super::slots::{READERS, UPDATERS, slot_name};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An event, with a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
 pub(super) enum EventKind {
+    /// A thread, with its number in the slot.
     Started,
+    /// Of a reader, with the section, up to `Leaves`.
     Entered,
-    Halfway,
-    Leaves,
-    Migrated,
     TookCookie,
     Deferred,
+    Halfway,
+    Leaves,
+    /// To a CPU.
+    Migrated,
+    /// A reader, after so many sections.
     Ended,
+    /// An updater, with the mode.
     Waits,
-    Unpublished,
     Returned,
+    /// An element.
+    Unpublished,
 }
 
-const NAMES: [&str; 11] = [
-    "starts, its number:",
-    "entered section",
-    "is halfway in section",
-    "leaves section",
-    "moved to CPU",
-    "took a cookie in section",
-    "deferred a callback in section",
-    "ends after sections:",
-    "waits, mode",
-    "unpublished element",
-    "returned, mode",
-];
+impl EventKind {
+    #[rustfmt::skip]
+    const ALL: [Self; 11] = [
+        Self::Started, Self::Entered, Self::TookCookie, Self::Deferred, Self::Halfway, Self::Leaves, Self::Migrated,
+        Self::Ended, Self::Waits, Self::Returned, Self::Unpublished,
+    ];
+}
 
 /// Events that are kept of each slot, and events that are shown.
 const KEPT: u64 = 32;
@@ -87,10 +88,10 @@ impl History {
         self.next.store(next + 1, Relaxed);
     }
 
-    fn read(&self) -> impl Iterator<Item = (u64, &'static str, u64)> {
+    fn read(&self) -> impl Iterator<Item = (u64, EventKind, u64)> {
         self.events.iter().filter_map(|[time, event]| {
             let (time, event) = (time.load(Relaxed), event.load(Relaxed));
-            (time != 0).then(|| (time, NAMES[(event & 0xff) as usize % NAMES.len()], event >> 8))
+            (time != 0).then(|| (time, EventKind::ALL[(event & 0xff) as usize], event >> 8))
         })
     }
 }
@@ -126,13 +127,13 @@ fn nanoseconds_per_tick() -> f64 {
 pub(super) fn recent(histories: &Histories, slots: &[usize], then: u64) -> String {
     let mut events: Vec<_> = slots
         .iter()
-        .flat_map(|&slot| histories[slot].read().map(move |(at, what, value)| (at, slot, what, value)))
+        .flat_map(|&slot| histories[slot].read().map(move |(at, kind, value)| (at, slot, kind, value)))
         .collect();
     events.sort_unstable();
     let mut text = String::new();
-    for (at, slot, what, value) in events.iter().skip(events.len().saturating_sub(SHOWN)) {
+    for (at, slot, kind, value) in events.iter().skip(events.len().saturating_sub(SHOWN)) {
         let micros = at.cast_signed().wrapping_sub(then.cast_signed()) as f64 * nanoseconds_per_tick() / 1e3;
-        let _ = write!(text, "\n{micros:>+14.3} us  {:<11} {what} {value}", slot_name(*slot));
+        let _ = write!(text, "\n{micros:>+14.3} us  {:<11} {kind:?} {value}", slot_name(*slot));
     }
     text
 }

@@ -80,10 +80,6 @@ struct Count {
 }
 
 /// Runs the torture. Returns what passed.
-///
-/// # Errors
-///
-/// Fails if a check does, or the machine does not allow the threads. A wait that does not end ends the process.
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     faults::handle_signals(|| *HANDLED.lock() += 1)?;
     let slots = args.threads.get();

@@ -42,7 +42,7 @@ use crossbeam_utils::CachePadded;
 use stillpoint::fence;
 
 use super::history::{EventKind, Histories, History};
-use super::slots::{READERS, UPDATERS};
+use super::slots::{READERS, UPDATERS, WAIT_MODES};
 use super::violation::{ElementUse, ViolationKind, report};
 
 /// Pointers that readers load, and the elements that they may point to.
@@ -82,7 +82,6 @@ enum Age {
 }
 
 const AGES: u64 = 4;
-const MODES: usize = 256;
 
 impl Element {
     const fn new() -> Self {
@@ -190,8 +189,8 @@ impl Oracle {
             section: self.clock(reader) / 2,
             element: self.place(seen.element),
             generation: seen.stamp / AGES,
-            updater: by / MODES,
-            mode: by % MODES,
+            updater: by / WAIT_MODES.len(),
+            mode: WAIT_MODES[by % WAIT_MODES.len()].0,
         }
     }
 
@@ -224,7 +223,7 @@ impl Oracle {
         let element = unsafe { &*old };
         let snapshot = (snapshots < 4).then(|| self.snapshot_clocks(updater, mode, snapshots == 0));
         element.set(Age::Unpublished);
-        element.by.store((updater * MODES + mode) as u64, Relaxed);
+        element.by.store((updater * WAIT_MODES.len() + mode) as u64, Relaxed);
         self.histories[READERS + updater].note(EventKind::Unpublished, self.place(element));
         Some(Unpublished { oracle: self, element, snapshot })
     }
@@ -268,6 +267,7 @@ impl ClockSnapshot {
                 let section = clock / 2;
                 report(match self.waits {
                     Some((updater, mode)) => {
+                        let mode = WAIT_MODES[mode].0;
                         ViolationKind::GracePeriodTooShort { reader, section, updater, mode }
                     }
                     None => ViolationKind::CallbackInSection { reader, section },
@@ -319,7 +319,8 @@ mod tests {
         assert_eq!(take(), None);
         oracle.step(1);
         oracle.snapshot_clocks(0, 3, false).check();
-        let expected = ViolationKind::GracePeriodTooShort { reader: 1, section: 1, updater: 0, mode: 3 };
+        let mode = WAIT_MODES[3].0;
+        let expected = ViolationKind::GracePeriodTooShort { reader: 1, section: 1, updater: 0, mode };
         assert_eq!(take(), Some(expected), "it is still open");
         oracle.snapshot_own_clock(1).check();
         assert_eq!(take(), Some(ViolationKind::CallbackInSection { reader: 1, section: 1 }));
@@ -331,7 +332,7 @@ mod tests {
         unpublished.into_iter().for_each(free_without_check);
         oracle.recheck(1, seen);
         let Some(ViolationKind::FreedInUse { used, .. }) = take() else { panic!("it is freed in use") };
-        assert_eq!((used.reader, used.updater, used.mode), (1, 2, 5));
+        assert_eq!((used.reader, used.updater, used.mode), (1, 2, WAIT_MODES[5].0));
         assert_eq!(oracle.missing(), 0);
 
         let unpublished = oracle.unpublish(0, 0).expect("there are elements");

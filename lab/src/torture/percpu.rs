@@ -274,10 +274,6 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
 }
 
 /// Runs the torture. Returns what passed.
-///
-/// # Errors
-///
-/// Fails if something was lost, doubled or torn, or the machine does not allow the run.
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     println!("per-CPU data: {}", stillpoint::percpu::report());
     let cpus = pin::allowed()?;

@@ -19,10 +19,6 @@ pub(super) struct Quota {
 
 impl Quota {
     /// Makes a cgroup.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no hierarchy with CPU quotas, or this process may not change it.
     pub(super) fn new() -> anyhow::Result<Self> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let mounts = fs::read_to_string("/proc/self/mounts")?;
@@ -72,10 +68,6 @@ impl Quota {
     }
 
     /// The calling thread shares the quota from now on.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the system does not take it in.
     pub(super) fn join(&self) -> anyhow::Result<()> {
         fs::write(&self.threads, "0").with_context(|| format!("cannot write {}", self.threads.display()))
     }

@@ -12,7 +12,7 @@
 //! Each interval has another number of threads, its own limits, and random choices that follow from the seed. At its end all
 //! threads stop, and everything must have been freed. Readers end within an interval too, and others take their slots.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -58,11 +58,6 @@ struct Coordinator {
 }
 
 /// Runs the torture. Returns what passed.
-///
-/// # Errors
-///
-/// Fails if a check does, or the machine does not allow the threads. A wait that does not end ends the process, and so does
-/// a violation.
 pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String> {
     let state = TestState::new()?;
     if F::HANDLES {
@@ -199,7 +194,7 @@ impl Coordinator {
         let missing = self.state.oracle.missing();
         ensure!(missing == 0, "{missing} elements have not been freed after the barrier");
         for (slot, updater) in self.state.updaters.iter().enumerate() {
-            let (posted, ran) = (updater.posted(), updater.ran());
+            let (posted, ran) = (updater.posted.load(Acquire), updater.ran.load(Acquire));
             ensure!(
                 posted == ran,
                 "{ran} of {posted} callbacks of updater {slot} have run after the barrier"

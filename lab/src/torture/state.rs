@@ -118,9 +118,9 @@ fn far_memory() -> Box<[AtomicU64]> {
 #[derive(Debug, Default)]
 pub(super) struct UpdaterState {
     /// Callbacks that are queued for sure; written by the updater.
-    posted: CachePadded<AtomicU64>,
+    pub(super) posted: CachePadded<AtomicU64>,
     /// Callbacks that have run; written by them.
-    ran: CachePadded<AtomicU64>,
+    pub(super) ran: CachePadded<AtomicU64>,
     /// 0, or since when the updater has been at something, in microseconds of [`TestState::clock`], and above that 1 plus the mode.
     busy: CachePadded<AtomicU64>,
     returns: CachePadded<AtomicU64>,
@@ -163,34 +163,5 @@ impl UpdaterState {
 
     pub(super) fn returns(&self) -> u64 {
         self.returns.load(Relaxed)
-    }
-
-    /// Returns how many callbacks are queued.
-    pub(super) fn posted(&self) -> u64 {
-        // Acquire: what follows comes after the queueing; pairs with the Release in `set_posted`.
-        self.posted.load(Acquire)
-    }
-
-    pub(super) fn set_posted(&self, posted: u64) {
-        // Release: the callback is queued; pairs with the Acquire in `posted`.
-        self.posted.store(posted, Release);
-    }
-
-    /// Returns how many callbacks have run.
-    pub(super) fn ran(&self) -> u64 {
-        // Acquire: what they did; pairs with the Releases in `set_ran` and `add_ran`.
-        self.ran.load(Acquire)
-    }
-
-    /// For callbacks that run in order.
-    pub(super) fn set_ran(&self, ran: u64) {
-        // Release: publishes what the callback did; pairs with the Acquire in `ran`.
-        self.ran.store(ran, Release);
-    }
-
-    /// For callbacks that run in any order.
-    pub(super) fn add_ran(&self) {
-        // Release: as in `set_ran`.
-        self.ran.fetch_add(1, Release);
     }
 }

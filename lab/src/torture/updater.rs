@@ -3,6 +3,7 @@
 use std::array;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::atomic::Ordering::*;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::futures::block_on_all;
 use super::history::EventKind;
 use super::oracle::Unpublished;
 use super::slots::{BLOCKING_MODES, READERS, UPDATERS, WAIT_MODES, WaitMode};
-use super::state::{TestState, UpdaterState};
+use super::state::TestState;
 use super::violation::{ViolationKind, report};
 
 /// Chooses one of these modes, by weight.
@@ -106,10 +107,6 @@ impl Updater {
         }
     }
 
-    fn own(self) -> &'static UpdaterState {
-        &self.state.updaters[self.slot]
-    }
-
     fn unpublish(self) -> Option<Unpublished> {
         self.state.oracle.unpublish(self.slot, self.mode)
     }
@@ -172,21 +169,25 @@ impl Updater {
 
     /// Queues a callback, which is counted.
     fn post<F: Flavor>(self, f: impl FnOnce() + Send + 'static) {
-        let own = self.own();
-        let number = own.posted();
+        let own = &self.state.updaters[self.slot];
+        // Relaxed: only this thread writes it.
+        let number = own.posted.load(Relaxed);
         let callback = move || {
             f();
+            // Release: publishes what the callback did; pairs with the Acquire in `barrier`.
             if !F::ORDERED {
-                return own.add_ran();
+                own.ran.fetch_add(1, Release);
+                return;
             }
-            let expected = own.ran();
+            let expected = own.ran.load(Relaxed);
             if expected != number {
                 report(ViolationKind::CallbackOrder { updater: self.slot, number, expected });
             }
-            own.set_ran(number + 1);
+            own.ran.store(number + 1, Release);
         };
         F::call(callback, Self::hints());
-        own.set_posted(number + 1);
+        // Release: the callback is queued; pairs with the Acquire in `barrier`.
+        own.posted.store(number + 1, Release);
     }
 
     fn call<F: Flavor>(self) {
@@ -203,10 +204,10 @@ impl Updater {
     /// When the barrier returns, all callbacks that any updater had queued before have run.
     fn barrier<F: Flavor>(self) {
         self.call::<F>();
-        let before: [u64; UPDATERS] = array::from_fn(|owner| self.state.updaters[owner].posted());
+        let before: [u64; UPDATERS] = array::from_fn(|owner| self.state.updaters[owner].posted.load(Acquire));
         F::barrier();
         for (owner, &posted) in before.iter().enumerate() {
-            let ran = self.state.updaters[owner].ran();
+            let ran = self.state.updaters[owner].ran.load(Acquire);
             if ran < posted {
                 report(ViolationKind::BarrierTooShort { updater: self.slot, owner, posted, ran });
             }

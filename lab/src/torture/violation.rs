@@ -1,10 +1,9 @@
 //! The first violation of what the library promises.
 
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::history::{Histories, freeze, recent, ticks};
-use super::slots::{READERS, WAIT_MODES};
+use super::slots::READERS;
 
 /// What went wrong, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,60 +12,29 @@ pub(super) struct Violation {
     ticks: u64,
 }
 
-/// Modes are places in [`WAIT_MODES`].
+/// Printed as it is.
+#[rustfmt::skip]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ViolationKind {
     /// A reader loaded a pointer to an element that was freed.
     LoadedFreed(ElementUse),
     /// An element was freed while a section used it, and made anew `generation` times since the start.
-    FreedInUse {
-        used: ElementUse,
-        generation: u64,
-    },
+    FreedInUse { used: ElementUse, generation: u64 },
     /// A grace period ended before a section that had begun before it.
-    GracePeriodTooShort {
-        reader: usize,
-        section: u64,
-        updater: usize,
-        mode: usize,
-    },
+    GracePeriodTooShort { reader: usize, section: u64, updater: usize, mode: &'static str },
     /// A callback ran in the section that deferred it.
-    CallbackInSection {
-        reader: usize,
-        section: u64,
-    },
+    CallbackInSection { reader: usize, section: u64 },
     /// A cookie elapsed in the section in which it was taken.
-    CookieInSection {
-        reader: usize,
-        section: u64,
-    },
+    CookieInSection { reader: usize, section: u64 },
     /// Of two cookies the greater one elapsed first.
-    CookieOrder {
-        updater: usize,
-    },
+    CookieOrder { updater: usize },
     /// A barrier returned before a callback of `owner` that had been queued before.
-    BarrierTooShort {
-        updater: usize,
-        owner: usize,
-        posted: u64,
-        ran: u64,
-    },
+    BarrierTooShort { updater: usize, owner: usize, posted: u64, ran: u64 },
     /// Callbacks of one thread ran out of order.
-    CallbackOrder {
-        updater: usize,
-        number: u64,
-        expected: u64,
-    },
+    CallbackOrder { updater: usize, number: u64, expected: u64 },
     /// What a section of `other` did before a grace period is not seen after it.
-    ClockBehind {
-        reader: usize,
-        other: usize,
-        clock: u64,
-        expected: u64,
-    },
-    ReaderPanicked {
-        reader: usize,
-    },
+    ClockBehind { reader: usize, other: usize, clock: u64, expected: u64 },
+    ReaderPanicked { reader: usize },
 }
 
 /// A reader's use of an element, and the updater that unpublished it.
@@ -78,7 +46,7 @@ pub(super) struct ElementUse {
     /// How often the element had been made anew.
     pub(super) generation: u64,
     pub(super) updater: usize,
-    pub(super) mode: usize,
+    pub(super) mode: &'static str,
 }
 
 static FIRST: Mutex<Option<Violation>> = Mutex::new(None);
@@ -100,7 +68,7 @@ pub(super) fn report(kind: ViolationKind) {
 /// Returns what went wrong first, and what happened before it, if something did.
 pub(super) fn failure(histories: &Histories) -> Option<String> {
     let Violation { kind, ticks } = (*first())?;
-    Some(format!("{kind}{}", recent(histories, &kind.slots(), ticks)))
+    Some(format!("{kind:?}{}", recent(histories, &kind.slots(), ticks)))
 }
 
 /// Takes the violation back.
@@ -123,60 +91,6 @@ impl ViolationKind {
             Self::CookieOrder { updater } | Self::CallbackOrder { updater, .. } => vec![READERS + updater],
             Self::BarrierTooShort { updater, owner, .. } => vec![READERS + updater, READERS + owner],
             Self::ClockBehind { reader, other, .. } => vec![reader, other],
-        }
-    }
-}
-
-impl fmt::Display for ViolationKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |mode: usize| WAIT_MODES.get(mode).map_or("nothing", |(name, ..)| name);
-        match *self {
-            Self::LoadedFreed(ElementUse { reader, section, element, generation, updater, mode }) => write!(
-                f,
-                "reader {reader} in section {section} loaded element {element}, made {generation} times, which had been \
-                 freed: unpublished by updater {updater}, {}",
-                name(mode)
-            ),
-            Self::FreedInUse { used, generation: now } => {
-                let ElementUse { reader, section, element, generation, updater, mode } = used;
-                write!(
-                    f,
-                    "element {element}, made {generation} times (now {now}), was freed inside section {section} of reader \
-                     {reader}, which uses it: unpublished by updater {updater}, {}",
-                    name(mode)
-                )
-            }
-            Self::GracePeriodTooShort { reader, section, updater, mode } => write!(
-                f,
-                "{} of updater {updater} was too short: reader {reader} is still in section {section}, which was open before",
-                name(mode)
-            ),
-            Self::CallbackInSection { reader, section } => {
-                write!(f, "a callback that reader {reader} deferred in section {section} ran in that section")
-            }
-            Self::CookieInSection { reader, section } => {
-                write!(f, "a cookie that reader {reader} took in section {section} elapsed in that section")
-            }
-            Self::CookieOrder { updater } => {
-                write!(f, "of two cookies of updater {updater} the greater one elapsed first")
-            }
-            Self::BarrierTooShort { updater, owner, posted, ran } => write!(
-                f,
-                "barrier() of updater {updater} returned after {ran} callbacks of updater {owner}, of which {posted} were queued \
-                 before"
-            ),
-            Self::CallbackOrder { updater, number, expected } => {
-                write!(f, "callback {number} of updater {updater} ran when {expected} was the next")
-            }
-            Self::ClockBehind { reader, other, clock, expected } => write!(
-                f,
-                "reader {reader} sees what followed a grace period, but reader {other} in section {}, which ended before it \
-                 (clock {clock}, expected {expected})",
-                expected / 2
-            ),
-            Self::ReaderPanicked { reader } => {
-                write!(f, "reader {reader} panicked; the message is above")
-            }
         }
     }
 }
