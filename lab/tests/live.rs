@@ -52,7 +52,7 @@ impl Terminal {
                 Ok(bytes) => self.parser.process(&bytes),
                 Err(why) => {
                     let ended =
-                        if why == RecvTimeoutError::Disconnected { "the demo ended" } else { "in vain" };
+                        if why == RecvTimeoutError::Disconnected { "the demo ended" } else { "it timed out" };
                     panic!("waited for {what}: {ended}\n{}", self.parser.screen().contents());
                 }
             }
@@ -92,11 +92,11 @@ fn live_demo_obeys_keys_and_restores_the_terminal() {
     terminal.wait_for("a histogram", |screen| screen.contents().contains('%'));
     assert!(terminal.parser.screen().alternate_screen());
 
-    terminal.wait_for_text("(1 a CPU)");
+    terminal.wait_for_text("(1 per CPU)");
     terminal.press("+");
-    terminal.wait_for_text("(2 a CPU)");
+    terminal.wait_for_text("(2 per CPU)");
     terminal.press("-");
-    terminal.wait_for_text("(1 a CPU)");
+    terminal.wait_for_text("(1 per CPU)");
 
     let fence = word(&terminal.parser.screen().contents(), "fence ").to_owned();
     terminal.press("b");

@@ -99,10 +99,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let slowdown = pinned.map(|cpus| demo.slowdown(cpus)).transpose()?;
     drop(demo);
 
-    show::table(&format!("1 reader a CPU ({cpus} in all), 1 updater"), &usual);
+    show::table(&format!("1 reader per CPU ({cpus} in all), 1 updater"), &usual);
     let crowd = OVERSUBSCRIBED * cpus;
     show::table(
-        &format!("Oversubscribed: {OVERSUBSCRIBED} readers a CPU ({crowd} in all), 1 updater"),
+        &format!("Oversubscribed: {OVERSUBSCRIBED} readers per CPU ({crowd} in all), 1 updater"),
         &crowded,
     );
     show::slowdown(slowdown);

@@ -221,7 +221,7 @@ impl Flood {
         ] {
             ensure!(bytes <= most, "{name}: {:.2} MiB {what}, more than {:.2}", mib(bytes), mib(most));
         }
-        ensure!(overruns == 0, "{name}: {overruns} callers above the limit waited in vain");
+        ensure!(overruns == 0, "{name}: {overruns} throttled callers timed out");
         let done = after.done - before.done;
         ensure!(done == count, "{name}: {done} of {count} dropped after the barrier");
         ensure!(after.queued == 0, "{name}: {} queued after the barrier", after.queued);

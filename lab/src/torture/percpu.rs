@@ -32,10 +32,16 @@ struct Containers {
     counter: Counter<i64>,
     sizes: Histogram,
     pool: Pool<Token>,
-    refusing: Ring<3>,
-    overwriting: Ring<3>,
+    /// One that refuses records when it is full, and one that overwrites.
+    rings: [Ring<3>; 2],
     sums: PerCpu<(bool, u64)>,
     stop: AtomicBool,
+    done: Done,
+}
+
+/// What has been done.
+#[derive(Default)]
+struct Done {
     added: AtomicU64,
     recorded: AtomicU64,
     pooled: AtomicUsize,
@@ -55,25 +61,17 @@ impl Containers {
             counter: Counter::signed(),
             sizes: Histogram::new(),
             pool: Pool::new(16),
-            refusing: Ring::new(100, WhenFull::Refuse),
-            overwriting: Ring::new(100, WhenFull::Overwrite),
+            rings: [WhenFull::Refuse, WhenFull::Overwrite].map(|full| Ring::new(100, full)),
             sums: PerCpu::new(Default::default),
             stop: AtomicBool::new(false),
-            added: AtomicU64::new(0),
-            recorded: AtomicU64::new(0),
-            pooled: AtomicUsize::new(0),
-            written: Default::default(),
-            read: Default::default(),
-            used: AtomicU64::new(0),
-            doubled: AtomicU64::new(0),
-            torn: AtomicU64::new(0),
+            done: Done::default(),
         };
         // Signal handlers must not be the first.
         containers.counter.prepare();
         containers.sizes.prepare();
         for _ in 0..24 {
             if containers.pool.push(Box::default()).is_ok() {
-                containers.pooled.fetch_add(1, Relaxed);
+                containers.done.pooled.fetch_add(1, Relaxed);
             }
         }
         containers
@@ -81,12 +79,12 @@ impl Containers {
 
     fn take(&self, token: &Token) {
         if token.0.swap(true, AcqRel) {
-            self.doubled.fetch_add(1, Relaxed);
+            self.done.doubled.fetch_add(1, Relaxed);
         }
     }
 
     fn add(&self) {
-        self.added.fetch_add(1, Relaxed);
+        self.done.added.fetch_add(1, Relaxed);
         self.counter.add(5);
         self.counter.add(-4);
     }
@@ -98,7 +96,7 @@ impl Containers {
             if let Err(token) = self.pool.push(token) {
                 // No room, or other threads are at work on all CPUs.
                 drop(token);
-                self.pooled.fetch_sub(1, Relaxed);
+                self.done.pooled.fetch_sub(1, Relaxed);
             }
         }
     }
@@ -109,34 +107,33 @@ impl Containers {
         tokens.iter().for_each(|token| self.take(token));
         tokens.iter().for_each(|token| token.0.store(false, Release));
         self.pool.push_many(&mut tokens);
-        self.pooled.fetch_sub(tokens.len(), Relaxed);
+        self.done.pooled.fetch_sub(tokens.len(), Relaxed);
     }
 
     fn write(&self, which: usize, number: u64) {
-        let ring = if which == 0 { &self.refusing } else { &self.overwriting };
-        self.written[which].fetch_add(1, Relaxed);
-        ring.push(&[number, !number, number ^ 0x5555]);
+        self.done.written[which].fetch_add(1, Relaxed);
+        self.rings[which].push(&[number, !number, number ^ 0x5555]);
     }
 
     fn read(&self) {
-        for (which, ring) in [&self.refusing, &self.overwriting].into_iter().enumerate() {
+        for (which, ring) in self.rings.iter().enumerate() {
             if let Some(mut reader) = ring.reader() {
                 reader.drain(|event| {
                     let [number, inverse, mixed] = event.words;
                     if number != !inverse || mixed != number ^ 0x5555 {
-                        self.torn.fetch_add(1, Relaxed);
+                        self.done.torn.fetch_add(1, Relaxed);
                     }
-                    self.read[which].fetch_add(1, Relaxed);
+                    self.done.read[which].fetch_add(1, Relaxed);
                 });
             }
         }
     }
 
     fn use_sum(&self, delay: bool) {
-        self.used.fetch_add(1, Relaxed);
+        self.done.used.fetch_add(1, Relaxed);
         self.sums.with(|(busy, sum)| {
             if mem::replace(busy, true) {
-                self.doubled.fetch_add(1, Relaxed);
+                self.done.doubled.fetch_add(1, Relaxed);
             }
             if delay {
                 thread::yield_now();
@@ -149,7 +146,7 @@ impl Containers {
     /// Does what a signal handler may: all that never allocates.
     fn interrupt(&self) {
         self.add();
-        self.recorded.fetch_add(1, Relaxed);
+        self.done.recorded.fetch_add(1, Relaxed);
         self.sizes.record(77);
         self.write(fastrand::usize(..2), 7);
     }
@@ -163,7 +160,7 @@ impl Containers {
                 match fastrand::u32(..16) {
                     0..4 => self.add(),
                     4..6 => {
-                        self.recorded.fetch_add(1, Relaxed);
+                        self.done.recorded.fetch_add(1, Relaxed);
                         self.sizes.record(number);
                     }
                     6..9 => self.exchange(),
@@ -187,12 +184,13 @@ impl Containers {
     /// Checks that everything adds up, once all threads have stopped.
     fn check(&self) -> anyhow::Result<()> {
         self.read();
-        let (added, recorded) = (self.added.load(Relaxed), self.recorded.load(Relaxed));
+        let (added, recorded) = (self.done.added.load(Relaxed), self.done.recorded.load(Relaxed));
         ensure!(self.counter.sum() == added.cast_signed(), "{} of {added} adds", self.counter.sum());
         let counted = self.sizes.snapshot().count();
         ensure!(counted == recorded, "{counted} of {recorded} values in the histogram");
-        for (which, ring) in [&self.refusing, &self.overwriting].into_iter().enumerate() {
-            let (written, read) = (self.written[which].load(Relaxed), self.read[which].load(Relaxed));
+        for (which, ring) in self.rings.iter().enumerate() {
+            let (written, read) =
+                (self.done.written[which].load(Relaxed), self.done.read[which].load(Relaxed));
             let lost = ring.lost();
             ensure!(read + lost == written, "{written} records, of which {read} were read and {lost} lost");
         }
@@ -201,12 +199,12 @@ impl Containers {
             self.take(&token);
             tokens += 1;
         }
-        let pooled = self.pooled.load(Relaxed);
+        let pooled = self.done.pooled.load(Relaxed);
         ensure!(tokens == pooled, "{tokens} of {pooled} values in the pool");
-        let (mut sum, used) = (0, self.used.load(Relaxed));
+        let (mut sum, used) = (0, self.done.used.load(Relaxed));
         self.sums.for_each(|(_, part)| sum += *part);
         ensure!(sum == used, "{sum} of {used} uses of values");
-        let (doubled, torn) = (self.doubled.load(Relaxed), self.torn.load(Relaxed));
+        let (doubled, torn) = (self.done.doubled.load(Relaxed), self.done.torn.load(Relaxed));
         ensure!(doubled == 0, "{doubled} values were taken twice");
         ensure!(torn == 0, "{torn} records were torn");
         Ok(())
@@ -269,7 +267,7 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
     CURRENT.store(ptr::null_mut(), Release);
     outcome?;
     containers.check()?;
-    let Containers { added, recorded, used, written: [refusing, overwriting], .. } = &containers;
+    let Done { added, recorded, used, written: [refusing, overwriting], .. } = &containers.done;
     Ok([added, recorded, used, refusing, overwriting].iter().map(|count| count.load(Relaxed)).sum())
 }
 
@@ -313,7 +311,7 @@ mod tests {
         assert!(pin::to(offline[0]).is_err());
         thread::scope(|scope| {
             let worker = scope.spawn(|| containers.work(&offline));
-            while containers.added.load(Relaxed) < 10_000 && !worker.is_finished() {
+            while containers.done.added.load(Relaxed) < 10_000 && !worker.is_finished() {
                 thread::yield_now();
             }
             assert!(!worker.is_finished());

@@ -58,7 +58,7 @@ fn heading(live: &Live) -> Vec<Line<'static>> {
             Span::styled(fence, strong.fg(Color::Green)),
             Span::raw("  readers "),
             Span::styled(format!("{readers}"), strong.fg(Color::Green)),
-            Span::raw(format!(" ({} a CPU)", live.readers_per_cpu)),
+            Span::raw(format!(" ({} per CPU)", live.readers_per_cpu)),
         ]),
     ]
 }
@@ -172,7 +172,8 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
         terminal.draw(|frame| draw(frame, &live)).expect("drawn");
         let screen = terminal.backend().to_string();
-        for part in ["readers 2 (1 a CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "32us", "q quit"]
+        for part in
+            ["readers 2 (1 per CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "32us", "q quit"]
         {
             assert!(screen.contains(part), "{part} is missing in\n{screen}");
         }
