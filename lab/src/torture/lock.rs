@@ -1,7 +1,7 @@
 //! `torture lock`: threads take one lock in all ways at once, under all faults.
 //!
 //! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and all work under
-//! the lock is there in the end. Meanwhile threads end and others take their slots, handlers of signals lock, some threads have a
+//! the lock is there in the end. Twice a second all threads stop. Meanwhile threads end and others take their slots, handlers of signals lock, some threads have a
 //! low priority, some hardly a third of a CPU together, all nodes of the lock are taken away now and then, and the process forks.
 
 use std::mem;
@@ -25,6 +25,8 @@ pub(super) const NAME: &str = "lock";
 
 /// Time between two checks, signals, forks.
 const TICK: Duration = Duration::from_millis(5);
+/// Time until all threads end: later acquisitions do not make up for a lost wake-up then.
+const INTERVAL: Duration = Duration::from_millis(500);
 /// Acquisitions per second that a conclusive run needs.
 const LEAST: u64 = 100;
 /// Acquisitions after which a thread ends.
@@ -128,7 +130,7 @@ impl Run {
         seconds: f64,
     ) -> anyhow::Result<(Count, u64)> {
         let total = Duration::from_secs_f64(seconds);
-        let mut threads = Vec::new();
+        let (mut threads, mut free) = (Vec::new(), (0..self.waits.len()).collect::<Vec<_>>());
         let start = |slot| {
             let seed = fastrand::u64(..);
             crew::spawn(scope, move || {
@@ -136,20 +138,25 @@ impl Run {
                 self.live(slot)
             })
         };
-        for slot in 0..self.waits.len() {
-            threads.push(start(slot)?);
-        }
         let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
         let (mut count, mut forks, mut nodes) = (Count::default(), 0, None);
+        let mut end = INTERVAL;
         while self.start.elapsed() < total || !threads.is_empty() {
+            let stops = self.start.elapsed() >= end.min(total);
+            self.stop.store(stops, Ordering::Relaxed);
+            if !stops {
+                for slot in free.drain(..) {
+                    threads.push(start(slot)?);
+                }
+            } else if threads.is_empty() {
+                end = self.start.elapsed() + INTERVAL;
+            }
             sleep(TICK);
             if let Some(why) = self.overdue() {
                 fail(NAME, &why);
             }
-            let ends = self.start.elapsed() >= total;
             progress.show(|| format!("{} acquisitions, {forks} forks", count.taken));
             progress.reach(self.start.elapsed().as_secs());
-            self.stop.store(ends, Ordering::Relaxed);
             CHANGED.notify_one();
             self.signals.send();
             match fastrand::u8(..16) {
@@ -168,9 +175,7 @@ impl Run {
                 count.timed_out += its.timed_out;
                 count.lives += 1;
                 count.longest = count.longest.max(its.longest);
-                if !ends {
-                    threads.push(start(slot)?);
-                }
+                free.push(slot);
             }
         }
         drop(nodes);
