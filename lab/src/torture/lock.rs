@@ -1,7 +1,7 @@
 //! `torture lock`: threads take one lock in all ways at once, under all faults.
 //!
 //! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and all work under
-//! the lock is there in the end. Twice a second all threads stop. Meanwhile threads end and others take their slots, handlers of signals lock, some threads have a
+//! the lock is there in the end. Now and then all threads stop. Meanwhile threads end and others take their slots, handlers of signals lock, some threads have a
 //! low priority, some hardly a third of a CPU together, all nodes of the lock are taken away now and then, and the process forks.
 
 use std::mem;
@@ -25,8 +25,11 @@ pub(super) const NAME: &str = "lock";
 
 /// Time between two checks, signals, forks.
 const TICK: Duration = Duration::from_millis(5);
-/// Time until all threads end: later acquisitions do not make up for a lost wake-up then.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// Time until all threads stop, so that no later acquisition makes up for a lost wake-up.
+const SHORT: Duration = Duration::from_millis(100);
+/// The same for the first interval, and one in eight. Longer than the patience with a broken step, as some make waits too long
+/// only beside other threads.
+const LONG: Duration = Duration::from_millis(2500);
 /// Acquisitions per second that a conclusive run needs.
 const LEAST: u64 = 100;
 /// Acquisitions after which a thread ends.
@@ -140,7 +143,7 @@ impl Run {
         };
         let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
         let (mut count, mut forks, mut nodes) = (Count::default(), 0, None);
-        let mut end = INTERVAL;
+        let mut end = LONG;
         while self.start.elapsed() < total || !threads.is_empty() {
             let stops = self.start.elapsed() >= end.min(total);
             self.stop.store(stops, Ordering::Relaxed);
@@ -149,7 +152,7 @@ impl Run {
                     threads.push(start(slot)?);
                 }
             } else if threads.is_empty() {
-                end = self.start.elapsed() + INTERVAL;
+                end = self.start.elapsed() + if fastrand::u8(..8) == 0 { LONG } else { SHORT };
             }
             sleep(TICK);
             if let Some(why) = self.overdue() {
