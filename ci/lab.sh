@@ -80,12 +80,5 @@ for torture in "$stillpoint torture" "${CARGO_TARGET_DIR:-target}/release/tortur
 done
 
 echo "-- demo"
-cat >"$scratch/routes" <<'ROUTES'
-10.0.0.0/8 192.0.2.1
-10.1.0.0/16 192.0.2.2
-10.1.2.0/24 192.0.2.3
-203.0.113.0/24 192.0.2.4
-2001:db8::/32 2001:db8::1
-ROUTES
-"$stillpoint" demo --seconds 3 --routes "$scratch/routes" | tee "$scratch/demo"
+"$stillpoint" demo --seconds 3 | tee "$scratch/demo"
 grep --quiet stillpoint "$scratch/demo"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tortures the library on each backend, for a minute in all; then breaks it, one step at a time, and expects the torture to
-# notice within ten seconds. Two or three minutes, after the builds.
+# Tortures the library on each backend, for a minute in all; then breaks one step at a time, and expects the torture to notice
+# each within ten seconds. Two or three minutes, after the builds.
 #
-# First of all a control: a library without fences must be noticed. On a machine that is too busy for that, nothing else that
-# goes unnoticed says anything either. Then the exit status is 77: not checked.
+# First comes a control: a library without fences must be noticed. On a machine that is too busy for that, other steps that go
+# unnoticed prove nothing either. Then the exit status is 77: not checked.
 #
 # usage: ci/torture.sh [SECONDS [RUNS]]   tortures for SECONDS, and each broken step RUNS times (then prints median and maximum)
 set -euo pipefail
@@ -32,8 +32,8 @@ torture=target/torture/torture/torture
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Runs a broken step; whether it was noticed. A crash counts; an error of this command does not, nor does a run that is not
-# conclusive.
+# Runs the torture with a broken step. True if it was noticed. A crash counts; an error of this command does not, nor does a
+# run that is not conclusive.
 notices() { # mutant part
     local status=0
     start=$EPOCHREALTIME
@@ -43,7 +43,7 @@ notices() { # mutant part
     ((status != 0 && status != 2 && status != 77 && status != 124))
 }
 
-# Whether the torture notices on this machine, now, what it must.
+# True if the torture notices the control on this machine, now.
 control() {
     local times=()
     notices no-fence rcu || notices no-fence rcu
@@ -84,7 +84,7 @@ if ((!controlled)); then
 fi
 
 echo "-- broken steps"
-# The same program, as impatient, with nothing broken.
+# The same program, with the same patience, and nothing broken.
 for part in rcu qsbr srcu percpu lock; do
     status=0
     "$torture" "$part" --seconds 2 --mutant nothing >"$log" 2>&1 || status=$?
@@ -95,7 +95,7 @@ survivors=0
 while read -r mutant part; do
     times=() noticed=0
     for ((run = 0; run < runs; run++)); do
-        # Once more, as others may have had the machine.
+        # Twice, as the machine may have been busy.
         if notices "$mutant" "$part" || notices "$mutant" "$part"; then
             noticed=$((noticed + 1))
             what=$(sed -nE 's/^torture [a-z]+: FAILED, //p' "$log")

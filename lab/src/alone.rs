@@ -1,8 +1,8 @@
-//! The torture by itself: `torture NAME` is `stillpoint torture NAME`. For builds of the library with broken steps, as there is
-//! little to compile (feature `alone`).
+//! The torture as a program of its own (feature `alone`): `torture NAME` is `stillpoint torture NAME`. For builds of the library
+//! with broken steps, as it compiles fast.
 
 mod harness {
-    //! What the torture needs of it.
+    //! The modules that the torture uses.
     pub(crate) mod crew;
     pub(crate) mod memory;
     pub(crate) mod pin;

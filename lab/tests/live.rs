@@ -11,7 +11,7 @@ use vt100::Parser;
 const LIMIT: Duration = Duration::from_secs(120);
 const SIZE: PtySize = PtySize { rows: 30, cols: 100, pixel_width: 0, pixel_height: 0 };
 
-/// A terminal on which the demo runs.
+/// A pseudo-terminal on which the demo runs.
 struct Terminal {
     parser: Parser,
     output: Receiver<Vec<u8>>,
@@ -44,7 +44,7 @@ impl Terminal {
         Self { parser, output, keys, child, _master: pty.master, deadline: Instant::now() + LIMIT }
     }
 
-    /// Reads until the screen is as wanted.
+    /// Reads output until the screen satisfies `is_there`.
     fn wait_for(&mut self, what: &str, is_there: impl Fn(&vt100::Screen) -> bool) {
         while !is_there(self.parser.screen()) {
             let left = self.deadline.saturating_duration_since(Instant::now());
@@ -52,7 +52,7 @@ impl Terminal {
                 Ok(bytes) => self.parser.process(&bytes),
                 Err(why) => {
                     let ended =
-                        if why == RecvTimeoutError::Disconnected { "the demo ended" } else { "in vain" };
+                        if why == RecvTimeoutError::Disconnected { "the demo ended" } else { "it timed out" };
                     panic!("waited for {what}: {ended}\n{}", self.parser.screen().contents());
                 }
             }
@@ -71,20 +71,20 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // In case a test fails; otherwise it has ended.
+        // For a test that fails; otherwise the demo has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The word behind `name`.
+/// Returns the word behind `name`.
 fn word<'a>(contents: &'a str, name: &str) -> &'a str {
     let (_, rest) = contents.split_once(name).unwrap_or_default();
     rest.split_whitespace().next().unwrap_or_default()
 }
 
 #[test]
-fn the_live_demo_obeys_its_keys_and_gives_the_terminal_back() {
+fn live_demo_obeys_keys_and_restores_the_terminal() {
     let mut terminal = Terminal::start(&["demo", "--prefixes", "1000"]);
     terminal.wait_for_text("synchronization stillpoint");
     // Reads, updates and grace periods happen.
@@ -92,17 +92,17 @@ fn the_live_demo_obeys_its_keys_and_gives_the_terminal_back() {
     terminal.wait_for("a histogram", |screen| screen.contents().contains('%'));
     assert!(terminal.parser.screen().alternate_screen());
 
-    terminal.wait_for_text("(1 a CPU)");
+    terminal.wait_for_text("(1 per CPU)");
     terminal.press("+");
-    terminal.wait_for_text("(2 a CPU)");
+    terminal.wait_for_text("(2 per CPU)");
     terminal.press("-");
-    terminal.wait_for_text("(1 a CPU)");
+    terminal.wait_for_text("(1 per CPU)");
 
     let fence = word(&terminal.parser.screen().contents(), "fence ").to_owned();
     terminal.press("b");
     terminal.wait_for("another fence", |screen| {
         let contents = screen.contents();
-        // One that cannot be had here is passed over, which may lead back to the first.
+        // An unavailable backend is skipped, which may lead back to the first.
         contents.contains("not available") || !["", fence.as_str()].contains(&word(&contents, "fence "))
     });
 
@@ -117,7 +117,7 @@ fn the_live_demo_obeys_its_keys_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn the_demo_of_a_given_time_prints_lines_on_a_terminal_too() {
+fn demo_with_seconds_prints_tables_on_a_terminal() {
     let mut terminal = Terminal::start(&["demo", "--prefixes", "100", "--seconds", "1"]);
     terminal.wait_for_text("Longest-prefix match on 100 prefixes");
     assert!(!terminal.parser.screen().alternate_screen());

@@ -2,41 +2,34 @@
 //!
 //! On a terminal it is shown [live]. Elsewhere, or for a given time, it is measured. Readers look up the longest prefix around
 //! an address while one thread announces and withdraws routes as fast as it can. The same table serves on a mutex, a
-//! reader-writer lock, `arc-swap`, `crossbeam-epoch` and stillpoint: in turns, in several rounds, first with one reader a CPU,
-//! then with many. In the end a reader of stillpoint is timed beside an updater on another CPU and without.
+//! reader-writer lock, `arc-swap`, `crossbeam-epoch` and stillpoint: in turns, in several rounds, first with one reader for each
+//! CPU, then with many. In the end a reader of stillpoint is timed beside an updater on another CPU and without.
 
-mod affinity;
-mod generate;
 pub(crate) mod live;
 mod rib;
-mod routes;
 mod run;
 mod show;
 mod stores;
 mod table;
 
 use std::io::{self, IsTerminal as _};
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use affinity::Cpus;
-use rib::Rib;
-use routes::Routes;
-use run::{Contestant, Entry, Outcome, Plan, Updater};
+use rib::{MAX_PREFIXES, Rib};
+use run::{Contestant, Outcome, Plan, Table};
 use show::Slowdown;
 use stores::{InArcSwap, InEpoch, InMutex, InRcu, InRwLock};
-use table::{Bucket, FAMILY_SLOTS, Gauge};
 
 use crate::harness::Progress;
+use crate::harness::pin::{self, CpuPair};
 
 const SECONDS: f64 = 20.0;
 const PREFIXES: usize = 100_000;
 
-/// Readers a CPU in the second part.
+/// Readers for each CPU in the second part.
 const OVERSUBSCRIBED: usize = 8;
 
 /// The share of the time that each of the first two parts takes.
@@ -45,7 +38,7 @@ const TOURNAMENT: f64 = 0.375;
 /// Rounds of the first two parts. In each, another contestant comes first.
 const ROUNDS: usize = 5;
 
-/// How many contestants are not ours.
+/// Contestants that are not ours.
 const PEERS: usize = 4;
 
 /// Rounds of the third part.
@@ -66,18 +59,13 @@ pub(crate) struct Args {
     seconds: Option<f64>,
 
     /// Size of the generated table: prefix lengths as in the global IPv4 table
-    #[arg(long, value_name = "N", default_value_t = PREFIXES, value_parser = prefixes, conflicts_with = "routes")]
+    #[arg(long, value_name = "N", default_value_t = PREFIXES, value_parser = prefixes)]
     prefixes: usize,
-
-    /// Take the table from a file instead: lines of "CIDR next-hop", or of "start,end,tag" such as
-    /// /usr/share/tor/geoip and geoip6 (Debian's tor-geoipdb); may be repeated
-    #[arg(long, value_name = "FILE")]
-    routes: Vec<PathBuf>,
 }
 
 impl Default for Args {
     fn default() -> Args {
-        Args { seconds: None, prefixes: PREFIXES, routes: Vec::new() }
+        Args { seconds: None, prefixes: PREFIXES }
     }
 }
 
@@ -90,9 +78,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn prefixes(text: &str) -> Result<usize, String> {
-    let limits = 1..=generate::MOST;
+    let limits = 1..=MAX_PREFIXES;
     let allowed = text.parse().ok().filter(|count| limits.contains(count));
-    allowed.ok_or_else(|| format!("must be a number from 1 to {}", generate::MOST))
+    allowed.ok_or_else(|| format!("must be a number from 1 to {MAX_PREFIXES}"))
 }
 
 /// Shows the demo on a terminal, or runs it and prints its tables.
@@ -101,23 +89,20 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if args.seconds.is_none() && io::stdout().is_terminal() && io::stdin().is_terminal() {
         return live::run(&args, cpus);
     }
-    let pinned = affinity::choose()?;
-    let routes = match args.routes[..] {
-        [] => generate::routes(args.prefixes, SEED),
-        _ => Routes::read(&args.routes)?,
-    };
-    show::opening(&routes, !args.routes.is_empty(), cpus);
+    let pinned = pin::pair()?;
+    let rib = Rib::generate(args.prefixes, SEED);
+    show::opening(rib.len(), cpus);
 
-    let mut demo = Demo::new(&routes, cpus, args.seconds.unwrap_or(SECONDS));
+    let mut demo = Demo::new(&rib, cpus, args.seconds.unwrap_or(SECONDS));
     let usual = demo.tournament(1)?;
     let crowded = demo.tournament(OVERSUBSCRIBED)?;
     let slowdown = pinned.map(|cpus| demo.slowdown(cpus)).transpose()?;
     drop(demo);
 
-    show::table(&format!("1 reader a CPU ({cpus} in all), 1 updater"), &usual);
+    show::table(&format!("1 reader per CPU ({cpus} in all), 1 updater"), &usual);
     let crowd = OVERSUBSCRIBED * cpus;
     show::table(
-        &format!("Oversubscribed: {OVERSUBSCRIBED} readers a CPU ({crowd} in all), 1 updater"),
+        &format!("Oversubscribed: {OVERSUBSCRIBED} readers per CPU ({crowd} in all), 1 updater"),
         &crowded,
     );
     show::slowdown(slowdown);
@@ -125,13 +110,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-struct Demo<'a> {
-    peers: [Box<dyn Contestant + 'a>; PEERS],
-    ours: Entry<'a, InRcu>,
-    /// One more of ours: what the updater works on when it is to leave the readers' table alone.
-    other: Entry<'a, InRcu>,
+struct Demo {
+    peers: [Box<dyn Contestant>; PEERS],
+    ours: Table<InRcu>,
+    /// One more of ours, for the updater when it must leave the readers' table alone.
+    other: Table<InRcu>,
     /// A list for each reader, the same for every contestant.
-    addresses: Vec<Box<[IpAddr]>>,
+    addresses: Vec<Box<[u32]>>,
     cpus: usize,
     seconds: f64,
     progress: Progress,
@@ -140,29 +125,22 @@ struct Demo<'a> {
 /// A contestant's name and what it measured in each round.
 type Outcomes = (&'static str, Vec<Outcome>);
 
-impl<'a> Demo<'a> {
-    fn new(routes: &'a Routes, cpus: usize, seconds: f64) -> Demo<'a> {
+impl Demo {
+    fn new(rib: &Rib, cpus: usize, seconds: f64) -> Self {
         let steps = 2 * ROUNDS * (PEERS + 1) + 3 * PINNED_ROUNDS;
         let progress = Progress::new("demo", steps, Duration::from_secs_f64(seconds));
         progress.show(|| "filling the tables".into());
-        let mut random = fastrand::Rng::with_seed(SEED);
-        let mut list = || (0..ADDRESSES).map(|_| routes.address(&mut random)).collect();
-        let addresses = (0..OVERSUBSCRIBED * cpus).map(|_| list()).collect();
-        let mut rib = Rib::new(routes, SEED);
-        let gauge = Gauge::leaked();
-        let mut buckets: Vec<_> = (0..2 * FAMILY_SLOTS).map(|_| Bucket::new(gauge)).collect();
-        rib.announce_all(|slot, change| buckets[slot] = buckets[slot].successor(change));
+        let addresses = (0..OVERSUBSCRIBED * cpus).map(|reader| addresses(rib, reader)).collect();
         let peers: [Box<dyn Contestant>; PEERS] = [
-            Box::new(Entry::<InMutex>::new(&buckets, &rib)),
-            Box::new(Entry::<InRwLock>::new(&buckets, &rib)),
-            Box::new(Entry::<InArcSwap>::new(&buckets, &rib)),
-            Box::new(Entry::<InEpoch>::new(&buckets, &rib)),
+            Box::new(Table::<InMutex>::new(rib)),
+            Box::new(Table::<InRwLock>::new(rib)),
+            Box::new(Table::<InArcSwap>::new(rib)),
+            Box::new(Table::<InEpoch>::new(rib)),
         ];
-        let (ours, other) = (Entry::new(&buckets, &rib), Entry::new(&buckets, &rib));
-        Demo { peers, ours, other, addresses, cpus, seconds, progress }
+        Self { peers, ours: Table::new(rib), other: Table::new(rib), addresses, cpus, seconds, progress }
     }
 
-    /// Lets each contestant work once a round, with so many readers a CPU.
+    /// Lets each contestant work once a round, with so many readers for each CPU.
     fn tournament(&mut self, readers: usize) -> Result<Vec<Outcomes>> {
         let mut contestants: Vec<&mut dyn Contestant> =
             self.peers.iter_mut().map(|peer| &mut **peer as _).collect();
@@ -184,25 +162,26 @@ impl<'a> Demo<'a> {
         Ok(outcomes)
     }
 
-    /// By which parts of its rate a reader on a CPU of its own is slower while an updater works on another CPU: on the
-    /// reader's table, and on another table. Medians of what each round found.
-    fn slowdown(&mut self, cpus: Cpus) -> Result<Slowdown> {
+    /// Returns by which parts of its rate a reader on a CPU of its own is slower while an updater works on another CPU: on the
+    /// reader's table, and on another table. Medians over the rounds.
+    fn slowdown(&mut self, cpus: CpuPair) -> Result<Slowdown> {
         let slices = 3 * PINNED_ROUNDS;
         let time = Duration::from_secs_f64((1.0 - 2.0 * TOURNAMENT) * self.seconds / slices as f64);
         let plan = Plan { readers: 1, pinned: Some(cpus), time };
         let mut slowdowns = [vec![], vec![]];
-        affinity::pin_all(cpus.updater)?;
+        pin::all_threads_to(cpus.second)?;
         for round in 0..PINNED_ROUNDS {
             let mut rates = [0.0; 3];
             for turn in 0..rates.len() {
                 let number = (round + turn) % rates.len();
-                let (updater, doing) = match number {
-                    0 => (Updater::Idle, "is idle"),
-                    1 => (Updater::Here, "works on its table"),
-                    _ => (Updater::Elsewhere(&mut self.other), "works on another table"),
-                };
+                let doing = ["is idle", "works on its table", "works on another table"][number];
                 self.progress.show(|| format!("1 reader while the updater {doing}"));
-                rates[number] = self.ours.run_with(updater, &plan, &self.addresses)?.lookups;
+                let outcome = match number {
+                    0 => self.ours.run_beside(None, &plan, &self.addresses),
+                    1 => self.ours.run(&plan, &self.addresses),
+                    _ => self.ours.run_beside(Some(&mut self.other), &plan, &self.addresses),
+                };
+                rates[number] = outcome?.lookups;
                 self.progress.advance();
             }
             let [idle, here, elsewhere] = rates;
@@ -212,6 +191,12 @@ impl<'a> Demo<'a> {
         let [here, elsewhere] = slowdowns.map(show::median);
         Ok(Slowdown { cpus, here, elsewhere })
     }
+}
+
+/// Returns the addresses that a reader looks up.
+fn addresses(rib: &Rib, reader: usize) -> Box<[u32]> {
+    let mut random = fastrand::Rng::with_seed(reader as u64);
+    (0..ADDRESSES).map(|_| rib.address(&mut random)).collect()
 }
 
 #[cfg(test)]
@@ -231,25 +216,17 @@ mod tests {
     }
 
     #[test]
-    fn no_options_mean_the_defaults() {
+    fn options_are_checked_and_default_to_those_of_no_command() {
         assert_eq!(format!("{:?}", parse("demo").unwrap()), format!("{:?}", Args::default()));
-    }
-
-    #[test]
-    fn options_are_checked() {
-        let args = parse("demo --seconds 2.5 --routes a --routes b").unwrap();
-        assert_eq!((args.seconds, args.routes.len()), (Some(2.5), 2));
-        for wrong in
-            ["--seconds 0", "--seconds nan", "--prefixes 0", "--prefixes 2000001", "--prefixes 9 --routes a"]
-        {
+        assert_eq!(parse("demo --seconds 2.5").unwrap().seconds, Some(2.5));
+        for wrong in ["--seconds 0", "--seconds nan", "--prefixes 0", "--prefixes 2000001"] {
             assert!(parse(&format!("demo {wrong}")).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_demo_of_every_part_agrees_with_the_rib() {
-        let routes = generate::routes(100, SEED);
-        let mut demo = Demo::new(&routes, 1, 0.5);
+    fn every_contestant_agrees_with_the_rib_after_each_slice() {
+        let mut demo = Demo::new(&Rib::generate(100, SEED), 1, 0.5);
         for readers in [1, OVERSUBSCRIBED] {
             let outcomes = demo.tournament(readers).unwrap();
             assert_eq!(outcomes.len(), 5);

@@ -1,39 +1,145 @@
-//! One slice of the demo: readers and the updater work on one contestant for a while.
+//! What the threads of the demo do to a table, and one slice of the measurement: readers and the updater work on one
+//! contestant for a while.
 
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use stillpoint::percpu::Counter;
 
-use super::affinity::Cpus;
 use super::rib::Rib;
 use super::stores::Store;
-use super::table::{Bucket, Gauge};
-use crate::harness::crew::{self, Arrivals, Gate};
-use crate::harness::pin;
+use super::table::Gauge;
+use crate::harness::crew::{self, Arrivals};
+use crate::harness::pin::{self, CpuPair};
 
 /// One lookup in so many is timed.
 const TIMED: usize = 64;
 
-/// How many updates the updater makes between two looks at what awaits reclamation.
+/// Updates between two samples of the bytes that await reclamation.
 const SAMPLED: u64 = 64;
 
-/// How many lookups are compared with the RIB after a slice.
+/// Lookups that are compared with the RIB after a slice.
 const CHECKED: usize = 1000;
 
-/// How long the last replaced buckets may take to be freed after readers and updater left.
+/// How long the last replaced buckets may take to be freed after readers and updater ended.
 const RECLAIM_LIMIT: Duration = Duration::from_secs(10);
 
-/// How many read in a slice, where, and for how long.
+/// A table in one of the stores, with the RIB that feeds it.
+pub(super) struct Table<S> {
+    pub(super) store: S,
+    pub(super) rib: Rib,
+    pub(super) gauge: &'static Gauge,
+}
+
+/// What readers and updater of a table share. All accesses are Relaxed: statistics and requests, which order nothing.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    /// Readers with this number and above end.
+    wanted: AtomicUsize,
+    over: AtomicBool,
+    started: Arrivals,
+    lookups: Counter,
+    updates: AtomicU64,
+    /// Since the last snapshot.
+    longest_update_ns: AtomicU64,
+    most_awaiting: AtomicUsize,
+}
+
+/// How far readers and updater have come.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Snapshot {
+    pub(super) lookups: u64,
+    pub(super) updates: u64,
+    /// The longest update since the last snapshot.
+    pub(super) longest_update_ns: u64,
+    /// The most bytes that were seen awaiting reclamation since the last snapshot.
+    pub(super) awaiting: usize,
+}
+
+impl Traffic {
+    pub(super) fn new() -> Self {
+        Self {
+            wanted: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            started: Arrivals::default(),
+            lookups: Counter::new(),
+            updates: AtomicU64::new(0),
+            longest_update_ns: AtomicU64::new(0),
+            most_awaiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Lets readers with numbers below `readers` run; the others end.
+    pub(super) fn want(&self, readers: usize) {
+        self.wanted.store(readers, Relaxed);
+    }
+
+    /// Ends all threads.
+    pub(super) fn stop(&self) {
+        self.want(0);
+        self.over.store(true, Relaxed);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// A reader, which goes round and round its addresses. Returns the nanoseconds of its timed lookups.
+    pub(super) fn read<S: Store>(&self, store: &S, number: usize, addresses: &[u32]) -> Histogram<u32> {
+        let mut latency = histogram();
+        let mut addresses = addresses.iter().copied().cycle();
+        let mut next = || addresses.next().expect("a reader has addresses");
+        self.started.arrive();
+        while number < self.wanted.load(Relaxed) {
+            let address = next();
+            let began = Instant::now();
+            black_box(store.lookup(address));
+            latency.saturating_record(began.elapsed().as_nanos() as u64);
+            for _ in 1..TIMED {
+                black_box(store.lookup(next()));
+            }
+            self.lookups.add(TIMED as u64);
+        }
+        latency
+    }
+
+    /// The updater.
+    pub(super) fn update<S: Store>(&self, store: &S, rib: &mut Rib, gauge: &Gauge) {
+        self.started.arrive();
+        let mut last = Instant::now();
+        while !self.is_over() {
+            rib.update(|slot, change| store.replace(slot, change));
+            // One reading of the clock for each update: the end of one is the beginning of the next.
+            let now = Instant::now();
+            self.longest_update_ns.fetch_max((now - last).as_nanos() as u64, Relaxed);
+            last = now;
+            if (self.updates.fetch_add(1, Relaxed) + 1).is_multiple_of(SAMPLED) {
+                self.most_awaiting.fetch_max(gauge.awaiting(), Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            lookups: self.lookups.sum(),
+            updates: self.updates.load(Relaxed),
+            longest_update_ns: self.longest_update_ns.swap(0, Relaxed),
+            awaiting: self.most_awaiting.swap(0, Relaxed),
+        }
+    }
+}
+
+/// How many threads read in a slice, where, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) readers: usize,
     /// `None` leaves it to the scheduler.
-    pub(super) pinned: Option<Cpus>,
+    pub(super) pinned: Option<CpuPair>,
     pub(super) time: Duration,
 }
 
@@ -47,7 +153,7 @@ pub(super) struct Outcome {
     /// Updates a second.
     pub(super) updates: f64,
     /// The longest single update.
-    pub(super) longest_update: Duration,
+    pub(super) longest_update_ns: u64,
     /// The most bytes that were seen awaiting reclamation.
     pub(super) awaiting: usize,
 }
@@ -57,63 +163,47 @@ pub(super) trait Contestant {
     /// How the demo's tables call it.
     fn name(&self) -> &'static str;
 
-    /// Lets readers and an updater work on this contestant's table, waits until all they replaced is freed, and checks
-    /// the table. Each reader goes round and round its own list of `addresses`.
-    fn run(&mut self, plan: &Plan, addresses: &[Box<[IpAddr]>]) -> Result<Outcome>;
+    /// Lets readers and an updater work on this contestant's table, waits until all replaced buckets are freed, and checks the
+    /// table. Each reader has its own list of `addresses`.
+    fn run(&mut self, plan: &Plan, addresses: &[Box<[u32]>]) -> Result<Outcome>;
 }
 
-/// A table in one of the stores, with the RIB that feeds it.
-pub(super) struct Entry<'a, S> {
-    store: S,
-    rib: Rib<'a>,
-    gauge: &'static Gauge,
+impl<S: Store> Contestant for Table<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn run(&mut self, plan: &Plan, addresses: &[Box<[u32]>]) -> Result<Outcome> {
+        let Self { store, rib, gauge } = self;
+        let outcome = work(store, Some((&*store, rib, *gauge)), plan, addresses)?;
+        self.settle()?;
+        self.check(addresses)?;
+        Ok(outcome)
+    }
 }
 
-/// What the updater does while readers read an entry.
-pub(super) enum Updater<'e, 'a, S> {
-    Idle,
-    /// It updates the table they read.
-    Here,
-    /// It updates another table.
-    Elsewhere(&'e mut Entry<'a, S>),
-}
-
-impl<'a, S: Store> Entry<'a, S> {
-    /// A contestant that begins with copies of `buckets`, which hold what `rib` says.
-    pub(super) fn new(buckets: &[Bucket], rib: &Rib<'a>) -> Entry<'a, S> {
+impl<S: Store> Table<S> {
+    /// Makes a table of the routes that stand in `rib`.
+    pub(super) fn new(rib: &Rib) -> Self {
         let gauge = Gauge::leaked();
-        let buckets = buckets.iter().map(|bucket| bucket.duplicate(gauge)).collect();
-        Entry { store: S::new(buckets), rib: rib.clone(), gauge }
+        Self { store: S::new(rib.buckets(gauge)), rib: rib.clone(), gauge }
     }
 
-    /// [`Contestant::run`] with a choice of what the updater does.
-    pub(super) fn run_with(
-        &mut self,
-        updater: Updater<'_, 'a, S>,
+    /// Lets readers work on this table alone, or beside an updater that works on `other`.
+    pub(super) fn run_beside(
+        &self,
+        other: Option<&mut Self>,
         plan: &Plan,
-        addresses: &[Box<[IpAddr]>],
+        addresses: &[Box<[u32]>],
     ) -> Result<Outcome> {
-        let Entry { store, rib, gauge } = self;
-        match updater {
-            Updater::Idle => work(store, None::<fn(&Shift) -> Updates>, plan, addresses),
-            Updater::Here => {
-                let outcome =
-                    work(store, Some(|shift: &Shift| update(store, rib, gauge, shift)), plan, addresses)?;
-                self.settle()?;
-                self.check(addresses)?;
-                Ok(outcome)
-            }
-            Updater::Elsewhere(other) => {
-                let Entry { store: others, rib, gauge } = other;
-                let outcome =
-                    work(store, Some(|shift: &Shift| update(others, rib, gauge, shift)), plan, addresses)?;
-                other.settle()?;
-                Ok(outcome)
-            }
-        }
+        let Some(other) = other else { return work(&self.store, None, plan, addresses) };
+        let Self { store, rib, gauge } = other;
+        let outcome = work(&self.store, Some((&*store, rib, *gauge)), plan, addresses)?;
+        other.settle()?;
+        Ok(outcome)
     }
 
-    /// Waits until everything that was replaced is freed, so that the next contestant has the machine for itself.
+    /// Waits until all replaced buckets are freed, so that the next contestant has the machine for itself.
     fn settle(&self) -> Result<()> {
         let began = Instant::now();
         while self.gauge.awaiting() > 0 {
@@ -129,161 +219,73 @@ impl<'a, S: Store> Entry<'a, S> {
     }
 
     /// Compares lookups inside the announced space and anywhere with what the RIB says.
-    fn check(&self, addresses: &[Box<[IpAddr]>]) -> Result<()> {
+    fn check(&self, addresses: &[Box<[u32]>]) -> Result<()> {
         let mut random = fastrand::Rng::new();
-        for _ in 0..CHECKED {
-            let address = match random.u8(..4) {
-                0 => Ipv4Addr::from_bits(random.u32(..)).into(),
-                1 => Ipv6Addr::from_bits(random.u128(..)).into(),
-                _ => random
-                    .choice(addresses)
-                    .and_then(|list| random.choice(list))
-                    .copied()
-                    .context("no addresses")?,
+        for number in 0..CHECKED {
+            let list = random.choice(addresses).context("no readers")?;
+            let address = if number % 4 == 0 {
+                random.u32(..)
+            } else {
+                *random.choice(list).context("no addresses")?
             };
             let (found, stands) = (self.store.lookup(address), self.rib.lookup(address));
-            ensure!(found == stands, "{}: {address} leads to {found:?}, but should to {stands:?}", S::NAME);
+            ensure!(
+                found == stands,
+                "{}: {address:#x} leads to {found:?}, but should to {stands:?}",
+                S::NAME
+            );
         }
         Ok(())
     }
 }
 
-impl<S: Store> Contestant for Entry<'_, S> {
-    fn name(&self) -> &'static str {
-        S::NAME
-    }
-
-    fn run(&mut self, plan: &Plan, addresses: &[Box<[IpAddr]>]) -> Result<Outcome> {
-        self.run_with(Updater::Here, plan, addresses)
-    }
-}
-
-/// Starts the threads of a slice, lets them work for the planned time, and adds up what they did.
+/// Starts the threads of a slice, lets them work for the planned time, and adds up what they did. The updater, if there is one,
+/// has a table of its own.
 fn work<S: Store>(
     store: &S,
-    updater: Option<impl FnOnce(&Shift) -> Updates + Send>,
+    updated: Option<(&S, &mut Rib, &Gauge)>,
     plan: &Plan,
-    addresses: &[Box<[IpAddr]>],
+    addresses: &[Box<[u32]>],
 ) -> Result<Outcome> {
-    let shift = &Shift::default();
-    let threads = plan.readers + usize::from(updater.is_some());
+    let traffic = &Traffic::new();
+    traffic.want(plan.readers);
+    let threads = plan.readers + usize::from(updated.is_some());
     thread::scope(|scope| {
         let start = || -> Result<_> {
             // A thread inherits the affinity of the one that starts it.
-            plan.pinned.map_or(Ok(()), |cpus| pin::to(cpus.reader))?;
-            let lists = addresses.iter().take(plan.readers);
-            let readers = lists.map(|list| crew::spawn(scope, || read(store, list, shift)));
-            let readers = readers.collect::<Result<Vec<_>>>()?;
-            plan.pinned.map_or(Ok(()), |cpus| pin::to(cpus.updater))?;
-            let updater = updater.map(|update| crew::spawn(scope, || update(shift)));
+            plan.pinned.map_or(Ok(()), |cpus| pin::to(cpus.first))?;
+            let lists = addresses.iter().take(plan.readers).enumerate();
+            let readers = lists
+                .map(|(number, list)| crew::spawn(scope, move || traffic.read(store, number, list)))
+                .collect::<Result<Vec<_>>>()?;
+            plan.pinned.map_or(Ok(()), |cpus| pin::to(cpus.second))?;
+            let updater = updated
+                .map(|(store, rib, gauge)| crew::spawn(scope, move || traffic.update(store, rib, gauge)));
             Ok((readers, updater.transpose()?))
         };
-        let (readers, updater) = start().inspect_err(|_| shift.cancel())?;
-        let elapsed = shift.run(threads, plan.time).as_secs_f64();
+        let (readers, updater) = start().inspect_err(|_| traffic.stop())?;
+        traffic.started.wait_for(threads);
+        let (began, before) = (Instant::now(), traffic.snapshot());
+        thread::sleep(plan.time);
+        let seconds = began.elapsed().as_secs_f64();
+        traffic.stop();
 
-        // A joined thread is gone with its thread-locals: some hand what they did not free to others then.
-        let reads = readers.into_iter().map(crew::join).collect::<Result<Vec<_>>>()?;
-        let updates = updater.map(crew::join).transpose()?.unwrap_or_default();
+        // A joined thread is gone with its thread-locals: some peers hand over unfreed buckets then.
         let mut latency = histogram();
-        for reader in &reads {
-            latency.add(&reader.latency).context("histograms of one shape add up")?;
+        for reader in readers {
+            latency.add(crew::join(reader)?).context("histograms of one shape add up")?;
         }
+        updater.map(crew::join).transpose()?;
+        // Includes an update that began within the time and ended after it.
+        let after = traffic.snapshot();
         Ok(Outcome {
-            lookups: reads.iter().map(|reads| reads.count).sum::<u64>() as f64 / elapsed,
+            lookups: (after.lookups - before.lookups) as f64 / seconds,
             slow_lookup: latency.value_at_quantile(0.999),
-            updates: updates.count as f64 / elapsed,
-            longest_update: updates.longest,
-            awaiting: updates.awaiting,
+            updates: (after.updates - before.updates) as f64 / seconds,
+            longest_update_ns: after.longest_update_ns,
+            awaiting: after.awaiting,
         })
     })
-}
-
-/// The time in which the threads of a slice work.
-#[derive(Debug, Default)]
-struct Shift {
-    ready: Arrivals,
-    start: Gate,
-    over: AtomicBool,
-}
-
-impl Shift {
-    /// Waits until so many threads are ready, lets them work, and returns for how long they did.
-    fn run(&self, threads: usize, time: Duration) -> Duration {
-        self.ready.wait_for(threads);
-        let began = Instant::now();
-        self.start.open();
-        thread::sleep(time);
-        // Relaxed, as the load in `is_over`: joining the threads orders what they did.
-        self.over.store(true, Ordering::Relaxed);
-        began.elapsed()
-    }
-
-    /// Sends those home who are ready, before they begin.
-    fn cancel(&self) {
-        self.over.store(true, Ordering::Relaxed);
-        self.start.open();
-    }
-
-    /// A thread is ready and waits for the others.
-    fn begin(&self) {
-        self.ready.arrive();
-        self.start.wait();
-    }
-
-    #[inline]
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-}
-
-/// What one reader did.
-struct Reads {
-    count: u64,
-    latency: Histogram<u32>,
-}
-
-fn read<S: Store>(store: &S, addresses: &[IpAddr], shift: &Shift) -> Reads {
-    let mut reads = Reads { count: 0, latency: histogram() };
-    let mut addresses = addresses.iter().copied().cycle();
-    let mut next = || addresses.next().expect("a reader has addresses");
-    shift.begin();
-    while !shift.is_over() {
-        let address = next();
-        let began = Instant::now();
-        black_box(store.lookup(address));
-        reads.latency.saturating_record(began.elapsed().as_nanos() as u64);
-        for _ in 1..TIMED {
-            black_box(store.lookup(next()));
-        }
-        reads.count += TIMED as u64;
-    }
-    reads
-}
-
-/// What the updater did.
-#[derive(Default)]
-struct Updates {
-    count: u64,
-    longest: Duration,
-    awaiting: usize,
-}
-
-fn update<S: Store>(store: &S, rib: &mut Rib, gauge: &Gauge, shift: &Shift) -> Updates {
-    let mut updates = Updates::default();
-    shift.begin();
-    let mut last = Instant::now();
-    while !shift.is_over() {
-        rib.update(|slot, change| store.replace(slot, change));
-        // One look at the clock an update: the end of one is the beginning of the next.
-        let now = Instant::now();
-        updates.longest = updates.longest.max(now - last);
-        last = now;
-        updates.count += 1;
-        if updates.count.is_multiple_of(SAMPLED) {
-            updates.awaiting = updates.awaiting.max(gauge.awaiting());
-        }
-    }
-    updates
 }
 
 /// Nanoseconds up to a minute, to 1 %.

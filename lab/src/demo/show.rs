@@ -2,9 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::affinity::Cpus;
-use super::routes::Routes;
 use super::run::Outcome;
+use crate::harness::pin::CpuPair;
 use crate::harness::stats::Summary;
 use crate::harness::units::duration;
 
@@ -12,20 +11,16 @@ use crate::harness::units::duration;
 const GOAL: f64 = 0.10;
 
 /// Says what runs.
-pub(super) fn opening(routes: &Routes, from_files: bool, cpus: usize) {
-    let (all, v6) = (routes.len(), routes.v6());
-    let families = match v6 {
-        0 => "IPv4".into(),
-        _ if v6 == all => "IPv6".into(),
-        _ => format!("{} IPv4, {} IPv6", grouped(all - v6), grouped(v6)),
-    };
-    let origin = if from_files { "from files" } else { "generated, lengths as in the global table" };
-    println!("Longest-prefix match on {} prefixes ({families}; {origin}) under live updates.", grouped(all));
+pub(super) fn opening(prefixes: usize, cpus: usize) {
+    println!(
+        "Longest-prefix match on {} prefixes (IPv4; generated, lengths as in the global table) under live updates.",
+        grouped(prefixes)
+    );
     let backend = stillpoint::fence::backend();
     println!("CPUs: {cpus}. Updaters: 1, at full speed. Fences of stillpoint: {backend}.");
 }
 
-/// One part's findings: medians of the rates, the worst of the rest.
+/// Shows what one part measured: medians of the rates, the worst of the rest.
 pub(super) fn table(title: &str, contestants: &[(&str, Vec<Outcome>)]) {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
@@ -39,14 +34,14 @@ pub(super) fn table(title: &str, contestants: &[(&str, Vec<Outcome>)]) {
     ]);
     for (name, outcomes) in contestants {
         let median_of = |figure: fn(&Outcome) -> f64| median(outcomes.iter().map(figure).collect());
-        let longest = outcomes.iter().map(|outcome| outcome.longest_update).max().unwrap_or_default();
+        let longest = outcomes.iter().map(|outcome| outcome.longest_update_ns).max().unwrap_or_default();
         let awaiting = outcomes.iter().map(|outcome| outcome.awaiting).max().unwrap_or_default();
         table.add_row([
             (*name).to_owned(),
             rate(median_of(|outcome| outcome.lookups)),
             duration(median_of(|outcome| outcome.slow_lookup as f64)),
             rate(median_of(|outcome| outcome.updates)),
-            duration(longest.as_nanos() as f64),
+            duration(longest as f64),
             bytes(awaiting),
         ]);
     }
@@ -56,17 +51,17 @@ pub(super) fn table(title: &str, contestants: &[(&str, Vec<Outcome>)]) {
     println!("\n{title}\n{table}");
 }
 
-/// By which part of its rate an updater slows a reader on another CPU.
+/// The part of its rate that a reader loses to an updater on another CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slowdown {
-    pub(super) cpus: Cpus,
+    pub(super) cpus: CpuPair,
     /// When it updates the table that the reader reads.
     pub(super) here: f64,
     /// When it updates another one: what it costs to share the machine.
     pub(super) elsewhere: f64,
 }
 
-/// By how much the updater slows a reader, if there was a CPU for each.
+/// Says by how much the updater slows a reader, if there was a CPU for each.
 pub(super) fn slowdown(found: Option<Slowdown>) {
     let Some(Slowdown { cpus, here, elsewhere }) = found else {
         println!("\nSkipped: by how much the updater slows a reader. That takes a second CPU.");
@@ -75,18 +70,15 @@ pub(super) fn slowdown(found: Option<Slowdown>) {
     let goal = if here <= GOAL { "within" } else { "beyond" };
     let sharing = if cpus.one_core { "a core and memory" } else { "memory" };
     let [here, elsewhere, limit] = [here, elsewhere, GOAL].map(|part| 100.0 * part);
-    println!("\nstillpoint, 1 reader pinned to CPU {}, updater to CPU {}:", cpus.reader, cpus.updater);
+    println!("\nstillpoint, 1 reader pinned to CPU {}, updater to CPU {}:", cpus.first, cpus.second);
     println!("the updater slows a reader by {here:.1} % ({goal} the goal of {limit:.0} %);");
-    println!("by {elsewhere:.1} % when it updates a table nobody reads: so much is sharing {sharing}.");
+    println!("by {elsewhere:.1} % when it updates a table that is not read: so much is sharing {sharing}.");
 }
 
-/// Says how to read the tables and what else there is.
+/// Says how to read the tables.
 pub(super) fn closing(rounds: usize) {
     println!(
         "\nRates and p99.9 are medians of {rounds} interleaved rounds; the last two columns, the worst seen."
-    );
-    println!(
-        "--routes FILE takes a real table (CIDR next-hop, or ranges as in /usr/share/tor/geoip); see --help."
     );
 }
 
@@ -107,12 +99,12 @@ pub(super) fn bytes(bytes: usize) -> String {
     }
 }
 
-/// `NaN` of nothing.
+/// Returns the median, `NaN` of nothing.
 pub(super) fn median(values: Vec<f64>) -> f64 {
     Summary::of(values).map_or(f64::NAN, |summary| summary.median)
 }
 
-/// Digits in groups of three.
+/// Groups digits by three.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

@@ -1,130 +1,132 @@
-//! The forwarding table that every contestant of the demo holds: an array of buckets, one for each value of the
-//! first 16 address bits, each bucket an immutable snapshot of the routes behind those bits.
+//! The forwarding table of the demo: an array of buckets, one for each value of the first 16 address bits, each bucket an
+//! immutable snapshot of the IPv4 routes that cover any of its addresses.
 //!
-//! Inside a bucket the routes of 16 bits and more are a tree bitmap (W. Eatherton, G. Varghese, Z. Dittia: "Tree
-//! Bitmap: Hardware/Software IP Lookups with Incremental Updates", 2004) of stride 6. An update copies the nodes on
-//! its path and shares the rest with the version before it, so a bucket is never changed in place: the
-//! [`stores`](super::stores) differ only in how a reader gets hold of a bucket and how the updater replaces it.
-//!
-//! A lookup allocates nothing and touches no reference count: it follows plain references from the bucket down.
+//! An update copies the bucket, so a bucket is never changed in place: the [`stores`](super::stores) differ only in how a
+//! reader gets hold of a bucket and how the updater replaces it. A lookup allocates nothing and touches no reference count.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
-use ipnet::IpNet;
 
-/// A next hop: an index into whatever the routes came from.
-pub(super) type NextHop = u32;
+/// A next hop: the number of a neighbour.
+pub(super) type NextHop = u16;
 
-/// How many leading address bits choose the bucket.
-pub(super) const ROOT_BITS: u8 = 16;
+/// Buckets of the table.
+pub(super) const SLOTS: usize = 1 << 16;
 
-/// Buckets of one address family. IPv4 has the first so many slots, IPv6 the next.
-pub(super) const FAMILY_SLOTS: usize = 1 << ROOT_BITS;
-
-/// How many address bits one node of the trie consumes.
-const STRIDE: u8 = 6;
-
-/// Where an address (or the first address of a prefix) lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The bucket.
-    pub(super) slot: usize,
-    /// The bits after the first [`ROOT_BITS`], at the top of the word.
-    pub(super) rest: u128,
+/// Returns the bucket of an address.
+#[inline]
+pub(super) fn slot(address: u32) -> usize {
+    (address >> 16) as usize
 }
 
-impl Place {
+/// The addresses that agree with `first` in the first `len` bits. Sorted by first address, a prefix comes before those inside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Prefix {
+    first: u32,
+    len: u8,
+}
+
+impl Prefix {
+    /// Returns the prefix of `len` bits around `address`.
+    pub(super) fn around(address: u32, len: u8) -> Self {
+        Self { first: address & Self::mask(len), len }
+    }
+
+    fn mask(len: u8) -> u32 {
+        u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+    }
+
     #[inline]
-    pub(super) fn of(address: IpAddr) -> Place {
-        match address {
-            IpAddr::V4(v4) => {
-                let bits = v4.to_bits();
-                Place { slot: (bits >> 16) as usize, rest: u128::from(bits << 16) << 96 }
-            }
-            IpAddr::V6(v6) => {
-                let bits = v6.to_bits();
-                Place { slot: FAMILY_SLOTS + (bits >> 112) as usize, rest: bits << 16 }
-            }
-        }
-    }
-
-    /// How many slots lie behind a prefix, from the slot of its first address on.
-    pub(super) fn span(prefix: IpNet) -> usize {
-        1 << ROOT_BITS.saturating_sub(prefix.prefix_len())
-    }
-}
-
-/// What becomes of a bucket.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
-    /// The route of the first `len` bits of `rest` leads to `hop` from now on, or is withdrawn.
-    Route { rest: u128, len: u8, hop: Option<NextHop> },
-    /// The best match among the prefixes shorter than [`ROOT_BITS`] is this one from now on.
-    Fallback(Option<NextHop>),
-}
-
-/// The routes behind one value of the first 16 address bits: an immutable snapshot.
-#[derive(Debug)]
-pub(super) struct Bucket {
-    fallback: Option<NextHop>,
-    root: Node,
-    gauge: &'static Gauge,
-    /// Bytes that nobody needs once this version is gone; 0 while it is the current one.
-    superseded: AtomicUsize,
-}
-
-impl Bucket {
-    pub(super) fn new(gauge: &'static Gauge) -> Bucket {
-        Bucket { fallback: None, root: Node::default(), gauge, superseded: AtomicUsize::new(0) }
-    }
-
-    /// The same routes in memory of their own, counted by another gauge.
-    pub(super) fn duplicate(&self, gauge: &'static Gauge) -> Bucket {
-        let superseded = AtomicUsize::new(0);
-        Bucket { fallback: self.fallback, root: self.root.duplicate(), gauge, superseded }
-    }
-
-    /// The next hop of the longest prefix that matches.
-    #[inline]
-    pub(super) fn lookup(&self, rest: u128) -> Option<NextHop> {
-        self.root.lookup(rest).or(self.fallback.as_ref()).copied()
+    pub(super) fn contains(self, address: u32) -> bool {
+        address & Self::mask(self.len) == self.first
     }
 
     #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.fallback.is_none() && self.root.is_empty()
+    pub(super) fn len(self) -> u8 {
+        self.len
     }
 
-    /// The bucket after `change`. From this call on, what only `self` holds counts as awaiting reclamation.
-    pub(super) fn successor(&self, change: &Change) -> Bucket {
-        let (fallback, root, bytes) = match *change {
-            Change::Route { rest, len, hop } => {
-                (self.fallback, self.root.with(rest, len, hop), self.root.path_bytes(rest, len))
-            }
-            Change::Fallback(hop) => (hop, self.root.clone(), self.root.bytes()),
-        };
-        let bytes = bytes + (size_of::<Bucket>() - size_of::<Node>());
-        // Relaxed: `drop` reads it after the last reference to this version is gone, whichever way the store knows.
-        self.superseded.store(bytes, Ordering::Relaxed);
-        self.gauge.retired(bytes);
-        Bucket { fallback, root, gauge: self.gauge, superseded: AtomicUsize::new(0) }
+    /// Returns a random address.
+    pub(super) fn address(self, random: &mut fastrand::Rng) -> u32 {
+        self.first | random.u32(..) & !Self::mask(self.len)
+    }
+
+    /// Returns the buckets that hold its addresses.
+    pub(super) fn slots(self) -> Range<usize> {
+        let first = slot(self.first);
+        first..first + (1 << 16_u8.saturating_sub(self.len))
+    }
+}
+
+/// A prefix and where it leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) prefix: Prefix,
+    pub(super) hop: NextHop,
+}
+
+/// A route that is announced, or withdrawn if it has no next hop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) prefix: Prefix,
+    pub(super) hop: Option<NextHop>,
+}
+
+/// The routes for one value of the first 16 address bits: an immutable snapshot.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    /// Sorted by prefix.
+    routes: Box<[Route]>,
+    gauge: &'static Gauge,
+    superseded: AtomicBool,
+}
+
+impl Bucket {
+    /// Makes a bucket of routes that are sorted by prefix.
+    pub(super) fn new(routes: Vec<Route>, gauge: &'static Gauge) -> Self {
+        Self { routes: routes.into_boxed_slice(), gauge, superseded: AtomicBool::new(false) }
+    }
+
+    /// Returns the next hop of the longest prefix that contains `address`.
+    #[inline]
+    pub(super) fn lookup(&self, address: u32) -> Option<NextHop> {
+        let end = self.routes.partition_point(|route| route.prefix.first <= address);
+        // The prefixes that contain an address are nested: the last is the longest.
+        self.routes[..end].iter().rev().find(|route| route.prefix.contains(address)).map(|route| route.hop)
+    }
+
+    /// Returns the bucket after `change`. From this call on, `self` counts as awaiting reclamation.
+    pub(super) fn successor(&self, change: Change) -> Self {
+        let Change { prefix, hop } = change;
+        let before = self.routes.partition_point(|route| route.prefix < prefix);
+        let after = self.routes.partition_point(|route| route.prefix <= prefix);
+        let mut routes = Vec::with_capacity(before + 1 + self.routes.len() - after);
+        routes.extend_from_slice(&self.routes[..before]);
+        routes.extend(hop.map(|hop| Route { prefix, hop }));
+        routes.extend_from_slice(&self.routes[after..]);
+        // Relaxed: `drop` reads it after the last reference to this version is gone, in whichever way the store ensures that.
+        self.superseded.store(true, Relaxed);
+        self.gauge.retired.fetch_add(self.bytes(), Relaxed);
+        Self::new(routes, self.gauge)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.routes)
     }
 }
 
 impl Drop for Bucket {
     fn drop(&mut self) {
-        match *self.superseded.get_mut() {
-            0 => {}
-            bytes => self.gauge.freed(bytes),
+        if *self.superseded.get_mut() {
+            self.gauge.freed.fetch_add(self.bytes(), Relaxed);
         }
     }
 }
 
-/// Bytes that have been replaced and bytes that have been freed. The two sides are different threads for some
-/// contestants, hence a cache line each.
+/// Bytes that have been replaced and bytes that have been freed, often by different threads: hence a cache line each.
+/// All accesses are Relaxed: statistics only.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     retired: CachePadded<AtomicUsize>,
@@ -132,167 +134,16 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// A gauge for the rest of the process: buckets may outlive the store they were in.
-    pub(super) fn leaked() -> &'static Gauge {
+    /// Makes a gauge for the rest of the process: buckets may outlive the store they were in.
+    pub(super) fn leaked() -> &'static Self {
         Box::leak(Box::default())
     }
 
-    // All accesses are Relaxed: the gauge is a statistic and orders nothing.
-
-    fn retired(&self, bytes: usize) {
-        self.retired.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn freed(&self, bytes: usize) {
-        self.freed.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes awaiting reclamation.
+    /// Returns the bytes awaiting reclamation.
     pub(super) fn awaiting(&self) -> usize {
-        // A bucket may be retired and freed between the two loads, then the difference is below zero.
-        let retired = self.retired.load(Ordering::Relaxed);
-        retired.saturating_sub(self.freed.load(Ordering::Relaxed))
-    }
-}
-
-/// A node of the trie: the prefixes that end within its six bits, and its children.
-#[derive(Clone, Debug, Default)]
-struct Node {
-    /// By [`prefix_index`].
-    routes: Sparse<NextHop>,
-    /// By the six bits.
-    children: Sparse<Arc<Node>>,
-}
-
-impl Node {
-    #[inline]
-    fn lookup(&self, mut rest: u128) -> Option<&NextHop> {
-        let mut node = self;
-        let mut best = None;
-        loop {
-            let chunk = chunk(rest);
-            let matching = node.routes.bitmap & MATCHING[chunk as usize >> 1];
-            if matching != 0 {
-                // A longer prefix has a higher index.
-                best = node.routes.get(matching.ilog2());
-            }
-            match node.children.get(chunk) {
-                Some(child) => node = child,
-                None => return best,
-            }
-            rest <<= STRIDE;
-        }
-    }
-
-    /// This node after the prefix of `len` bits of `rest` got another hop or none. Nodes left empty are cut off.
-    fn with(&self, rest: u128, len: u8, hop: Option<NextHop>) -> Node {
-        let chunk = chunk(rest);
-        if len < STRIDE {
-            let routes = self.routes.with(prefix_index(chunk, len), hop);
-            return Node { routes, children: self.children.clone() };
-        }
-        let (below, len_below) = (rest << STRIDE, len - STRIDE);
-        let child = match self.children.get(chunk) {
-            Some(child) => child.with(below, len_below, hop),
-            None => Node::default().with(below, len_below, hop),
-        };
-        let child = (!child.is_empty()).then(|| Arc::new(child));
-        Node { routes: self.routes.clone(), children: self.children.with(chunk, child) }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.routes.bitmap == 0 && self.children.bitmap == 0
-    }
-
-    fn duplicate(&self) -> Node {
-        let children = self.children.items.iter().map(|child| Arc::new(child.duplicate())).collect();
-        let children = Sparse { bitmap: self.children.bitmap, items: children };
-        Node { routes: self.routes.clone(), children }
-    }
-
-    /// Bytes of this node without its children.
-    fn bytes(&self) -> usize {
-        size_of::<Node>() + size_of_val(&*self.routes.items) + size_of_val(&*self.children.items)
-    }
-
-    /// Bytes of the nodes that [`with`](Node::with) replaces.
-    fn path_bytes(&self, mut rest: u128, mut len: u8) -> usize {
-        const ARC_COUNTS: usize = 2 * size_of::<usize>();
-        let mut node = self;
-        let mut bytes = self.bytes();
-        while len >= STRIDE
-            && let Some(child) = node.children.get(chunk(rest))
-        {
-            (node, rest, len) = (child, rest << STRIDE, len - STRIDE);
-            bytes += ARC_COUNTS + node.bytes();
-        }
-        bytes
-    }
-}
-
-/// The first six bits.
-#[inline]
-fn chunk(rest: u128) -> u32 {
-    (rest >> (u128::BITS - u32::from(STRIDE))) as u32
-}
-
-/// The number of a prefix within a node, 1 to 63: a one, then the prefix's bits, as in a binary heap.
-fn prefix_index(chunk: u32, len: u8) -> u32 {
-    (chunk | 1 << STRIDE) >> (STRIDE - len)
-}
-
-/// For the first five bits of a chunk (no prefix within a node has six): the indices of all prefixes that match.
-const MATCHING: [u64; 32] = {
-    let mut table = [0; 32];
-    let mut bits = 0;
-    while bits < table.len() {
-        let mut index = bits | 1 << 5;
-        while index > 0 {
-            table[bits] |= 1 << index;
-            index >>= 1;
-        }
-        bits += 1;
-    }
-    table
-};
-
-/// A map from 0..64 to `T`: a bitmap of the keys and the values in the order of their keys.
-#[derive(Clone, Debug)]
-struct Sparse<T> {
-    bitmap: u64,
-    items: Box<[T]>,
-}
-
-impl<T> Default for Sparse<T> {
-    fn default() -> Sparse<T> {
-        Sparse { bitmap: 0, items: Box::default() }
-    }
-}
-
-impl<T> Sparse<T> {
-    #[inline]
-    fn position(&self, key: u32) -> usize {
-        (self.bitmap & ((1 << key) - 1)).count_ones() as usize
-    }
-
-    #[inline]
-    fn get(&self, key: u32) -> Option<&T> {
-        if self.bitmap >> key & 1 == 0 { None } else { self.items.get(self.position(key)) }
-    }
-}
-
-impl<T: Clone> Sparse<T> {
-    /// A copy in which `key` has `value`, or nothing.
-    fn with(&self, key: u32, value: Option<T>) -> Sparse<T> {
-        let bit = 1 << key;
-        let bitmap = if value.is_some() { self.bitmap | bit } else { self.bitmap & !bit };
-        let (before, after) = self.items.split_at(self.position(key));
-        let after = if self.bitmap & bit == 0 { after } else { &after[1..] };
-        let mut items = Vec::with_capacity(bitmap.count_ones() as usize);
-        items.extend_from_slice(before);
-        items.extend(value);
-        items.extend_from_slice(after);
-        Sparse { bitmap, items: items.into_boxed_slice() }
+        // A bucket may be retired and freed between the two loads; then the difference is below zero.
+        let retired = self.retired.load(Relaxed);
+        retired.saturating_sub(self.freed.load(Relaxed))
     }
 }
 
@@ -300,45 +151,40 @@ impl<T: Clone> Sparse<T> {
 mod tests {
     use super::*;
 
+    fn announce(len: u8, hop: NextHop) -> Change {
+        Change { prefix: Prefix::around(0xc000_0200, len), hop: Some(hop) }
+    }
+
     #[test]
-    fn the_gauge_counts_a_replaced_version_until_it_is_dropped() {
+    fn replaced_bucket_counts_as_awaiting_until_it_is_dropped() {
         let gauge = Gauge::leaked();
-        let first = Bucket::new(gauge);
-        let announce = |hop| Change::Route { rest: 0x1234 << 112, len: 13, hop };
-        let second = first.successor(&announce(Some(7)));
-        let empty = gauge.awaiting();
-        assert!(empty >= size_of::<Bucket>());
-        let third = second.successor(&announce(None));
-        let deep = gauge.awaiting() - empty;
-        assert!(deep > empty + 2 * size_of::<Node>(), "the path of a /29 has three nodes, not {deep} bytes");
+        let first = Bucket::new(Vec::new(), gauge);
+        let second = first.successor(announce(24, 7));
+        assert_eq!(gauge.awaiting(), size_of::<Bucket>());
+        let third = second.successor(announce(16, 8));
         drop(first);
-        assert_eq!(gauge.awaiting(), deep);
-        drop(second);
-        assert_eq!(gauge.awaiting(), 0);
-        drop(third);
+        assert_eq!(gauge.awaiting(), size_of::<Bucket>() + size_of::<Route>());
+        drop((second, third));
         assert_eq!(gauge.awaiting(), 0);
     }
 
     #[test]
-    fn a_version_keeps_its_routes_after_it_has_been_replaced() {
-        let first = Bucket::new(Gauge::leaked());
-        let second = first.successor(&Change::Route { rest: 0, len: 8, hop: Some(1) });
-        let third = second.successor(&Change::Route { rest: 0, len: 16, hop: Some(2) });
-        let copy = third.duplicate(Gauge::leaked());
-        let fourth = third.successor(&Change::Route { rest: 0, len: 8, hop: None });
-        let versions = [&first, &second, &third, &copy, &fourth];
-        assert_eq!(versions.map(|bucket| bucket.lookup(0)), [None, Some(1), Some(2), Some(2), Some(2)]);
-        assert_eq!(versions.map(|bucket| bucket.lookup(1 << 112)), [None, Some(1), Some(1), Some(1), None]);
+    fn replaced_bucket_keeps_its_routes() {
+        let first = Bucket::new(Vec::new(), Gauge::leaked());
+        let second = first.successor(announce(24, 1));
+        let third = second.successor(announce(32, 2));
+        let fourth = third.successor(announce(24, 3));
+        let fifth = fourth.successor(Change { hop: None, ..announce(24, 0) });
+        let found = [&first, &second, &third, &fourth, &fifth]
+            .map(|bucket| [0xc000_0200, 0xc000_0201].map(|address| bucket.lookup(address)));
+        let expected = [[None; 2], [Some(1); 2], [Some(2), Some(1)], [Some(2), Some(3)], [Some(2), None]];
+        assert_eq!(found, expected);
     }
 
     #[test]
-    fn an_address_lies_in_the_slot_of_its_first_16_bits() {
-        let place = Place::of("192.0.2.1".parse().unwrap());
-        assert_eq!(place, Place { slot: 0xc000, rest: 0x0201 << 112 });
-        let place = Place::of("2001:db8::1".parse().unwrap());
-        assert_eq!(place, Place { slot: FAMILY_SLOTS + 0x2001, rest: 0x0db8 << 112 | 1 << 16 });
-        let spans =
-            ["10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/24", "::/0"].map(|net| Place::span(net.parse().unwrap()));
-        assert_eq!(spans, [256, 1, 1, 65536]);
+    fn prefix_lies_in_the_slots_of_its_addresses() {
+        let slots = [0, 8, 16, 24].map(|len| Prefix::around(0x0a01_0203, len).slots());
+        assert_eq!(slots, [0..SLOTS, 0x0a00..0x0b00, 0x0a01..0x0a02, 0x0a01..0x0a02]);
+        assert_eq!(Prefix::around(0x0a01_0203, 24), Prefix { first: 0x0a01_0200, len: 24 });
     }
 }

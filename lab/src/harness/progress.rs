@@ -38,6 +38,11 @@ impl Progress {
     pub(crate) fn advance(&self) {
         self.0.inc(1);
     }
+
+    /// So many steps are done.
+    pub(crate) fn reach(&self, steps: u64) {
+        self.0.set_position(steps);
+    }
 }
 
 impl Drop for Progress {

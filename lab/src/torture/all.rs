@@ -1,13 +1,13 @@
-//! `torture all`: each torture in a process of its own, as backends are chosen once a process.
+//! `torture all`: each torture in a process of its own, as backends are chosen once in each process.
 
 use std::env;
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::{Common, NOT_CONCLUSIVE, TooLittle};
+use super::common::{Common, NOT_CONCLUSIVE, TooLittle};
 
-/// What runs, on which backends: those of the fence, or of per-CPU data.
+/// The tortures, and the backends that each runs on: those of the fence, or of per-CPU data.
 const PARTS: [(&str, &str, &[&str]); 5] = [
     ("rcu", FENCE, &FENCES),
     ("qsbr", FENCE, &["membarrier"]),
@@ -19,11 +19,7 @@ const PARTS: [(&str, &str, &[&str]); 5] = [
 const FENCE: &str = "STILLPOINT_FENCE";
 const FENCES: [&str; 3] = ["membarrier", "signal", "seqcst"];
 
-/// Runs all of them, each for its share of the time; what passed. Those whose backend the environment chooses run on that one.
-///
-/// # Errors
-///
-/// Fails if one of them does, or cannot be started.
+/// Runs all of them, each for its share of the time. A backend that the environment chooses is the only one. Returns what passed.
 pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
     let program = env::current_exe().context("cannot find this program to start it again")?;
     let runs: Vec<_> = PARTS

@@ -1,4 +1,4 @@
-//! The kinds of readers that one torture fits: what a section is to each, and who may wait where.
+//! The flavors that one torture fits: what a read-side critical section is to each.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use stillpoint::rcu::{self, AnyDomain, GracePeriod, Hints, Limits, Stats};
 use stillpoint::{qsbr, srcu};
 
-/// How a section is made.
+/// The shape of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Plain,
@@ -32,22 +32,22 @@ impl Shape {
     }
 }
 
-/// A kind of reader, and its domain.
+/// A kind of readers, and their domain.
 pub(super) trait Flavor: 'static {
     const NAME: &str;
-    /// Whether signal handlers may read.
+    /// Signal handlers may read.
     const HANDLES: bool;
-    /// Whether the callbacks of one thread run in order.
+    /// The callbacks of one thread run in order.
     const ORDERED: bool;
 
     type Domain: AnyDomain;
     fn domain() -> Self::Domain;
 
-    /// What a thread that reads has.
+    /// The state of a thread that reads.
     type Reader;
     fn reader() -> Self::Reader;
 
-    /// A section, or two: `first` is called in its beginning, and `second` at its end.
+    /// Runs a section, or two: `first` in its beginning, and `second` at its end.
     fn section<T: Send>(
         reader: &mut Self::Reader,
         shape: Shape,
@@ -55,15 +55,15 @@ pub(super) trait Flavor: 'static {
         second: impl Fn(T) + Send + Sync,
     );
 
-    /// Whatever else a thread may do now and then between sections. Not inside one.
+    /// Does what else a thread may do now and then between sections.
     fn between(_reader: &mut Self::Reader) {}
 
-    /// Does `f`, which takes as long as it takes, outside sections.
+    /// Runs `f`, which may block, outside sections.
     fn rest(_reader: &mut Self::Reader, f: impl FnOnce()) {
         f();
     }
 
-    /// Reads a little, in a thread that mostly waits, or in a signal handler.
+    /// Runs `f` in a section of a thread that mostly waits, or of a signal handler.
     fn visit(f: impl FnOnce());
 
     fn synchronize();
@@ -73,7 +73,7 @@ pub(super) trait Flavor: 'static {
     fn set_limits(limits: Limits);
     fn stats() -> Stats;
 
-    /// In the child of a fork, outside sections: whether grace periods end, and callbacks run.
+    /// In the child of a fork, outside sections: waits for grace periods. Returns `true` if callbacks run.
     fn works_in_child() -> bool {
         static CALLED: AtomicBool = AtomicBool::new(false);
         Self::visit(|| ());
@@ -85,7 +85,31 @@ pub(super) trait Flavor: 'static {
     }
 }
 
-/// Threads that enter and leave sections.
+/// Forwards to functions of a module, or methods of a domain.
+macro_rules! forward {
+    ($($to:tt)*) => {
+        fn synchronize() {
+            $($to)* synchronize();
+        }
+        fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
+            $($to)* call_with(f, hints);
+        }
+        fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
+            $($to)* retire_with(value, hints);
+        }
+        fn barrier() {
+            $($to)* barrier();
+        }
+        fn set_limits(limits: Limits) {
+            $($to)* set_limits(limits);
+        }
+        fn stats() -> Stats {
+            $($to)* stats()
+        }
+    };
+}
+
+/// RCU: threads that enter and leave sections.
 #[derive(Debug)]
 pub(super) enum Rcu {}
 
@@ -135,27 +159,10 @@ impl Flavor for Rcu {
         f();
     }
 
-    fn synchronize() {
-        rcu::synchronize();
-    }
-    fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        rcu::call_with(f, hints);
-    }
-    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
-        rcu::retire_with(value, hints);
-    }
-    fn barrier() {
-        rcu::barrier();
-    }
-    fn set_limits(limits: Limits) {
-        rcu::set_limits(limits);
-    }
-    fn stats() -> Stats {
-        rcu::stats()
-    }
+    forward!(rcu::);
 }
 
-/// Threads that report quiescent states: a section lasts from one report to the next.
+/// QSBR: a section lasts from one quiescent state of its thread to the next.
 #[derive(Debug)]
 pub(super) enum Qsbr {}
 
@@ -184,7 +191,7 @@ impl Flavor for Qsbr {
         let thread = reader.get_or_insert_with(qsbr::register);
         second(first());
         match shape {
-            // Not reported: it goes on in the next.
+            // No quiescent state: the section goes on in the next.
             Shape::Extended => {}
             Shape::Nested => thread.offline(|| ()),
             Shape::Repeated => {
@@ -213,27 +220,10 @@ impl Flavor for Qsbr {
         f();
     }
 
-    fn synchronize() {
-        qsbr::synchronize();
-    }
-    fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        qsbr::call_with(f, hints);
-    }
-    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
-        qsbr::retire_with(value, hints);
-    }
-    fn barrier() {
-        qsbr::barrier();
-    }
-    fn set_limits(limits: Limits) {
-        qsbr::set_limits(limits);
-    }
-    fn stats() -> Stats {
-        qsbr::stats()
-    }
+    forward!(qsbr::);
 }
 
-/// Sections that are counted on each CPU, and may end in any thread.
+/// SRCU: sections are counted on each CPU, and may end in any thread.
 #[derive(Debug)]
 pub(super) enum Srcu {}
 
@@ -260,7 +250,7 @@ impl Flavor for Srcu {
     fn section<T: Send>((): &mut (), shape: Shape, first: impl Fn() -> T, second: impl Fn(T) + Send + Sync) {
         let guard = DOMAIN.enter();
         if shape == Shape::Extended {
-            // They are two sections, of which the second began before.
+            // Two sections, of which the second began before the first ended.
             let other = DOMAIN.enter();
             let seen = first();
             drop(guard);
@@ -301,24 +291,7 @@ impl Flavor for Srcu {
         f();
     }
 
-    fn synchronize() {
-        DOMAIN.synchronize();
-    }
-    fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        DOMAIN.call_with(f, hints);
-    }
-    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
-        DOMAIN.retire_with(value, hints);
-    }
-    fn barrier() {
-        DOMAIN.barrier();
-    }
-    fn set_limits(limits: Limits) {
-        DOMAIN.set_limits(limits);
-    }
-    fn stats() -> Stats {
-        DOMAIN.stats()
-    }
+    forward!(DOMAIN.);
 
     /// Sections of other threads are open for ever in the child, so another domain shows it.
     fn works_in_child() -> bool {

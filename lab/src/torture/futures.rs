@@ -1,4 +1,4 @@
-//! The smallest executor that can lose a wake-up: it polls what was woken, and nothing else.
+//! The smallest executor that can lose a wake-up: it polls futures that were woken, and no others.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// Says that a future was woken, and unparks the thread that polls it.
+/// The waker of a future, which unparks the thread that polls it.
 #[derive(Debug)]
 struct Signal {
     woken: AtomicBool,
@@ -15,7 +15,7 @@ struct Signal {
 
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
-        // Release: with the swap in `block_on_all`, what led to the wake-up comes before the poll.
+        // Release: what led to the wake-up comes before the poll; pairs with the Acquire in `block_on_all`.
         self.woken.store(true, Ordering::Release);
         self.thread.unpark();
     }
@@ -51,36 +51,5 @@ pub(super) fn block_on_all<F: Future<Output = ()> + Unpin>(
         if idle {
             thread::park();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Poll;
-
-    use super::*;
-
-    /// Ready at the poll after so many.
-    struct After(usize);
-
-    impl Future for After {
-        type Output = ();
-
-        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-            if self.0 == 0 {
-                return Poll::Ready(());
-            }
-            self.0 -= 1;
-            let waker = context.waker().clone();
-            thread::spawn(move || waker.wake());
-            Poll::Pending
-        }
-    }
-
-    #[test]
-    fn each_future_runs_to_its_end() {
-        let mut ended = [0; 3];
-        block_on_all([After(2), After(0), After(1)], |place| ended[place] += 1);
-        assert_eq!(ended, [1, 1, 1]);
     }
 }

@@ -1,32 +1,32 @@
-//! What tells whether a grace period was one, without asking the library.
+//! The oracle: detects grace periods that end too early without relying on the library.
 //!
 //! # Clocks
 //!
-//! Each reader has a number of its own, odd inside a section: stepped once after the section has begun and once before it
-//! ends. Whoever sees an odd number and then waits for a grace period must not see it afterwards ([`Look`]). That is sound
-//! because
+//! Each reader has a clock, odd inside a critical section: stepped once after the section has begun and once before it ends. An
+//! updater that sees an odd clock and then waits for a grace period must not see the same value afterwards ([`ClockSnapshot`]).
+//! That is sound because
 //!
-//! - a number seen odd is that of a section whose beginning the grace period sees: the reader passes a light fence before the
-//!   step, the grace period executes a heavy one after the look, and the two are ordered. The heavy one cannot be first, as then
-//!   the look before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online before.)
+//! - an odd clock is that of a section whose beginning the grace period sees: the reader passes a light fence before the
+//!   step, the grace period executes a heavy one after the snapshot, and the two are ordered. The heavy one cannot be first, as
+//!   then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online before.)
 //! - the grace period waits for the end of that section, which is a release after the second step and is acquired by the grace
-//!   period, so that even a relaxed look afterwards sees the second step, or a later one.
+//!   period, so that even a relaxed load afterwards sees the second step, or a later one.
 //!
-//! A look may miss a section that has just begun, which makes the check weaker, not wrong. After [`fence::heavy`] it misses none.
-//! But that fence could make up for one that the grace period lacks, so most looks do without.
+//! A snapshot may miss a section that has just begun, which makes the check weaker, not wrong. After [`fence::heavy`] it misses
+//! none. But that fence could make up for one that the grace period lacks, so most snapshots do without.
 //!
 //! # Elements
 //!
-//! What readers load are elements, whose memory is never given back, so that one that has been freed can be looked at. An element is
-//! shown, withdrawn, and after a grace period freed: it says so itself ([`Age`]), with the number of times that it was made
-//! anew. A reader that has loaded a pointer to it inside a section must not see it freed before the section ends, nor made anew.
-//! This finds what clocks cannot: a section whose beginning nobody saw, as it was in a store buffer still.
+//! Readers load pointers to elements, whose memory is never returned to the allocator, so that use after free is observable. An
+//! element is published, unpublished, and after a grace period freed: its stamp has its [`Age`], and how often it was made anew. A
+//! reader that has loaded a pointer to it inside a section must not see it freed before the section ends, nor made anew. This
+//! finds what clocks cannot: a section whose beginning no updater saw, as it was in a store buffer still.
 //!
-//! # Promises
+//! # Expected clocks
 //!
-//! Who has waited knows of a section that has ended, and has the next user of the element promise it: whoever loads the element
-//! must see that reader's clock past that section, though he has never synchronized with that reader. So grace periods carry what
-//! one reader did to all others.
+//! An updater that has waited knows of a section that has ended. It stores the clock at that end in the element: a reader that
+//! loads the element when it is published again must see the clock at or past that value, though it has never synchronized with
+//! that section's reader. So grace periods carry what one reader did to all others.
 //!
 //! # Nothing that orders
 //!
@@ -41,49 +41,43 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crossbeam_utils::CachePadded;
 use stillpoint::fence;
 
-use super::history::{Case, Happened, History, What};
-
-/// Seats of readers and of updaters.
-pub(super) const READERS: usize = 8;
-pub(super) const UPDATERS: usize = 16;
+use super::history::{EventKind, Histories, History};
+use super::slots::{READERS, UPDATERS, WAIT_MODES};
+use super::violation::{ElementUse, ViolationKind, report};
 
 /// Pointers that readers load, and the elements that they may point to.
-const SHOWN: usize = 2;
+const POINTERS: usize = 2;
 const ELEMENTS: usize = 4096;
 
 /// What readers and updaters share, for as long as the process runs: callbacks and signal handlers may come at any time.
 #[derive(Debug)]
-pub(super) struct Stage {
-    shown: [CachePadded<AtomicPtr<Element>>; SHOWN],
+pub(super) struct Oracle {
+    published: [CachePadded<AtomicPtr<Element>>; POINTERS],
     elements: Box<[Element]>,
     free: Mutex<VecDeque<&'static Element>>,
-    clocks: [CachePadded<Clock>; READERS],
-    /// What happened to each reader, and to each updater.
-    pub(super) histories: [History; READERS + UPDATERS],
+    /// Each is written only by the thread in that reader's slot.
+    clocks: [CachePadded<AtomicU64>; READERS],
+    pub(super) histories: Histories,
 }
-
-/// One reader's; only the thread in that seat writes it.
-#[derive(Debug, Default)]
-struct Clock(AtomicU64);
 
 /// See the [module](self).
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Element {
+struct Element {
     /// How often it was made anew, and below that the [`Age`].
     stamp: AtomicU64,
-    /// A reader, and what its clock has reached; see the [module](self).
-    promise: AtomicU64,
-    /// Who withdrew it and how, for reports.
+    /// The clock, and below that the reader that it belongs to.
+    expected_clock: AtomicU64,
+    /// The updater that unpublished it, and below that the wait mode, for reports.
     by: AtomicU64,
 }
 
-/// Of an element: the low bits of its stamp.
+/// The low bits of an element's stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Age {
-    Shown = 0,
-    Withdrawn = 1,
+    Published = 0,
+    Unpublished = 1,
     Freed = 2,
 }
 
@@ -91,7 +85,11 @@ const AGES: u64 = 4;
 
 impl Element {
     const fn new() -> Self {
-        Self { stamp: AtomicU64::new(Age::Freed as u64), promise: AtomicU64::new(0), by: AtomicU64::new(0) }
+        Self {
+            stamp: AtomicU64::new(Age::Freed as u64),
+            expected_clock: AtomicU64::new(0),
+            by: AtomicU64::new(0),
+        }
     }
 
     // Relaxed, as all here: what orders these is what is to be checked.
@@ -100,267 +98,260 @@ impl Element {
     }
 
     fn set(&self, age: Age) {
-        let stamp = self.stamp();
-        let anew = if age == Age::Shown { AGES } else { 0 };
-        self.stamp.store(stamp / AGES * AGES + anew + age as u64, Relaxed);
+        let generation = self.stamp() / AGES + u64::from(age == Age::Published);
+        self.stamp.store(generation * AGES + age as u64, Relaxed);
     }
 }
 
-/// Whether somebody may use an element with this stamp.
-fn is_live(stamp: u64) -> bool {
-    stamp % AGES != Age::Freed as u64
+fn is_freed(stamp: u64) -> bool {
+    stamp % AGES == Age::Freed as u64
 }
 
-/// What a reader has seen inside its section.
+/// What a reader has observed inside its section.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sight {
+pub(super) struct Observation {
     element: &'static Element,
     stamp: u64,
 }
 
-impl Stage {
+impl Oracle {
     pub(super) fn new() -> &'static Self {
-        let stage: &'static Self = Box::leak(Box::new(Self {
-            shown: [const { CachePadded::new(AtomicPtr::new(ptr::null_mut())) }; SHOWN],
+        let oracle: &'static Self = Box::leak(Box::new(Self {
+            published: [const { CachePadded::new(AtomicPtr::new(ptr::null_mut())) }; POINTERS],
             elements: (0..ELEMENTS).map(|_| Element::new()).collect(),
             free: Mutex::default(),
             clocks: Default::default(),
             histories: [const { History::new() }; READERS + UPDATERS],
         }));
-        stage.free().extend(&stage.elements);
-        for shown in &stage.shown {
-            if let Some(element) = stage.fresh() {
-                shown.store(ptr::from_ref(element).cast_mut(), Release);
-            }
+        oracle.free().extend(&oracle.elements);
+        for pointer in &oracle.published {
+            let element = oracle.allocate().expect("more elements than pointers");
+            pointer.store(ptr::from_ref(element).cast_mut(), Release);
         }
-        stage
+        oracle
     }
 
     fn free(&self) -> MutexGuard<'_, VecDeque<&'static Element>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place in `elements`, for reports.
+    /// Returns the place of an element, for reports.
     fn place(&self, element: &Element) -> u64 {
         let offset = ptr::from_ref(element).addr() - self.elements.as_ptr().addr();
         (offset / size_of::<Element>()) as u64
     }
 
-    /// An element that nobody uses.
-    fn fresh(&self) -> Option<&'static Element> {
+    fn allocate(&self) -> Option<&'static Element> {
         let element = self.free().pop_front()?;
-        element.set(Age::Shown);
+        element.set(Age::Published);
         Some(element)
     }
 
-    /// When nothing is deferred any more: how many elements have not come back.
+    /// Returns how many elements have not come back, once all that was deferred has run.
     pub(super) fn missing(&self) -> usize {
-        ELEMENTS - SHOWN - self.free().len()
+        ELEMENTS - POINTERS - self.free().len()
     }
 
-    /// Inside a section: loads a pointer, and looks at what it points to.
+    /// Inside a section: loads a pointer, and checks what it points to.
     #[inline(always)]
-    pub(super) fn see(&self, reader: usize) -> Sight {
-        let place = fastrand::usize(..SHOWN);
-        // Acquire: as whoever loads a pointer does.
-        let element = self.shown[place].load(Acquire);
-        // SAFETY: elements live for ever, and each pointer points to one.
-        let element = unsafe { &*element };
-        let sight = Sight { element, stamp: element.stamp() };
-        if !is_live(sight.stamp) {
-            self.report_sight(What::SawFreed, reader, sight, sight.stamp);
+    pub(super) fn observe(&self, reader: usize) -> Observation {
+        let pointer = &self.published[fastrand::usize(..POINTERS)];
+        // SAFETY: elements live for ever, and each pointer points to one. Acquire: as every user of a published pointer does.
+        let element = unsafe { &*pointer.load(Acquire) };
+        let seen = Observation { element, stamp: element.stamp() };
+        if is_freed(seen.stamp) {
+            report(ViolationKind::LoadedFreed(self.describe(reader, seen)));
         }
-        let promise = element.promise.load(Relaxed);
-        let (other, number) = (promise as usize % READERS, promise / READERS as u64);
-        let shown = self.clocks[other].0.load(Relaxed);
-        if shown < number {
-            super::history::report(Case {
-                what: What::Forgotten,
-                who: reader as u64,
-                section: number / 2,
-                other: other as u64,
-                before: number,
-                after: shown,
-                ..Case::default()
-            });
+        let expected = element.expected_clock.load(Relaxed);
+        let (other, expected) = (expected as usize % READERS, expected / READERS as u64);
+        let clock = self.clock(other);
+        if clock < expected {
+            report(ViolationKind::ClockBehind { reader, other, clock, expected });
         }
-        sight
+        seen
     }
 
-    /// Later in the section: looks at it again.
+    /// Later in the section: checks the element again.
     #[inline(always)]
-    pub(super) fn see_again(&self, reader: usize, sight: Sight) {
-        let stamp = sight.element.stamp();
-        if !is_live(stamp) || stamp / AGES != sight.stamp / AGES {
-            self.report_sight(What::FreedUnder, reader, sight, stamp);
+    pub(super) fn recheck(&self, reader: usize, seen: Observation) {
+        let stamp = seen.element.stamp();
+        if is_freed(stamp) || stamp / AGES != seen.stamp / AGES {
+            let used = self.describe(reader, seen);
+            report(ViolationKind::FreedInUse { used, generation: stamp / AGES });
         }
     }
 
     #[cold]
-    fn report_sight(&self, what: What, reader: usize, sight: Sight, after: u64) {
-        let by = sight.element.by.load(Relaxed);
-        super::history::report(Case {
-            what,
-            who: reader as u64,
-            section: self.number(reader) / 2,
-            element: self.place(sight.element),
-            other: by / 256,
-            way: by % 256,
-            before: sight.stamp,
-            after,
-        });
+    fn describe(&self, reader: usize, seen: Observation) -> ElementUse {
+        let by = seen.element.by.load(Relaxed) as usize;
+        ElementUse {
+            reader,
+            section: self.clock(reader) / 2,
+            element: self.place(seen.element),
+            generation: seen.stamp / AGES,
+            updater: by / WAIT_MODES.len(),
+            mode: WAIT_MODES[by % WAIT_MODES.len()].0,
+        }
     }
 
-    pub(super) fn number(&self, reader: usize) -> u64 {
-        self.clocks[reader].0.load(Relaxed)
+    pub(super) fn clock(&self, reader: usize) -> u64 {
+        self.clocks[reader].load(Relaxed)
     }
 
-    /// Just after a section has begun, and just before it ends.
+    /// Steps a reader's clock: just after a section has begun, and just before it ends.
     #[inline(always)]
     pub(super) fn step(&self, reader: usize) {
-        let clock = &self.clocks[reader].0;
-        // Relaxed: only this seat's thread writes it; the module says what orders it.
-        clock.store(clock.load(Relaxed) + 1, Relaxed);
+        // Relaxed: only the thread in this slot writes it; the module says what orders it.
+        self.clocks[reader].store(self.clock(reader) + 1, Relaxed);
     }
 
-    /// Sections that have ended.
+    /// Returns how many sections have ended.
     pub(super) fn sections(&self) -> u64 {
-        (0..READERS).map(|reader| self.number(reader) / 2).sum()
+        (0..READERS).map(|reader| self.clock(reader) / 2).sum()
     }
 
-    /// Shows a fresh element in place of another, for `updater`, who is about to wait for a grace period in this `way`. What then
-    /// must happen; nothing if all elements are in use.
-    pub(super) fn replace(&'static self, updater: usize, way: usize) -> Option<Withdrawn> {
-        let fresh = self.fresh()?;
-        let place = fastrand::usize(..SHOWN);
-        // Before the swap, so that little comes after it.
-        let looks = fastrand::u8(..8);
-        // AcqRel: what is shown is there; so is what was.
-        let old = self.shown[place].swap(ptr::from_ref(fresh).cast_mut(), AcqRel);
+    /// Publishes a fresh element in place of another, for `updater`, which then waits for a grace period in this `mode`. `None` if
+    /// all elements are in use.
+    pub(super) fn unpublish(&'static self, updater: usize, mode: usize) -> Option<Unpublished> {
+        let fresh = self.allocate()?;
+        let pointer = &self.published[fastrand::usize(..POINTERS)];
+        // Drawn before the swap, so that little comes after it.
+        let snapshots = fastrand::u8(..8);
+        // AcqRel: publishes the fresh element; pairs with the Acquire in `observe`, and with this one for the old element.
+        let old = pointer.swap(ptr::from_ref(fresh).cast_mut(), AcqRel);
         // SAFETY: elements live for ever.
         let element = unsafe { &*old };
-        let look = (looks < 4).then(|| self.look(updater, way, looks == 0));
-        element.set(Age::Withdrawn);
-        element.by.store((updater * 256 + way) as u64, Relaxed);
-        self.histories[READERS + updater].note(Happened::Withdrew, self.place(element));
-        Some(Withdrawn { stage: self, element, look })
+        let snapshot = (snapshots < 4).then(|| self.snapshot_clocks(updater, mode, snapshots == 0));
+        element.set(Age::Unpublished);
+        element.by.store((updater * WAIT_MODES.len() + mode) as u64, Relaxed);
+        self.histories[READERS + updater].note(EventKind::Unpublished, self.place(element));
+        Some(Unpublished { oracle: self, element, snapshot })
     }
 
-    /// What the readers show now; behind a fence if `fenced`.
-    pub(super) fn look(&'static self, updater: usize, way: usize, fenced: bool) -> Look {
+    /// Returns the clocks of all readers; behind a fence if `fenced`.
+    fn snapshot_clocks(&'static self, updater: usize, mode: usize, fenced: bool) -> ClockSnapshot {
         if fenced {
-            // Partner: the light fence of whoever enters.
+            // Pairs with the light fence of readers that enter.
             fence::heavy();
         }
         // Acquire: what follows comes after.
-        let numbers = self.clocks.each_ref().map(|clock| clock.0.load(Acquire));
-        Look { stage: self, updater, way, numbers }
+        let clocks = self.clocks.each_ref().map(|clock| clock.load(Acquire));
+        ClockSnapshot { oracle: self, waits: Some((updater, mode)), clocks }
     }
 
-    /// What one reader shows now, for itself.
-    pub(super) fn look_at(&'static self, reader: usize, way: usize) -> Look {
-        let mut numbers = [0; READERS];
-        numbers[reader] = self.number(reader);
-        Look { stage: self, updater: UPDATERS, way, numbers }
+    /// Returns the clock of the calling reader, for a callback that it defers.
+    pub(super) fn snapshot_own_clock(&'static self, reader: usize) -> ClockSnapshot {
+        let mut clocks = [0; READERS];
+        clocks[reader] = self.clock(reader);
+        ClockSnapshot { oracle: self, waits: None, clocks }
     }
 }
 
-/// What the readers showed.
+/// The clocks of readers before a grace period.
 #[derive(Debug)]
-pub(super) struct Look {
-    stage: &'static Stage,
-    updater: usize,
-    way: usize,
-    numbers: [u64; READERS],
+pub(super) struct ClockSnapshot {
+    oracle: &'static Oracle,
+    /// The updater that waits, and its mode; `None` for a reader's callback.
+    waits: Option<(usize, usize)>,
+    clocks: [u64; READERS],
 }
 
-impl Look {
-    /// After a grace period: reports sections that were open before and still are. A promise of one that was and is not.
+impl ClockSnapshot {
+    /// After the grace period: reports sections that were open before and still are. Returns a clock to expect from now on, if a
+    /// section was open before.
     pub(super) fn check(&self) -> Option<u64> {
-        let mut promise = None;
-        for (reader, &number) in self.numbers.iter().enumerate().filter(|(_, number)| *number % 2 == 1) {
+        let mut expected = None;
+        for (reader, &clock) in self.clocks.iter().enumerate().filter(|(_, clock)| *clock % 2 == 1) {
             // Relaxed: the grace period has ordered the end of the section before this.
-            if self.stage.number(reader) == number {
-                super::history::report(Case {
-                    what: What::TooShort,
-                    who: reader as u64,
-                    section: number / 2,
-                    other: self.updater as u64,
-                    way: self.way as u64,
-                    before: number,
-                    after: number,
-                    ..Case::default()
+            if self.oracle.clock(reader) == clock {
+                let section = clock / 2;
+                report(match self.waits {
+                    Some((updater, mode)) => {
+                        let mode = WAIT_MODES[mode].0;
+                        ViolationKind::GracePeriodTooShort { reader, section, updater, mode }
+                    }
+                    None => ViolationKind::CallbackInSection { reader, section },
                 });
             }
-            promise = Some((number + 1) * READERS as u64 + reader as u64);
+            expected = Some((clock + 1) * READERS as u64 + reader as u64);
         }
-        promise
+        expected
     }
 }
 
 /// An element that waits for its grace period.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Withdrawn {
-    stage: &'static Stage,
+pub(super) struct Unpublished {
+    oracle: &'static Oracle,
     element: &'static Element,
-    look: Option<Look>,
+    snapshot: Option<ClockSnapshot>,
 }
 
-impl Withdrawn {
-    /// After the grace period: frees the element. Whether a section was open before.
-    pub(super) fn free(self) -> bool {
-        let promise = self.look.as_ref().and_then(Look::check);
+impl Unpublished {
+    /// After the grace period: frees the element. Returns `true` if a section is known to have been open before.
+    pub(super) fn mark_freed(self) -> bool {
+        let expected = self.snapshot.as_ref().and_then(ClockSnapshot::check);
         self.element.set(Age::Freed);
-        self.element.promise.store(promise.unwrap_or(0), Relaxed);
-        self.stage.free().push_back(self.element);
-        promise.is_some()
+        self.element.expected_clock.store(expected.unwrap_or(0), Relaxed);
+        self.oracle.free().push_back(self.element);
+        expected.is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::take_case;
+    use super::super::violation::take;
     use super::*;
 
-    // One test, as there is one place for what went wrong.
-    #[test]
-    fn sections_that_stay_open_and_elements_that_are_freed_too_early_are_reported_and_others_not() {
-        let stage = Stage::new();
-        stage.step(1);
-        let look = stage.look(0, 3, false);
-        stage.step(1);
-        assert_eq!(look.check(), Some(2 * READERS as u64 + 1), "that section has ended");
-        assert!(take_case().is_none());
-
-        stage.step(1);
-        let _ = stage.look(0, 3, false).check();
-        let case = take_case().expect("it is still open");
-        assert_eq!((case.what, case.who, case.section, case.way), (What::TooShort, 1, 1, 3));
-
-        let sight = stage.see(1);
-        stage.see_again(1, sight);
-        assert!(take_case().is_none());
-        let mut withdrawn: Vec<_> = (0..64).filter_map(|_| stage.replace(2, 5)).collect();
-        stage.see_again(1, sight);
-        assert!(take_case().is_none(), "withdrawn is not freed");
-        withdrawn.drain(..).for_each(|old| {
-            Withdrawn { look: None, ..old }.free();
-        });
-        stage.see_again(1, sight);
-        let case = take_case().expect("freed inside the section");
-        assert_eq!((case.what, case.other, case.way), (What::FreedUnder, 2, 5));
-        assert_eq!(stage.missing(), 0);
+    fn free_without_check(unpublished: Unpublished) {
+        Unpublished { snapshot: None, ..unpublished }.mark_freed();
     }
 
+    // One test, as there is one place for violations.
     #[test]
-    fn a_promise_that_is_not_kept_is_one_of_a_clock_behind() {
-        let stage = Stage::new();
-        let old = stage.replace(0, 0).expect("there are elements");
-        stage.step(4);
-        let old = Withdrawn { look: Some(stage.look(0, 0, false)), ..old };
-        stage.step(4);
-        assert!(old.free());
-        assert_eq!(stage.number(4), 2);
+    fn oracle_reports_violations_and_nothing_else() {
+        let oracle = Oracle::new();
+        oracle.step(1);
+        let snapshot = oracle.snapshot_clocks(0, 3, false);
+        oracle.step(1);
+        assert_eq!(snapshot.check(), Some(2 * READERS as u64 + 1), "that section has ended");
+        assert_eq!(take(), None);
+        oracle.step(1);
+        oracle.snapshot_clocks(0, 3, false).check();
+        let mode = WAIT_MODES[3].0;
+        let expected = ViolationKind::GracePeriodTooShort { reader: 1, section: 1, updater: 0, mode };
+        assert_eq!(take(), Some(expected), "it is still open");
+        oracle.snapshot_own_clock(1).check();
+        assert_eq!(take(), Some(ViolationKind::CallbackInSection { reader: 1, section: 1 }));
+
+        let seen = oracle.observe(1);
+        let unpublished: Vec<_> = (0..64).filter_map(|_| oracle.unpublish(2, 5)).collect();
+        oracle.recheck(1, seen);
+        assert_eq!(take(), None, "unpublished is not freed");
+        unpublished.into_iter().for_each(free_without_check);
+        oracle.recheck(1, seen);
+        let Some(ViolationKind::FreedInUse { used, .. }) = take() else { panic!("it is freed in use") };
+        assert_eq!((used.reader, used.updater, used.mode), (1, 2, WAIT_MODES[5].0));
+        assert_eq!(oracle.missing(), 0);
+
+        let unpublished = oracle.unpublish(0, 0).expect("there are elements");
+        oracle.step(4);
+        let snapshot = Some(oracle.snapshot_clocks(0, 0, false));
+        oracle.step(4);
+        oracle.step(1);
+        let element = unpublished.element;
+        assert!(Unpublished { snapshot, ..unpublished }.mark_freed());
+        element.set(Age::Published);
+        oracle.published.iter().for_each(|pointer| pointer.store(ptr::from_ref(element).cast_mut(), Relaxed));
+        oracle.observe(2);
+        assert_eq!(take(), None, "the clock is as expected");
+        oracle.clocks[4].store(1, Relaxed);
+        oracle.observe(2);
+        let expected = ViolationKind::ClockBehind { reader: 2, other: 4, clock: 1, expected: 2 };
+        assert_eq!(take(), Some(expected));
+        free_without_check(Unpublished { oracle, element, snapshot: None });
+        oracle.observe(2);
+        assert!(matches!(take(), Some(ViolationKind::LoadedFreed(_))));
     }
 }

@@ -1,7 +1,7 @@
 //! `torture percpu`: counters, histograms, pools, rings and values of a CPU, all at once, by threads that move, get signals,
 //! lose their registration, come and go. From time to time all stop, and everything must add up.
 
-use std::num::NonZeroUsize;
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::thread;
@@ -10,41 +10,38 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
 
-use super::{Common, enough, fail, patience};
+use super::common::{ThreadArgs, enough, fail, patience, sleep};
+use super::faults::{self, Signals};
 use crate::harness::progress::Progress;
 use crate::harness::{crew, pin};
 
 pub(super) const NAME: &str = "percpu";
 
-/// How long to run, and how many take part.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(flatten)]
-    pub(super) common: Common,
-    /// Threads; every fourth one runs without restartable sequences.
-    #[arg(long, value_name = "N", default_value = "16")]
-    threads: NonZeroUsize,
-}
+/// Time until all stop. Each interval has new threads, and new containers.
+const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Time until all stop. Each time there are new threads, and new containers.
-const SHIFT: Duration = Duration::from_millis(250);
-
-/// Operations of a second without which a run says nothing.
+/// Operations per second that a conclusive run needs.
 const LEAST: u64 = 10_000;
 
-/// A value that knows whether somebody has it.
+/// A value that knows whether a thread has taken it.
 #[derive(Debug, Default)]
 struct Token(AtomicBool);
 
-/// What is used, and what has been done.
-struct World {
+/// The containers, and what has been done to them.
+struct Containers {
     counter: Counter<i64>,
     sizes: Histogram,
     pool: Pool<Token>,
-    refusing: Ring<3>,
-    overwriting: Ring<3>,
+    /// One that refuses records when it is full, and one that overwrites.
+    rings: [Ring<3>; 2],
     sums: PerCpu<(bool, u64)>,
     stop: AtomicBool,
+    done: Done,
+}
+
+/// What has been done.
+#[derive(Default)]
+struct Done {
     added: AtomicU64,
     recorded: AtomicU64,
     pooled: AtomicUsize,
@@ -56,47 +53,38 @@ struct World {
 }
 
 /// What threads work on now, for signal handlers.
-static WORLD: AtomicPtr<World> = AtomicPtr::new(ptr::null_mut());
-static SIGNALS: AtomicU64 = AtomicU64::new(0);
+static CURRENT: AtomicPtr<Containers> = AtomicPtr::new(ptr::null_mut());
 
-impl World {
+impl Containers {
     fn new() -> Self {
-        let world = Self {
+        let containers = Self {
             counter: Counter::signed(),
             sizes: Histogram::new(),
             pool: Pool::new(16),
-            refusing: Ring::new(100, WhenFull::Refuse),
-            overwriting: Ring::new(100, WhenFull::Overwrite),
+            rings: [WhenFull::Refuse, WhenFull::Overwrite].map(|full| Ring::new(100, full)),
             sums: PerCpu::new(Default::default),
             stop: AtomicBool::new(false),
-            added: AtomicU64::new(0),
-            recorded: AtomicU64::new(0),
-            pooled: AtomicUsize::new(0),
-            written: Default::default(),
-            read: Default::default(),
-            used: AtomicU64::new(0),
-            doubled: AtomicU64::new(0),
-            torn: AtomicU64::new(0),
+            done: Done::default(),
         };
         // Signal handlers must not be the first.
-        world.counter.prepare();
-        world.sizes.prepare();
+        containers.counter.prepare();
+        containers.sizes.prepare();
         for _ in 0..24 {
-            if world.pool.push(Box::default()).is_ok() {
-                world.pooled.fetch_add(1, Relaxed);
+            if containers.pool.push(Box::default()).is_ok() {
+                containers.done.pooled.fetch_add(1, Relaxed);
             }
         }
-        world
+        containers
     }
 
     fn take(&self, token: &Token) {
         if token.0.swap(true, AcqRel) {
-            self.doubled.fetch_add(1, Relaxed);
+            self.done.doubled.fetch_add(1, Relaxed);
         }
     }
 
     fn add(&self) {
-        self.added.fetch_add(1, Relaxed);
+        self.done.added.fetch_add(1, Relaxed);
         self.counter.add(5);
         self.counter.add(-4);
     }
@@ -106,9 +94,9 @@ impl World {
             self.take(&token);
             token.0.store(false, Release);
             if let Err(token) = self.pool.push(token) {
-                // No room, or somebody is at work everywhere.
+                // No room, or other threads are at work on all CPUs.
                 drop(token);
-                self.pooled.fetch_sub(1, Relaxed);
+                self.done.pooled.fetch_sub(1, Relaxed);
             }
         }
     }
@@ -119,36 +107,35 @@ impl World {
         tokens.iter().for_each(|token| self.take(token));
         tokens.iter().for_each(|token| token.0.store(false, Release));
         self.pool.push_many(&mut tokens);
-        self.pooled.fetch_sub(tokens.len(), Relaxed);
+        self.done.pooled.fetch_sub(tokens.len(), Relaxed);
     }
 
     fn write(&self, which: usize, number: u64) {
-        let ring = if which == 0 { &self.refusing } else { &self.overwriting };
-        self.written[which].fetch_add(1, Relaxed);
-        ring.push(&[number, !number, number ^ 0x5555]);
+        self.done.written[which].fetch_add(1, Relaxed);
+        self.rings[which].push(&[number, !number, number ^ 0x5555]);
     }
 
     fn read(&self) {
-        for (which, ring) in [&self.refusing, &self.overwriting].into_iter().enumerate() {
+        for (which, ring) in self.rings.iter().enumerate() {
             if let Some(mut reader) = ring.reader() {
                 reader.drain(|event| {
                     let [number, inverse, mixed] = event.words;
                     if number != !inverse || mixed != number ^ 0x5555 {
-                        self.torn.fetch_add(1, Relaxed);
+                        self.done.torn.fetch_add(1, Relaxed);
                     }
-                    self.read[which].fetch_add(1, Relaxed);
+                    self.done.read[which].fetch_add(1, Relaxed);
                 });
             }
         }
     }
 
-    fn use_sum(&self, dwell: bool) {
-        self.used.fetch_add(1, Relaxed);
+    fn use_sum(&self, delay: bool) {
+        self.done.used.fetch_add(1, Relaxed);
         self.sums.with(|(busy, sum)| {
-            if std::mem::replace(busy, true) {
-                self.doubled.fetch_add(1, Relaxed);
+            if mem::replace(busy, true) {
+                self.done.doubled.fetch_add(1, Relaxed);
             }
-            if dwell {
+            if delay {
                 thread::yield_now();
             }
             *sum += 1;
@@ -156,15 +143,15 @@ impl World {
         });
     }
 
-    /// What a signal handler does: all that never allocates.
+    /// Does what a signal handler may: all that never allocates.
     fn interrupt(&self) {
         self.add();
-        self.recorded.fetch_add(1, Relaxed);
+        self.done.recorded.fetch_add(1, Relaxed);
         self.sizes.record(77);
         self.write(fastrand::usize(..2), 7);
     }
 
-    /// What threads do.
+    /// Runs a thread until the interval ends.
     fn work(&self, cpus: &[usize]) {
         let mut number = 0;
         while !self.stop.load(Relaxed) {
@@ -173,7 +160,7 @@ impl World {
                 match fastrand::u32(..16) {
                     0..4 => self.add(),
                     4..6 => {
-                        self.recorded.fetch_add(1, Relaxed);
+                        self.done.recorded.fetch_add(1, Relaxed);
                         self.sizes.record(number);
                     }
                     6..9 => self.exchange(),
@@ -187,22 +174,23 @@ impl World {
                 0..4 => _ = pin::to(cpus[fastrand::usize(..cpus.len())]),
                 4..8 => thread::yield_now(),
                 8 => self.read(),
-                9 => super::sleep(Duration::from_micros(100)),
+                9 => sleep(Duration::from_micros(100)),
                 10 => self.sums.for_each(|(_, sum)| *sum += 0),
                 _ => {}
             }
         }
     }
 
-    /// After all have stopped.
+    /// Checks that everything adds up, once all threads have stopped.
     fn check(&self) -> anyhow::Result<()> {
         self.read();
-        let (added, recorded) = (self.added.load(Relaxed), self.recorded.load(Relaxed));
+        let (added, recorded) = (self.done.added.load(Relaxed), self.done.recorded.load(Relaxed));
         ensure!(self.counter.sum() == added.cast_signed(), "{} of {added} adds", self.counter.sum());
         let counted = self.sizes.snapshot().count();
         ensure!(counted == recorded, "{counted} of {recorded} values in the histogram");
-        for (which, ring) in [&self.refusing, &self.overwriting].into_iter().enumerate() {
-            let (written, read) = (self.written[which].load(Relaxed), self.read[which].load(Relaxed));
+        for (which, ring) in self.rings.iter().enumerate() {
+            let (written, read) =
+                (self.done.written[which].load(Relaxed), self.done.read[which].load(Relaxed));
             let lost = ring.lost();
             ensure!(read + lost == written, "{written} records, of which {read} were read and {lost} lost");
         }
@@ -211,23 +199,15 @@ impl World {
             self.take(&token);
             tokens += 1;
         }
-        let pooled = self.pooled.load(Relaxed);
+        let pooled = self.done.pooled.load(Relaxed);
         ensure!(tokens == pooled, "{tokens} of {pooled} values in the pool");
-        let (mut sum, used) = (0, self.used.load(Relaxed));
+        let (mut sum, used) = (0, self.done.used.load(Relaxed));
         self.sums.for_each(|(_, part)| sum += *part);
         ensure!(sum == used, "{sum} of {used} uses of values");
-        let (doubled, torn) = (self.doubled.load(Relaxed), self.torn.load(Relaxed));
-        ensure!(doubled == 0, "{doubled} values were had twice");
+        let (doubled, torn) = (self.done.doubled.load(Relaxed), self.done.torn.load(Relaxed));
+        ensure!(doubled == 0, "{doubled} values were taken twice");
         ensure!(torn == 0, "{torn} records were torn");
         Ok(())
-    }
-}
-
-extern "C" fn on_signal(_signal: libc::c_int) {
-    // SAFETY: the world lives until all threads that get signals have ended.
-    if let Some(world) = unsafe { WORLD.load(Acquire).as_ref() } {
-        SIGNALS.fetch_add(1, Relaxed);
-        world.interrupt();
     }
 }
 
@@ -247,102 +227,76 @@ fn unregister() {
     }
 }
 
-/// One shift: threads that work, get signals, and end; then everything must add up. Operations in all.
-fn shift(args: &Args, cpus: &[usize]) -> anyhow::Result<u64> {
-    let world = World::new();
-    WORLD.store(ptr::from_ref(&world).cast_mut(), Release);
+/// One interval: threads work, get signals, and end; then everything must add up. Returns the number of operations.
+fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
+    let containers = Containers::new();
+    CURRENT.store(ptr::from_ref(&containers).cast_mut(), Release);
     let begin = Instant::now();
-    let threads = args.threads.get();
-    let ids: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
-    let done = AtomicUsize::new(0);
+    let signals = Signals::new(threads);
     let outcome = thread::scope(|scope| -> anyhow::Result<()> {
         let mut workers = Vec::new();
-        for (number, id) in ids.iter().enumerate() {
-            let (world, done) = (&world, &done);
+        for slot in 0..threads {
+            let (containers, signals) = (&containers, &signals);
             let seed = fastrand::u64(..);
             workers.push(crew::spawn(scope, move || {
                 fastrand::seed(seed);
-                if number % 4 == 3 {
+                if slot % 4 == 3 {
                     unregister();
                 }
-                // SAFETY: takes nothing.
-                id.store(unsafe { libc::pthread_self() } as u64, Release);
-                world.work(cpus);
-                // No signals from here on: who sends them takes the number first.
-                while id.compare_exchange(unsent(id), 0, AcqRel, Relaxed).is_err() {
-                    thread::yield_now();
-                }
-                done.fetch_add(1, Release);
+                let _receiver = signals.receiver(slot);
+                containers.work(cpus);
             })?);
         }
-        while begin.elapsed() < SHIFT {
-            let id = &ids[fastrand::usize(..threads)];
-            // Taken, so that the thread waits before it ends.
-            let thread = id.swap(TAKEN, AcqRel);
-            if thread != 0 && thread != TAKEN {
-                // SAFETY: the thread has not ended, as its number is taken.
-                unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGUSR1) };
-            }
-            id.store(thread, Release);
+        while begin.elapsed() < INTERVAL {
+            signals.send();
             let wait = Instant::now();
             while wait.elapsed() < Duration::from_micros(50) {
                 thread::yield_now();
             }
         }
-        world.stop.store(true, Relaxed);
+        containers.stop.store(true, Relaxed);
         let stopped = Instant::now();
-        while done.load(Acquire) < threads {
+        while !workers.iter().all(|worker| worker.is_finished()) {
             if stopped.elapsed() > patience() {
                 fail(NAME, "a thread has not ended: it waits for something that will not come");
             }
-            super::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
         }
         workers.into_iter().try_for_each(crew::join)
     });
-    WORLD.store(ptr::null_mut(), Release);
+    CURRENT.store(ptr::null_mut(), Release);
     outcome?;
-    world.check()?;
-    Ok([&world.added, &world.recorded, &world.used, &world.written[0], &world.written[1]]
-        .iter()
-        .map(|count| count.load(Relaxed))
-        .sum())
+    containers.check()?;
+    let Done { added, recorded, used, written: [refusing, overwriting], .. } = &containers.done;
+    Ok([added, recorded, used, refusing, overwriting].iter().map(|count| count.load(Relaxed)).sum())
 }
 
-/// In place of a thread's number, while a signal is sent to it.
-const TAKEN: u64 = u64::MAX;
-
-/// The number, unless it is taken.
-fn unsent(id: &AtomicU64) -> u64 {
-    match id.load(Relaxed) {
-        TAKEN => 0,
-        number => number,
-    }
-}
-
-/// Runs it.
-///
-/// # Errors
-///
-/// Fails if something was lost, doubled or torn, or the machine does not allow the run.
-pub(super) fn run(args: &Args) -> anyhow::Result<String> {
+/// Runs the torture. Returns what passed.
+pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     println!("per-CPU data: {}", stillpoint::percpu::report());
     let cpus = pin::allowed()?;
-    // SAFETY: the handler does what is allowed in one: it adds, and writes records.
-    let before = unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };
-    ensure!(before != libc::SIG_ERR, "no handler for signals can be installed");
+    faults::handle_signals(|| {
+        // SAFETY: the containers live until all threads that get signals have ended.
+        if let Some(containers) = unsafe { CURRENT.load(Acquire).as_ref() } {
+            containers.interrupt();
+        }
+    })?;
     let length = Duration::from_secs_f64(args.common.seconds);
-    let shifts = (length.as_millis() / SHIFT.as_millis()).max(1) as usize;
-    let progress = Progress::new("torture percpu", shifts, length);
+    let intervals = (length.as_millis() / INTERVAL.as_millis()).max(1) as usize;
+    let progress = Progress::new("torture percpu", intervals, length);
     let mut operations = 0;
-    for number in 0..shifts {
-        progress.show(|| format!("shift {}/{shifts}", number + 1));
-        operations += shift(args, &cpus).with_context(|| format!("in shift {}", number + 1))?;
+    for number in 1..=intervals {
+        progress.show(|| format!("interval {number}/{intervals}"));
+        operations += interval(args.threads.get(), &cpus).with_context(|| format!("in interval {number}"))?;
         progress.advance();
     }
     drop(progress);
     enough("operations", operations, LEAST, args.common.seconds)?;
-    let signals = SIGNALS.load(Relaxed);
-    Ok(format!("{operations} operations by {} threads in {shifts} shifts, {signals} signals", args.threads))
+    Ok(format!(
+        "{operations} operations by {} threads in {intervals} intervals, {} signals",
+        args.threads,
+        faults::handled()
+    ))
 }
 
 #[cfg(test)]
@@ -350,19 +304,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thread_goes_on_where_a_cpu_has_gone_offline() {
-        let world = World::new();
-        // No machine here has that one.
+    fn thread_continues_if_a_cpu_is_offline() {
+        let containers = Containers::new();
+        // No machine here has this CPU.
         let offline = [1023];
         assert!(pin::to(offline[0]).is_err());
         thread::scope(|scope| {
-            let worker = scope.spawn(|| world.work(&offline));
-            while world.added.load(Relaxed) < 10_000 && !worker.is_finished() {
+            let worker = scope.spawn(|| containers.work(&offline));
+            while containers.done.added.load(Relaxed) < 10_000 && !worker.is_finished() {
                 thread::yield_now();
             }
             assert!(!worker.is_finished());
-            world.stop.store(true, Relaxed);
+            containers.stop.store(true, Relaxed);
         });
-        world.check().expect("everything adds up");
+        containers.check().expect("everything adds up");
     }
 }

@@ -1,11 +1,11 @@
-//! Threads that may use a part of a CPU: a cgroup with a quota, of version 1 or 2, for single threads.
+//! Threads that may use a part of a CPU: a cgroup with a quota, of version 1 or 2, that threads join one by one.
 
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-/// Microseconds in which the quota is counted, and the quota of all threads together.
+/// Microseconds of a period, and the quota of all threads together in each.
 const PERIOD: u32 = 20_000;
 const TIME: u32 = 6_000;
 
@@ -13,16 +13,12 @@ const TIME: u32 = 6_000;
 #[derive(Debug)]
 pub(super) struct Quota {
     group: PathBuf,
-    /// The file that takes threads in.
+    /// The file by which threads join.
     threads: PathBuf,
 }
 
 impl Quota {
-    /// Makes a cgroup.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no hierarchy with CPU quotas, or this process may not change it.
+    /// Makes a cgroup. An error if no hierarchy has CPU quotas, or this process may not change it.
     pub(super) fn new() -> anyhow::Result<Self> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let mounts = fs::read_to_string("/proc/self/mounts")?;
@@ -34,7 +30,7 @@ impl Quota {
                 fits.then(|| PathBuf::from(mount[1]))
             })
         };
-        // Of a hierarchy: number, controllers, path; version 2 has none of the first two.
+        // Of a hierarchy: number, controllers, path; version 2 has no controllers.
         let path = |fits: &dyn Fn(&str) -> bool| {
             own.lines().find_map(|line| {
                 let mut parts = line.splitn(3, ':').skip(1);
@@ -71,11 +67,7 @@ impl Quota {
         Ok(self)
     }
 
-    /// The calling thread shares the quota from now on.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the system does not take it in.
+    /// Lets the calling thread share the quota.
     pub(super) fn join(&self) -> anyhow::Result<()> {
         fs::write(&self.threads, "0").with_context(|| format!("cannot write {}", self.threads.display()))
     }

@@ -1,80 +1,82 @@
 //! Threads that read: sections of all shapes and lengths, beside which they move, sleep, take cookies, defer, and end.
 
+use std::cell::Cell;
 use std::hint;
-use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 use std::time::Duration;
 
 use stillpoint::rcu::{GracePeriod, Hints};
 
+use super::common::sleep;
 use super::flavor::{Flavor, Shape};
-use super::history::{Case, Happened, What, report};
-use super::oracle::Sight;
-use super::run::Scene;
-use super::updater::{Desk, WAYS};
+use super::history::EventKind;
+use super::oracle::Observation;
+use super::state::{TestState, UpdaterState};
+use super::violation::{ViolationKind, report};
 use crate::harness::pin;
 
-/// Sections in a thread's life, at most; then another takes its seat.
-const LIFE: u32 = 4000;
+/// Sections of a thread, at most; then another takes its slot.
+const SECTIONS: u32 = 4000;
 
-/// The threads of a seat, one after the other.
-pub(super) fn lives<F: Flavor>(scene: &'static Scene, seat: usize) {
-    let history = &scene.stage.histories[seat];
-    for life in 0.. {
-        if scene.stops() {
+/// Runs the threads of a slot, one after the other, until the interval ends.
+pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
+    let history = &state.oracle.histories[slot];
+    for number in 0.. {
+        if state.stops() {
             return;
         }
         let seed = fastrand::u64(..);
         let thread = thread::Builder::new().spawn(move || {
             fastrand::seed(seed);
-            history.note(Happened::Began, life);
-            live::<F>(scene, seat);
-            history.note(Happened::Ended, scene.stage.number(seat) / 2);
+            history.note(EventKind::Started, number);
+            read::<F>(state, slot);
+            history.note(EventKind::Ended, state.oracle.clock(slot) / 2);
         });
-        // Nothing that it does panics; where there can be no thread, there may be one later.
+        // Where there can be no thread, there may be one later.
         match thread.map(thread::JoinHandle::join) {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => report(Case { what: What::Panicked, who: seat as u64, ..Case::default() }),
-            Err(_) => super::sleep(Duration::from_millis(10)),
+            Ok(Err(_)) => report(ViolationKind::ReaderPanicked { reader: slot }),
+            Err(_) => sleep(Duration::from_millis(10)),
         }
     }
 }
 
-fn live<F: Flavor>(scene: &'static Scene, seat: usize) {
+fn read<F: Flavor>(state: &'static TestState, slot: usize) {
     let mut reader = F::reader();
-    let _addressee = scene.signals.addressee(seat);
-    for _ in 0..fastrand::u32(1..LIFE) {
-        if scene.stops() {
+    SLOT.set(Some(slot));
+    let _receiver = state.signals.receiver(slot);
+    for _ in 0..fastrand::u32(1..SECTIONS) {
+        if state.stops() {
             break;
         }
         match fastrand::u16(..) {
             0..256 => {
-                let cpu = scene.cpus[fastrand::usize(..scene.cpus.len())];
+                let cpu = state.cpus[fastrand::usize(..state.cpus.len())];
                 // Where it is not allowed any more, the thread stays.
                 if pin::to(cpu).is_ok() {
-                    scene.stage.histories[seat].note(Happened::Migrated, cpu as u64);
+                    state.oracle.histories[slot].note(EventKind::Migrated, cpu as u64);
                 }
             }
             256..512 => F::between(&mut reader),
             512..1024 => thread::yield_now(),
-            1024..1040 => super::sleep(Duration::from_micros(fastrand::u64(..1000))),
+            1024..1040 => sleep(Duration::from_micros(fastrand::u64(..1000))),
             _ => {}
         }
         let shape = Shape::random();
-        scene.fill_store_buffer();
-        F::section(&mut reader, shape, || begin::<F>(scene, seat), |section| section.end(scene, seat));
-        if scene.is_shy() {
-            F::rest(&mut reader, || rest(scene));
+        state.fill_store_buffer();
+        F::section(&mut reader, shape, || begin::<F>(state, slot), |section| section.end(state, slot));
+        if state.is_alternating() {
+            F::rest(&mut reader, || rest(state));
         }
     }
 }
 
-/// Outside, until somebody has waited: a leader whom the end of the last section did not wake will not be woken by the next.
-fn rest(scene: &Scene) {
-    let returns = || scene.desks.iter().map(Desk::returns).sum::<u64>();
+/// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no next one will.
+fn rest(state: &TestState) {
+    let returns = || state.updaters.iter().map(UpdaterState::returns).sum::<u64>();
     let before = returns();
     for round in 1_u32.. {
-        if scene.stops() || returns() != before {
+        if state.stops() || returns() != before {
             return;
         }
         if round % 64 == 0 { thread::yield_now() } else { hint::spin_loop() }
@@ -83,58 +85,58 @@ fn rest(scene: &Scene) {
 
 /// A section that has begun.
 struct Section<F: Flavor> {
-    sight: Sight,
+    seen: Observation,
     cookie: Option<GracePeriod<F::Domain>>,
 }
 
 #[inline]
-fn begin<F: Flavor>(scene: &'static Scene, seat: usize) -> Section<F> {
-    let stage = scene.stage;
+fn begin<F: Flavor>(state: &'static TestState, slot: usize) -> Section<F> {
+    let oracle = state.oracle;
     // First, and behind nothing: it may be early.
-    let sight = stage.see(seat);
-    stage.step(seat);
-    let history = &stage.histories[seat];
-    let section = stage.number(seat) / 2;
-    history.note(Happened::Entered, section);
+    let seen = oracle.observe(slot);
+    oracle.step(slot);
+    let history = &oracle.histories[slot];
+    let section = oracle.clock(slot) / 2;
+    history.note(EventKind::Entered, section);
     // A read-modify-write: not often, as it would make up for a fence.
     let cookie = (fastrand::u8(..) < 8).then(|| {
-        history.note(Happened::TookCookie, section);
+        history.note(EventKind::TookCookie, section);
         if fastrand::bool() { GracePeriod::start_in(F::domain()) } else { GracePeriod::now_in(F::domain()) }
     });
     if fastrand::u8(..) < 2 {
-        history.note(Happened::Deferred, section);
-        let look = stage.look_at(seat, WAYS.len());
-        F::call(move || _ = look.check(), Hints::new());
+        history.note(EventKind::Deferred, section);
+        let snapshot = oracle.snapshot_own_clock(slot);
+        F::call(move || _ = snapshot.check(), Hints::new());
     }
-    dwell(scene);
-    stage.see_again(seat, sight);
-    Section { sight, cookie }
+    read_delay(state);
+    oracle.recheck(slot, seen);
+    Section { seen, cookie }
 }
 
 impl<F: Flavor> Section<F> {
     #[inline]
-    fn end(self, scene: &'static Scene, seat: usize) {
-        let stage = scene.stage;
-        let section = stage.number(seat) / 2;
-        let history = &stage.histories[seat];
-        history.note(Happened::Halfway, section);
-        dwell(scene);
+    fn end(self, state: &'static TestState, slot: usize) {
+        let oracle = state.oracle;
+        let section = oracle.clock(slot) / 2;
+        let history = &oracle.histories[slot];
+        history.note(EventKind::Halfway, section);
+        read_delay(state);
         if self.cookie.is_some_and(|cookie| cookie.is_elapsed()) {
-            report(Case { what: What::CookieInside, who: seat as u64, section, ..Case::default() });
+            report(ViolationKind::CookieInSection { reader: slot, section });
         }
-        stage.see_again(seat, self.sight);
-        scene.fill_store_buffer();
-        history.note(Happened::Leaves, section);
-        stage.step(seat);
+        oracle.recheck(slot, self.seen);
+        state.fill_store_buffer();
+        history.note(EventKind::Leaves, section);
+        oracle.step(slot);
     }
 }
 
 /// Stays in the section for a while: mostly a short one.
 #[inline]
-fn dwell(scene: &Scene) {
+fn read_delay(state: &TestState) {
     let spin = |most| (0..fastrand::u32(..most)).for_each(|_| hint::spin_loop());
-    if scene.is_shy() {
-        // About as long as a leader looks before he sleeps.
+    if state.is_alternating() {
+        // About as long as a leader looks before it sleeps.
         return spin(400);
     }
     match fastrand::u16(..) {
@@ -142,41 +144,22 @@ fn dwell(scene: &Scene) {
         16384..49152 => spin(64),
         49152..65000 => spin(1000),
         65000..65500 => thread::yield_now(),
-        65500..65530 => super::sleep(Duration::from_micros(fastrand::u64(..1000))),
-        65530.. => super::sleep(Duration::from_millis(fastrand::u64(1..5))),
+        65500..65530 => sleep(Duration::from_micros(fastrand::u64(..1000))),
+        65530.. => sleep(Duration::from_millis(fastrand::u64(1..5))),
     }
 }
 
-/// A signal handler's section.
-pub(super) fn interrupt<F: Flavor>(scene: &'static Scene, seat: usize) {
-    // What is on the stack of the thread may be in the middle of anything of the library but its end.
+thread_local! {
+    /// Of a reader, for the handler.
+    static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The section of a signal handler, which interrupts a reader in the middle of anything of the library but its exit.
+pub(super) fn interrupt<F: Flavor>(state: &'static TestState) {
+    let Some(slot) = SLOT.get() else { return };
     F::visit(|| {
-        let sight = scene.stage.see(seat);
+        let seen = state.oracle.observe(slot);
         (0..16).for_each(|_| hint::spin_loop());
-        scene.stage.see_again(seat, sight);
+        state.oracle.recheck(slot, seen);
     });
-}
-
-impl Scene {
-    /// Now and then, stores to memory that is elsewhere: those that follow then wait in the processor's store buffer, and loads
-    /// do not. What a fence is for happens more often so.
-    #[inline]
-    fn fill_store_buffer(&self) {
-        if fastrand::bool() {
-            for _ in 0..fastrand::u8(..128) {
-                self.far[fastrand::usize(..self.far.len())].store(1, Relaxed);
-            }
-        }
-    }
-}
-
-/// Memory for [`Scene::fill_store_buffer`]: more than caches hold. Children have none, so that nobody copies it.
-pub(super) fn far() -> Box<[AtomicU64]> {
-    const PAGE: usize = 4096;
-    let far: Box<[AtomicU64]> = (0..1 << 22).map(|_| AtomicU64::new(0)).collect();
-    let begin = far.as_ptr().addr().next_multiple_of(PAGE);
-    let end = far.as_ptr_range().end.addr() / PAGE * PAGE;
-    // SAFETY: whole pages of ours; nothing that a child does is in them. If it fails, forks are slower.
-    unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTFORK) };
-    far
 }

@@ -1,18 +1,18 @@
-//! `torture rcu`, `qsbr` and `srcu`: readers and updaters of one kind, shift after shift.
+//! `torture rcu`, `qsbr` and `srcu`: readers and updaters of one flavor, interval after interval.
 //!
-//! | in | is |
+//! | module | contents |
 //! |---|---|
-//! | [`flavor`](super::flavor) | what the kinds of readers differ in |
-//! | [`oracle`](super::oracle) | the check |
+//! | [`flavor`](super::flavor) | in what the kinds of readers differ |
+//! | [`oracle`](super::oracle), [`violation`](super::violation) | the check, and what it finds |
+//! | [`state`](super::state), [`slots`](super::slots) | what threads share, wait modes |
 //! | [`reader`](super::reader), [`updater`](super::updater) | what threads do |
-//! | [`disturb`](super::disturb) | what comes between |
-//! | [`history`](super::history) | what is told when something is wrong |
+//! | [`faults`](super::faults) | what comes between |
+//! | [`history`](super::history) | the last events, for reports |
 //!
-//! Each shift has another number of threads, its own limits, and random choices that follow from the seed. At its end all stop, and
-//! everything must have been freed. Readers end within a shift too, and others take their seats.
+//! Each interval has another number of threads, its own limits, and random choices that follow from the seed. At its end all
+//! threads stop, and everything must have been freed. Readers end within an interval too, and others take their slots.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -21,194 +21,98 @@ use comfy_table::{CellAlignment, Table, presets};
 use fastrand::Rng;
 use stillpoint::rcu::Limits;
 
-use super::disturb::{self, Signals};
+use super::common::{Common, enough, fail, patience, sleep};
 use super::flavor::Flavor;
-use super::oracle::{READERS, Stage, UPDATERS};
-use super::updater::{Count, Desk, WAITS, WAYS};
-use super::{Common, enough, fail, history, patience, reader, updater};
-use crate::harness::pin;
+use super::slots::{BLOCKING_MODES, READERS, WAIT_MODES, slot_name};
+use super::state::{ModeCount, TestState};
+use super::{faults, history, reader, updater, violation};
 use crate::harness::progress::Progress;
 use crate::harness::units::duration;
 
-/// Time until all stop.
-const SHIFT: Duration = Duration::from_millis(300);
-/// Sections, and waits, of a second without which a run says nothing.
+/// Time until all threads stop.
+const INTERVAL: Duration = Duration::from_millis(300);
+/// Sections, and waits, per second that a conclusive run needs.
 const LEAST: u64 = 100;
-/// Time between two looks at the threads, signals, forks.
-const BEAT: Duration = Duration::from_millis(1);
-/// One beat in so many forks; in a storm, each.
+/// Time between two checks, signals, forks.
+const TICK: Duration = Duration::from_millis(1);
+/// One tick in so many forks; in a fork storm, each.
 const FORKS: u32 = 256;
 
-/// Readers and updaters in a shift. Few at first, and often: they meet each other's every step.
-const CASTS: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (1, 16), (8, 12)];
-/// Casts that leave most threads a CPU: the first.
+/// Readers and updaters in an interval. Few at first, and often: they meet each other's every step.
+const THREAD_MIXES: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (1, 16), (8, 12)];
+/// Mixes that leave most threads a CPU: the first.
 const FEW: usize = 5;
+/// Intervals at the start that are not drawn: the plainest, alternating and not.
+const PLAIN: u64 = 4;
 
-/// What all threads share.
+/// Starts and stops the threads, and checks them.
 #[derive(Debug)]
-pub(super) struct Scene {
-    pub(super) stage: &'static Stage,
-    pub(super) desks: [Desk; UPDATERS],
-    pub(super) signals: Signals,
-    pub(super) cpus: Vec<usize>,
-    pub(super) far: Box<[AtomicU64]>,
-    start: Instant,
-    /// Microseconds that this process has had: see [`clock`](Self::clock).
-    clock: AtomicU64,
-    stop: AtomicBool,
-    shy: AtomicBool,
-    /// Ways that updaters choose from: the first, and the one after the last.
-    ways: [AtomicUsize; 2],
-}
-
-impl Scene {
-    fn new() -> anyhow::Result<&'static Self> {
-        history::begin();
-        // For ever, as callbacks may come late, and signals.
-        Ok(Box::leak(Box::new(Self {
-            stage: Stage::new(),
-            desks: Default::default(),
-            signals: Signals::default(),
-            cpus: pin::allowed()?,
-            far: reader::far(),
-            start: Instant::now(),
-            clock: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-            shy: AtomicBool::new(false),
-            ways: Default::default(),
-        })))
-    }
-
-    #[inline]
-    pub(super) fn stops(&self) -> bool {
-        self.stop.load(Relaxed)
-    }
-
-    /// Whether readers take turns with updaters, who wait all the time: most of what can happen between a section's end and a leader's
-    /// sleep does so then.
-    #[inline]
-    pub(super) fn is_shy(&self) -> bool {
-        self.shy.load(Relaxed)
-    }
-
-    /// What updaters do in this shift.
-    pub(super) fn ways(&self) -> Range<usize> {
-        let [first, end] = &self.ways;
-        first.load(Relaxed)..end.load(Relaxed)
-    }
-
-    pub(super) fn elapsed(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    /// The time by which patience goes: it stands still while the whole process does (stopped, or starved), as nobody can be
-    /// blamed for that.
-    pub(super) fn clock(&self) -> Duration {
-        Duration::from_micros(self.clock.load(Relaxed))
-    }
-
-    /// What has lasted too long, if something has, and what happened before.
-    fn overdue<F: Flavor>(&self) -> Option<String> {
-        self.desks.iter().enumerate().find_map(|(updater, desk)| {
-            let (way, since) = desk.busy()?;
-            let lasted = self.clock().saturating_sub(since);
-            (lasted > patience()).then(|| {
-                let seconds = lasted.as_secs_f64();
-                let what = format!("{way} of updater {updater} has not returned for {seconds:.1} s");
-                self.tell::<F>(&what, Some(updater))
-            })
-        })
-    }
-
-    /// `what` is wrong, with all that is known of the readers, and of an updater.
-    fn tell<F: Flavor>(&self, what: &str, updater: Option<usize>) -> String {
-        let seats: Vec<_> = (0..READERS).chain(updater.map(|updater| READERS + updater)).collect();
-        let inside: Vec<_> = (0..READERS)
-            .filter(|&reader| self.stage.number(reader) % 2 == 1)
-            .map(|reader| format!("reader {reader} in section {}", self.stage.number(reader) / 2))
-            .collect();
-        let inside = if inside.is_empty() { "nobody".to_owned() } else { inside.join(", ") };
-        let recent = history::recent(self.stage, &seats, history::ticks());
-        format!("{what}; inside: {inside}; {}{recent}", F::stats())
-    }
-}
-
-/// What goes on beside the threads.
-#[derive(Debug)]
-struct Director {
-    scene: &'static Scene,
+struct Coordinator {
+    state: &'static TestState,
     name: &'static str,
     progress: Progress,
     total: Duration,
-    shown: u64,
-    shifts: u64,
+    intervals: u64,
     forks: u64,
     threads: u64,
 }
 
-/// Runs the torture; what passed.
-///
-/// # Errors
-///
-/// Fails if a check does, or the machine does not allow the threads. A wait that does not end ends the process, and so does
-/// whatever the oracle finds.
+/// Runs the torture. Returns what passed.
 pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String> {
-    let scene = Scene::new()?;
-    Signals::handle::<F>(scene)?;
+    let state = TestState::new()?;
+    if F::HANDLES {
+        faults::handle_signals(|| reader::interrupt::<F>(state))?;
+    }
     let total = Duration::from_secs_f64(args.seconds);
     let progress = Progress::new(&format!("torture {}", F::NAME), args.seconds.ceil() as usize, total);
-    let mut director =
-        Director { scene, name: F::NAME, progress, total, shown: 0, shifts: 0, forks: 0, threads: 0 };
-    while scene.elapsed() < total {
-        // Each shift's choices are its own, however long those before took.
-        let rng = Rng::with_seed(seed.wrapping_add(director.shifts.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        director.shift::<F>(rng).with_context(|| format!("in shift {}", director.shifts))?;
-        director.shifts += 1;
+    let mut coordinator =
+        Coordinator { state, name: F::NAME, progress, total, intervals: 0, forks: 0, threads: 0 };
+    while state.elapsed() < total {
+        let number = coordinator.intervals;
+        // Each interval's choices are its own, however long those before took.
+        let rng = Rng::with_seed(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        coordinator.interval::<F>(rng).with_context(|| format!("in interval {number}"))?;
+        coordinator.intervals += 1;
     }
-    drop(director.progress);
-    println!("{}", table(scene));
-    let stats = F::stats();
-    println!("{stats}");
-    let sections = scene.stage.sections();
-    let waits = scene.desks.iter().flat_map(Desk::counts).map(|count| count.times.load(Relaxed)).sum();
+    let Coordinator { intervals, forks, threads, .. } = coordinator;
+    println!("{}\n{}", table(state), F::stats());
+    let sections = state.oracle.sections();
+    let counts = state.updaters.iter().flat_map(|updater| &updater.counts);
+    let waits = counts.map(|count| count.times.load(Relaxed)).sum();
     enough("sections", sections, LEAST, args.seconds)?;
     enough("waits", waits, LEAST, args.seconds)?;
     Ok(format!(
-        "{sections} sections and {waits} waits by {} threads in {} shifts and {:.1} s; {} handlers, {} forks; nothing freed too early, \
-         nothing left",
-        director.threads,
-        director.shifts,
-        scene.elapsed().as_secs_f64(),
-        scene.signals.handled.load(Relaxed),
-        director.forks,
+        "{sections} sections and {waits} waits by {threads} threads in {intervals} intervals and {:.1} s; {} handlers, {forks} \
+         forks; nothing freed too early, nothing left",
+        state.elapsed().as_secs_f64(),
+        faults::handled(),
     ))
 }
 
-impl Director {
-    /// One shift: threads that work and end; then nothing must be left.
-    fn shift<F: Flavor>(&mut self, mut rng: Rng) -> anyhow::Result<()> {
-        let scene = self.scene;
-        let shy = if self.shifts < 4 { self.shifts % 2 == 1 } else { rng.bool() };
-        let cast = if self.shifts < 4 {
-            self.shifts as usize / 2
-        } else {
-            rng.usize(..if shy { FEW } else { CASTS.len() })
+impl Coordinator {
+    /// Runs threads that work and end; then nothing must be left.
+    fn interval<F: Flavor>(&mut self, mut rng: Rng) -> anyhow::Result<()> {
+        let state = self.state;
+        let plain = self.intervals < PLAIN;
+        let alternating = if plain { self.intervals % 2 == 1 } else { rng.bool() };
+        let thread_mix = match plain {
+            true => self.intervals as usize / 2,
+            false => rng.usize(..if alternating { FEW } else { THREAD_MIXES.len() }),
         };
-        let (readers, updaters) = CASTS[cast];
+        let (readers, updaters) = THREAD_MIXES[thread_mix];
         let count = if rng.bool() { 1 << rng.u32(8..14) } else { Limits::default().count };
         F::set_limits(Limits { count, ..Limits::default() });
-        let storm = !shy && rng.u8(..8) == 0;
-        scene.shy.store(shy, Relaxed);
-        // All, those that wait, or one, for its own sake: early on the plainest.
-        let one = if self.shifts < 4 { 0 } else { rng.usize(..if shy { WAITS } else { WAYS.len() }) };
-        let ways = match rng.u8(..3) {
-            0 if !shy => 0..WAYS.len(),
-            0 | 1 => 0..WAITS,
-            _ => one..one + 1,
-        };
-        scene.ways[0].store(ways.start, Relaxed);
-        scene.ways[1].store(ways.end, Relaxed);
-        scene.stop.store(false, Relaxed);
+        let fork_storm = !alternating && rng.u8(..8) == 0;
+        let all = if alternating { BLOCKING_MODES } else { WAIT_MODES.len() };
+        let one = if plain { 0 } else { rng.usize(..all) };
+        state.begin(
+            alternating,
+            match rng.u8(..3) {
+                0 => 0..all,
+                1 => 0..BLOCKING_MODES,
+                _ => one..one + 1,
+            },
+        );
 
         let mut threads = Vec::new();
         let mut start = |seed: u64, body: Box<dyn FnOnce() + Send>| {
@@ -219,31 +123,31 @@ impl Director {
             threads.push(thread::Builder::new().spawn(seeded).context("cannot start another thread")?);
             anyhow::Ok(())
         };
-        for seat in 0..readers {
-            start(rng.u64(..), Box::new(move || reader::lives::<F>(scene, seat)))?;
+        for slot in 0..readers {
+            start(rng.u64(..), Box::new(move || reader::run::<F>(state, slot)))?;
         }
-        for seat in 0..updaters {
-            start(rng.u64(..), Box::new(move || updater::live::<F>(scene, seat)))?;
+        for slot in 0..updaters {
+            start(rng.u64(..), Box::new(move || updater::run::<F>(state, slot)))?;
         }
-        for _ in 0..if shy { 0 } else { rng.usize(..=scene.cpus.len()) } {
-            start(rng.u64(..), Box::new(|| disturb::jitter(scene)))?;
+        for _ in 0..if alternating { 0 } else { rng.usize(..=state.cpus.len()) } {
+            start(rng.u64(..), Box::new(|| faults::jitter(&state.cpus, || state.stops())))?;
         }
         self.threads += threads.len() as u64;
 
         fastrand::seed(rng.u64(..));
-        let end = scene.elapsed() + SHIFT.min(self.total);
-        while scene.elapsed() < end {
-            self.beat::<F>();
-            if !shy {
-                // Their sections would wake whom others have forgotten.
-                scene.signals.send::<F>(fastrand::usize(..READERS));
+        let end = state.elapsed() + INTERVAL.min(self.total);
+        while state.elapsed() < end {
+            self.tick::<F>();
+            if F::HANDLES && !alternating {
+                // Otherwise the handler's section would make up for a lost wake-up.
+                state.signals.send();
             }
-            if storm || fastrand::u32(..FORKS) == 0 {
-                disturb::fork::<F>()?;
+            if fork_storm || fastrand::u32(..FORKS) == 0 {
+                fork::<F>()?;
                 self.forks += 1;
             }
         }
-        scene.stop.store(true, Relaxed);
+        state.stop();
         self.wait_for::<F>(threads, "ended")?;
         // Twice, as callbacks defer some.
         let barriers = thread::Builder::new().spawn(|| (0..2).for_each(|_| F::barrier()));
@@ -254,35 +158,28 @@ impl Director {
         self.check::<F>()
     }
 
-    /// A moment passes; ends the process if something is wrong.
-    fn beat<F: Flavor>(&mut self) {
-        let begin = Instant::now();
-        super::sleep(BEAT);
-        let passed = begin.elapsed().min(10 * BEAT).as_micros() as u64;
-        self.scene.clock.fetch_add(passed, Relaxed);
-        if let Some(why) = history::failure(self.scene.stage) {
+    /// Sleeps for a tick; ends the process if something is wrong.
+    fn tick<F: Flavor>(&self) {
+        let (state, begin) = (self.state, Instant::now());
+        sleep(TICK);
+        state.advance_clock(begin.elapsed().min(10 * TICK));
+        let failure = violation::failure(&state.oracle.histories).or_else(|| overdue::<F>(state));
+        if let Some(why) = failure {
             fail(self.name, &why);
         }
-        if let Some(why) = self.scene.overdue::<F>() {
-            fail(self.name, &why);
-        }
-        let stage = self.scene.stage;
-        self.progress
-            .show(|| format!("shift {}: {} sections, {}", self.shifts, stage.sections(), F::stats()));
-        while self.shown < self.scene.elapsed().min(self.total).as_secs() {
-            self.shown += 1;
-            self.progress.advance();
-        }
+        let sections = || format!("{} sections, {}", state.oracle.sections(), F::stats());
+        self.progress.show(|| format!("interval {}: {}", self.intervals, sections()));
+        self.progress.reach(state.elapsed().as_secs());
     }
 
-    fn wait_for<F: Flavor>(&mut self, threads: Vec<JoinHandle<()>>, what: &str) -> anyhow::Result<()> {
-        let begin = self.scene.clock();
+    fn wait_for<F: Flavor>(&self, threads: Vec<JoinHandle<()>>, what: &str) -> anyhow::Result<()> {
+        let begin = self.state.clock();
         while !threads.iter().all(JoinHandle::is_finished) {
-            self.beat::<F>();
-            let waited = self.scene.clock() - begin;
+            self.tick::<F>();
+            let waited = self.state.clock() - begin;
             if waited > patience() {
                 let what = format!("a thread has not {what} for {:.1} s", waited.as_secs_f64());
-                fail(self.name, &self.scene.tell::<F>(&what, None));
+                fail(self.name, &describe::<F>(self.state, &what, None));
             }
         }
         for thread in threads {
@@ -291,16 +188,16 @@ impl Director {
         Ok(())
     }
 
-    /// All threads have ended, and nothing is deferred any more.
-    fn check<F: Flavor>(&mut self) -> anyhow::Result<()> {
-        self.beat::<F>();
-        let missing = self.scene.stage.missing();
+    /// Once all threads have ended, and all that was deferred has run.
+    fn check<F: Flavor>(&self) -> anyhow::Result<()> {
+        self.tick::<F>();
+        let missing = self.state.oracle.missing();
         ensure!(missing == 0, "{missing} elements have not been freed after the barrier");
-        for (seat, desk) in self.scene.desks.iter().enumerate() {
-            let (posted, ran) = desk.callbacks();
+        for (slot, updater) in self.state.updaters.iter().enumerate() {
+            let (posted, ran) = (updater.posted.load(Acquire), updater.ran.load(Acquire));
             ensure!(
                 posted == ran,
-                "{ran} of {posted} callbacks of updater {seat} have run after the barrier"
+                "{ran} of {posted} callbacks of updater {slot} have run after the barrier"
             );
         }
         let stats = F::stats();
@@ -310,17 +207,55 @@ impl Director {
     }
 }
 
-/// What was done in each way.
-fn table(scene: &Scene) -> Table {
+/// Forks, inside a section or not, and waits for the child, in which the library must work outside sections.
+fn fork<F: Flavor>() -> anyhow::Result<()> {
+    let mut child = -1;
+    if fastrand::bool() {
+        F::visit(|| child = faults::fork());
+    } else {
+        child = faults::fork();
+    }
+    faults::finish(child, F::works_in_child)
+}
+
+/// Returns the first wait that has lasted too long, if there is one, and what happened before.
+fn overdue<F: Flavor>(state: &TestState) -> Option<String> {
+    state.updaters.iter().enumerate().find_map(|(updater, its)| {
+        let (mode, since) = its.busy()?;
+        let lasted = state.clock().saturating_sub(since);
+        (lasted > patience()).then(|| {
+            let lasted = lasted.as_secs_f64();
+            let what = format!("{mode} of updater {updater} has not returned for {lasted:.1} s");
+            describe::<F>(state, &what, Some(updater))
+        })
+    })
+}
+
+/// Returns `what` is wrong, with all that is known of the readers, and of an updater.
+fn describe<F: Flavor>(state: &TestState, what: &str, updater: Option<usize>) -> String {
+    let slots: Vec<_> = (0..READERS).chain(updater.map(|updater| READERS + updater)).collect();
+    let inside: Vec<_> = (0..READERS)
+        .filter(|&reader| state.oracle.clock(reader) % 2 == 1)
+        .map(|reader| format!("{} in section {}", slot_name(reader), state.oracle.clock(reader) / 2))
+        .collect();
+    let inside = if inside.is_empty() { "no reader".to_owned() } else { inside.join(", ") };
+    let recent = history::recent(&state.oracle.histories, &slots, history::ticks());
+    format!("{what}; inside: {inside}; {}{recent}", F::stats())
+}
+
+/// Makes a table of what was done in each mode.
+fn table(state: &TestState) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
     table.set_header(["wait", "number", "beside open sections", "longest"]);
-    for (way, (name, ..)) in WAYS.iter().enumerate() {
-        let all = || scene.desks.iter().filter_map(|desk| desk.counts().nth(way));
-        let sum = |word: fn(&Count) -> &AtomicU64| all().map(|count| word(count).load(Relaxed)).sum::<u64>();
-        let longest = all().map(|count| count.longest.load(Relaxed)).max().unwrap_or(0);
-        let [times, beside] = [sum(|count| &count.times), sum(|count| &count.beside)];
-        table.add_row([(*name).to_owned(), times.to_string(), beside.to_string(), duration(longest as f64)]);
+    for (mode, (name, ..)) in WAIT_MODES.iter().enumerate() {
+        let all = |word: fn(&ModeCount) -> &AtomicU64| {
+            state.updaters.iter().map(move |updater| word(&updater.counts[mode]).load(Relaxed))
+        };
+        let times = all(|count| &count.times).sum::<u64>().to_string();
+        let beside = all(|count| &count.beside).sum::<u64>().to_string();
+        let longest = all(|count| &count.longest_ns).max().unwrap_or(0);
+        table.add_row([(*name).to_owned(), times, beside, duration(longest as f64)]);
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table

@@ -1,8 +1,8 @@
 //! The demo on a terminal: what happens in a table under live updates, as it happens.
 //!
-//! The table and its threads live in a [process of their own](work), which is started again whenever what it cannot change is
-//! changed: the backend of the fence, chosen once a process, and the way of synchronization. This process asks it how far it has
-//! come, some times a second, and draws.
+//! The table and its threads live in a [process of their own](work). It is started again for another backend of the fence, which
+//! is chosen once in each process, or another way of synchronization. This process takes a snapshot of it some times a second, and
+//! draws.
 
 mod view;
 pub(crate) mod work;
@@ -20,12 +20,12 @@ use crate::harness::lane::Lane;
 use crate::harness::report::OURS;
 use work::{Request, Snapshot};
 
-/// Time between two looks.
-const BEAT: Duration = Duration::from_millis(200);
-/// Looks that curves go back.
+/// Time between two snapshots.
+const TICK: Duration = Duration::from_millis(200);
+/// Snapshots that curves go back.
 const HISTORY: usize = 300;
 /// The most readers for each CPU.
-const MOST: usize = 64;
+const MAX_READERS: usize = 64;
 
 const BACKENDS: [&str; 3] = ["membarrier", "signal", "seqcst"];
 const STORES: [&str; 5] = [OURS, "crossbeam-epoch", "arc-swap", "rwlock", "mutex"];
@@ -41,16 +41,16 @@ pub(super) fn run(args: &Args, cpus: usize) -> Result<()> {
     Ok(())
 }
 
-/// What is shown, and the process that it is about.
+/// What is shown, and the process that runs it.
 #[derive(Debug)]
 struct Live {
-    arguments: Vec<String>,
+    prefixes: String,
     lane: Option<Lane>,
     cpus: usize,
     backend: usize,
     store: usize,
     readers_per_cpu: usize,
-    /// Why something cannot be had.
+    /// Why a backend is not available.
     message: Option<String>,
     last: Option<(Instant, Snapshot)>,
     /// Waits for grace periods before the last change.
@@ -58,7 +58,7 @@ struct Live {
     rates: VecDeque<Rates>,
 }
 
-/// What happened between two looks, for each second, and what waited at the second.
+/// What happened between two snapshots, for each second, and the most bytes that waited.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     lookups: u64,
@@ -69,13 +69,9 @@ struct Rates {
 
 impl Live {
     fn new(args: &Args, cpus: usize) -> Self {
-        let mut arguments = vec!["--prefixes".to_owned(), args.prefixes.to_string()];
-        for file in &args.routes {
-            arguments.extend(["--routes".to_owned(), file.display().to_string()]);
-        }
         let backend = stillpoint::fence::backend().to_string();
         Self {
-            arguments,
+            prefixes: args.prefixes.to_string(),
             lane: None,
             cpus,
             backend: BACKENDS.iter().position(|name| *name == backend).unwrap_or(0),
@@ -94,9 +90,9 @@ impl Live {
                 terminal.draw(|frame| view::draw(frame, self))?;
                 self.start()?;
             }
-            self.look()?;
+            self.update()?;
             terminal.draw(|frame| view::draw(frame, self))?;
-            let next = Instant::now() + BEAT;
+            let next = Instant::now() + TICK;
             while event::poll(next.saturating_duration_since(Instant::now()))? {
                 match event::read()? {
                     Event::Key(key) if key.kind == KeyEventKind::Press && !self.press(key) => return Ok(()),
@@ -107,11 +103,10 @@ impl Live {
         }
     }
 
-    /// Starts the process, on the next backend if the wanted one is not to be had.
+    /// Starts the process, on the next backend if the wanted one is not available.
     fn start(&mut self) -> Result<()> {
         for _ in BACKENDS {
-            let mut arguments = vec!["live", STORES[self.store]];
-            arguments.extend(self.arguments.iter().map(String::as_str));
+            let arguments = ["live", STORES[self.store], "--prefixes", &self.prefixes];
             let lane = Lane::start_silent(&arguments, Some(BACKENDS[self.backend]))?;
             let Some(why) = lane.missing() else {
                 self.lane = Some(lane);
@@ -126,20 +121,20 @@ impl Live {
         Ok(())
     }
 
-    /// Asks how far the process has come.
-    fn look(&mut self) -> Result<()> {
+    /// Takes a snapshot of the process.
+    fn update(&mut self) -> Result<()> {
         let readers = self.readers_per_cpu * self.cpus;
-        let lane = self.lane.as_mut().context("no backend of the fence can be had")?;
+        let lane = self.lane.as_mut().context("no backend of the fence is available")?;
         let now: Snapshot = lane.measure(&Request { readers })?;
         let at = Instant::now();
         if let Some((then, old)) = &self.last {
             let seconds = (at - *then).as_secs_f64();
             let rate = |now: u64, old: u64| (now.saturating_sub(old) as f64 / seconds) as u64;
             self.rates.push_back(Rates {
-                lookups: rate(now.lookups, old.lookups),
-                updates: rate(now.updates, old.updates),
+                lookups: rate(now.traffic.lookups, old.traffic.lookups),
+                updates: rate(now.traffic.updates, old.traffic.updates),
                 grace_periods: rate(now.grace_periods, old.grace_periods),
-                awaiting: now.awaiting,
+                awaiting: now.traffic.awaiting as u64,
             });
             if self.rates.len() > HISTORY {
                 self.rates.pop_front();
@@ -149,7 +144,7 @@ impl Live {
         Ok(())
     }
 
-    /// Does what a key asks for; `false` ends the demo.
+    /// Does what a key asks for. Returns `false` to end the demo.
     fn press(&mut self, key: KeyEvent) -> bool {
         self.message = None;
         match key.code {
@@ -163,14 +158,16 @@ impl Live {
                 self.store = (self.store + 1) % STORES.len();
                 self.lane = None;
             }
-            KeyCode::Char('+' | '=') | KeyCode::Up => self.crowd((self.readers_per_cpu * 2).min(MOST)),
-            KeyCode::Char('-') | KeyCode::Down => self.crowd((self.readers_per_cpu / 2).max(1)),
+            KeyCode::Char('+' | '=') | KeyCode::Up => {
+                self.set_readers((self.readers_per_cpu * 2).min(MAX_READERS))
+            }
+            KeyCode::Char('-') | KeyCode::Down => self.set_readers((self.readers_per_cpu / 2).max(1)),
             _ => {}
         }
         true
     }
 
-    fn crowd(&mut self, readers_per_cpu: usize) {
+    fn set_readers(&mut self, readers_per_cpu: usize) {
         self.readers_per_cpu = readers_per_cpu;
         if let Some((_, last)) = &self.last {
             self.before.iter_mut().zip(&last.waits).for_each(|(before, waits)| *before = *waits);
@@ -181,7 +178,7 @@ impl Live {
         STORES[self.store] == OURS
     }
 
-    /// Waits for grace periods since the last change, by bucket.
+    /// Returns the waits for grace periods since the last change, by bucket.
     fn waits(&self) -> [u64; BUCKETS] {
         let mut waits = [0; BUCKETS];
         if let Some((_, last)) = &self.last {
@@ -201,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_change_what_they_say_and_a_few_of_them_end_the_demo() {
+    fn keys_change_readers_and_store_or_end_the_demo() {
         let mut live = live();
         let mut press = |key| live.press(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE));
         assert!(press('+') && press('+') && press('-') && press('s') && press('x'));
@@ -211,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_counted_from_the_last_change_on() {
+    fn waits_are_counted_since_the_last_change() {
         let mut live = live();
         let snapshot = |waits| Snapshot { waits, ..Snapshot::default() };
         live.last = Some((Instant::now(), snapshot(vec![0, 5, 1])));
-        live.crowd(4);
+        live.set_readers(4);
         live.last = Some((Instant::now(), snapshot(vec![0, 7, 1])));
         assert_eq!(live.waits()[..3], [0, 2, 0]);
     }

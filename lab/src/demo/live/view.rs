@@ -10,7 +10,7 @@ use super::super::show::{bytes, rate};
 use super::{BACKENDS, Live, Rates, STORES};
 use crate::harness::units::duration;
 
-/// Looks of which the mean is shown: as many as make a second.
+/// Snapshots of which the mean is shown: as many as make a second.
 const SHOWN: usize = 5;
 
 pub(super) fn draw(frame: &mut Frame<'_>, live: &Live) {
@@ -28,7 +28,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, live: &Live) {
         let shown = live.rates.iter().rev().take(SHOWN);
         shown.clone().map(of).sum::<u64>() as f64 / shown.count().max(1) as f64
     };
-    let longest = live.last.as_ref().map_or(0, |(_, last)| last.longest_update_ns);
+    let longest = live.last.as_ref().map_or(0, |(_, last)| last.traffic.longest_update_ns);
     let updated = format!("{}, the longest {}", rate(mean(|r| r.updates)), duration(longest as f64));
     curve(frame, lookups, live, "lookups/s", &rate(mean(|r| r.lookups)), Color::Cyan, |r| r.lookups);
     curve(frame, updates, live, "updates/s", &updated, Color::Yellow, |r| r.updates);
@@ -58,12 +58,12 @@ fn heading(live: &Live) -> Vec<Line<'static>> {
             Span::styled(fence, strong.fg(Color::Green)),
             Span::raw("  readers "),
             Span::styled(format!("{readers}"), strong.fg(Color::Green)),
-            Span::raw(format!(" ({} a CPU)", live.readers_per_cpu)),
+            Span::raw(format!(" ({} per CPU)", live.readers_per_cpu)),
         ]),
     ]
 }
 
-/// A number with its course, the last look at the right.
+/// Draws a number with its course, the last snapshot at the right.
 fn curve(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -94,7 +94,7 @@ fn frame_of(title: Line<'static>) -> Block<'static> {
         .title(title)
 }
 
-/// How long synchronize() took, in power-of-two buckets.
+/// Draws how long synchronize() took, in power-of-two buckets.
 fn grace_periods(frame: &mut Frame<'_>, area: Rect, live: &Live, a_second: f64) {
     if !live.has_grace_periods() {
         let text = format!("{} has no grace periods to wait for", STORES[live.store]);
@@ -121,7 +121,7 @@ fn grace_periods(frame: &mut Frame<'_>, area: Rect, live: &Live, a_second: f64) 
     frame.render_widget(chart, area);
 }
 
-/// The part in percent; nothing of nothing.
+/// Returns the part in percent; nothing of nothing.
 fn percent(part: u64, whole: u64) -> String {
     match 100.0 * part as f64 / whole as f64 {
         0.0 => String::new(),
@@ -130,7 +130,7 @@ fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// The upper bound of a bucket, in powers of two as people say them.
+/// Returns the upper bound of a bucket, in the usual units.
 fn bound(bucket: usize) -> String {
     let unit = ["ns", "us", "ms", "s"][(bucket / 10).min(3)];
     format!("{}{unit}", 1_u64 << (bucket % 10))
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_fits_on_a_small_terminal() {
+    fn view_fits_on_a_small_terminal() {
         let mut live = Live::new(&Args::default(), 2);
         let mut waits = vec![0; 40];
         waits[15] = 30;
@@ -172,14 +172,15 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
         terminal.draw(|frame| draw(frame, &live)).expect("drawn");
         let screen = terminal.backend().to_string();
-        for part in ["readers 2 (1 a CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "32us", "q quit"]
+        for part in
+            ["readers 2 (1 per CPU)", "41.2 M", "350.0 k", "3.0 MiB", "950/s", "75%", "32us", "q quit"]
         {
             assert!(screen.contains(part), "{part} is missing in\n{screen}");
         }
     }
 
     #[test]
-    fn bounds_are_said_in_powers_of_two() {
+    fn bounds_and_shares_have_short_names() {
         assert_eq!([9, 10, 15, 20, 31].map(bound), ["512ns", "1us", "32us", "1ms", "2s"]);
         assert_eq!([(0, 9), (1, 900), (1, 3)].map(|(part, whole)| percent(part, whole)), ["", "<1%", "33%"]);
     }

@@ -1,31 +1,23 @@
-//! The process that the live demo shows: readers, an updater, and somebody who waits for grace periods.
+//! The process that the live demo shows: readers, an updater, and a thread that waits for grace periods.
 
 use std::env;
-use std::hint::black_box;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use stillpoint::percpu::Counter;
 use stillpoint::rcu;
 
-use super::super::generate;
 use super::super::rib::Rib;
-use super::super::routes::Routes;
+use super::super::run::{self, Table, Traffic};
 use super::super::stores::{InArcSwap, InEpoch, InMutex, InRcu, InRwLock, Store};
-use super::super::table::{Bucket, FAMILY_SLOTS, Gauge};
-use super::super::{ADDRESSES, SEED};
+use super::super::{SEED, addresses};
 use crate::harness::buckets::{BUCKETS, bucket};
 use crate::harness::{crew, lane};
 
-/// Lookups between two looks at whether a reader is still wanted.
-const BATCH: u64 = 64;
-
-/// Whoever waits for grace periods pauses for a random time up to this between two of them.
+/// The thread that waits for grace periods pauses for a random time up to this between two of them.
 const LONGEST_PAUSE_US: u64 = 1000;
 
 /// Serve the live demo.
@@ -37,9 +29,6 @@ pub(crate) struct Args {
     /// Size of the generated table.
     #[arg(long)]
     prefixes: usize,
-    /// The table's files.
-    #[arg(long)]
-    routes: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -51,7 +40,7 @@ enum Kind {
     Mutex,
 }
 
-/// How many readers there are to be.
+/// Sets the number of readers, and asks for a snapshot.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) readers: usize,
@@ -60,156 +49,91 @@ pub(super) struct Request {
 /// How far the process has come.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Snapshot {
-    pub(super) lookups: u64,
-    pub(super) updates: u64,
+    pub(super) traffic: run::Snapshot,
     pub(super) grace_periods: u64,
-    /// Bytes that have been replaced and not yet freed.
-    pub(super) awaiting: u64,
-    /// The longest update since the last look.
-    pub(super) longest_update_ns: u64,
     /// Waits for a grace period, by bucket.
     pub(super) waits: Vec<u64>,
 }
 
-/// The child.
+/// Runs the child.
 ///
 /// # Errors
 ///
-/// Fails if the files cannot be read, threads cannot be started, or the parent is gone.
+/// Fails if threads cannot be started, or the parent is gone.
 pub(crate) fn serve(args: &Args) -> Result<()> {
     let missing = env::var("STILLPOINT_FENCE").ok().and_then(|backend| lane::lacks_backend(&backend));
     if missing.is_some() {
         return lane::serve(missing, |_: Request| Ok(Snapshot::default()));
     }
-    let routes = match args.routes[..] {
-        [] => generate::routes(args.prefixes, SEED),
-        _ => Routes::read(&args.routes)?,
-    };
+    let rib = Rib::generate(args.prefixes, SEED);
     match args.store {
-        Kind::Stillpoint => work::<InRcu>(&routes),
-        Kind::CrossbeamEpoch => work::<InEpoch>(&routes),
-        Kind::ArcSwap => work::<InArcSwap>(&routes),
-        Kind::Rwlock => work::<InRwLock>(&routes),
-        Kind::Mutex => work::<InMutex>(&routes),
+        Kind::Stillpoint => work::<InRcu>(&rib),
+        Kind::CrossbeamEpoch => work::<InEpoch>(&rib),
+        Kind::ArcSwap => work::<InArcSwap>(&rib),
+        Kind::Rwlock => work::<InRwLock>(&rib),
+        Kind::Mutex => work::<InMutex>(&rib),
     }
 }
 
-fn work<S: Store>(routes: &Routes) -> Result<()> {
-    let gauge = Gauge::leaked();
-    let mut rib = Rib::new(routes, SEED);
-    let mut buckets: Vec<_> = (0..2 * FAMILY_SLOTS).map(|_| Bucket::new(gauge)).collect();
-    rib.announce_all(|slot, change| buckets[slot] = buckets[slot].successor(change));
-    let (store, state) = (&S::new(buckets), &State::default());
+fn work<S: Store>(rib: &Rib) -> Result<()> {
+    let Table { store, rib: mut updated, gauge } = Table::<S>::new(rib);
+    let (store, traffic) = (&store, &Traffic::new());
+    let waits = &[const { AtomicU64::new(0) }; BUCKETS];
     thread::scope(|scope| {
-        let mut crowd = Crowd { scope, state, store, routes, readers: Vec::new() };
+        let mut readers = Readers { scope, traffic, store, rib, threads: Vec::new() };
         let start = || -> Result<()> {
-            crew::spawn(scope, move || state.update(store, &mut rib))?;
+            crew::spawn(scope, move || traffic.update(store, &mut updated, gauge))?;
             if S::NAME == InRcu::NAME {
-                crew::spawn(scope, || state.wait())?;
+                crew::spawn(scope, || wait(traffic, waits))?;
             }
             Ok(())
         };
         let served = start().and_then(|()| {
             lane::serve(None, |request: Request| {
-                crowd.resize(request.readers)?;
-                Ok(state.snapshot(gauge))
+                readers.resize(request.readers)?;
+                let mut snapshot = traffic.snapshot();
+                snapshot.awaiting = snapshot.awaiting.max(gauge.awaiting());
+                let grace_periods = rcu::stats().grace_periods;
+                let waits = waits.iter().map(|count| count.load(Relaxed)).collect();
+                Ok(Snapshot { traffic: snapshot, grace_periods, waits })
             })
         });
-        state.wanted.store(0, Relaxed);
-        state.over.store(true, Relaxed);
+        traffic.stop();
         served
     })
 }
 
-/// What the threads share. All accesses are Relaxed: these are statistics and requests, and order nothing.
-#[derive(Debug)]
-struct State {
-    /// Readers with this number and above end.
-    wanted: AtomicUsize,
-    over: AtomicBool,
-    lookups: Counter,
-    updates: AtomicU64,
-    longest_update: AtomicU64,
-    waits: [AtomicU64; BUCKETS],
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            wanted: AtomicUsize::new(0),
-            over: AtomicBool::new(false),
-            lookups: Counter::new(),
-            updates: AtomicU64::new(0),
-            longest_update: AtomicU64::new(0),
-            waits: [const { AtomicU64::new(0) }; BUCKETS],
-        }
+/// Waits for one grace period after the other, and counts the waits by bucket.
+fn wait(traffic: &Traffic, waits: &[AtomicU64; BUCKETS]) {
+    while !traffic.is_over() {
+        let start = Instant::now();
+        rcu::synchronize();
+        // Relaxed: statistics only.
+        waits[bucket(start.elapsed())].fetch_add(1, Relaxed);
+        thread::sleep(Duration::from_micros(fastrand::u64(0..=LONGEST_PAUSE_US)));
     }
 }
 
-impl State {
-    fn read<S: Store>(&self, store: &S, number: usize, addresses: &[IpAddr]) {
-        let mut addresses = addresses.iter().copied().cycle();
-        while number < self.wanted.load(Relaxed) {
-            for address in addresses.by_ref().take(BATCH as usize) {
-                black_box(store.lookup(address));
-            }
-            self.lookups.add(BATCH);
-        }
-    }
-
-    fn update<S: Store>(&self, store: &S, rib: &mut Rib<'_>) {
-        let mut last = Instant::now();
-        while !self.over.load(Relaxed) {
-            rib.update(|slot, change| store.replace(slot, change));
-            let now = Instant::now();
-            self.longest_update.fetch_max((now - last).as_nanos() as u64, Relaxed);
-            last = now;
-            self.updates.fetch_add(1, Relaxed);
-        }
-    }
-
-    fn wait(&self) {
-        while !self.over.load(Relaxed) {
-            let start = Instant::now();
-            rcu::synchronize();
-            self.waits[bucket(start.elapsed())].fetch_add(1, Relaxed);
-            thread::sleep(Duration::from_micros(fastrand::u64(0..=LONGEST_PAUSE_US)));
-        }
-    }
-
-    fn snapshot(&self, gauge: &Gauge) -> Snapshot {
-        Snapshot {
-            lookups: self.lookups.sum(),
-            updates: self.updates.load(Relaxed),
-            grace_periods: rcu::stats().grace_periods,
-            awaiting: gauge.awaiting() as u64,
-            longest_update_ns: self.longest_update.swap(0, Relaxed),
-            waits: self.waits.iter().map(|count| count.load(Relaxed)).collect(),
-        }
-    }
-}
-
-/// The readers that there are.
-struct Crowd<'scope, 'env, S> {
+/// The readers that run.
+struct Readers<'scope, 'env, S> {
     scope: &'scope Scope<'scope, 'env>,
-    state: &'scope State,
+    traffic: &'scope Traffic,
     store: &'scope S,
-    routes: &'scope Routes,
-    readers: Vec<ScopedJoinHandle<'scope, ()>>,
+    rib: &'scope Rib,
+    threads: Vec<ScopedJoinHandle<'scope, Histogram<u32>>>,
 }
 
-impl<S: Store> Crowd<'_, '_, S> {
+impl<S: Store> Readers<'_, '_, S> {
     /// Starts readers, or waits until some have ended.
     fn resize(&mut self, readers: usize) -> Result<()> {
-        self.state.wanted.store(readers, Relaxed);
-        for reader in self.readers.drain(readers.min(self.readers.len())..) {
+        let Self { traffic, store, rib, .. } = *self;
+        traffic.want(readers);
+        for reader in self.threads.drain(readers.min(self.threads.len())..) {
             crew::join(reader)?;
         }
-        let Self { state, store, routes, .. } = *self;
-        for number in self.readers.len()..readers {
-            let mut random = fastrand::Rng::with_seed(number as u64);
-            let addresses: Box<[IpAddr]> = (0..ADDRESSES).map(|_| routes.address(&mut random)).collect();
-            self.readers.push(crew::spawn(self.scope, move || state.read(store, number, &addresses))?);
+        for number in self.threads.len()..readers {
+            let addresses = addresses(rib, number);
+            self.threads.push(crew::spawn(self.scope, move || traffic.read(store, number, &addresses))?);
         }
         Ok(())
     }

@@ -1,0 +1,150 @@
+//! Faults that come between: signals, threads that take a CPU away, forks.
+
+use std::hint;
+use std::io;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::common::{patience, sleep};
+use crate::harness::pin;
+
+/// Threads that take signals.
+#[derive(Debug)]
+pub(super) struct Signals {
+    /// The thread in each slot, or 0, or [`SENDING`].
+    threads: Box<[AtomicU64]>,
+}
+
+/// What handlers do, and how often they did.
+static HANDLER: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_signal(_signal: libc::c_int) {
+    HANDLED.fetch_add(1, Relaxed);
+    if let Some(handler) = HANDLER.get() {
+        handler();
+    }
+}
+
+/// Installs the handler of signals, which must be async-signal-safe.
+pub(super) fn handle_signals(handler: impl Fn() + Send + Sync + 'static) -> anyhow::Result<()> {
+    ensure!(HANDLER.set(Box::new(handler)).is_ok(), "there is a handler for signals");
+    // SAFETY: `action` is valid; the handler is async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        let installed = libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()) == 0;
+        ensure!(installed, "no handler for signals can be installed");
+    }
+    Ok(())
+}
+
+/// Returns how many signals have been handled.
+pub(super) fn handled() -> u64 {
+    HANDLED.load(Relaxed)
+}
+
+/// In place of a thread, while a signal is sent to it.
+const SENDING: u64 = u64::MAX;
+
+/// While it lives, its thread takes signals.
+#[derive(Debug)]
+pub(super) struct Receiver<'a>(&'a AtomicU64);
+
+fn this_thread() -> u64 {
+    // SAFETY: takes nothing.
+    unsafe { libc::pthread_self() as u64 }
+}
+
+impl Signals {
+    pub(super) fn new(slots: usize) -> Self {
+        Self { threads: (0..slots).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Lets the calling thread take signals in this slot.
+    pub(super) fn receiver(&self, slot: usize) -> Receiver<'_> {
+        let thread = &self.threads[slot];
+        thread.store(this_thread(), Release);
+        Receiver(thread)
+    }
+
+    /// Sends a signal to the thread in a random slot, if there is one. One thread sends.
+    pub(super) fn send(&self) {
+        let slot = &self.threads[fastrand::usize(..self.threads.len())];
+        // Taken, so that the thread waits before it ends.
+        let thread = slot.swap(SENDING, AcqRel);
+        if thread != 0 {
+            // SAFETY: the thread has not ended, as its slot is taken.
+            unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGUSR1) };
+        }
+        slot.store(thread, Release);
+    }
+}
+
+impl Drop for Receiver<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a set of signals for the calling thread, which ends soon: late ones do not interrupt its destructors.
+        unsafe {
+            let mut signals: libc::sigset_t = mem::zeroed();
+            libc::sigaddset(&mut signals, libc::SIGUSR1);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut());
+        }
+        // Not while the slot is taken: the sender brings the thread back.
+        while self.0.compare_exchange(this_thread(), 0, AcqRel, Relaxed).is_err() {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Takes a random CPU away now and then, for as long as a reader or updater may be in the middle of something.
+pub(super) fn jitter(cpus: &[usize], stops: impl Fn() -> bool) {
+    while !stops() {
+        let _ = pin::to(cpus[fastrand::usize(..cpus.len())]);
+        let begin = Instant::now();
+        let busy = Duration::from_micros(fastrand::u64(..3000));
+        while begin.elapsed() < busy {
+            hint::spin_loop();
+        }
+        sleep(Duration::from_micros(fastrand::u64(..5000)));
+    }
+}
+
+/// Forks. Parent and child must both call [`finish`].
+pub(super) fn fork() -> libc::pid_t {
+    // SAFETY: the child calls `finish`: it uses this library, and ends; it starts no thread by the standard library, and prints
+    // nothing.
+    unsafe { libc::fork() }
+}
+
+/// In the child, runs `works` and exits. In the parent, waits for the child.
+pub(super) fn finish(child: libc::pid_t, works: impl FnOnce() -> bool) -> anyhow::Result<()> {
+    if child < 0 {
+        return Err(io::Error::last_os_error()).context("cannot fork");
+    }
+    if child == 0 {
+        let works = catch_unwind(AssertUnwindSafe(works)).unwrap_or(false);
+        // SAFETY: a plain call.
+        unsafe { libc::_exit(if works { 0 } else { 1 }) };
+    }
+    let begin = Instant::now();
+    let mut status = -1;
+    // SAFETY: `status` outlives the call.
+    while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
+        if begin.elapsed() > patience() {
+            // SAFETY: our child, which has not been waited for.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            bail!("the child of a fork hangs");
+        }
+        sleep(Duration::from_micros(200));
+    }
+    ensure!(status == 0, "the library does not work in the child of a fork (status {status})");
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What the threads of `torture rcu`, `qsbr` and `srcu` share, and what each updater does.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+
+use super::faults::Signals;
+use super::history;
+use super::oracle::Oracle;
+use super::slots::{READERS, UPDATERS, WAIT_MODES};
+use crate::harness::pin;
+
+/// Lives for ever, as callbacks may come late, and signals.
+#[derive(Debug)]
+pub(super) struct TestState {
+    pub(super) oracle: &'static Oracle,
+    pub(super) updaters: [UpdaterState; UPDATERS],
+    pub(super) signals: Signals,
+    pub(super) cpus: Vec<usize>,
+    far: Box<[AtomicU64]>,
+    start: Instant,
+    /// Microseconds that this process has had: see [`clock`](Self::clock).
+    clock: AtomicU64,
+    stop: AtomicBool,
+    alternating: AtomicBool,
+    /// Wait modes that updaters choose from: the first, and the one after the last.
+    modes: [AtomicUsize; 2],
+}
+
+impl TestState {
+    pub(super) fn new() -> anyhow::Result<&'static Self> {
+        history::start();
+        Ok(Box::leak(Box::new(Self {
+            oracle: Oracle::new(),
+            updaters: Default::default(),
+            signals: Signals::new(READERS),
+            cpus: pin::allowed()?,
+            far: far_memory(),
+            start: Instant::now(),
+            clock: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            alternating: AtomicBool::new(false),
+            modes: Default::default(),
+        })))
+    }
+
+    /// Begins an interval: sets what readers and updaters do in it.
+    pub(super) fn begin(&self, alternating: bool, modes: Range<usize>) {
+        self.alternating.store(alternating, Relaxed);
+        self.modes[0].store(modes.start, Relaxed);
+        self.modes[1].store(modes.end, Relaxed);
+        self.stop.store(false, Relaxed);
+    }
+
+    /// Ends the interval.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn stops(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// Returns `true` if readers alternate with updaters, which wait all the time: most of what can happen between the end of a
+    /// section and a leader's sleep happens then, and no later section makes up for a lost wake-up.
+    #[inline]
+    pub(super) fn is_alternating(&self) -> bool {
+        self.alternating.load(Relaxed)
+    }
+
+    /// Returns the wait modes of this interval.
+    pub(super) fn modes(&self) -> Range<usize> {
+        let [first, end] = &self.modes;
+        first.load(Relaxed)..end.load(Relaxed)
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// The time by which patience goes: it stands still while the whole process is stopped or starved, which the library cannot
+    /// help.
+    pub(super) fn clock(&self) -> Duration {
+        Duration::from_micros(self.clock.load(Relaxed))
+    }
+
+    pub(super) fn advance_clock(&self, passed: Duration) {
+        self.clock.fetch_add(passed.as_micros() as u64, Relaxed);
+    }
+
+    /// Stores to far memory now and then: the stores that follow wait in the processor's store buffer, and loads do not. What a
+    /// fence prevents happens more often so.
+    #[inline]
+    pub(super) fn fill_store_buffer(&self) {
+        if fastrand::bool() {
+            for _ in 0..fastrand::u8(..128) {
+                self.far[fastrand::usize(..self.far.len())].store(1, Relaxed);
+            }
+        }
+    }
+}
+
+/// Makes memory for [`TestState::fill_store_buffer`]: more than caches hold. Children of forks have none, so that it is not copied.
+fn far_memory() -> Box<[AtomicU64]> {
+    const PAGE: usize = 4096;
+    let far: Box<[AtomicU64]> = (0..1 << 22).map(|_| AtomicU64::new(0)).collect();
+    let begin = far.as_ptr().addr().next_multiple_of(PAGE);
+    let end = far.as_ptr_range().end.addr() / PAGE * PAGE;
+    // SAFETY: whole pages of ours; nothing that a child does is in them. On an error, forks are slower.
+    unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTFORK) };
+    far
+}
+
+/// What an updater does, and has done.
+#[derive(Debug, Default)]
+pub(super) struct UpdaterState {
+    /// Callbacks that are queued for sure; written by the updater.
+    pub(super) posted: CachePadded<AtomicU64>,
+    /// Callbacks that have run; written by them.
+    pub(super) ran: CachePadded<AtomicU64>,
+    /// 0, or since when the updater has been at something, in microseconds of [`TestState::clock`], and above that 1 plus the mode.
+    busy: CachePadded<AtomicU64>,
+    returns: CachePadded<AtomicU64>,
+    pub(super) counts: [ModeCount; WAIT_MODES.len()],
+}
+
+/// What has been done in one mode; written by its updater.
+#[derive(Debug, Default)]
+pub(super) struct ModeCount {
+    pub(super) times: AtomicU64,
+    /// Beside a section that was open before.
+    pub(super) beside: AtomicU64,
+    pub(super) longest_ns: AtomicU64,
+}
+
+impl UpdaterState {
+    /// Runs `perform`, which returns whether a section was open before, and counts it.
+    pub(super) fn perform(&self, state: &TestState, mode: usize, perform: impl FnOnce() -> bool) {
+        let began = state.elapsed();
+        self.busy.store((mode as u64 + 1) << 56 | state.clock().as_micros() as u64, Relaxed);
+        let beside = perform();
+        self.busy.store(0, Relaxed);
+        let count = &self.counts[mode];
+        // Relaxed: only this thread writes these.
+        let add = |word: &AtomicU64, more| word.store(word.load(Relaxed) + more, Relaxed);
+        add(&self.returns, 1);
+        add(&count.times, 1);
+        add(&count.beside, beside.into());
+        let took = (state.elapsed() - began).as_nanos() as u64;
+        count.longest_ns.store(count.longest_ns.load(Relaxed).max(took), Relaxed);
+    }
+
+    /// Returns the mode in which the updater waits, and since when.
+    pub(super) fn busy(&self) -> Option<(&'static str, Duration)> {
+        // Relaxed: one word, from which nothing else follows.
+        let word = self.busy.load(Relaxed);
+        let mode = (word >> 56).checked_sub(1)?;
+        Some((WAIT_MODES[mode as usize].0, Duration::from_micros(word & (u64::MAX >> 8))))
+    }
+
+    pub(super) fn returns(&self) -> u64 {
+        self.returns.load(Relaxed)
+    }
+}

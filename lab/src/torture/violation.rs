@@ -1,0 +1,96 @@
+//! The first violation of what the library promises.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::history::{Histories, freeze, recent, ticks};
+use super::slots::READERS;
+
+/// What went wrong, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Violation {
+    pub(super) kind: ViolationKind,
+    ticks: u64,
+}
+
+/// Printed as it is.
+#[rustfmt::skip]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ViolationKind {
+    /// A reader loaded a pointer to an element that was freed.
+    LoadedFreed(ElementUse),
+    /// An element was freed while a section used it, and made anew `generation` times since the start.
+    FreedInUse { used: ElementUse, generation: u64 },
+    /// A grace period ended before a section that had begun before it.
+    GracePeriodTooShort { reader: usize, section: u64, updater: usize, mode: &'static str },
+    /// A callback ran in the section that deferred it.
+    CallbackInSection { reader: usize, section: u64 },
+    /// A cookie elapsed in the section in which it was taken.
+    CookieInSection { reader: usize, section: u64 },
+    /// Of two cookies the greater one elapsed first.
+    CookieOrder { updater: usize },
+    /// A barrier returned before a callback of `owner` that had been queued before.
+    BarrierTooShort { updater: usize, owner: usize, posted: u64, ran: u64 },
+    /// Callbacks of one thread ran out of order.
+    CallbackOrder { updater: usize, number: u64, expected: u64 },
+    /// What a section of `other` did before a grace period is not seen after it.
+    ClockBehind { reader: usize, other: usize, clock: u64, expected: u64 },
+    ReaderPanicked { reader: usize },
+}
+
+/// A reader's use of an element, and the updater that unpublished it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ElementUse {
+    pub(super) reader: usize,
+    pub(super) section: u64,
+    pub(super) element: u64,
+    /// How often the element had been made anew.
+    pub(super) generation: u64,
+    pub(super) updater: usize,
+    pub(super) mode: &'static str,
+}
+
+static FIRST: Mutex<Option<Violation>> = Mutex::new(None);
+
+fn first() -> MutexGuard<'static, Option<Violation>> {
+    FIRST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the first violation, and the histories as they are. May be called in signal handlers: it does not allocate, and takes
+/// the lock once in the life of the process, while at most the coordinator holds it, which gets no signals.
+#[cold]
+pub(super) fn report(kind: ViolationKind) {
+    let ticks = ticks();
+    if freeze() {
+        *first() = Some(Violation { kind, ticks });
+    }
+}
+
+/// Returns what went wrong first, and what happened before it, if something did.
+pub(super) fn failure(histories: &Histories) -> Option<String> {
+    let Violation { kind, ticks } = (*first())?;
+    Some(format!("{kind:?}{}", recent(histories, &kind.slots(), ticks)))
+}
+
+/// Takes the violation back.
+#[cfg(test)]
+pub(super) fn take() -> Option<ViolationKind> {
+    super::history::thaw();
+    first().take().map(|violation| violation.kind)
+}
+
+impl ViolationKind {
+    /// The slots that took part.
+    fn slots(self) -> Vec<usize> {
+        match self {
+            Self::LoadedFreed(ElementUse { reader, updater, .. })
+            | Self::FreedInUse { used: ElementUse { reader, updater, .. }, .. }
+            | Self::GracePeriodTooShort { reader, updater, .. } => vec![reader, READERS + updater],
+            Self::CallbackInSection { reader, .. }
+            | Self::CookieInSection { reader, .. }
+            | Self::ReaderPanicked { reader } => vec![reader],
+            Self::CookieOrder { updater } | Self::CallbackOrder { updater, .. } => vec![READERS + updater],
+            Self::BarrierTooShort { updater, owner, .. } => vec![READERS + updater, READERS + owner],
+            Self::ClockBehind { reader, other, .. } => vec![reader, other],
+        }
+    }
+}
