@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// What to measure.
     #[arg(value_enum)]
     name: Name,
-    /// A part of the grid that takes less than two minutes (lock, lock-parts).
+    /// A part of the grid that takes less than two minutes (lock, lock-ablation).
     #[arg(long)]
     quick: bool,
     /// Only what has so many nanoseconds of work under the lock: 0, 100, 1000, or 10000 (lock).
@@ -48,10 +48,10 @@ enum Name {
     Percpu,
     /// What is done after a grace period: how soon, at what cost, and how much waits.
     Callback,
-    /// Mutexes: throughput, fairness, and how long anyone waits.
+    /// Mutexes: throughput, fairness, and how long threads wait.
     Lock,
     /// The mechanisms and constants of our lock, each changed in turn.
-    LockParts,
+    LockAblation,
     /// All of them, one after the other.
     All,
 }
@@ -68,7 +68,7 @@ const BENCHES: [Bench; 9] = [
     (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
     (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
     (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.cs, args.plot.as_deref(), budget)),
-    (Name::LockParts, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
+    (Name::LockAblation, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
     (Name::Callback, 60.0, |_, budget| callback::run(budget)),
 ];
 

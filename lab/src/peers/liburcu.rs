@@ -1,9 +1,12 @@
 //! liburcu's memb flavor. The measured loops are C (`peers/liburcu.c`), because its readers are inline C functions.
 
+use std::hint::black_box;
 use std::marker::PhantomData;
 use std::mem;
 use std::ptr::{self, NonNull};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+
+use super::{BoxSlot, Events, GracePeriods, ReadSide, Reclaim, VALUE};
 
 mod ffi {
     use super::{Counters, Head};
@@ -21,7 +24,6 @@ mod ffi {
         pub(super) safe fn lab_urcu_counters() -> Counters;
         pub(super) fn lab_urcu_read(slot: *const *const u64, pairs: u32) -> u64;
         pub(super) fn lab_urcu_read_nested(slot: *const *const u64, pairs: u32) -> u64;
-        pub(super) fn lab_urcu_long_section(slot: *const *const u64, ns: u64) -> u64;
     }
 }
 
@@ -95,7 +97,7 @@ pub(crate) struct Node<T> {
     pub(crate) value: T,
 }
 
-// SAFETY: the head belongs to liburcu from `retire` on, and is used by nobody before.
+// SAFETY: the head belongs to liburcu from `retire` on, and is not used before.
 unsafe impl<T: Send> Send for Node<T> {}
 // SAFETY: as for `Send`; shared, only the value can be reached.
 unsafe impl<T: Sync> Sync for Node<T> {}
@@ -132,6 +134,11 @@ impl Slot {
     pub(crate) fn new(value: u64) -> Self {
         Self(Box::new(Box::into_raw(Box::new(value))))
     }
+
+    fn load(&self) -> u64 {
+        // SAFETY: the pointer came from `Box::into_raw` in `new`, and is never written.
+        unsafe { ***black_box(&self.0) }
+    }
 }
 
 impl Drop for Slot {
@@ -164,33 +171,25 @@ impl Reader {
         unsafe { ffi::lab_urcu_read_nested(&raw const *slot.0, pairs) }
     }
 
-    /// Runs `body` inside a section.
-    pub(crate) fn section<T>(&self, body: impl FnOnce() -> T) -> T {
-        /// Ends the section also if `body` panics.
-        struct Section;
-        impl Drop for Section {
-            fn drop(&mut self) {
-                // SAFETY: the thread is inside a section that it entered below.
-                unsafe { ffi::lab_urcu_exit() };
-            }
-        }
+    /// Begins a section, which lasts until the guard is dropped.
+    #[inline]
+    pub(crate) fn enter(&self) -> Section<'_> {
         // SAFETY: the thread is registered, as `self` is not `Send`.
         unsafe { ffi::lab_urcu_enter() };
-        let _section = Section;
-        body()
+        Section(self)
     }
 
     /// `call_rcu()`: drops `node` after a grace period, in a worker.
     ///
     /// # Safety
     ///
-    /// `node` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now.
+    /// `node` comes from a `Box`. It is not freed otherwise, nor used after the sections that are open now.
     pub(crate) unsafe fn retire<T: Send + 'static>(&self, node: *mut Node<T>) {
         unsafe extern "C" fn free<T>(head: *mut Head) {
             // SAFETY: `retire` handed over a node of this type, whose head comes first.
             drop(unsafe { Box::from_raw(head.cast::<Node<T>>()) });
         }
-        // SAFETY: the thread is registered; nobody else has retired the node, and `free` is the function for its type.
+        // SAFETY: the thread is registered; the node is retired once, and `free` is the function for its type.
         unsafe { ffi::lab_urcu_call(node.cast(), free::<T>) };
     }
 
@@ -202,14 +201,8 @@ impl Reader {
             (node.value)();
         }
         let node = Box::into_raw(Node::new(function));
-        // SAFETY: the thread is registered; the node is nobody else's, and `run` is the function for its type.
+        // SAFETY: the thread is registered; the node is liburcu's alone, and `run` is the function for its type.
         unsafe { ffi::lab_urcu_call(node.cast(), run::<F>) };
-    }
-
-    /// One section that lasts for `length`, spent looking at the clock.
-    pub(crate) fn long_section(&self, slot: &Slot, length: Duration) -> u64 {
-        // SAFETY: as in `read`.
-        unsafe { ffi::lab_urcu_long_section(&raw const *slot.0, length.as_nanos() as u64) }
     }
 }
 
@@ -219,9 +212,134 @@ impl Drop for Reader {
     }
 }
 
+/// A section of a [`Reader`].
+#[derive(Debug)]
+pub(crate) struct Section<'a>(&'a Reader);
+
+impl Drop for Section<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the thread is inside a section, which it entered in `Reader::enter`.
+        unsafe { ffi::lab_urcu_exit() };
+    }
+}
+
+/// The readers of the memb flavor, whose loops are inlined in C.
+pub(crate) struct Readers(Slot);
+
+impl ReadSide for Readers {
+    const NAME: &'static str = super::LIBURCU;
+    type Reader<'a> = Reader;
+    type Guard<'a> = Section<'a>;
+
+    fn new() -> Self {
+        Self(Slot::new(VALUE))
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::register()
+    }
+
+    fn enter<'a>(&'a self, reader: &'a Reader) -> Section<'a> {
+        reader.enter()
+    }
+
+    fn load(&self, _: &Section<'_>) -> u64 {
+        self.0.load()
+    }
+
+    fn read(&self, reader: &Reader, n: u32) -> u64 {
+        reader.read(black_box(&self.0), n)
+    }
+
+    fn read_nested(&self, reader: &Reader, n: u32) -> u64 {
+        reader.read_nested(black_box(&self.0), n)
+    }
+
+    fn load_many(&self, reader: &Reader, n: u32) -> u64 {
+        let _section = reader.enter();
+        self.read(reader, n)
+    }
+}
+
+impl GracePeriods for Readers {
+    fn synchronize(&self) {
+        synchronize();
+    }
+
+    fn events() -> Events {
+        let counters = counters();
+        Events { grace_periods: counters.grace_periods, heavy: counters.membarriers, wakes: counters.wakes }
+    }
+}
+
+/// With the single default worker, which is asleep while nothing is queued, and sleeps 10 ms too when it is woken. If `POLLING`,
+/// with a worker for each CPU that never sleeps longer than 10 ms: the fastest form, as no thread wakes it, and the one with
+/// the longest queue.
+pub(crate) struct Workers<const POLLING: bool>(Option<PollingWorkers>);
+
+impl<const POLLING: bool> Reclaim for Workers<POLLING> {
+    const NAME: &'static str = if POLLING { "liburcu-memb-rt" } else { super::LIBURCU };
+    type Thread<'a> = Reader;
+    type Guard<'a> = Section<'a>;
+    type Slot<P: Send + Sync + 'static> = BoxSlot<Node<P>>;
+
+    fn new() -> anyhow::Result<Self> {
+        POLLING.then(PollingWorkers::start).transpose().map(Self)
+    }
+
+    fn thread(&self) -> Reader {
+        Reader::register()
+    }
+
+    #[inline]
+    fn enter<'a>(thread: &'a Reader) -> Section<'a> {
+        thread.enter()
+    }
+
+    fn slot<P: Send + Sync + 'static>(value: P) -> BoxSlot<Node<P>> {
+        BoxSlot::new(Node::new(value))
+    }
+
+    #[inline]
+    fn get<'a, P: Send + Sync + 'static>(_: &'a Section<'_>, slot: &'a BoxSlot<Node<P>>) -> &'a P {
+        // SAFETY: what is published lives until the sections end that were open when it was retired. Only the value is
+        // borrowed: the head is liburcu's.
+        unsafe { &(*slot.0.load(Ordering::Acquire)).value }
+    }
+
+    #[inline]
+    fn replace<P: Send + Sync + 'static>(thread: &Reader, slot: &BoxSlot<Node<P>>, value: P) {
+        let old = slot.swap(Node::new(value));
+        // SAFETY: the node came from a Box and is published no more.
+        unsafe { thread.retire(old) };
+    }
+
+    /// The node is the value of one of liburcu's.
+    #[inline]
+    fn allocate<N: Send + 'static>(node: N) -> NonNull<N> {
+        Node::leak(node)
+    }
+
+    #[inline]
+    unsafe fn retire<N: Send + 'static>(guard: &Section<'_>, node: NonNull<N>) {
+        // SAFETY: the caller's contract; the value comes from `Node::leak`.
+        unsafe { guard.0.retire(Node::of(node)) };
+    }
+
+    fn call(thread: &Reader, f: impl FnOnce() + Send + 'static) {
+        thread.call(f);
+    }
+
+    fn finish(self) -> impl Sized {
+        barrier();
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
@@ -243,7 +361,7 @@ mod tests {
         static CALLED: AtomicUsize = AtomicUsize::new(0);
         let reader = Reader::register();
         let defer = || {
-            assert_eq!(reader.section(|| FREED.load(Ordering::Relaxed)), CALLED.load(Ordering::Relaxed));
+            assert_eq!(FREED.load(Ordering::Relaxed), CALLED.load(Ordering::Relaxed));
             for _ in 0..100 {
                 // SAFETY: the node was never published.
                 unsafe { reader.retire(Box::into_raw(Node::new(Counted(&FREED)))) };
@@ -273,7 +391,7 @@ mod tests {
         let reader = Reader::register();
         assert_eq!(reader.read(&slot, 10), 70);
         assert_eq!(reader.read_nested(&slot, 10), 70);
-        assert_eq!(reader.long_section(&slot, Duration::from_micros(1)), 7);
+        drop((reader.enter(), reader.enter()));
 
         let before = counters();
         synchronize();

@@ -1,9 +1,11 @@
 //! liburcu's qsbr flavor. The measured loops are C (`peers/liburcu_qsbr.c`); its system calls are counted with those of the
 //! other flavor.
 
+use std::hint::black_box;
 use std::marker::PhantomData;
 
 use super::liburcu::Slot;
+use super::{GracePeriods, ReadSide, VALUE};
 
 mod ffi {
     unsafe extern "C" {
@@ -52,5 +54,48 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         ffi::lab_qsbr_unregister();
+    }
+}
+
+/// The readers of the qsbr flavor, whose loops are inlined in C.
+pub(crate) struct Readers(Slot);
+
+impl ReadSide for Readers {
+    const NAME: &'static str = super::LIBURCU_QSBR;
+    type Reader<'a> = Reader;
+    type Guard<'a> = &'a Reader;
+
+    fn new() -> Self {
+        Self(Slot::new(VALUE))
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::register()
+    }
+
+    fn enter<'a>(&'a self, reader: &'a Reader) -> &'a Reader {
+        reader
+    }
+
+    fn load(&self, guard: &&Reader) -> u64 {
+        guard.read(black_box(&self.0), 1)
+    }
+
+    fn read(&self, reader: &Reader, n: u32) -> u64 {
+        reader.read(black_box(&self.0), n)
+    }
+
+    fn load_many(&self, reader: &Reader, n: u32) -> u64 {
+        self.read(reader, n)
+    }
+
+    fn quiescent(reader: &mut Reader, n: u32) -> u64 {
+        reader.quiescent(n)
+    }
+}
+
+impl GracePeriods for Readers {
+    fn synchronize(&self) {
+        synchronize();
     }
 }

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::harness::lane::Lane;
 use crate::harness::units;
+use crate::harness::worker::Worker as Lane;
 use crate::probe;
 use data::{Document, Outcome};
 use part::Part;

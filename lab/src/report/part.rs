@@ -1,4 +1,4 @@
-//! A part of the report: a bench or an experiment, run in a lane of its own (see [`crate::harness::lane`]).
+//! A part of the report: a bench or an experiment, run in a lane of its own (see [`crate::harness::worker`]).
 //!
 //! Registries keep the size they once had, and liburcu its workers: a part must not find what another one left behind.
 
@@ -6,7 +6,7 @@ use comfy_table::{Row, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::{callback, fence, lock, percpu, qsbr, read, srcu, sync};
-use crate::harness::{Budget, Report, lane};
+use crate::harness::{Budget, Report, worker as lane};
 use crate::seeds::{self, Findings};
 
 /// What can be measured by itself.

@@ -12,16 +12,60 @@
 pub(crate) mod load;
 pub(crate) mod parts;
 mod plot;
-pub(crate) mod systems;
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
 
-use crate::harness::{Better, Budget, Config, Metric, Progress, Recorder, Report, Schedule, Skipped, pin};
+use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, Skipped, pin};
+use crate::peers::Lock;
+use crate::peers::pthread::Pthread;
+use crate::peers::spin::{Mcs, Ticket};
 use load::{Cell, Outcome, Work};
-use systems::{SYSTEMS, System};
+
+/// A lock, its name in the report, and what measures it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(Cell, Work, Duration) -> anyhow::Result<Outcome>,
+    /// Waiters do not sleep: with more threads than processors it stands still.
+    pub(crate) only_spins: bool,
+}
+
+impl System {
+    pub(crate) const fn new<L: Lock>(name: &'static str) -> Self {
+        Self { name, run: load::run::<L>, only_spins: false }
+    }
+
+    const fn of<L: Lock>() -> Self {
+        Self::new::<L>(L::NAME)
+    }
+
+    const fn spinning<L: Lock>() -> Self {
+        Self { only_spins: true, ..Self::of::<L>() }
+    }
+
+    /// Whether it gets on in `cell`, on a machine with so many `cpus`.
+    fn can_run(&self, cell: &Cell, cpus: usize) -> bool {
+        !self.only_spins || cell.threads <= if cell.one_cpu { 1 } else { cpus }
+    }
+}
+
+pub(crate) const STD: System = System::of::<std::sync::Mutex<u64>>();
+
+const SYSTEMS: &[System] = &[
+    System::of::<stillpoint::lock::Mutex<u64>>(),
+    STD,
+    System::of::<parking_lot_12::Mutex<u64>>(),
+    System::of::<parking_lot::Mutex<u64>>(),
+    System::of::<usync::Mutex<u64>>(),
+    System::of::<Pthread<{ libc::PTHREAD_MUTEX_DEFAULT }>>(),
+    #[cfg(target_env = "gnu")]
+    System::of::<Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>>(),
+    System::spinning::<Ticket>(),
+    System::spinning::<Mcs>(),
+];
 
 pub(crate) const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
 pub(crate) const JAIN: Metric = Metric::count("jain", Better::Higher);
@@ -32,6 +76,7 @@ pub(crate) const P999: Metric = Metric::nanoseconds("p999_ns");
 pub(crate) const MAX: Metric = Metric::nanoseconds("max_wait_ns");
 const CPU: Metric = Metric::nanoseconds("cpu_ns_per_op");
 
+/// In the order of [`values`].
 const METRICS: [&Metric; 8] = [&MOPS, &JAIN, &MIN_TO_MAX, &P50, &P99, &P999, &MAX, &CPU];
 
 /// Usual time of the whole grid.
@@ -132,46 +177,60 @@ pub(crate) fn measure(
     budget: Budget,
 ) -> anyhow::Result<Recorder> {
     let cpus = pin::allowed()?.len();
-    let runs = |system: &System, cell: &Cell| {
-        !system.only_spins || cell.threads <= if cell.one_cpu { 1 } else { cpus }
-    };
-    let all = cells.iter().map(|cell| systems.iter().filter(|system| runs(system, cell)).count());
-    let (rounds, slice) = budget.split(all.sum::<usize>() as f64, SLICE);
-    let schedule = Schedule { rounds, cells: cells.len(), systems: systems.len() };
-    let progress = Progress::new(name, schedule.len(), Duration::from_secs_f64(budget.seconds));
+    let all = cells.iter().map(|cell| systems.iter().filter(|system| system.can_run(cell, cpus)).count());
+    let timing = budget.split(all.sum::<usize>() as f64, SLICE);
+    let systems = systems.iter();
+    let mut systems: Vec<_> =
+        systems.map(|&measure| harness::System { name: measure.name, measure }).collect();
+    let plan = Plan { title: name, timing, cells, systems: &mut systems, metrics: METRICS };
     let mut recorder = Recorder::default();
-    for cell in cells {
-        for metric in METRICS {
-            systems.iter().for_each(|system| recorder.announce(system.name, metric, &cell.config(cpus)));
-        }
-    }
     let work = Work::measure();
-    for step in schedule.steps() {
-        let (cell, system) = (&cells[step.cell], &systems[step.system]);
-        if runs(system, cell) {
-            let config = cell.config(cpus);
-            progress.show(|| format!("round {}/{rounds}: {}, {config}", step.round + 1, system.name));
-            record(&mut recorder, step.round, system.name, &config, &(system.run)(*cell, work, slice)?);
-        }
-        progress.advance();
-    }
+    harness::run(
+        plan,
+        &mut recorder,
+        |cell, _| cell.config(cpus),
+        |cell, system, slice| {
+            let system = system.measure;
+            if !system.can_run(cell, cpus) {
+                return Ok([f64::NAN; 8]);
+            }
+            Ok(values(&(system.run)(*cell, work, slice)?))
+        },
+    )?;
     Ok(recorder)
 }
 
-fn record(recorder: &mut Recorder, round: usize, system: &'static str, config: &Config, outcome: &Outcome) {
-    let mut add = |metric, value| recorder.record(round, system, metric, config, value);
+/// The values of [`METRICS`].
+fn values(outcome: &Outcome) -> [f64; 8] {
     let total = outcome.total();
-    add(&MOPS, total / outcome.elapsed.as_secs_f64() / 1e6);
-    add(&CPU, outcome.cpu.as_nanos() as f64 / total);
-    if outcome.shares.len() > 1 {
-        add(&JAIN, outcome.jain());
-        add(&MIN_TO_MAX, outcome.min_to_max());
-    }
-    if !outcome.waits.is_empty() {
-        let wait = |quantile| outcome.waits.value_at_quantile(quantile) as f64;
-        add(&P50, wait(0.5));
-        add(&P99, wait(0.99));
-        add(&P999, wait(0.999));
-        add(&MAX, outcome.waits.max() as f64);
+    let if_any = |is: bool, value: f64| if is { value } else { f64::NAN };
+    let shared = |value| if_any(outcome.shares.len() > 1, value);
+    let timed = |value: u64| if_any(!outcome.waits.is_empty(), value as f64);
+    let wait = |quantile| timed(outcome.waits.value_at_quantile(quantile));
+    [
+        total / outcome.elapsed.as_secs_f64() / 1e6,
+        shared(outcome.jain()),
+        shared(outcome.min_to_max()),
+        wait(0.5),
+        wait(0.99),
+        wait(0.999),
+        timed(outcome.waits.max()),
+        outcome.cpu.as_nanos() as f64 / total,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_excludes() {
+        let cell = Cell::new(3, 100, 0);
+        for system in SYSTEMS {
+            let outcome = (system.run)(cell, Work::measure(), Duration::from_millis(20));
+            let outcome = outcome.unwrap_or_else(|why| panic!("{}: {why}", system.name));
+            assert_eq!(outcome.shares.len(), 3, "{}", system.name);
+            assert!(outcome.shares.iter().all(|&share| share > 0), "{}", system.name);
+        }
     }
 }

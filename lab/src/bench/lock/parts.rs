@@ -1,4 +1,4 @@
-//! `bench lock-parts`: what each mechanism and each constant of the lock is worth.
+//! `bench lock-ablation`: what each mechanism and each constant of the lock is worth.
 //!
 //! The lock is a type of its mechanisms and constants. One is changed at a time; `stillpoint` is the lock that ships. A ratio above
 //! 1 in `mops`, or below 1 in `max_wait_ns`, speaks for the lock as it ships.
@@ -8,10 +8,10 @@ use std::time::Duration;
 use stillpoint::lock::lab::Policy;
 
 use super::load::{Cell, Work};
-use super::systems::{System, Variant};
-use super::{Outcome, measure};
+use super::{Outcome, System, measure};
 use crate::harness::report::OURS;
 use crate::harness::{Budget, Report};
+use crate::peers::stillpoint::Variant;
 
 /// Usual time of all variants.
 pub(crate) const SECONDS: f64 = 400.0;
@@ -93,5 +93,5 @@ variants! {
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let (variants, cells) = if quick { (&VARIANTS[..11], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
-    Ok(Report::new("lock-parts", &measure("bench lock-parts", variants, cells, budget)?, Vec::new()))
+    Ok(Report::new("lock-ablation", &measure("bench lock-ablation", variants, cells, budget)?, Vec::new()))
 }

@@ -7,11 +7,43 @@ use std::time::Duration;
 
 use stillpoint::rcu;
 
-use super::flavors::{Before, Deferring};
-use super::load::{self, Outcome};
-use super::{Cell, P50};
+use super::P50;
+use super::load::{self, Cell, Outcome};
 use crate::harness::report::OURS;
 use crate::harness::{Config, Metric, Progress, Recorder, Schedule};
+use crate::peers::GracePeriods as _;
+use crate::peers::stillpoint::RcuReaders;
+
+/// What a caller does before it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// Replaces a value, which retires the old one.
+    Replace,
+    /// Defers a callback.
+    Call,
+}
+
+impl Before {
+    const ALL: [Self; 3] = [Self::Nothing, Self::Replace, Self::Call];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "synchronize",
+            Self::Replace => "replace + synchronize",
+            Self::Call => "call + synchronize",
+        }
+    }
+
+    fn then_synchronize(self, readers: &RcuReaders) {
+        match self {
+            Self::Nothing => (),
+            Self::Replace => readers.replace(),
+            Self::Call => rcu::call(|| ()),
+        }
+        readers.synchronize();
+    }
+}
 
 /// Of a call, with what comes before it.
 const P90: Metric = Metric::nanoseconds("p90_ns");
@@ -37,23 +69,18 @@ fn latencies(outcome: &Outcome) -> [f64; 3] {
     [quantile(0.5), quantile(0.9), latencies.mean()]
 }
 
-/// Slices of a round, and measurements.
-pub(super) fn amount() -> (f64, usize) {
+/// Slices of a round.
+pub(super) fn slices() -> f64 {
     let weights: u32 = CELLS.iter().map(|cell| cell.weight).sum();
-    (f64::from(weights) * Before::ALL.len() as f64, CELLS.len() * Before::ALL.len())
+    f64::from(weights) * Before::ALL.len() as f64
 }
 
-/// Records `rounds` rounds of `slice` for each weight.
+/// Records all rounds. The ratios need the values of all callers of a round, so this is no [`Plan`](crate::harness::Plan).
 ///
 /// # Errors
 ///
 /// Fails if the machine does not allow the threads of a load.
-pub(super) fn measure(
-    rounds: usize,
-    slice: Duration,
-    progress: &Progress,
-    recorder: &mut Recorder,
-) -> anyhow::Result<()> {
+pub(super) fn measure((rounds, slice): (usize, Duration), recorder: &mut Recorder) -> anyhow::Result<()> {
     for cell in &CELLS {
         for before in Before::ALL {
             let metrics = [&P50, &P90, &MEAN].into_iter().chain(&RATIOS);
@@ -61,12 +88,14 @@ pub(super) fn measure(
         }
     }
     let schedule = Schedule { rounds, cells: CELLS.len(), systems: Before::ALL.len() };
+    let total = slice.mul_f64(slices() * rounds as f64);
+    let progress = Progress::new("bench sync: deferred work", schedule.len(), total);
     let mut turns = Vec::new();
     for step in schedule.steps() {
         let (cell, before) = (&CELLS[step.cell], Before::ALL[step.system]);
         let config = config(cell, before);
         progress.show(|| format!("round {}/{rounds}: {OURS}, {config}", step.round + 1));
-        let outcome = load::run(&Deferring::new(before), cell, slice * cell.weight)?;
+        let outcome = load::run_with(cell, slice * cell.weight, |readers| before.then_synchronize(readers))?;
         // Nothing is left for the next one.
         rcu::barrier();
         turns.push((before, config, latencies(&outcome)));

@@ -20,7 +20,7 @@ use super::super::stores::{InArcSwap, InEpoch, InMutex, InRcu, InRwLock, Store};
 use super::super::table::{Bucket, FAMILY_SLOTS, Gauge};
 use super::super::{ADDRESSES, SEED};
 use crate::harness::buckets::{BUCKETS, bucket};
-use crate::harness::{crew, lane};
+use crate::harness::{crew, worker as lane};
 
 /// Lookups between two looks at whether a reader is still wanted.
 const BATCH: u64 = 64;

@@ -6,8 +6,8 @@ use std::thread::{self, Thread};
 
 use stillpoint::rcu;
 
-use crate::harness::lane;
 use crate::harness::report::OURS;
+use crate::harness::worker as lane;
 use crate::peers::LIBURCU;
 
 /// A way to wait.
@@ -165,7 +165,8 @@ impl Waiter for crate::peers::liburcu::Reader {
     }
 
     fn section(&self, body: &mut dyn FnMut()) {
-        Self::section(self, body);
+        let _section = self.enter();
+        body();
     }
 
     fn call(&self, f: fn()) {

@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::systems::System;
+use crate::peers::Reclaim;
 
 pub(super) struct Node<V> {
     value: V,
@@ -28,13 +28,13 @@ impl<V: Send + 'static> Stack<V> {
     }
 
     #[inline]
-    pub(super) fn push<S: System>(&self, value: V) {
-        let node = S::allocate(Node { value, next: ptr::null_mut() });
+    pub(super) fn push<R: Reclaim>(&self, value: V) {
+        let node = R::allocate(Node { value, next: ptr::null_mut() });
         let mut head = self.0.load(Relaxed);
         loop {
             // SAFETY: no other thread has the node yet.
             unsafe { (*node.as_ptr()).next = head };
-            // Release: publishes the node; pairs with the Acquire in `System::load`.
+            // Release: publishes the node; pairs with the Acquire in `Reclaim::load`.
             match self.0.compare_exchange_weak(head, node.as_ptr(), Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -44,17 +44,17 @@ impl<V: Send + 'static> Stack<V> {
 
     /// What `look` returns for the value of the newest node, which is retired.
     #[inline]
-    pub(super) fn pop<S: System, R>(&self, guard: &S::Guard<'_>, look: impl FnOnce(&V) -> R) -> Option<R> {
+    pub(super) fn pop<R: Reclaim, T>(&self, guard: &R::Guard<'_>, look: impl FnOnce(&V) -> T) -> Option<T> {
         loop {
-            let head = NonNull::new(S::load(guard, &self.0))?;
+            let head = NonNull::new(R::load(guard, &self.0))?;
             // SAFETY: the guard: no node is freed that the stack showed in its section.
             let next = unsafe { (*head.as_ptr()).next };
             // Acquire: a node below this one, which another thread pushed; pairs with the Release in `push`.
             if self.0.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
                 // SAFETY: as above.
                 let seen = look(unsafe { &(*head.as_ptr()).value });
-                // SAFETY: from `S::allocate`, and out of the stack, by this thread.
-                unsafe { S::retire(guard, head) };
+                // SAFETY: from `R::allocate`, and out of the stack, by this thread.
+                unsafe { R::retire(guard, head) };
                 return Some(seen);
             }
         }
