@@ -35,7 +35,8 @@ fn probe_says_which_fence_was_chosen() {
 #[test]
 fn a_denied_syscall_fails_with_the_errno_asked_for_and_the_library_falls_back() {
     for (errno, message) in [("ENOSYS", "(os error 38)"), ("EPERM", "(os error 1)")] {
-        let probe = stdout(&["deny", "--errno", errno, "membarrier", "rseq", "--", STILLPOINT, "probe"]);
+        let probe =
+            stdout(&["seccomp-deny", "--errno", errno, "membarrier", "rseq", "--", STILLPOINT, "probe"]);
         assert!(probed(&probe, "membarrier ").ends_with(message), "{probe}");
         assert!(probed(&probe, "rseq ").ends_with(message), "{probe}");
         assert!(probed(&probe, "fence ").starts_with("seqcst"), "{probe}");
@@ -45,7 +46,7 @@ fn a_denied_syscall_fails_with_the_errno_asked_for_and_the_library_falls_back() 
 #[test]
 fn deny_passes_arguments_and_the_exit_status_on() {
     let output = Command::new(STILLPOINT)
-        .args(["deny", "membarrier", "--", "sh", "-c", "echo \"$1\"; exit 7", "sh", "--json"])
+        .args(["seccomp-deny", "membarrier", "--", "sh", "-c", "echo \"$1\"; exit 7", "sh", "--json"])
         .output()
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(7));
@@ -149,7 +150,7 @@ fn a_report_keeps_what_it_does_not_measure_again_and_writes_a_page_that_loads_no
     let _ = std::fs::remove_dir_all(&into);
     let directory = into.to_str().expect("the path is text");
     let report = |parts: &str| {
-        stillpoint(&["report", "--only", parts, "--seconds", "0.3", "--into", directory]);
+        stillpoint(&["report", "--only", parts, "--seconds", "0.3", "--out-dir", directory]);
         let text = std::fs::read_to_string(into.join("report.json")).expect("the results are there");
         serde_json::from_str::<Value>(&text).expect("the results are JSON")
     };
@@ -177,7 +178,7 @@ fn a_report_keeps_what_it_does_not_measure_again_and_writes_a_page_that_loads_no
     let json = into.join("report.json");
     let json = json.to_str().expect("the path is text");
     let (drawn, again) = (into.join("again"), into.join("again/report.html"));
-    stillpoint(&["report", "--from", json, "--into", drawn.to_str().expect("the path is text")]);
+    stillpoint(&["report", "--from", json, "--out-dir", drawn.to_str().expect("the path is text")]);
     assert!(std::fs::read_to_string(again).expect("the page is there") == page);
     let compared = stdout(&["compare", json, json]);
     assert!(compared.contains("stillpoint: no difference seen in"), "{compared}");

@@ -50,7 +50,7 @@ enum Name {
     Callback,
     /// Mutexes: throughput, fairness, and how long threads wait.
     Lock,
-    /// The mechanisms and constants of our lock, each changed in turn.
+    /// The mechanisms and constants of our lock, each changed by itself.
     LockAblation,
     /// All of them, one after the other.
     All,
@@ -73,10 +73,6 @@ const BENCHES: [Bench; 9] = [
 ];
 
 /// Runs the benches that `args` names.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the measurement, or the JSON file cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let wanted = |bench: &&Bench| args.name == bench.0 || args.name == Name::All;
     let reports = BENCHES.iter().filter(wanted).count();

@@ -5,11 +5,9 @@
 
 use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
-
 use crate::harness::timed_loop::Threads;
 use crate::harness::{self, Budget, Config, Metric, Plan, Recorder, Report, Skipped, System};
-use crate::peers::{ReadSide, arc_swap, crossbeam, seize, std as locks, stillpoint};
+use crate::peers::{self, Published, ReadSide, arc_swap, crossbeam, seize, stillpoint};
 
 /// Time for an iteration of the loop in each thread.
 const PAIR: Metric = Metric::nanoseconds("pair_ns");
@@ -26,39 +24,38 @@ impl Cell {
     }
 }
 
-/// Measures the time of an iteration, and says why sections cannot be nested, if they cannot.
-struct Measure {
-    run: fn(Cell, Duration) -> anyhow::Result<f64>,
-    cannot_nest: Option<&'static str>,
+type Measure = fn(Threads, Duration) -> anyhow::Result<f64>;
+
+/// What measures a section, and one inside another; or why that cannot be.
+struct Measures {
+    single: Measure,
+    nested: Result<Measure, &'static str>,
 }
 
-fn system<S: ReadSide>() -> System<Measure> {
-    System { name: S::NAME, measure: Measure { run: measure::<S>, cannot_nest: S::CANNOT_NEST } }
+fn system<S: ReadSide>() -> System<Measures> {
+    let nested = match S::CANNOT_NEST {
+        None => Ok(peers::time_nested_reads::<S> as Measure),
+        Some(why) => Err(why),
+    };
+    System { name: S::NAME, measure: Measures { single: peers::time_reads::<S>, nested } }
 }
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if threads cannot be started or bound to the CPUs of this process.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut systems = [
         system::<stillpoint::RcuReaders>(),
-        system::<locks::BareLoad>(),
+        system::<peers::std::BareLoad>(),
         #[cfg(feature = "liburcu")]
-        system::<crate::peers::liburcu::Readers>(),
-        system::<crate::peers::Published<crossbeam::Epoch>>(),
-        system::<crate::peers::Published<seize::Seize>>(),
+        system::<peers::liburcu::Readers>(),
+        system::<Published<crossbeam::Epoch>>(),
+        system::<Published<seize::Seize>>(),
         system::<arc_swap::Load>(),
-        system::<locks::InRwLock>(),
-        system::<locks::InMutex>(),
+        system::<peers::std::InRwLock>(),
+        system::<peers::std::InMutex>(),
     ];
-    let mut skipped = vec![
-        #[cfg(not(feature = "liburcu"))]
-        crate::peers::liburcu_missing(),
-    ];
+    let mut skipped = peers::missing(&[peers::LIBURCU]);
     for system in &systems {
-        if let Some(why) = system.measure.cannot_nest {
+        if let Err(why) = system.measure.nested {
             skipped.push(Skipped { system: system.name, why: format!("with nesting 2: {why}") });
         }
     }
@@ -79,23 +76,11 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         plan,
         &mut recorder,
         |cell, _| cell.config(),
-        |&cell, system, slice| {
-            let can = cell.nesting == 1 || system.measure.cannot_nest.is_none();
-            Ok([if can { (system.measure.run)(cell, slice)? } else { f64::NAN }])
+        |cell, system, slice| {
+            let Measures { single, nested } = system.measure;
+            let measure = if cell.nesting == 1 { Ok(single) } else { nested };
+            Ok([measure.map_or(Ok(f64::NAN), |measure| measure(cell.threads, slice))?])
         },
     )?;
     Ok(Report::new("read", &recorder, skipped))
-}
-
-/// The mean of the threads' times per iteration.
-fn measure<S: ReadSide>(cell: Cell, slice: Duration) -> anyhow::Result<f64> {
-    let shared = CachePadded::new(S::new());
-    cell.threads.measure(slice, |timed_loop| {
-        let reader = shared.reader();
-        if cell.nesting == 1 {
-            timed_loop.time(|n| shared.read(&reader, n))
-        } else {
-            timed_loop.time(|n| shared.read_nested(&reader, n))
-        }
-    })
 }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_holds_latencies_up_to_its_power_of_two() {
+    fn bucket_holds_latencies_below_its_power_of_two() {
         for (ns, expected) in [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1024, 11)] {
             assert_eq!(bucket(Duration::from_nanos(ns)), expected, "{ns} ns");
         }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_are_added_up_by_bucket() {
+    fn added_histograms_are_summed_by_bucket() {
         let mut more = histogram();
         for ns in [5, 6, 7, 9, 1500] {
             more.record(ns).expect("within the bounds");

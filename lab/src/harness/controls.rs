@@ -1,11 +1,12 @@
 //! When the threads of a measurement start and stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Scope};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
 
-use super::crew::{Arrivals, Gate};
+use super::crew::{self, Arrivals, Gate};
 
-/// What the threads of a measurement wait for and look at.
+/// What the threads of a measurement wait for and check.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
     /// The threads that are ready to be measured.
@@ -20,10 +21,6 @@ pub(crate) struct Controls {
 
 impl Controls {
     /// Runs `body`, which starts threads in the scope. Then every thread is released, also if `body` failed, and joined.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `body` does.
     pub(crate) fn scope<'env, T>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> anyhow::Result<T>,
@@ -33,6 +30,14 @@ impl Controls {
             self.release();
             result
         })
+    }
+
+    /// Lets the threads start when so many are ready, and stops the measured ones after `time`.
+    pub(crate) fn start_and_stop(&self, threads: usize, time: Duration) {
+        self.ready.wait_for(threads);
+        self.start.open();
+        thread::sleep(time);
+        self.stop();
     }
 
     /// Called by a measured thread, once it is registered: waits until all others are ready.
@@ -65,4 +70,18 @@ impl Controls {
         self.start.open();
         self.end.open();
     }
+}
+
+/// Starts `count` threads that run `body`.
+pub(crate) fn spawn_all<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    count: usize,
+    body: impl Fn() -> T + Copy + Send + 'scope,
+) -> anyhow::Result<Vec<ScopedJoinHandle<'scope, T>>> {
+    (0..count).map(|_| crew::spawn(scope, body)).collect()
+}
+
+/// The results of the threads.
+pub(crate) fn join_all<T>(threads: Vec<ScopedJoinHandle<'_, T>>) -> anyhow::Result<Vec<T>> {
+    threads.into_iter().map(crew::join).collect()
 }

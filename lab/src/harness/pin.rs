@@ -4,20 +4,12 @@ use anyhow::Context as _;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that the calling thread may run on.
-///
-/// # Errors
-///
-/// Fails if the kernel does not tell.
 pub(crate) fn allowed() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("cannot read the CPU affinity of this process")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Binds the calling thread to `cpu`.
-///
-/// # Errors
-///
-/// Fails if the CPU is offline or not among the allowed ones.
 pub(crate) fn to(cpu: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);

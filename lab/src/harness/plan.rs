@@ -27,10 +27,6 @@ pub(crate) struct Plan<'a, C, M, const N: usize> {
 
 /// Measures every system in every cell once a round, and records the values, one for each metric. A value that is not a
 /// number is none: the system cannot run in that cell, or does not count these events.
-///
-/// # Errors
-///
-/// Fails if `measure` does.
 pub(crate) fn run<C, M, const N: usize>(
     plan: Plan<'_, C, M, N>,
     recorder: &mut Recorder,

@@ -1,4 +1,4 @@
-//! The result of a run: a table for people, JSON for programs.
+//! The result of a run: tables for the terminal, and JSON.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) const OURS: &str = "stillpoint";
 /// A measurement that did not take place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Skipped {
-    /// Who was to be measured.
+    /// What was to be measured.
     pub(crate) system: &'static str,
     /// Why it was not, and what would change that.
     pub(crate) why: String,
@@ -39,7 +39,7 @@ pub(crate) struct Report {
     posted: Option<&'static Posted>,
 }
 
-/// What a single number cannot say: a course over time, or a histogram.
+/// More than a single number: a course over time, or a histogram.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
     pub(crate) system: &'static str,
@@ -81,10 +81,6 @@ impl Report {
     }
 
     /// Writes the report as JSON to `path`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be written.
     pub(crate) fn write_json(&self, path: &Path) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(self).context("cannot encode the report")?;
         text.push('\n');
@@ -251,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_documented_shape() {
+    fn json_has_documented_shape() {
         let json = serde_json::to_value(report()).expect("a report is JSON");
         let keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
         assert_eq!(keys, ["bench", "machine", "ratios", "rows", "skipped"]);
@@ -276,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_both_sides_and_the_ratio() {
+    fn table_shows_both_sides_and_ratio() {
         let table = report().tables()[0].to_string();
         for part in ["threads", "pair_ns", "2.00 ns", "4.00 ns", "0.50x", "0.25..0.75"] {
             assert!(table.contains(part), "{part} is missing in\n{table}");
@@ -285,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_take_the_unit_that_suits_them() {
+    fn duration_has_fitting_unit() {
         assert_eq!(duration(0.64), "0.64 ns");
         assert_eq!(duration(12_345.0), "12.3 us");
         assert_eq!(duration(66_000_000.0), "66.0 ms");

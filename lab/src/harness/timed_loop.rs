@@ -1,14 +1,13 @@
 //! One measurement of a loop: threads that start together and repeat it until the time is over.
 
 use std::hint::black_box;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::clock::thread_cpu_time;
-use super::controls::Controls;
+use super::controls::{Controls, join_all};
 use super::{crew, pin};
 
-/// Iterations between two looks at the stop flag: long enough that looking costs nothing (10,000 of the cheapest take
+/// Iterations between two checks of the stop flag: long enough that the check costs nothing (10,000 of the cheapest take
 /// 2 us), short enough that threads stop together.
 const BATCH: u32 = 10_000;
 
@@ -52,10 +51,6 @@ pub(crate) struct Threads {
 
 impl Threads {
     /// One thread, and one a CPU.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the kernel does not say which CPUs there are.
     pub(crate) fn pinned() -> anyhow::Result<Vec<Self>> {
         let mut all = Self::all(pin::allowed()?.len());
         all.pop();
@@ -73,10 +68,6 @@ impl Threads {
     }
 
     /// Calls `body` in each thread, and stops its loop after `slice`. Returns the mean of what `body` returns.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a thread cannot be started, or bound to its CPU.
     pub(crate) fn measure(
         self,
         slice: Duration,
@@ -95,14 +86,8 @@ impl Threads {
                 };
                 threads.push(crew::spawn(scope, run)?);
             }
-            timed_loop.0.ready.wait_for(self.count);
-            timed_loop.0.start.open();
-            thread::sleep(slice);
-            timed_loop.0.stop();
-            let mut sum = 0.0;
-            for thread in threads {
-                sum += crew::join(thread)??;
-            }
+            timed_loop.0.start_and_stop(self.count, slice);
+            let sum: f64 = join_all(threads)?.into_iter().sum::<anyhow::Result<f64>>()?;
             Ok(sum / self.count as f64)
         })
     }

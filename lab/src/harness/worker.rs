@@ -31,10 +31,6 @@ pub(crate) trait Role: Copy {
 pub(crate) type Workers<R> = Vec<(R, Worker)>;
 
 /// A worker for each role that can be had here, and the reasons for the others.
-///
-/// # Errors
-///
-/// Fails if a worker cannot be started.
 pub(crate) fn start<R: Role>(roles: &[R]) -> anyhow::Result<(Workers<R>, Vec<Skipped>)> {
     let mut workers = Vec::new();
     let mut skipped = Vec::new();
@@ -66,19 +62,11 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts this program with the subcommand `worker` and `arguments`; if `backend` is given, on that backend of the fence.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the process cannot be started or does not say hello.
     pub(crate) fn start(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
         Self::start_with(arguments, backend, Stdio::inherit())
     }
 
     /// [`start`](Self::start), without what the child says on its standard error: for a parent that draws on the terminal.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
     pub(crate) fn start_silent(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
         Self::start_with(arguments, backend, Stdio::null())
     }
@@ -108,10 +96,6 @@ impl Worker {
     }
 
     /// Asks for a measurement and returns at once. [`Worker::answer`] must follow.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the child has ended.
     pub(crate) fn ask(&mut self, request: &impl Serialize) -> anyhow::Result<()> {
         let Some(requests) = &mut self.requests else { return Ok(()) };
         let line = serde_json::to_string(request).context("cannot encode a request")?;
@@ -119,10 +103,6 @@ impl Worker {
     }
 
     /// Waits for the answer to the last request.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the child does.
     pub(crate) fn answer<A: DeserializeOwned>(&mut self) -> anyhow::Result<A> {
         let mut line = String::new();
         self.answers
@@ -133,10 +113,6 @@ impl Worker {
     }
 
     /// Makes one measurement.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the child does.
     pub(crate) fn measure<A: DeserializeOwned>(&mut self, request: &impl Serialize) -> anyhow::Result<A> {
         self.ask(request)?;
         self.answer()
@@ -152,31 +128,27 @@ impl Drop for Worker {
 }
 
 /// The child: says hello, with the reason if it cannot measure here, and answers until its input ends.
-///
-/// # Errors
-///
-/// Fails if a measurement does, or the parent is gone.
 pub(crate) fn serve<R: DeserializeOwned, A: Serialize>(
     missing: Option<String>,
     mut measure: impl FnMut(R) -> anyhow::Result<A>,
 ) -> anyhow::Result<()> {
-    say(&Hello { missing })?;
+    send(&Hello { missing })?;
     for line in stdin().lines() {
         let line = line.context("cannot read a request")?;
         let request = serde_json::from_str(&line).context("not a request")?;
-        say(&measure(request)?)?;
+        send(&measure(request)?)?;
     }
     Ok(())
 }
 
-fn say(message: &impl Serialize) -> anyhow::Result<()> {
+fn send(message: &impl Serialize) -> anyhow::Result<()> {
     let line = serde_json::to_string(message).context("cannot encode an answer")?;
     writeln!(stdout(), "{line}").context("the parent has gone")
 }
 
-/// Why the backend that this process was asked for cannot be had, if it cannot.
-pub(crate) fn lacks_backend(asked: &str) -> Option<String> {
+/// Why this process does not run on the `wanted` backend, if it does not.
+pub(crate) fn lacks_backend(wanted: &str) -> Option<String> {
     let report = stillpoint::fence::report();
-    (report.backend().to_string() != asked)
-        .then(|| format!("backend {asked} is not available here: {report}"))
+    (report.backend().to_string() != wanted)
+        .then(|| format!("backend {wanted} is not available here: {report}"))
 }

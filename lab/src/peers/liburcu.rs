@@ -22,8 +22,8 @@ mod ffi {
         pub(super) safe fn lab_urcu_unregister();
         pub(super) safe fn lab_urcu_synchronize();
         pub(super) safe fn lab_urcu_counters() -> Counters;
-        pub(super) fn lab_urcu_read(slot: *const *const u64, pairs: u32) -> u64;
-        pub(super) fn lab_urcu_read_nested(slot: *const *const u64, pairs: u32) -> u64;
+        pub(super) fn lab_urcu_read(slot: *const *mut u64, pairs: u32) -> u64;
+        pub(super) fn lab_urcu_read_nested(slot: *const *mut u64, pairs: u32) -> u64;
     }
 }
 
@@ -49,23 +49,19 @@ pub(crate) fn synchronize() {
     ffi::lab_urcu_synchronize();
 }
 
-/// `rcu_barrier()`: waits until everything handed to [`Reader::retire`] and [`Reader::call`] before has run. The calling
+/// `rcu_barrier()`: waits until all that was handed to [`Reader::retire`] and [`Reader::call`] before has run. The calling
 /// thread must not hold a section.
 pub(crate) fn barrier() {
     ffi::lab_urcu_barrier();
 }
 
-/// A worker thread for each CPU that looks at its queue every 10 ms (`URCU_CALL_RCU_RT`), in place of the single default
+/// A worker thread for each CPU that checks its queue every 10 ms (`URCU_CALL_RCU_RT`), in place of the single default
 /// one that sleeps until it is woken; until dropped.
 #[derive(Debug)]
 pub(crate) struct PollingWorkers(());
 
 impl PollingWorkers {
     /// Starts the workers. There must be none yet.
-    ///
-    /// # Errors
-    ///
-    /// Fails if liburcu cannot start them.
     pub(crate) fn start() -> anyhow::Result<Self> {
         match ffi::lab_urcu_start_polling_workers() {
             0 => Ok(Self(())),
@@ -120,34 +116,6 @@ impl<T> Node<T> {
     }
 }
 
-/// A pointer that readers follow inside a section.
-#[derive(Debug)]
-pub(crate) struct Slot(pub(super) Box<*const u64>);
-
-// SAFETY: the slot and the number behind it are never written after `new`.
-unsafe impl Send for Slot {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Slot {}
-
-impl Slot {
-    /// A slot that points at `value`.
-    pub(crate) fn new(value: u64) -> Self {
-        Self(Box::new(Box::into_raw(Box::new(value))))
-    }
-
-    fn load(&self) -> u64 {
-        // SAFETY: the pointer came from `Box::into_raw` in `new`, and is never written.
-        unsafe { ***black_box(&self.0) }
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw` in `new`, and readers borrow the slot.
-        drop(unsafe { Box::from_raw(self.0.cast_mut()) });
-    }
-}
-
 /// The calling thread as a registered reader, until dropped.
 #[derive(Debug)]
 pub(crate) struct Reader(PhantomData<*const ()>);
@@ -160,15 +128,15 @@ impl Reader {
     }
 
     /// Opens, reads and closes `pairs` sections, one after the other.
-    pub(crate) fn read(&self, slot: &Slot, pairs: u32) -> u64 {
+    pub(crate) fn read(&self, slot: &BoxSlot<u64>, pairs: u32) -> u64 {
         // SAFETY: the thread is registered, as `self` is not `Send`; the slot points at a live number.
-        unsafe { ffi::lab_urcu_read(&raw const *slot.0, pairs) }
+        unsafe { ffi::lab_urcu_read(slot.0.as_ptr(), pairs) }
     }
 
     /// Like [`Reader::read`], with a second section inside each.
-    pub(crate) fn read_nested(&self, slot: &Slot, pairs: u32) -> u64 {
+    pub(crate) fn read_nested(&self, slot: &BoxSlot<u64>, pairs: u32) -> u64 {
         // SAFETY: as in `read`.
-        unsafe { ffi::lab_urcu_read_nested(&raw const *slot.0, pairs) }
+        unsafe { ffi::lab_urcu_read_nested(slot.0.as_ptr(), pairs) }
     }
 
     /// Begins a section, which lasts until the guard is dropped.
@@ -225,7 +193,7 @@ impl Drop for Section<'_> {
 }
 
 /// The readers of the memb flavor, whose loops are inlined in C.
-pub(crate) struct Readers(Slot);
+pub(crate) struct Readers(BoxSlot<u64>);
 
 impl ReadSide for Readers {
     const NAME: &'static str = super::LIBURCU;
@@ -233,7 +201,7 @@ impl ReadSide for Readers {
     type Guard<'a> = Section<'a>;
 
     fn new() -> Self {
-        Self(Slot::new(VALUE))
+        Self(BoxSlot::new(Box::new(VALUE)))
     }
 
     fn reader(&self) -> Reader {
@@ -245,7 +213,8 @@ impl ReadSide for Readers {
     }
 
     fn load(&self, _: &Section<'_>) -> u64 {
-        self.0.load()
+        // SAFETY: the number is not freed before the slot, which is borrowed.
+        unsafe { *black_box(&self.0).0.load(Ordering::Acquire) }
     }
 
     fn read(&self, reader: &Reader, n: u32) -> u64 {
@@ -345,7 +314,7 @@ mod tests {
 
     /// Everything is in one test, as what is registered with liburcu concerns the whole process.
     #[test]
-    fn liburcu_counts_its_grace_periods_and_runs_what_is_deferred() {
+    fn liburcu_counts_grace_periods_and_runs_callbacks() {
         a_call_counts_as_a_grace_period_only_if_it_issued_barriers();
         a_barrier_waits_for_what_was_deferred_before();
     }
@@ -387,7 +356,7 @@ mod tests {
         assert_eq!(after.grace_periods - before.grace_periods, 0);
         assert_eq!(after.membarriers - before.membarriers, 0);
 
-        let slot = Slot::new(7);
+        let slot = BoxSlot::new(Box::new(7));
         let reader = Reader::register();
         assert_eq!(reader.read(&slot, 10), 70);
         assert_eq!(reader.read_nested(&slot, 10), 70);

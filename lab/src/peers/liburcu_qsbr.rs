@@ -4,8 +4,7 @@
 use std::hint::black_box;
 use std::marker::PhantomData;
 
-use super::liburcu::Slot;
-use super::{GracePeriods, ReadSide, VALUE};
+use super::{BoxSlot, GracePeriods, ReadSide, VALUE};
 
 mod ffi {
     unsafe extern "C" {
@@ -13,7 +12,7 @@ mod ffi {
         pub(super) safe fn lab_qsbr_unregister();
         pub(super) safe fn lab_qsbr_synchronize();
         pub(super) safe fn lab_qsbr_report();
-        pub(super) fn lab_qsbr_read(slot: *const *const u64, reads: u32) -> u64;
+        pub(super) fn lab_qsbr_read(slot: *const *mut u64, reads: u32) -> u64;
         pub(super) safe fn lab_qsbr_quiescent(reports: u32) -> u64;
     }
 }
@@ -35,9 +34,9 @@ impl Reader {
     }
 
     /// Reads `reads` times.
-    pub(crate) fn read(&self, slot: &Slot, reads: u32) -> u64 {
+    pub(crate) fn read(&self, slot: &BoxSlot<u64>, reads: u32) -> u64 {
         // SAFETY: the thread is registered, as `self` is not `Send`; the slot points at a live number.
-        unsafe { ffi::lab_qsbr_read(&raw const *slot.0, reads) }
+        unsafe { ffi::lab_qsbr_read(slot.0.as_ptr(), reads) }
     }
 
     /// Reports `reports` times.
@@ -58,7 +57,7 @@ impl Drop for Reader {
 }
 
 /// The readers of the qsbr flavor, whose loops are inlined in C.
-pub(crate) struct Readers(Slot);
+pub(crate) struct Readers(BoxSlot<u64>);
 
 impl ReadSide for Readers {
     const NAME: &'static str = super::LIBURCU_QSBR;
@@ -66,7 +65,7 @@ impl ReadSide for Readers {
     type Guard<'a> = &'a Reader;
 
     fn new() -> Self {
-        Self(Slot::new(VALUE))
+        Self(BoxSlot::new(Box::new(VALUE)))
     }
 
     fn reader(&self) -> Reader {

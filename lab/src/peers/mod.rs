@@ -20,8 +20,12 @@ use ::std::hint::black_box;
 use ::std::ops::Sub;
 use ::std::ptr::NonNull;
 use ::std::sync::atomic::{AtomicPtr, Ordering};
+use ::std::time::Duration;
 
-use crate::harness::timed_loop::repeat;
+use crossbeam_utils::CachePadded;
+
+use crate::harness::Skipped;
+use crate::harness::timed_loop::{Threads, repeat};
 
 /// Name of liburcu's flavor whose readers report quiescent states, inlined.
 pub(crate) const LIBURCU_QSBR: &str = "liburcu-qsbr";
@@ -29,19 +33,11 @@ pub(crate) const LIBURCU_QSBR: &str = "liburcu-qsbr";
 /// Name of liburcu's flavor that relies on `membarrier`, with inlined readers.
 pub(crate) const LIBURCU: &str = "liburcu-memb";
 
-/// Why liburcu is missing in a build without its feature.
-#[cfg(not(feature = "liburcu"))]
-pub(crate) fn liburcu_missing() -> crate::harness::Skipped {
-    missing(LIBURCU)
-}
-
-/// Why `system` is missing in a build without liburcu.
-#[cfg(not(feature = "liburcu"))]
-pub(crate) fn missing(system: &'static str) -> crate::harness::Skipped {
-    crate::harness::Skipped {
-        system,
-        why: "not built in: install liburcu-dev and run with `cargo run --release --features liburcu`".into(),
-    }
+/// Which of the `wanted` flavors of liburcu are missing in this build, and why.
+pub(crate) fn missing(wanted: &[&'static str]) -> Vec<Skipped> {
+    let why = "not built in: install liburcu-dev and run with `cargo run --release --features liburcu`";
+    let wanted = if cfg!(feature = "liburcu") { &[] } else { wanted };
+    wanted.iter().map(|system| Skipped { system, why: why.to_owned() }).collect()
 }
 
 /// The number that every reader finds.
@@ -107,6 +103,24 @@ pub(crate) trait ReadSide: Sync + Sized {
     fn quiescent(_: &mut Self::Reader<'_>, n: u32) -> u64 {
         u64::from(n)
     }
+}
+
+/// Nanoseconds of [`ReadSide::read`] for each section: the mean of the threads.
+pub(crate) fn time_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
+    let shared = CachePadded::new(S::new());
+    threads.measure(slice, |timed_loop| {
+        let reader = shared.reader();
+        timed_loop.time(|n| shared.read(&reader, n))
+    })
+}
+
+/// [`time_reads`] of [`ReadSide::read_nested`].
+pub(crate) fn time_nested_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
+    let shared = CachePadded::new(S::new());
+    threads.measure(slice, |timed_loop| {
+        let reader = shared.reader();
+        timed_loop.time(|n| shared.read_nested(&reader, n))
+    })
 }
 
 /// Readers for which an updater can wait.

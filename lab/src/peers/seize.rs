@@ -10,7 +10,7 @@ use super::{BoxSlot, Reclaim};
 /// Threads of the measurement of `call` that may be inside a section: the caller and its readers.
 const THREADS: usize = 2;
 
-/// With the default size of a batch, which is the recommended one; `flush` where a thread waits. A writer does not look at
+/// With the default size of a batch, which is the recommended one; `flush` where a thread waits. A writer does not read
 /// what it retires and needs no guard. There is no barrier: dropping the collector frees the rest.
 pub(crate) struct Seize(Collector);
 

@@ -30,7 +30,7 @@ impl Lock for Ticket {
         while self.served.load(Ordering::Acquire) != ticket {
             spin_loop();
         }
-        // SAFETY: it is this thread's turn.
+        // SAFETY: this thread holds the lock.
         let result = f(unsafe { &mut *self.value.get() });
         self.served.store(ticket.wrapping_add(1), Ordering::Release);
         result
@@ -71,7 +71,7 @@ impl Lock for Mcs {
                 spin_loop();
             }
         }
-        // SAFETY: it is this thread's turn.
+        // SAFETY: this thread holds the lock.
         let result = f(unsafe { &mut *self.value.get() });
         let none = ptr::null_mut();
         if self.tail.compare_exchange(own_ptr, none, Ordering::Release, Ordering::Relaxed).is_err() {

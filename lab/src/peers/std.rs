@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use super::{BoxSlot, Lock, ReadSide, VALUE};
 
-/// The floor. Sections cost nothing here, nested or not.
+/// No protection: the lower bound. Sections cost nothing here, nested or not.
 pub(crate) struct BareLoad(BoxSlot<u64>);
 
 impl ReadSide for BareLoad {

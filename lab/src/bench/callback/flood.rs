@@ -19,7 +19,7 @@ const LIMIT: u64 = 200_000;
 /// What may wait in a library that has a limit.
 const BYTES: u64 = 8 << 20;
 
-/// Time between two looks at what waits.
+/// Time between two readings of what waits.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Bytes of all values that exist. There is one flood at a time.

@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use hdrhistogram::Histogram;
 
 use super::payload::Payload;
+use crate::harness::Config;
 use crate::harness::buckets::histogram;
-use crate::harness::controls::Controls;
-use crate::harness::{Config, crew};
+use crate::harness::controls::{Controls, spawn_all};
 use crate::peers::Reclaim;
 
 /// Pauses between calls, in microseconds: long enough for every worker to fall asleep, and at random, so that calls do
@@ -33,15 +33,13 @@ pub(super) fn run<R: Reclaim>(readers: usize, slice: Duration) -> anyhow::Result
     let slot = R::slot(<[u64; 8]>::new(7));
     let controls = Controls::default();
     let latencies = controls.scope(|scope| {
-        for _ in 0..readers {
-            crew::spawn(scope, || {
-                let thread = system.thread();
-                controls.ready.arrive();
-                while !controls.background_must_stop() {
-                    R::get(&R::enter(&thread), &slot).sum();
-                }
-            })?;
-        }
+        spawn_all(scope, readers, || {
+            let thread = system.thread();
+            controls.ready.arrive();
+            while !controls.background_must_stop() {
+                R::get(&R::enter(&thread), &slot).sum();
+            }
+        })?;
         controls.ready.wait_for(readers);
         let thread = system.thread();
         let mut latencies = histogram();

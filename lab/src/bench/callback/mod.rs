@@ -23,7 +23,7 @@ use hdrhistogram::Histogram;
 
 use crate::harness::report::Series;
 use crate::harness::{self, Budget, Metric, Plan, Recorder, Report, Skipped, System};
-use crate::peers::{Reclaim, crossbeam, seize, stillpoint};
+use crate::peers::{self, Reclaim, crossbeam, seize, stillpoint};
 use flood::Flood;
 
 /// Time from the call to the callback.
@@ -50,24 +50,17 @@ fn system<R: Reclaim>() -> System<Measure> {
 }
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads, or a library does not do what it was handed.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut systems = [
         system::<stillpoint::Stillpoint>(),
         #[cfg(feature = "liburcu")]
-        system::<crate::peers::liburcu::Workers<false>>(),
+        system::<peers::liburcu::Workers<false>>(),
         #[cfg(feature = "liburcu")]
-        system::<crate::peers::liburcu::Workers<true>>(),
+        system::<peers::liburcu::Workers<true>>(),
         system::<crossbeam::Epoch>(),
         system::<seize::Seize>(),
     ];
-    let mut skipped = vec![
-        #[cfg(not(feature = "liburcu"))]
-        crate::peers::liburcu_missing(),
-    ];
+    let mut skipped = peers::missing(&[peers::LIBURCU]);
     for system in systems.iter().filter(|system| !system.measure.runs_alone) {
         let why = "latency without readers: nothing runs while no thread opens a section".to_owned();
         skipped.push(Skipped { system: system.name, why });

@@ -3,7 +3,7 @@
 pub(super) trait Payload: Send + Sync + 'static {
     fn new(number: u64) -> Self;
 
-    /// Looks at all of it.
+    /// Reads all of it.
     fn sum(&self) -> u64;
 }
 

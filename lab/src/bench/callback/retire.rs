@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use super::payload::Payload;
-use crate::harness::controls::Controls;
+use crate::harness::controls::{Controls, join_all, spawn_all};
 use crate::harness::{Config, crew};
 use crate::peers::Reclaim;
 
-/// Values between two looks at the stop flag.
+/// Values between two checks of the stop flag.
 const BATCH: u64 = 64;
 
 /// A writer stops after this many values, so that a library that frees late does not take all memory.
 const LIMIT: u64 = 10_000_000;
 
-/// How often the measuring thread looks whether the writers are done.
+/// How often the measuring thread checks whether the writers are done.
 const TICK: Duration = Duration::from_millis(1);
 
 /// What is retired.
@@ -72,17 +72,15 @@ fn measure<R: Reclaim, P: Payload>(cell: &Cell, slice: Duration) -> anyhow::Resu
     let slots: Vec<_> = (0..cell.threads).map(|_| CachePadded::new(R::slot(P::new(0)))).collect();
     let controls = Controls::default();
     let (start, values) = controls.scope(|scope| {
-        for _ in 0..cell.readers {
-            crew::spawn(scope, || {
-                let thread = system.thread();
-                controls.ready.arrive();
-                while !controls.background_must_stop() {
-                    for _ in 0..BATCH {
-                        black_box(R::get(&R::enter(&thread), black_box(&slots[0])).sum());
-                    }
+        spawn_all(scope, cell.readers, || {
+            let thread = system.thread();
+            controls.ready.arrive();
+            while !controls.background_must_stop() {
+                for _ in 0..BATCH {
+                    black_box(R::get(&R::enter(&thread), black_box(&slots[0])).sum());
                 }
-            })?;
-        }
+            }
+        })?;
         let mut writers = Vec::new();
         for slot in &slots {
             writers.push(crew::spawn(scope, || {
@@ -106,11 +104,7 @@ fn measure<R: Reclaim, P: Payload>(cell: &Cell, slice: Duration) -> anyhow::Resu
             thread::sleep(TICK);
         }
         controls.stop();
-        let mut values = 0;
-        for writer in writers {
-            values += crew::join(writer)?;
-        }
-        Ok((start, values))
+        Ok((start, join_all(writers)?.into_iter().sum::<u64>()))
     })?;
     let rest = system.finish();
     let elapsed = start.elapsed();

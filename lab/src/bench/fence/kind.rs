@@ -10,11 +10,11 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use serde::{Deserialize, Serialize};
 use stillpoint::fence;
 
-use crate::harness::controls::Controls;
+use crate::harness::controls::{Controls, join_all, spawn_all};
 use crate::harness::report::OURS;
-use crate::harness::{crew, worker};
+use crate::harness::worker;
 
-/// `light()` calls between two looks at the stop flag.
+/// `light()` calls between two checks of the stop flag.
 const BATCH: u32 = 1000;
 
 /// The fence that a worker measures.
@@ -131,10 +131,6 @@ pub(crate) struct Args {
 }
 
 /// The child.
-///
-/// # Errors
-///
-/// Fails if a measurement does, or the parent is gone.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     worker::serve(args.role.missing(), |load: Load| measure(args.role, &load))
 }
@@ -142,21 +138,16 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
 fn measure(role: Role, load: &Load) -> anyhow::Result<Answer> {
     let controls = Controls::default();
     controls.scope(|scope| {
-        for _ in 0..load.running {
-            crew::spawn(scope, || run(&controls, role))?;
-        }
-        let mut callers = Vec::new();
-        for _ in 0..load.callers {
-            callers.push(crew::spawn(scope, || call(&controls, role))?);
-        }
+        spawn_all(scope, load.running, || run(&controls, role))?;
+        let callers = spawn_all(scope, load.callers, || call(&controls, role))?;
         controls.ready.wait_for(load.running + load.callers);
         let before = fence::stats();
         controls.start.open();
         thread::sleep(load.time);
         controls.stop();
         let (mut calls, mut busy) = (0, Duration::ZERO);
-        for caller in callers {
-            let (its_calls, its_time) = crew::join(caller)??;
+        for caller in join_all(callers)? {
+            let (its_calls, its_time) = caller?;
             calls += its_calls;
             busy += its_time;
         }

@@ -21,10 +21,6 @@ pub(crate) const ISSUED: Metric = Metric::count("issued_per_call", Better::Lower
 const CALLERS: [usize; 3] = [1, 2, 8];
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if the workers cannot be started or a load needs more threads than the system allows.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (mut workers, skipped) = worker::start(&Role::ALL)?;
     let mut recorder = Recorder::default();
@@ -34,10 +30,6 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
 }
 
 /// Records the cost of a call beside each number of `running` threads, for each number of concurrent `callers`.
-///
-/// # Errors
-///
-/// Fails if a worker does: a load may need more threads than the system allows.
 pub(crate) fn measure(
     title: &str,
     workers: &mut Workers<Role>,
@@ -92,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn running_threads_end_at_twice_the_cpus() {
+    fn running_threads_reach_twice_the_cpus() {
         assert_eq!(running_threads(1), [0, 1, 2]);
         assert_eq!(running_threads(2), [0, 1, 2, 3, 4]);
         assert_eq!(running_threads(3), [0, 1, 2, 3, 4, 6]);

@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 
 use crate::harness::buckets::histogram;
 use crate::harness::clock::thread_cpu_time;
-use crate::harness::controls::Controls;
-use crate::harness::{Config, crew, pin};
+use crate::harness::controls::{Controls, join_all, spawn_all};
+use crate::harness::{Config, pin};
 use crate::peers::Lock;
 
 /// What the threads do.
@@ -112,14 +112,10 @@ impl Outcome {
 }
 
 /// The threads of `cell` take a lock again and again, for the time of `slice`.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads, or does not let them be bound to a CPU.
 pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
     let (lock, controls) = (L::new(), Controls::default());
     let cpu = if cell.one_cpu { pin::allowed()?.first().copied() } else { None };
-    let body = || -> anyhow::Result<_> {
+    let body = || -> anyhow::Result<(u64, Duration, Histogram<u64>)> {
         if let Some(cpu) = cpu {
             pin::to(cpu)?;
         }
@@ -131,10 +127,7 @@ pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::R
         })
     };
     controls.scope(|scope| {
-        let mut threads = Vec::new();
-        for _ in 0..cell.threads {
-            threads.push(crew::spawn(scope, body)?);
-        }
+        let threads = spawn_all(scope, cell.threads, &body)?;
         controls.ready.wait_for(cell.threads);
         let begin = Instant::now();
         controls.start.open();
@@ -142,8 +135,8 @@ pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::R
         controls.stop();
         let elapsed = begin.elapsed();
         let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
-        for thread in threads {
-            let (share, cpu, waits): (u64, Duration, Histogram<u64>) = crew::join(thread)??;
+        for thread in join_all(threads)? {
+            let (share, cpu, waits) = thread?;
             outcome.shares.push(share);
             outcome.cpu += cpu;
             outcome.waits.add(waits)?;
@@ -163,9 +156,9 @@ fn repeat<L: Lock, const TIMED: bool>(
     let (mut share, mut own) = (0_u64, 1);
     let begin = thread_cpu_time();
     while !controls.must_stop() || share == 0 {
-        let asked = TIMED.then(Instant::now);
+        let begin = TIMED.then(Instant::now);
         let waited = lock.with(|state| {
-            let waited = asked.map(|asked| asked.elapsed());
+            let waited = begin.map(|begin| begin.elapsed());
             *state = work.run(cell.cs, *state);
             waited
         });

@@ -6,7 +6,7 @@
 //!   few: the maximum tells of it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
 //!
-//! Work is a calibrated loop, not a look at the clock. Each wait is timed, which takes some tens of nanoseconds, half of
+//! Work is a calibrated loop, not a wait for the clock. Each wait is timed, which takes some tens of nanoseconds, half of
 //! it under the lock; but not with one and two threads that do nothing else.
 
 pub(crate) mod load;
@@ -119,10 +119,6 @@ fn grid() -> Vec<Cell> {
 
 /// As many threads as there are CPUs, and up to 32 times as many, with a microsecond under the lock and one without; and
 /// the most of them on one CPU.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads.
 pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let threads = [1, cpus, 2 * cpus, 4 * cpus, 8 * cpus, 32 * cpus];
@@ -133,10 +129,6 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
 }
 
 /// Runs the bench; draws to `plot`.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads, or the plot cannot be written.
 pub(super) fn run(
     quick: bool,
     cs: Option<u32>,
@@ -166,10 +158,6 @@ fn report(recorder: Recorder) -> anyhow::Result<Report> {
 }
 
 /// Measures each system in each cell.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads.
 pub(crate) fn measure(
     name: &'static str,
     systems: &[System],
@@ -224,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lock_excludes() {
+    fn every_lock_lets_each_thread_in() {
         let cell = Cell::new(3, 100, 0);
         for system in SYSTEMS {
             let outcome = (system.run)(cell, Work::measure(), Duration::from_millis(20));

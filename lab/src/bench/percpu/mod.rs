@@ -14,10 +14,6 @@ use crate::harness::{self, Budget, Config, Metric, Plan, Recorder, Report, Syste
 const OP: Metric = Metric::nanoseconds("op_ns");
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if threads cannot be started or bound to the CPUs of this process.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let cells = Threads::all(cpus);

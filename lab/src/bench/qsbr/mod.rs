@@ -3,9 +3,9 @@
 //! `read_ns` and `quiescent_ns` are the time of an iteration of a loop that does nothing else, while there is no updater: loading a
 //! pointer and adding the number behind it; reporting. The bare load has nothing to report.
 //!
-//! For `updates_per_s` a thread waits for one grace period after another, as often as the cell says, beside readers that never
+//! For `updates_per_s` a thread waits for one grace period after another, at the rate of the cell, beside readers that never
 //! sleep: they read in short sections and report (or end the section) after each. There are more readers than CPUs in some
-//! cells: a grace period then waits for threads that are not running, and `run-queue`, which is no library, says how often all
+//! cells: a grace period then waits for threads that are not running, and `run-queue`, which is no library, shows how often all
 //! of them get to run.
 
 mod run_queue;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::harness::controls::Controls;
+use crate::harness::controls::{Controls, spawn_all};
 use crate::harness::timed_loop::Threads;
 use crate::harness::{self, Better, Budget, Config, Metric, Plan, Recorder, Report, System, crew};
 use crate::peers::std::BareLoad;
 use crate::peers::stillpoint::{QsbrReaders, RcuReaders};
-use crate::peers::{GracePeriods, ReadSide};
+use crate::peers::{self, GracePeriods, ReadSide};
 use run_queue::RunQueue;
 
 const READ: Metric = Metric::nanoseconds("read_ns");
@@ -35,20 +35,11 @@ const READS: u32 = 100;
 const CELLS: [(usize, u64); 4] = [(1, 0), (2, 0), (16, 0), (16, 1000)];
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if threads cannot be started or bound to the CPUs of this process.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut recorder = Recorder::default();
     readers(budget.share(0.4), &mut recorder)?;
     updates(budget.share(0.6), &mut recorder)?;
-    let skipped = vec![
-        #[cfg(not(feature = "liburcu"))]
-        crate::peers::missing(crate::peers::LIBURCU_QSBR),
-        #[cfg(not(feature = "liburcu"))]
-        crate::peers::liburcu_missing(),
-    ];
+    let skipped = peers::missing(&[peers::LIBURCU_QSBR, peers::LIBURCU]);
     Ok(Report::new("qsbr", &recorder, skipped))
 }
 
@@ -56,10 +47,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
 fn readers(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     type Loop = fn(Threads, Duration) -> anyhow::Result<f64>;
     fn read<S: ReadSide>() -> System<Loop> {
-        System { name: S::NAME, measure: read_loop::<S> }
+        System { name: S::NAME, measure: peers::time_reads::<S> }
     }
     fn report<S: ReadSide>() -> System<Loop> {
-        System { name: S::NAME, measure: report_loop::<S> }
+        System { name: S::NAME, measure: time_reports::<S> }
     }
     let mut reads = [
         read::<QsbrReaders>(),
@@ -87,17 +78,8 @@ fn readers(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The mean of the threads' times per load.
-fn read_loop<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
-    let shared = CachePadded::new(S::new());
-    threads.measure(slice, |timed_loop| {
-        let reader = shared.reader();
-        timed_loop.time(|n| shared.read(&reader, n))
-    })
-}
-
 /// The mean of the threads' times per report.
-fn report_loop<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
+fn time_reports<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
     let shared = S::new();
     threads.measure(slice, |timed_loop| {
         let mut reader = shared.reader();
@@ -136,16 +118,14 @@ fn updates(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
 fn updates_of<S: GracePeriods>((readers, asked): (usize, u64), slice: Duration) -> anyhow::Result<f64> {
     let (shared, controls) = (CachePadded::new(S::new()), Controls::default());
     controls.scope(|scope| {
-        for _ in 0..readers {
-            crew::spawn(scope, || {
-                let mut reader = shared.reader();
-                controls.begin();
-                while !controls.background_must_stop() {
-                    black_box(shared.load_many(&reader, READS));
-                    S::quiescent(&mut reader, 1);
-                }
-            })?;
-        }
+        spawn_all(scope, readers, || {
+            let mut reader = shared.reader();
+            controls.begin();
+            while !controls.background_must_stop() {
+                black_box(shared.load_many(&reader, READS));
+                S::quiescent(&mut reader, 1);
+            }
+        })?;
         let updater = crew::spawn(scope, || {
             controls.begin();
             update(&*shared, asked, slice)

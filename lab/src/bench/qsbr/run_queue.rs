@@ -77,10 +77,11 @@ impl GracePeriods for RunQueue {
     fn synchronize(&self) {
         let number = self.number.fetch_add(1, Ordering::AcqRel) + 1;
         let all = || self.threads().iter().all(|thread| thread.load(Ordering::Acquire) >= number);
-        let mut looks = 0;
-        while !all() {
-            looks += 1;
-            if looks > 1000 {
+        for checks in 0.. {
+            if all() {
+                break;
+            }
+            if checks > 1000 {
                 thread::sleep(Duration::from_micros(20));
             }
         }

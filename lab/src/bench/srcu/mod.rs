@@ -4,7 +4,7 @@
 //! behind it, and closes the section. Peers are what async readers use, and crossbeam-epoch, whose guards cannot be held over
 //! `.await`.
 //!
-//! For the other metrics a thread waits for a grace period while as many guards are open as the cell says, until it sleeps; then all
+//! For the other metrics a thread waits for a grace period while the guards of the cell are open, until it sleeps; then all
 //! are dropped, one after another. `gp_ns` is the time from the last drop to the return of the waiting call, `gp_cpu_ns` what
 //! the waiting thread has computed in all, `drop_ns` the time of a drop. The peer is a writer that waits for a lock with as many
 //! readers.
@@ -13,11 +13,9 @@ mod waits;
 
 use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
-
 use crate::harness::timed_loop::Threads;
 use crate::harness::{self, Budget, Config, Metric, Plan, Recorder, Report, System};
-use crate::peers::{Published, ReadSide, arc_swap, crossbeam, stillpoint, tokio};
+use crate::peers::{self, Published, ReadSide, arc_swap, crossbeam, stillpoint, tokio};
 
 const PAIR: Metric = Metric::nanoseconds("pair_ns");
 
@@ -25,14 +23,10 @@ const PAIR: Metric = Metric::nanoseconds("pair_ns");
 type Measure = fn(Threads, Duration) -> anyhow::Result<f64>;
 
 fn system<S: ReadSide>() -> System<Measure> {
-    System { name: S::NAME, measure: measure::<S> }
+    System { name: S::NAME, measure: peers::time_reads::<S> }
 }
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if threads cannot be started or bound to the CPUs of this process.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut recorder = Recorder::default();
     pairs(budget.share(0.5), &mut recorder)?;
@@ -60,13 +54,4 @@ fn pairs(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     };
     let config = |threads: &Threads, _: &_| Config::new([("threads", threads.count.into())]);
     harness::run(plan, recorder, config, |&threads, system, slice| Ok([(system.measure)(threads, slice)?]))
-}
-
-/// The mean of the threads' times per iteration.
-fn measure<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
-    let shared = CachePadded::new(S::new());
-    threads.measure(slice, |timed_loop| {
-        let reader = shared.reader();
-        timed_loop.time(|n| shared.read(&reader, n))
-    })
 }

@@ -59,10 +59,6 @@ impl Waits for tokio::InRwLock {
 }
 
 /// Measures all cells.
-///
-/// # Errors
-///
-/// Fails if a thread cannot be started.
 pub(super) fn run(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     type Measure = fn(usize, Duration) -> anyhow::Result<[f64; 4]>;
     fn system<S: Waits>() -> System<Measure> {
@@ -85,14 +81,14 @@ pub(super) fn run(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()>
 fn measure<S: Waits>(guards: usize, slice: Duration) -> anyhow::Result<[f64; 4]> {
     let system = &S::new();
     thread::scope(|scope| {
-        let (ask, asked) = mpsc::channel::<()>();
-        let (say, said) = mpsc::channel::<(Instant, Duration)>();
+        let (requests, received) = mpsc::channel::<()>();
+        let (answers, answered) = mpsc::channel::<(Instant, Duration)>();
         let waiter = crew::spawn(scope, move || {
-            for () in asked {
+            for () in received {
                 let before = thread_cpu_time();
                 system.wait();
                 let end = Instant::now();
-                if say.send((end, thread_cpu_time() - before)).is_err() {
+                if answers.send((end, thread_cpu_time() - before)).is_err() {
                     break;
                 }
             }
@@ -103,7 +99,7 @@ fn measure<S: Waits>(guards: usize, slice: Duration) -> anyhow::Result<[f64; 4]>
         while begin.elapsed() < slice || costs[0].len() < 3 {
             let mut open: Vec<_> = (0..guards).map(|_| system.enter(&reader)).collect();
             let last = open.pop();
-            ask.send(()).context("the waiting thread has gone")?;
+            requests.send(()).context("the waiting thread has ended")?;
             while !system.is_waited_for(costs[0].len() as u64) {
                 thread::yield_now();
             }
@@ -111,12 +107,12 @@ fn measure<S: Waits>(guards: usize, slice: Duration) -> anyhow::Result<[f64; 4]>
             drop(open);
             let dropped = Instant::now();
             drop(last);
-            let (end, computed) = said.recv().context("the waiting thread has gone")?;
+            let (end, computed) = answered.recv().context("the waiting thread has ended")?;
             costs[0].push(end.saturating_duration_since(dropped).as_nanos() as f64);
             costs[1].push(computed.as_nanos() as f64);
             costs[2].push((dropped - dropping).as_nanos() as f64 / (guards - 1) as f64);
         }
-        drop(ask);
+        drop(requests);
         crew::join(waiter)?;
         let wakes = system.wakes() / costs[0].len() as f64;
         let [latency, computed, drop] = costs.map(|mut values: Vec<f64>| {

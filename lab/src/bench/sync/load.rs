@@ -8,16 +8,16 @@ use anyhow::Context as _;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
+use crate::harness::Config;
 use crate::harness::buckets::histogram;
 use crate::harness::clock::thread_cpu_time;
-use crate::harness::controls::Controls;
-use crate::harness::{Config, crew};
+use crate::harness::controls::{Controls, join_all, spawn_all};
 use crate::peers::{Events, GracePeriods};
 
-/// Short sections between two looks at the stop flag.
+/// Short sections between two checks of the stop flag.
 const BATCH: u32 = 256;
 
-/// A load, and the share of the time that it needs to say something about its tail.
+/// A load, and the share of the time that its tail needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     pub(super) readers: usize,
@@ -71,19 +71,11 @@ pub(crate) struct Outcome {
 pub(crate) type Measure = fn(&Cell, Duration) -> anyhow::Result<Outcome>;
 
 /// Runs the callers of `cell` beside its other threads for `slice`.
-///
-/// # Errors
-///
-/// Fails if the system does not allow as many threads.
 pub(crate) fn run<S: GracePeriods>(cell: &Cell, slice: Duration) -> anyhow::Result<Outcome> {
     run_with(cell, slice, S::synchronize)
 }
 
 /// [`run`], for callers that call `wait`.
-///
-/// # Errors
-///
-/// As [`run`].
 pub(crate) fn run_with<S: GracePeriods>(
     cell: &Cell,
     slice: Duration,
@@ -92,25 +84,18 @@ pub(crate) fn run_with<S: GracePeriods>(
     let controls = Controls::default();
     let shared = CachePadded::new(S::new());
     let outcome = controls.scope(|scope| {
-        for _ in 0..cell.idle_threads {
-            crew::spawn(scope, || {
-                let _reader = shared.reader();
-                controls.ready.arrive();
-                controls.end.wait();
-            })?;
-        }
-        let mut readers = Vec::new();
-        for _ in 0..cell.readers {
-            readers.push(crew::spawn(scope, || {
-                let sections = read(&controls, &*shared, cell.section);
-                // Nearly all that the thread has done; preemption does not count.
-                (sections, thread_cpu_time())
-            })?);
-        }
-        let mut callers = Vec::new();
-        for _ in 0..cell.callers {
-            callers.push(crew::spawn(scope, || call(&controls, cell.longest_pause, || wait(&shared)))?);
-        }
+        spawn_all(scope, cell.idle_threads, || {
+            let _reader = shared.reader();
+            controls.ready.arrive();
+            controls.end.wait();
+        })?;
+        let readers = spawn_all(scope, cell.readers, || {
+            let sections = read(&controls, &*shared, cell.section);
+            // Nearly all that the thread has done; preemption does not count.
+            (sections, thread_cpu_time())
+        })?;
+        let callers =
+            spawn_all(scope, cell.callers, || call(&controls, cell.longest_pause, || wait(&shared)))?;
         controls.ready.wait_for(cell.idle_threads + cell.readers + cell.callers);
         let before = S::events();
         controls.start.open();
@@ -118,14 +103,13 @@ pub(crate) fn run_with<S: GracePeriods>(
         // Readers go on until the last caller is back, so that every call meets the same load.
         controls.stop();
         let mut latencies = histogram();
-        for caller in callers {
-            latencies.add(crew::join(caller)?).context("cannot add up the latencies of the callers")?;
+        for its_latencies in join_all(callers)? {
+            latencies.add(its_latencies).context("cannot add up the latencies of the callers")?;
         }
         let events = S::events() - before;
         controls.release();
         let (mut sections, mut time) = (0, Duration::ZERO);
-        for reader in readers {
-            let (its_sections, its_time) = crew::join(reader)?;
+        for (its_sections, its_time) in join_all(readers)? {
             sections += its_sections;
             time += its_time;
         }
@@ -137,7 +121,7 @@ pub(crate) fn run_with<S: GracePeriods>(
     })
 }
 
-/// A reader: sections as short as can be, or sections of `length` that look at the clock. Returns their number.
+/// A reader: sections as short as can be, or sections of `length` that read the clock. Returns their number.
 fn read<S: GracePeriods>(controls: &Controls, shared: &S, length: Duration) -> u64 {
     let reader = shared.reader();
     controls.ready.arrive();

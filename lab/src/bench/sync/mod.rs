@@ -25,7 +25,7 @@ use std::time::Duration;
 use crate::harness::buckets::{self, BUCKETS};
 use crate::harness::report::Series;
 use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, System};
-use crate::peers::{GracePeriods, stillpoint};
+use crate::peers::{self, GracePeriods, stillpoint};
 use load::{Cell, Measure, Outcome};
 
 /// Latencies of a call.
@@ -62,20 +62,13 @@ fn system<S: GracePeriods>() -> System<Measure> {
 }
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads of a load.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut systems = [
         system::<stillpoint::RcuReaders>(),
         #[cfg(feature = "liburcu")]
-        system::<crate::peers::liburcu::Readers>(),
+        system::<peers::liburcu::Readers>(),
     ];
-    let skipped = vec![
-        #[cfg(not(feature = "liburcu"))]
-        crate::peers::liburcu_missing(),
-    ];
+    let skipped = peers::missing(&[peers::LIBURCU]);
     let weights: u32 = CELLS.iter().chain(&CROWD).map(|cell| cell.weight).sum();
     let slices = f64::from(weights) * systems.len() as f64 + deferred::slices();
     let timing = budget.split(slices, Duration::from_millis(300));
@@ -149,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn events_are_divided_by_grace_periods() {
+    fn events_are_counted_per_grace_period() {
         let [.., max, heavy, wakes, callers] =
             values(&outcome(Events { grace_periods: 2, heavy: 3, wakes: 2 }), 8);
         assert_eq!([max, heavy, wakes, callers], [400.0, 1.5, 1.0, 2.0]);
     }
 
     #[test]
-    fn a_single_caller_without_counted_grace_periods_had_one_a_call() {
+    fn single_caller_without_grace_periods_counts_one_a_call() {
         let [.., heavy, _, callers] = values(&outcome(Events::default()), 1);
         assert_eq!([heavy, callers], [0.0, 1.0]);
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::sync::load::{self, Cell, Measure};
 use crate::harness::report::OURS;
 use crate::harness::worker as lane;
-use crate::peers::{LIBURCU, stillpoint};
+use crate::peers::{self, LIBURCU, stillpoint};
 
 /// What a lane measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -39,9 +39,9 @@ impl Role {
     fn measure(self) -> Result<Measure, String> {
         match self {
             #[cfg(feature = "liburcu")]
-            Self::Liburcu => Ok(load::run::<crate::peers::liburcu::Readers>),
+            Self::Liburcu => Ok(load::run::<peers::liburcu::Readers>),
             #[cfg(not(feature = "liburcu"))]
-            Self::Liburcu => Err(crate::peers::liburcu_missing().why),
+            Self::Liburcu => Err(peers::missing(&[LIBURCU]).remove(0).why),
             _ => Ok(load::run::<stillpoint::RcuReaders>),
         }
     }

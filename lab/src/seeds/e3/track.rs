@@ -26,11 +26,8 @@ impl Track {
 
     /// Why this build lacks it, if it does.
     pub(super) fn missing(self) -> Option<String> {
-        #[cfg(not(feature = "liburcu"))]
-        if self == Self::Liburcu {
-            return Some(crate::peers::liburcu_missing().why);
-        }
-        None
+        let wanted: &[_] = if self == Self::Liburcu { &[LIBURCU] } else { &[] };
+        crate::peers::missing(wanted).pop().map(|skipped| skipped.why)
     }
 
     /// Registers the calling thread, which stays a waiter until the result is dropped.

@@ -24,10 +24,6 @@ const STOPPED: Metric = Metric::count("stopped", Better::Lower);
 const THREADS: [usize; 4] = [1, 2, 4, 16];
 
 /// Records what the operations cost and take.
-///
-/// # Errors
-///
-/// Fails if a process does, or cannot be started.
 pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     let mut systems = work::systems();
     let cells: Vec<_> =

@@ -1,4 +1,4 @@
-//! Treiber's stack, in the shape in which the library's guide has it, on whatever frees its nodes.
+//! Treiber's stack, in the shape in which the library's guide has it, on each library that frees its nodes.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr;
@@ -23,7 +23,7 @@ impl<V: Send + 'static> Stack<V> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        // Relaxed: asked when the threads have ended.
+        // Relaxed: the threads have ended.
         self.0.load(Relaxed).is_null()
     }
 
@@ -42,17 +42,17 @@ impl<V: Send + 'static> Stack<V> {
         }
     }
 
-    /// What `look` returns for the value of the newest node, which is retired.
+    /// Retires the newest node, and returns what `read` returns for its value.
     #[inline]
-    pub(super) fn pop<R: Reclaim, T>(&self, guard: &R::Guard<'_>, look: impl FnOnce(&V) -> T) -> Option<T> {
+    pub(super) fn pop<R: Reclaim, T>(&self, guard: &R::Guard<'_>, read: impl FnOnce(&V) -> T) -> Option<T> {
         loop {
             let head = NonNull::new(R::load(guard, &self.0))?;
-            // SAFETY: the guard: no node is freed that the stack showed in its section.
+            // SAFETY: the guard: no node is freed that a load in its section returned.
             let next = unsafe { (*head.as_ptr()).next };
             // Acquire: a node below this one, which another thread pushed; pairs with the Release in `push`.
             if self.0.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
                 // SAFETY: as above.
-                let seen = look(unsafe { &(*head.as_ptr()).value });
+                let seen = read(unsafe { &(*head.as_ptr()).value });
                 // SAFETY: from `R::allocate`, and out of the stack, by this thread.
                 unsafe { R::retire(guard, head) };
                 return Some(seen);

@@ -1,4 +1,4 @@
-//! The process that measures: threads that push and pop, and a look at how much memory that takes.
+//! The process that measures: threads that push and pop, and how much memory that takes.
 
 use std::fs;
 use std::hint::black_box;
@@ -9,14 +9,14 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::treiber::Stack;
-use crate::harness::controls::Controls;
+use crate::harness::controls::{Controls, join_all};
 use crate::harness::{System, crew, memory, worker};
 use crate::peers::{Reclaim, crossbeam, seize, stillpoint};
 
-/// Operations between two looks at the stop flag.
+/// Operations between two checks of the stop flag.
 const BATCH: u64 = 64;
 
-/// Time between two looks at the memory.
+/// Time between two readings of the memory.
 const TICK: Duration = Duration::from_millis(1);
 
 /// What a node holds.
@@ -43,7 +43,7 @@ impl Payload {
 trait Value: Send + 'static {
     fn new(number: u64) -> Self;
 
-    fn look(&self) -> u64;
+    fn read(&self) -> u64;
 }
 
 impl Value for u64 {
@@ -51,7 +51,7 @@ impl Value for u64 {
         number
     }
 
-    fn look(&self) -> u64 {
+    fn read(&self) -> u64 {
         *self
     }
 }
@@ -61,7 +61,7 @@ impl Value for String {
         Self::from("a name of some length")
     }
 
-    fn look(&self) -> u64 {
+    fn read(&self) -> u64 {
         self.len() as u64
     }
 }
@@ -93,10 +93,6 @@ pub(crate) struct Args {
 }
 
 /// The child.
-///
-/// # Errors
-///
-/// Fails if a measurement does, or the parent is gone.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     let systems = systems();
     let system = systems.iter().find(|system| system.name == args.system).context("no such system")?;
@@ -158,16 +154,12 @@ fn measure<R: Reclaim, V: Value>(load: &Load) -> anyhow::Result<Answer> {
             stopped = memory::status("VmRSS").is_some_and(|now| now > most);
         }
         controls.stop();
-        let mut operations = 0;
-        for thread in threads {
-            operations += crew::join(thread)?;
-        }
-        Ok((start, operations, stopped))
+        Ok((start, join_all(threads)?.into_iter().sum::<u64>(), stopped))
     })?;
     ensure!(stack.is_empty(), "the stack of {} is not empty", R::NAME);
     drop(system.finish());
     let operation_ns = start.elapsed().as_nanos() as f64 / operations as f64;
-    let peak_bytes = memory::status("VmHWM").context("/proc/self/status does not say the peak")?;
+    let peak_bytes = memory::status("VmHWM").context("/proc/self/status has no VmHWM")?;
     Ok(Answer { operation_ns, peak_bytes, stopped })
 }
 
@@ -180,7 +172,7 @@ fn operate<R: Reclaim, V: Value>(
 ) -> u64 {
     let operation = |guard: &R::Guard<'_>, number| {
         stack.push::<R>(V::new(number));
-        black_box(stack.pop::<R, _>(guard, V::look));
+        black_box(stack.pop::<R, _>(guard, V::read));
     };
     let mut operations = 0;
     while !controls.must_stop() || operations == 0 {
