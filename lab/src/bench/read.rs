@@ -64,13 +64,8 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         .iter()
         .flat_map(|&nesting| threads.iter().map(move |&threads| Cell { threads, nesting }))
         .collect();
-    let plan = Plan {
-        title: "bench read",
-        timing: budget.split((cells.len() * systems.len()) as f64, Duration::from_millis(40)),
-        cells: &cells,
-        systems: &mut systems,
-        metrics: [&PAIR],
-    };
+    let timing = budget.split((cells.len() * systems.len()) as f64, Duration::from_millis(40));
+    let plan = Plan { title: "bench read", timing, cells: &cells, systems: &mut systems, metrics: [&PAIR] };
     let mut recorder = Recorder::default();
     harness::run(
         plan,

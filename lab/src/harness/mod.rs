@@ -23,7 +23,7 @@ pub(crate) mod units;
 pub(crate) mod worker;
 
 pub(crate) use options::Options;
-pub(crate) use plan::{Plan, System, run};
+pub(crate) use plan::{Plan, System, run, systems};
 pub(crate) use posted::Posted;
 pub(crate) use progress::Progress;
 pub(crate) use report::{Report, Skipped};

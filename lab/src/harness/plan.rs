@@ -52,3 +52,14 @@ pub(crate) fn run<C, M, const N: usize>(
     }
     Ok(())
 }
+
+/// Systems of the function `$measure`, which is generic over them.
+macro_rules! systems {
+    ($measure:ident: $($(#[$only:meta])? $system:ty),+ $(,)?) => {
+        [$($(#[$only])? $crate::harness::System {
+            name: <$system>::NAME,
+            measure: $measure::<$system> as fn(_, _) -> _,
+        }),+]
+    };
+}
+pub(crate) use systems;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::machine::Machine;
 use super::posted::Posted;
-use super::stats::{Config, Metric, Ratio, Recorder, Row};
+use super::stats::{Config, Metric, Ratio, Recorder, Row, Summary};
 use super::units::{digits, duration};
 
 /// The system that this project is about; every ratio is its.
@@ -137,10 +137,10 @@ impl Report {
         let mut lines = Vec::new();
         for theirs in self.rows.iter().filter(same).filter(|row| row.system != OURS) {
             let is_theirs = |r: &&Ratio| r.to == theirs.system && r.metric == metric && r.config == *config;
-            let (ratio, range) = self.ratios.iter().find(is_theirs).map_or_else(Default::default, |ratio| {
-                let s = ratio.summary;
-                (times(s.median), format!("{}..{}", digits(s.min), digits(s.max)))
-            });
+            let (ratio, range) =
+                self.ratios.iter().find(is_theirs).map_or_else(Default::default, |ratio| {
+                    (times(ratio.summary.median), range(ratio.summary))
+                });
             let (peer, value) = (theirs.system.to_owned(), value_of(theirs));
             lines.push([metric.to_owned(), our_value.clone(), peer, value, ratio, range]);
         }
@@ -173,10 +173,14 @@ impl Report {
         }
     }
 
+    fn row(&self, system: &str, metric: &Metric, config: &Config) -> Option<&Row> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.system == system && row.metric == metric.name && row.config == *config)
+    }
+
     /// The median of a quantity, with its unit; empty if it was not measured.
     pub(crate) fn value(&self, system: &str, metric: &Metric, config: &Config) -> String {
-        let is_it = |row: &&Row| row.system == system && row.metric == metric.name && row.config == *config;
-        self.rows.iter().find(is_it).map(value_of).unwrap_or_default()
+        self.row(system, metric, config).map(value_of).unwrap_or_default()
     }
 
     /// How we compare to `theirs`; empty if one of the two was not measured.
@@ -187,10 +191,13 @@ impl Report {
 
     /// The extremes of a quantity, as `least..greatest`; empty if it was not measured.
     pub(crate) fn range(&self, system: &str, metric: &Metric, config: &Config) -> String {
-        let is_it = |row: &&Row| row.system == system && row.metric == metric.name && row.config == *config;
-        let range = |row: &Row| format!("{}..{}", digits(row.summary.min), digits(row.summary.max));
-        self.rows.iter().find(is_it).map(range).unwrap_or_default()
+        self.row(system, metric, config).map(|row| range(row.summary)).unwrap_or_default()
     }
+}
+
+/// The extremes.
+fn range(summary: Summary) -> String {
+    format!("{}..{}", digits(summary.min), digits(summary.max))
 }
 
 /// A ratio as people write it.

@@ -18,10 +18,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::harness::controls::{Controls, spawn_all};
 use crate::harness::timed_loop::Threads;
-use crate::harness::{self, Better, Budget, Config, Metric, Plan, Recorder, Report, System, crew};
+use crate::harness::{self, Better, Budget, Config, Metric, Plan, Recorder, Report, crew, systems};
 use crate::peers::std::BareLoad;
 use crate::peers::stillpoint::{QsbrReaders, RcuReaders};
-use crate::peers::{self, GracePeriods, ReadSide};
+use crate::peers::{self, GracePeriods, ReadSide, time_reads};
 use run_queue::RunQueue;
 
 const READ: Metric = Metric::nanoseconds("read_ns");
@@ -45,23 +45,14 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
 
 /// Readers without updates: the time of a load, and of a report.
 fn readers(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    type Loop = fn(Threads, Duration) -> anyhow::Result<f64>;
-    fn read<S: ReadSide>() -> System<Loop> {
-        System { name: S::NAME, measure: peers::time_reads::<S> }
-    }
-    fn report<S: ReadSide>() -> System<Loop> {
-        System { name: S::NAME, measure: time_reports::<S> }
-    }
-    let mut reads = [
-        read::<QsbrReaders>(),
-        read::<BareLoad>(),
-        #[cfg(feature = "liburcu")]
-        read::<crate::peers::liburcu_qsbr::Readers>(),
+    let mut reads = systems![time_reads:
+        QsbrReaders,
+        BareLoad,
+        #[cfg(feature = "liburcu")] peers::liburcu_qsbr::Readers,
     ];
-    let mut reports = [
-        report::<QsbrReaders>(),
-        #[cfg(feature = "liburcu")]
-        report::<crate::peers::liburcu_qsbr::Readers>(),
+    let mut reports = systems![time_reports:
+        QsbrReaders,
+        #[cfg(feature = "liburcu")] peers::liburcu_qsbr::Readers,
     ];
     let cells = Threads::pinned()?;
     let measured = cells.len() * (reads.len() + reports.len());
@@ -89,22 +80,18 @@ fn time_reports<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Resul
 
 /// Updates beside readers that never sleep.
 fn updates(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    type Measure = fn((usize, u64), Duration) -> anyhow::Result<f64>;
-    fn system<S: GracePeriods>() -> System<Measure> {
-        System { name: S::NAME, measure: updates_of::<S> }
-    }
-    let mut systems = [
-        system::<QsbrReaders>(),
-        System { name: "stillpoint-rcu", ..system::<RcuReaders>() },
-        system::<RunQueue>(),
-        #[cfg(feature = "liburcu")]
-        system::<crate::peers::liburcu_qsbr::Readers>(),
-        #[cfg(feature = "liburcu")]
-        system::<crate::peers::liburcu::Readers>(),
+    let mut systems = systems![updates_of:
+        QsbrReaders,
+        RcuReaders,
+        RunQueue,
+        #[cfg(feature = "liburcu")] peers::liburcu_qsbr::Readers,
+        #[cfg(feature = "liburcu")] peers::liburcu::Readers,
     ];
+    systems[1].name = "stillpoint-rcu";
+    let timing = budget.split((CELLS.len() * systems.len()) as f64, Duration::from_millis(300));
     let plan = Plan {
         title: "bench qsbr: updates",
-        timing: budget.split((CELLS.len() * systems.len()) as f64, Duration::from_millis(300)),
+        timing,
         cells: &CELLS,
         systems: &mut systems,
         metrics: [&UPDATES],

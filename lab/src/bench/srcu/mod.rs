@@ -14,17 +14,10 @@ mod waits;
 use std::time::Duration;
 
 use crate::harness::timed_loop::Threads;
-use crate::harness::{self, Budget, Config, Metric, Plan, Recorder, Report, System};
-use crate::peers::{self, Published, ReadSide, arc_swap, crossbeam, stillpoint, tokio};
+use crate::harness::{self, Budget, Config, Metric, Plan, Recorder, Report, systems};
+use crate::peers::{Published, ReadSide as _, arc_swap, crossbeam, stillpoint, time_reads, tokio};
 
 const PAIR: Metric = Metric::nanoseconds("pair_ns");
-
-/// Measures the time of an iteration.
-type Measure = fn(Threads, Duration) -> anyhow::Result<f64>;
-
-fn system<S: ReadSide>() -> System<Measure> {
-    System { name: S::NAME, measure: peers::time_reads::<S> }
-}
 
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
@@ -35,19 +28,21 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
 }
 
 fn pairs(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    let mut systems = [
-        system::<stillpoint::SrcuReaders>(),
-        System { name: "stillpoint-rcu", ..system::<stillpoint::RcuReaders>() },
-        system::<Published<crossbeam::Epoch>>(),
-        system::<crossbeam::Pin>(),
-        system::<tokio::InRwLock>(),
-        system::<arc_swap::LoadFull>(),
-        system::<arc_swap::Load>(),
+    let mut systems = systems![time_reads:
+        stillpoint::SrcuReaders,
+        stillpoint::RcuReaders,
+        Published<crossbeam::Epoch>,
+        crossbeam::Pin,
+        tokio::InRwLock,
+        arc_swap::LoadFull,
+        arc_swap::Load,
     ];
+    systems[1].name = "stillpoint-rcu";
     let cells = Threads::pinned()?;
+    let timing = budget.split((cells.len() * systems.len()) as f64, Duration::from_millis(40));
     let plan = Plan {
         title: "bench srcu: sections",
-        timing: budget.split((cells.len() * systems.len()) as f64, Duration::from_millis(40)),
+        timing,
         cells: &cells,
         systems: &mut systems,
         metrics: [&PAIR],

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::harness::clock::thread_cpu_time;
-use crate::harness::{self, Better, Budget, Config, Metric, Plan, Recorder, System, crew};
+use crate::harness::{self, Better, Budget, Config, Metric, Plan, Recorder, crew, systems};
 use crate::peers::{ReadSide, stillpoint, tokio};
 
 const LATENCY: Metric = Metric::nanoseconds("gp_ns");
@@ -60,14 +60,11 @@ impl Waits for tokio::InRwLock {
 
 /// Measures all cells.
 pub(super) fn run(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    type Measure = fn(usize, Duration) -> anyhow::Result<[f64; 4]>;
-    fn system<S: Waits>() -> System<Measure> {
-        System { name: S::NAME, measure: measure::<S> }
-    }
-    let mut systems = [system::<stillpoint::SrcuReaders>(), system::<tokio::InRwLock>()];
+    let mut systems = systems![measure: stillpoint::SrcuReaders, tokio::InRwLock];
+    let timing = budget.split((GUARDS.len() * systems.len()) as f64, Duration::from_millis(60));
     let plan = Plan {
         title: "bench srcu: waits",
-        timing: budget.split((GUARDS.len() * systems.len()) as f64, Duration::from_millis(60)),
+        timing,
         cells: &GUARDS,
         systems: &mut systems,
         metrics: [&LATENCY, &COMPUTED, &DROP, &WAKES],

@@ -68,11 +68,11 @@ pub(crate) struct Outcome {
 }
 
 /// Measures a library with grace periods.
-pub(crate) type Measure = fn(&Cell, Duration) -> anyhow::Result<Outcome>;
+pub(crate) type Measure = fn(Cell, Duration) -> anyhow::Result<Outcome>;
 
 /// Runs the callers of `cell` beside its other threads for `slice`.
-pub(crate) fn run<S: GracePeriods>(cell: &Cell, slice: Duration) -> anyhow::Result<Outcome> {
-    run_with(cell, slice, S::synchronize)
+pub(crate) fn run<S: GracePeriods>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
+    run_with(&cell, slice, S::synchronize)
 }
 
 /// [`run`], for callers that call `wait`.

@@ -24,9 +24,9 @@ use std::time::Duration;
 
 use crate::harness::buckets::{self, BUCKETS};
 use crate::harness::report::Series;
-use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, System};
-use crate::peers::{self, GracePeriods, stillpoint};
-use load::{Cell, Measure, Outcome};
+use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, System, systems};
+use crate::peers::{self, ReadSide as _, stillpoint};
+use load::{Cell, Measure, Outcome, run as run_load};
 
 /// Latencies of a call.
 const P50: Metric = Metric::nanoseconds("p50_ns");
@@ -57,16 +57,11 @@ const CROWD: [Cell; 1] = [Cell::new(0, 0, 1, 1000, 1)];
 /// In the order of [`values`].
 const METRICS: [&Metric; 7] = [&P50, &P99, &P999, &MAX, &HEAVY, &WAKES, &CALLERS];
 
-fn system<S: GracePeriods>() -> System<Measure> {
-    System { name: S::NAME, measure: load::run::<S> }
-}
-
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let mut systems = [
-        system::<stillpoint::RcuReaders>(),
-        #[cfg(feature = "liburcu")]
-        system::<peers::liburcu::Readers>(),
+    let mut systems = systems![run_load:
+        stillpoint::RcuReaders,
+        #[cfg(feature = "liburcu")] peers::liburcu::Readers,
     ];
     let skipped = peers::missing(&[peers::LIBURCU]);
     let weights: u32 = CELLS.iter().chain(&CROWD).map(|cell| cell.weight).sum();
@@ -95,7 +90,7 @@ fn measure(
         recorder,
         |cell, _| cell.config(),
         |cell, system, slice| {
-            let outcome = (system.measure)(cell, slice * cell.weight)?;
+            let outcome = (system.measure)(*cell, slice * cell.weight)?;
             let load = (system.name, cell.config());
             let histogram = histograms.iter_mut().find(|(its_load, _)| *its_load == load);
             histogram.into_iter().for_each(|(_, counts)| buckets::add(counts, &outcome.latencies));

@@ -107,8 +107,8 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
     };
     lane::serve(missing, |load: Load| {
         let measure = measure.as_ref().ok().context("asked for what is missing")?;
-        let quiet = measure(&Cell::new(load.readers, 0, 0, 0, 1), load.time / 2)?;
-        let calls = measure(&Cell::new(load.readers, 0, 1, 0, 1), load.time / 2)?;
+        let quiet = measure(Cell::new(load.readers, 0, 0, 0, 1), load.time / 2)?;
+        let calls = measure(Cell::new(load.readers, 0, 1, 0, 1), load.time / 2)?;
         let latency = |quantile| calls.latencies.value_at_quantile(quantile);
         Ok(Answer { section_ns: quiet.section_ns, p50_ns: latency(0.5), p99_ns: latency(0.99) })
     })
