@@ -34,19 +34,19 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Name {
-    /// A read-side section: open, load, close.
+    /// A read-side critical section: enter, load, leave.
     Read,
     /// The latency of `synchronize()`.
     Sync,
     /// The process-wide fence.
     Fence,
-    /// Readers that report quiescent states, and updates beside them.
+    /// QSBR: the cost of a read and of a report, and the rate of updates beside readers.
     Qsbr,
-    /// Sections that may sleep: what they cost, and the grace period that waits for many of them.
+    /// SRCU: the cost of a section, and of a grace period that waits for many of them.
     Srcu,
     /// Per-CPU data: counters, pools, histograms, and the number of the CPU.
     Percpu,
-    /// What is done after a grace period: how soon, at what cost, and how much waits.
+    /// Deferred callbacks: their latency, their cost, and the memory that waits.
     Callback,
     /// Mutexes: throughput, fairness, and how long threads wait.
     Lock,

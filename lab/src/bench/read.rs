@@ -1,7 +1,7 @@
-//! `bench read`: what a reader pays to open a section, follow a pointer, and close the section.
+//! `bench read`: the cost of a read-side critical section in which a reader follows a pointer.
 //!
-//! Every system runs the same loop over one shared pointer that is not replaced: open, load the pointer, add the number
-//! behind it, close. With nesting 2 a second section is opened inside the first, and `pair_ns` is the time of both.
+//! Every system runs the same loop over one shared pointer that is not replaced: enter a section, load the pointer, add the
+//! number behind it, leave. With nesting 2 a second section is entered inside the first, and `pair_ns` is the time of both.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         #[cfg(feature = "liburcu")]
         system::<peers::liburcu::Readers>(),
         system::<Published<crossbeam::Epoch>>(),
-        system::<Published<seize::Seize>>(),
+        system::<seize::Readers>(),
         system::<arc_swap::Load>(),
         system::<peers::std::InRwLock>(),
         system::<peers::std::InMutex>(),

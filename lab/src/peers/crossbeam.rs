@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{Collector, Guard, LocalHandle, Shared};
 
-use super::{BoxSlot, ReadSide, Reclaim, VALUE};
+use super::{BoxSlot, Object, ReadSide, Reclaim, VALUE};
 
 /// A collector of its own and handles of the threads, which are never slower than the global ones: `epoch::pin()` looks the
 /// handle up. Values are destroyed under the guard that saw them published; `flush` where a thread waits. There is no barrier:
@@ -17,7 +17,7 @@ impl Reclaim for Epoch {
     const RUNS_ALONE: bool = false;
     type Thread<'a> = LocalHandle;
     type Guard<'a> = Guard;
-    type Slot<P: Send + Sync + 'static> = BoxSlot<P>;
+    type Slot<P: Object> = BoxSlot<P>;
 
     fn new() -> anyhow::Result<Self> {
         Ok(Self(Collector::new()))
@@ -28,22 +28,22 @@ impl Reclaim for Epoch {
     }
 
     #[inline(always)]
-    fn enter<'a>(thread: &'a LocalHandle) -> Guard {
+    fn enter(thread: &LocalHandle) -> Guard {
         thread.pin()
     }
 
-    fn slot<P: Send + Sync + 'static>(value: P) -> BoxSlot<P> {
+    fn slot<P: Object>(value: P) -> BoxSlot<P> {
         BoxSlot::new(Box::new(value))
     }
 
     #[inline(always)]
-    fn get<'a, P: Send + Sync + 'static>(_: &'a Guard, slot: &'a BoxSlot<P>) -> &'a P {
+    fn get<'a, P: Object>(_: &'a Guard, slot: &'a BoxSlot<P>) -> &'a P {
         // SAFETY: what is published lives until the guards are dropped that were there when it was retired.
         unsafe { &*slot.0.load(Ordering::Acquire) }
     }
 
     #[inline]
-    fn replace<P: Send + Sync + 'static>(thread: &LocalHandle, slot: &BoxSlot<P>, value: P) {
+    fn replace<P: Object>(thread: &LocalHandle, slot: &BoxSlot<P>, value: P) {
         let guard = thread.pin();
         let old = Shared::from(slot.swap(Box::new(value)).cast_const());
         // SAFETY: the value came from a Box, which is what this library allocates too, and is published no more.

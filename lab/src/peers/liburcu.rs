@@ -6,10 +6,10 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
-use super::{BoxSlot, Events, GracePeriods, ReadSide, Reclaim, VALUE};
+use super::{BoxSlot, Events, GracePeriods, Object, ReadSide, Reclaim, VALUE};
 
 mod ffi {
-    use super::{Counters, Head};
+    use super::{Events, Head};
 
     unsafe extern "C" {
         pub(super) safe fn lab_urcu_barrier();
@@ -21,26 +21,15 @@ mod ffi {
         pub(super) safe fn lab_urcu_register();
         pub(super) safe fn lab_urcu_unregister();
         pub(super) safe fn lab_urcu_synchronize();
-        pub(super) safe fn lab_urcu_counters() -> Counters;
+        pub(super) safe fn lab_urcu_counters() -> Events;
         pub(super) fn lab_urcu_read(slot: *const *mut u64, pairs: u32) -> u64;
         pub(super) fn lab_urcu_read_nested(slot: *const *mut u64, pairs: u32) -> u64;
     }
 }
 
-/// What liburcu did since the program started.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counters {
-    /// Grace periods driven while a thread was registered.
-    pub(crate) grace_periods: u64,
-    /// Calls of `membarrier`.
-    pub(crate) membarriers: u64,
-    /// Calls of `FUTEX_WAKE`: by readers that let a grace period go on, and by leaders for the callers they served.
-    pub(crate) wakes: u64,
-}
-
-/// Reads the counters.
-pub(crate) fn counters() -> Counters {
+/// What liburcu did since the program started: grace periods driven while a thread was registered, calls of `membarrier`, and
+/// calls of `FUTEX_WAKE` (by readers that let a grace period go on, and by leaders for the callers they served).
+pub(crate) fn counters() -> Events {
     ffi::lab_urcu_counters()
 }
 
@@ -237,8 +226,7 @@ impl GracePeriods for Readers {
     }
 
     fn events() -> Events {
-        let counters = counters();
-        Events { grace_periods: counters.grace_periods, heavy: counters.membarriers, wakes: counters.wakes }
+        counters()
     }
 }
 
@@ -251,7 +239,7 @@ impl<const POLLING: bool> Reclaim for Workers<POLLING> {
     const NAME: &'static str = if POLLING { "liburcu-memb-rt" } else { super::LIBURCU };
     type Thread<'a> = Reader;
     type Guard<'a> = Section<'a>;
-    type Slot<P: Send + Sync + 'static> = BoxSlot<Node<P>>;
+    type Slot<P: Object> = BoxSlot<Node<P>>;
 
     fn new() -> anyhow::Result<Self> {
         POLLING.then(PollingWorkers::start).transpose().map(Self)
@@ -266,19 +254,19 @@ impl<const POLLING: bool> Reclaim for Workers<POLLING> {
         thread.enter()
     }
 
-    fn slot<P: Send + Sync + 'static>(value: P) -> BoxSlot<Node<P>> {
+    fn slot<P: Object>(value: P) -> BoxSlot<Node<P>> {
         BoxSlot::new(Node::new(value))
     }
 
     #[inline]
-    fn get<'a, P: Send + Sync + 'static>(_: &'a Section<'_>, slot: &'a BoxSlot<Node<P>>) -> &'a P {
+    fn get<'a, P: Object>(_: &'a Section<'_>, slot: &'a BoxSlot<Node<P>>) -> &'a P {
         // SAFETY: what is published lives until the sections end that were open when it was retired. Only the value is
         // borrowed: the head is liburcu's.
         unsafe { &(*slot.0.load(Ordering::Acquire)).value }
     }
 
     #[inline]
-    fn replace<P: Send + Sync + 'static>(thread: &Reader, slot: &BoxSlot<Node<P>>, value: P) {
+    fn replace<P: Object>(thread: &Reader, slot: &BoxSlot<Node<P>>, value: P) {
         let old = slot.swap(Node::new(value));
         // SAFETY: the node came from a Box and is published no more.
         unsafe { thread.retire(old) };
@@ -354,7 +342,7 @@ mod tests {
         synchronize();
         let after = counters();
         assert_eq!(after.grace_periods - before.grace_periods, 0);
-        assert_eq!(after.membarriers - before.membarriers, 0);
+        assert_eq!(after.heavy - before.heavy, 0);
 
         let slot = BoxSlot::new(Box::new(7));
         let reader = Reader::register();
@@ -365,12 +353,12 @@ mod tests {
         let before = counters();
         synchronize();
         let after = counters();
-        if after.membarriers == before.membarriers {
+        if after.heavy == before.heavy {
             // membarrier is denied here, and liburcu uses fences that cannot be counted.
             return;
         }
         assert_eq!(after.grace_periods - before.grace_periods, 1);
-        assert_eq!(after.membarriers - before.membarriers, 2);
+        assert_eq!(after.heavy - before.heavy, 2);
         assert_eq!(after.wakes - before.wakes, 0);
     }
 }

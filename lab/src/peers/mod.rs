@@ -134,11 +134,14 @@ pub(crate) trait GracePeriods: ReadSide {
     }
 }
 
-/// What grace periods took, so far or between two readings.
+/// What grace periods took, so far or between two readings. As `struct lab_urcu_counters` has it.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
     pub(crate) grace_periods: u64,
+    /// Process-wide fences, or calls of `membarrier`.
     pub(crate) heavy: u64,
+    /// Calls of `FUTEX_WAKE`.
     pub(crate) wakes: u64,
 }
 
@@ -154,6 +157,11 @@ impl Sub for Events {
     }
 }
 
+/// What can be published and retired.
+pub(crate) trait Object: Send + Sync + 'static {}
+
+impl<T: Send + Sync + 'static> Object for T {}
+
 /// A library that frees, or calls back, after grace periods.
 pub(crate) trait Reclaim: Sync + Sized {
     /// Name in the report.
@@ -167,7 +175,7 @@ pub(crate) trait Reclaim: Sync + Sized {
     /// A read-side critical section. Sections nest.
     type Guard<'a>;
     /// A pointer that readers follow. Dropping it drops the value: no thread reads it then.
-    type Slot<P: Send + Sync + 'static>: Send + Sync;
+    type Slot<P: Object>: Send + Sync;
 
     fn new() -> anyhow::Result<Self>;
 
@@ -177,13 +185,13 @@ pub(crate) trait Reclaim: Sync + Sized {
     /// Begins a section, which ends when the guard is dropped.
     fn enter<'a>(thread: &'a Self::Thread<'_>) -> Self::Guard<'a>;
 
-    fn slot<P: Send + Sync + 'static>(value: P) -> Self::Slot<P>;
+    fn slot<P: Object>(value: P) -> Self::Slot<P>;
 
     /// What is published.
-    fn get<'a, P: Send + Sync + 'static>(guard: &'a Self::Guard<'_>, slot: &'a Self::Slot<P>) -> &'a P;
+    fn get<'a, P: Object>(guard: &'a Self::Guard<'_>, slot: &'a Self::Slot<P>) -> &'a P;
 
     /// Publishes `value` and retires what was published. The calling thread is in no section.
-    fn replace<P: Send + Sync + 'static>(thread: &Self::Thread<'_>, slot: &Self::Slot<P>, value: P);
+    fn replace<P: Object>(thread: &Self::Thread<'_>, slot: &Self::Slot<P>, value: P);
 
     /// Memory for a node that is retired later.
     #[inline]
@@ -205,10 +213,10 @@ pub(crate) trait Reclaim: Sync + Sized {
     /// The node comes from [`allocate`](Self::allocate), and no section that opens from now on can find it.
     unsafe fn retire<N: Send + 'static>(guard: &Self::Guard<'_>, node: NonNull<N>);
 
-    /// Has `f` called, as soon as the library can.
+    /// Calls `f` after a grace period, as soon as the library can.
     fn call(thread: &Self::Thread<'_>, f: impl FnOnce() + Send + 'static);
 
-    /// How many bytes may wait, if the library has such a limit.
+    /// Sets how many bytes may wait, where the library has such a limit.
     fn limit(_bytes: Option<u64>) {}
 
     /// Returns when all that was deferred has been done; what it returns may take time to drop. Every thread is outside

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use seize::{Collector, Guard as _, LocalGuard, reclaim};
 
-use super::{BoxSlot, Reclaim};
+use super::{BoxSlot, Object, ReadSide, Reclaim, VALUE};
 
 /// Threads of the measurement of `call` that may be inside a section: the caller and its readers.
 const THREADS: usize = 2;
@@ -18,7 +18,7 @@ impl Reclaim for Seize {
     const NAME: &'static str = "seize";
     type Thread<'a> = &'a Collector;
     type Guard<'a> = LocalGuard<'a>;
-    type Slot<P: Send + Sync + 'static> = BoxSlot<P>;
+    type Slot<P: Object> = BoxSlot<P>;
 
     fn new() -> anyhow::Result<Self> {
         Ok(Self(Collector::new()))
@@ -33,18 +33,18 @@ impl Reclaim for Seize {
         thread.enter()
     }
 
-    fn slot<P: Send + Sync + 'static>(value: P) -> BoxSlot<P> {
+    fn slot<P: Object>(value: P) -> BoxSlot<P> {
         BoxSlot::new(Box::new(value))
     }
 
     #[inline(always)]
-    fn get<'a, P: Send + Sync + 'static>(guard: &'a LocalGuard<'_>, slot: &'a BoxSlot<P>) -> &'a P {
+    fn get<'a, P: Object>(guard: &'a LocalGuard<'_>, slot: &'a BoxSlot<P>) -> &'a P {
         // SAFETY: the guard protects the value.
         unsafe { &*guard.protect(&slot.0, Ordering::Acquire) }
     }
 
     #[inline]
-    fn replace<P: Send + Sync + 'static>(thread: &&Collector, slot: &BoxSlot<P>, value: P) {
+    fn replace<P: Object>(thread: &&Collector, slot: &BoxSlot<P>, value: P) {
         let old = slot.swap(Box::new(value));
         // SAFETY: the value came from a Box, is published no more, and this thread does not use it.
         unsafe { thread.retire(old, reclaim::boxed) };
@@ -79,5 +79,30 @@ impl Reclaim for Seize {
 
     fn finish(self) -> impl Sized {
         drop(self.0);
+    }
+}
+
+/// Its readers need no more than the collector.
+pub(crate) struct Readers(Collector, BoxSlot<u64>);
+
+impl ReadSide for Readers {
+    const NAME: &'static str = Seize::NAME;
+    type Reader<'a> = ();
+    type Guard<'a> = LocalGuard<'a>;
+
+    fn new() -> Self {
+        Self(Collector::new(), BoxSlot::new(Box::new(VALUE)))
+    }
+
+    fn reader(&self) {}
+
+    #[inline(always)]
+    fn enter<'a>(&'a self, (): &'a ()) -> LocalGuard<'a> {
+        self.0.enter()
+    }
+
+    #[inline(always)]
+    fn load(&self, guard: &LocalGuard<'_>) -> u64 {
+        *Seize::get(guard, &self.1)
     }
 }

@@ -7,7 +7,7 @@ use stillpoint::lock::lab::{Policy, Raw};
 use stillpoint::rcu::{self, Guard, Hints, Limits, Rcu};
 use stillpoint::{lock, qsbr, srcu};
 
-use super::{Events, GracePeriods, Lock, Published, ReadSide, Reclaim, VALUE};
+use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE};
 use crate::harness::report::OURS;
 
 /// `rcu`. As the guide says of values that only own memory, their own thread runs their destructors. If not `LOCAL`, the worker
@@ -25,7 +25,7 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
     const NAME: &'static str = if LOCAL { OURS } else { "stillpoint-worker" };
     type Thread<'a> = ();
     type Guard<'a> = Guard;
-    type Slot<P: Send + Sync + 'static> = Rcu<P>;
+    type Slot<P: Object> = Rcu<P>;
 
     fn new() -> anyhow::Result<Self> {
         Ok(Self)
@@ -36,21 +36,21 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
     }
 
     #[inline(always)]
-    fn enter<'a>((): &'a ()) -> Guard {
+    fn enter((): &()) -> Guard {
         rcu::enter()
     }
 
-    fn slot<P: Send + Sync + 'static>(value: P) -> Rcu<P> {
+    fn slot<P: Object>(value: P) -> Rcu<P> {
         Rcu::new(value)
     }
 
     #[inline(always)]
-    fn get<'a, P: Send + Sync + 'static>(guard: &'a Guard, slot: &'a Rcu<P>) -> &'a P {
+    fn get<'a, P: Object>(guard: &'a Guard, slot: &'a Rcu<P>) -> &'a P {
         slot.load(guard)
     }
 
     #[inline]
-    fn replace<P: Send + Sync + 'static>((): &(), slot: &Rcu<P>, value: P) {
+    fn replace<P: Object>((): &(), slot: &Rcu<P>, value: P) {
         slot.replace(value).retire_with(Self::hints());
     }
 

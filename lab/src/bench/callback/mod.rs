@@ -1,4 +1,4 @@
-//! `bench callback`: what it costs to have something done after a grace period, how soon it is done, and how much waits.
+//! `bench callback`: deferred callbacks and reclamation: their latency, their cost, and the memory that waits.
 //!
 //! - `latency_*`: from the call to the callback's first instruction, after a pause that lets every worker fall asleep. A
 //!   library without workers runs the callback in a thread that comes by: the caller, or a reader that leaves.

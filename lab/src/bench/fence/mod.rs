@@ -1,4 +1,4 @@
-//! `bench fence`: what a process-wide fence costs its caller.
+//! `bench fence`: the cost of a process-wide fence for its caller.
 //!
 //! A process chooses its backend once, so every backend is measured in a worker process of its own (see
 //! [`crate::harness::worker`]); another worker calls `membarrier` directly, without sharing a call among concurrent callers.

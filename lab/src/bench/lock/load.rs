@@ -127,7 +127,7 @@ pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::R
         })
     };
     controls.scope(|scope| {
-        let threads = spawn_all(scope, cell.threads, &body)?;
+        let threads = spawn_all(scope, cell.threads, body)?;
         controls.ready.wait_for(cell.threads);
         let begin = Instant::now();
         controls.start.open();

@@ -3,7 +3,7 @@
 //! - `mops`: acquisitions of all threads in a microsecond.
 //! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share in terms of the greatest.
 //! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved thread makes
-//!   few: the maximum tells of it, and has to be read beside the length of a measurement.
+//!   few: the maximum shows it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
 //!
 //! Work is a calibrated loop, not a wait for the clock. Each wait is timed, which takes some tens of nanoseconds, half of

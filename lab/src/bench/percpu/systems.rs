@@ -75,7 +75,7 @@ fn add(cpus: usize) -> Vec<Box<dyn System>> {
                 0
             })
         }),
-        // The floor: a number that nobody can sum up.
+        // The lower bound: a number that cannot be summed up.
         system("thread-local", (), |(), n| {
             LOCAL.with(|local| {
                 repeat(n, move || {

@@ -1,4 +1,4 @@
-//! `bench qsbr`: what readers that report quiescent states pay, and how many updates they let through.
+//! `bench qsbr`: the cost of a read and of a report of a quiescent state, and the rate of updates beside readers.
 //!
 //! `read_ns` and `quiescent_ns` are the time of an iteration of a loop that does nothing else, while there is no updater: loading a
 //! pointer and adding the number behind it; reporting. The bare load has nothing to report.

@@ -1,7 +1,7 @@
-//! `bench srcu`: what a section costs that may sleep, and what a grace period costs that waits for many.
+//! `bench srcu`: the cost of a read-side critical section that may sleep, and of a grace period that waits for many of them.
 //!
-//! `pair_ns` is the time of an iteration of a loop that opens a section, loads a pointer that is not replaced, adds the number
-//! behind it, and closes the section. Peers are what async readers use, and crossbeam-epoch, whose guards cannot be held over
+//! `pair_ns` is the time of an iteration of a loop that enters a section, loads a pointer that is not replaced, adds the number
+//! behind it, and leaves the section. Peers are what async readers use, and crossbeam-epoch, whose guards cannot be held over
 //! `.await`.
 //!
 //! For the other metrics a thread waits for a grace period while the guards of the cell are open, until it sleeps; then all
