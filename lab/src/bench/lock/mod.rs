@@ -141,7 +141,7 @@ pub(super) fn run(
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let recorder = measure("bench lock", SYSTEMS, &cells, budget)?;
     if let Some(path) = plot {
-        plot::draw(path, &recorder.rows())?;
+        plot::draw(path, &recorder.rows(), &MOPS, &MAX)?;
     }
     report(recorder)
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use stillpoint::rcu;
 
-use super::P50;
-use super::load::{self, Cell, Outcome};
+use super::load::{self, Cell, Outcome, P50};
 use crate::harness::report::OURS;
 use crate::harness::{Config, Metric, Progress, Recorder, Schedule};
 use crate::peers::GracePeriods as _;

@@ -8,11 +8,14 @@ use anyhow::Context as _;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
-use crate::harness::Config;
 use crate::harness::buckets::histogram;
 use crate::harness::clock::thread_cpu_time;
 use crate::harness::controls::{Controls, join_all, spawn_all};
+use crate::harness::{Config, Metric};
 use crate::peers::{Events, GracePeriods};
+
+/// Median latency of a call.
+pub(super) const P50: Metric = Metric::nanoseconds("p50_ns");
 
 /// Short sections between two checks of the stop flag.
 const BATCH: u32 = 256;

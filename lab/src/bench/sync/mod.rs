@@ -26,10 +26,9 @@ use crate::harness::buckets::{self, BUCKETS};
 use crate::harness::report::Series;
 use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, System, systems};
 use crate::peers::{self, ReadSide as _, stillpoint};
-use load::{Cell, Measure, Outcome, run as run_load};
+use load::{Cell, Measure, Outcome, P50, run as run_load};
 
-/// Latencies of a call.
-const P50: Metric = Metric::nanoseconds("p50_ns");
+/// Latencies of a call; [`P50`] is one of them.
 const P99: Metric = Metric::nanoseconds("p99_ns");
 const P999: Metric = Metric::nanoseconds("p999_ns");
 const MAX: Metric = Metric::nanoseconds("max_ns");
