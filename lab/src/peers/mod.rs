@@ -69,8 +69,9 @@ pub(crate) trait ReadSide: Sync + Sized {
     /// Follows the pointer.
     fn load(&self, guard: &Self::Guard<'_>) -> u64;
 
-    /// Enters, loads and leaves, `n` times.
-    #[inline(always)]
+    /// Enters, loads and leaves, `n` times. Not inlined: the measured loop is a function of its own, with one call of what the
+    /// library offers, which the compiler then inlines whatever surrounds the loop.
+    #[inline(never)]
     fn read(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
         let this = black_box(self);
         repeat(n, move || {
@@ -80,7 +81,7 @@ pub(crate) trait ReadSide: Sync + Sized {
     }
 
     /// [`read`](Self::read), with a section around each.
-    #[inline(always)]
+    #[inline(never)]
     fn read_nested(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
         let this = black_box(self);
         repeat(n, move || {

@@ -32,7 +32,7 @@ impl ReadSide for InRwLock {
         ***guard
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn read(&self, runtime: &Runtime, n: u32) -> u64 {
         let lock = std::hint::black_box(&self.0);
         runtime.block_on(unconstrained(async {
