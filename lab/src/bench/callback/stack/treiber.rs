@@ -27,7 +27,7 @@ impl<V: Send + 'static> Stack<V> {
         self.0.load(Relaxed).is_null()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push<R: Reclaim>(&self, value: V) {
         let node = R::allocate(Node { value, next: ptr::null_mut() });
         let mut head = self.0.load(Relaxed);
@@ -43,7 +43,7 @@ impl<V: Send + 'static> Stack<V> {
     }
 
     /// Retires the newest node, and returns what `read` returns for its value.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop<R: Reclaim, T>(&self, guard: &R::Guard<'_>, read: impl FnOnce(&V) -> T) -> Option<T> {
         loop {
             let head = NonNull::new(R::load(guard, &self.0))?;
