@@ -107,19 +107,19 @@ impl Report {
         let heads = ["metric", OURS, "peer", "theirs", "ratio", "min..max"];
         table.set_header(keys.iter().copied().chain(heads));
 
-        let mut shown: Vec<(&Config, &str)> = Vec::new();
-        let mut last_config = None;
-        for row in &self.rows {
-            if keys_of(&row.config) != keys || shown.contains(&(&row.config, row.metric)) {
-                continue;
+        let mut shown: Vec<(&Config, Vec<&'static str>)> = Vec::new();
+        for row in self.rows.iter().filter(|row| keys_of(&row.config) == keys) {
+            match shown.iter_mut().find(|(config, _)| **config == row.config) {
+                Some((_, metrics)) if metrics.contains(&row.metric) => (),
+                Some((_, metrics)) => metrics.push(row.metric),
+                None => shown.push((&row.config, vec![row.metric])),
             }
-            shown.push((&row.config, row.metric));
-            for line in self.lines(&row.config, row.metric) {
-                let fresh = last_config != Some(&row.config);
-                last_config = Some(&row.config);
-                let config =
-                    row.config.0.iter().map(|(_, value)| if fresh { plain(value) } else { "".into() });
-                table.add_row(config.chain(line));
+        }
+        for (config, metrics) in shown {
+            let lines = metrics.into_iter().flat_map(|metric| self.lines(config, metric));
+            for (index, line) in lines.enumerate() {
+                let parameter = |value| if index == 0 { plain(value) } else { String::new() };
+                table.add_row(config.0.iter().map(|(_, value)| parameter(value)).chain(line));
             }
         }
         for (index, column) in table.column_iter_mut().enumerate() {
