@@ -21,7 +21,7 @@ done
 
 for errno in ENOSYS EPERM; do
     echo "-- membarrier fails with $errno"
-    if ! probe=$("$stillpoint" deny --errno "$errno" membarrier -- "$stillpoint" probe); then
+    if ! probe=$("$stillpoint" seccomp-deny --errno "$errno" membarrier -- "$stillpoint" probe); then
         echo "CANNOT CHECK: this host does not let a process deny itself a system call" >&2
         exit 1
     fi
@@ -30,7 +30,7 @@ for errno in ENOSYS EPERM; do
         exit 1
     fi
     # What comes of `seqcst` has been tested above.
-    "$stillpoint" deny --errno "$errno" membarrier -- "${suite[@]}" --test 'rcu_g*' --test rcu_fork
+    "$stillpoint" seccomp-deny --errno "$errno" membarrier -- "${suite[@]}" --test 'rcu_g*' --test rcu_fork
 done
 
 echo "-- every wait is checked"

@@ -33,7 +33,7 @@ done
 
 echo "-- bench lock"
 "$stillpoint" bench lock --quick --seconds 3 --rounds 1 --json "$scratch/lock.json" --plot "$scratch/lock.svg" | cat
-"$stillpoint" bench lock-parts --quick --seconds 3 --rounds 1 | cat
+"$stillpoint" bench lock-ablation --quick --seconds 3 --rounds 1 | cat
 jq --exit-status '([.rows[].system] | unique | length) == 9 and (.ratios | length > 0)' "$scratch/lock.json" >/dev/null
 grep --quiet '</svg>' "$scratch/lock.svg"
 
@@ -58,9 +58,9 @@ done
 
 echo "-- report, compare"
 # Two runs of a part each, the second into the directory of the first; the page loads nothing and runs nothing.
-"$stillpoint" report --only read,e5 --seconds 1 --into "$scratch/report" | cat
+"$stillpoint" report --only read,e5 --seconds 1 --out-dir "$scratch/report" | cat
 cp "$scratch/report/report.json" "$scratch/before.json"
-"$stillpoint" report --only read --seconds 1 --into "$scratch/report" | cat
+"$stillpoint" report --only read --seconds 1 --out-dir "$scratch/report" | cat
 jq --exit-status '[.results[].bench] | sort == ["e5", "read"]' "$scratch/report/report.json" >/dev/null
 grep --quiet '</svg>' "$scratch/report/report.html"
 if grep --extended-regexp --quiet '<script|https?://|<link|@import|url\(' "$scratch/report/report.html"; then

@@ -67,7 +67,7 @@ echo "-- rseq is denied, and the C library does not register threads"
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 build cargo test --package stillpoint "${tests[@]}"
 for errno in ENOSYS EPERM; do
-    denied=("$stillpoint" deny --errno "$errno" rseq --)
+    denied=("$stillpoint" seccomp-deny --errno "$errno" rseq --)
     report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$stillpoint" probe | sed -n 's/^percpu *//p')
     echo "$errno: $report"
     grep --quiet '^atomic: .*the kernel refuses' <<<"$report"
@@ -76,8 +76,8 @@ for errno in ENOSYS EPERM; do
     done
 done
 # The stop of a row needs membarrier.
-"$stillpoint" deny membarrier -- "${binary[percpu_pool]}" --quiet
-"$stillpoint" deny membarrier -- "${binary[percpu_cell]}" --quiet
+"$stillpoint" seccomp-deny membarrier -- "${binary[percpu_pool]}" --quiet
+"$stillpoint" seccomp-deny membarrier -- "${binary[percpu_cell]}" --quiet
 
 echo "-- valgrind, whose threads cannot be registered"
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_pool]}" --exact what_was_used_last_comes_first

@@ -1,12 +1,11 @@
 /*
  * The C side of the liburcu peer: its readers are inline functions of its headers, so the measured loops are here.
- * They have the shape of the loops in src/bench.
+ * They have the shape of the loops in src/peers/mod.rs.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdint.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <linux/futex.h>
@@ -144,27 +143,5 @@ uint64_t lab_urcu_read_nested(uint64_t *const *slot, uint32_t pairs)
 		urcu_memb_read_unlock();
 		urcu_memb_read_unlock();
 	}
-	return sum;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/* One section that looks at the clock until it is `ns` old. */
-uint64_t lab_urcu_long_section(uint64_t *const *slot, uint64_t ns)
-{
-	uint64_t sum, start;
-
-	urcu_memb_read_lock();
-	start = now_ns();
-	sum = *rcu_dereference(*slot);
-	while (now_ns() - start < ns)
-		;
-	urcu_memb_read_unlock();
 	return sum;
 }

@@ -1,6 +1,6 @@
 /*
  * The C side of the liburcu-qsbr peer: what its readers do are inline functions of its headers, so the measured loops are
- * here. They have the shape of the loops in src/bench/qsbr.
+ * here. They have the shape of the loops in src/peers/mod.rs.
  */
 #define _GNU_SOURCE
 #include <stdint.h>

@@ -3,11 +3,11 @@
 mod bench;
 mod compare;
 mod demo;
-mod deny;
 mod harness;
 mod peers;
 mod probe;
 mod report;
+mod seccomp_deny;
 mod seeds;
 mod torture;
 
@@ -33,15 +33,15 @@ enum Command {
     Report(report::Args),
     Compare(compare::Args),
     Torture(torture::Args),
-    Deny(deny::Args),
+    SeccompDeny(seccomp_deny::Args),
     /// Serves measurements to another process of this program.
     #[command(subcommand, hide = true)]
-    Lane(Lane),
+    Worker(Worker),
 }
 
-/// What a lane measures (see [`harness::lane`]).
+/// What a worker process measures (see [`harness::worker`]).
 #[derive(Debug, Subcommand)]
-enum Lane {
+enum Worker {
     /// One kind of fence.
     Fence(bench::fence::kind::Args),
     /// A process that computes.
@@ -64,7 +64,7 @@ fn main() -> anyhow::Result<()> {
         Some(Command::Demo(args)) => demo::run(args),
         Some(Command::Probe) => probe::run(),
         Some(Command::Bench(args)) => bench::run(&args),
-        Some(Command::Deny(args)) => match deny::run(args)? {},
+        Some(Command::SeccompDeny(args)) => match seccomp_deny::run(args)? {},
         Some(Command::Seeds(args)) => seeds::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
@@ -72,14 +72,14 @@ fn main() -> anyhow::Result<()> {
             torture::run(&args);
             Ok(())
         }
-        Some(Command::Lane(lane)) => match lane {
-            Lane::Fence(args) => bench::fence::kind::serve(&args),
-            Lane::Neighbour => seeds::e1::neighbour::serve(),
-            Lane::Grace(args) => seeds::e2::kind::serve(&args),
-            Lane::Track(args) => seeds::e3::load::serve(&args),
-            Lane::Stack(args) => bench::callback::stack::serve(&args),
-            Lane::Part(args) => report::part::serve(&args),
-            Lane::Live(args) => demo::live::work::serve(&args),
+        Some(Command::Worker(worker)) => match worker {
+            Worker::Fence(args) => bench::fence::kind::serve(&args),
+            Worker::Neighbour => seeds::e1::neighbour::serve(),
+            Worker::Grace(args) => seeds::e2::kind::serve(&args),
+            Worker::Track(args) => seeds::e3::load::serve(&args),
+            Worker::Stack(args) => bench::callback::stack::serve(&args),
+            Worker::Part(args) => report::part::serve(&args),
+            Worker::Live(args) => demo::live::work::serve(&args),
         },
     }
 }

@@ -26,16 +26,17 @@ fn probed<'a>(probe: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn probe_says_which_fence_was_chosen() {
+fn probe_names_the_chosen_fence() {
     let probe = stdout(&["probe"]);
     let fence = probed(&probe, "fence ");
     assert!(["membarrier", "signal", "seqcst"].iter().any(|name| fence.starts_with(name)), "{probe}");
 }
 
 #[test]
-fn a_denied_syscall_fails_with_the_errno_asked_for_and_the_library_falls_back() {
+fn denied_syscall_fails_with_errno_and_library_falls_back() {
     for (errno, message) in [("ENOSYS", "(os error 38)"), ("EPERM", "(os error 1)")] {
-        let probe = stdout(&["deny", "--errno", errno, "membarrier", "rseq", "--", STILLPOINT, "probe"]);
+        let probe =
+            stdout(&["seccomp-deny", "--errno", errno, "membarrier", "rseq", "--", STILLPOINT, "probe"]);
         assert!(probed(&probe, "membarrier ").ends_with(message), "{probe}");
         assert!(probed(&probe, "rseq ").ends_with(message), "{probe}");
         assert!(probed(&probe, "fence ").starts_with("seqcst"), "{probe}");
@@ -43,9 +44,9 @@ fn a_denied_syscall_fails_with_the_errno_asked_for_and_the_library_falls_back() 
 }
 
 #[test]
-fn deny_passes_arguments_and_the_exit_status_on() {
+fn seccomp_deny_passes_on_arguments_and_exit_status() {
     let output = Command::new(STILLPOINT)
-        .args(["deny", "membarrier", "--", "sh", "-c", "echo \"$1\"; exit 7", "sh", "--json"])
+        .args(["seccomp-deny", "membarrier", "--", "sh", "-c", "echo \"$1\"; exit 7", "sh", "--json"])
         .output()
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(7));
@@ -53,7 +54,7 @@ fn deny_passes_arguments_and_the_exit_status_on() {
 }
 
 #[test]
-fn every_bench_writes_rows_and_says_what_it_skipped() {
+fn bench_writes_rows_and_lists_skipped_systems() {
     for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "lock"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
@@ -74,50 +75,27 @@ fn every_bench_writes_rows_and_says_what_it_skipped() {
             .flat_map(|row| row["config"].as_object().expect("a configuration").keys())
             .map(String::as_str)
             .collect();
-        let expected: &[&str] = match bench {
-            "read" => &["nesting", "threads"],
-            "sync" => &["call", "callers", "idle_threads", "readers", "section_us"],
-            "percpu" => &["op", "threads", "threads_per_cpu"],
-            "callback" => &[
-                "most_values",
-                "ms",
-                "node",
-                "our_limit_bytes",
-                "payload",
-                "readers",
-                "retired",
-                "stall_ms",
-                "threads",
-            ],
-            "qsbr" => &["asked_per_s", "readers", "threads"],
-            "srcu" => &["guards", "threads"],
-            "lock" => &["cpus", "cs_ns", "ncs_ns", "threads"],
-            _ => &["backend", "callers", "running"],
+        let expected = match bench {
+            "read" => "nesting threads",
+            "sync" => "call callers idle_threads readers section_us",
+            "percpu" => "op threads threads_per_cpu",
+            "callback" => "most_values ms node our_limit_bytes payload readers retired stall_ms threads",
+            "qsbr" => "asked_per_s readers threads",
+            "srcu" => "guards threads",
+            "lock" => "cpus cs_ns ncs_ns threads",
+            _ => "backend callers running",
         };
-        assert!(keys.iter().eq(expected), "{keys:?}");
+        assert!(keys.iter().copied().eq(expected.split(' ')), "{keys:?}");
     }
 }
 
 #[test]
-fn every_experiment_writes_rows_beside_what_was_posted() {
+fn experiment_writes_rows_beside_posted_figures() {
     let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("seeds.json");
     let path = json.to_str().expect("the path is text");
     let experiments = ["e1", "e2", "e3", "e5", "e6", "e7"];
-    let shown = stdout(&[
-        "seeds",
-        "e1",
-        "e2",
-        "e3",
-        "e5",
-        "e6",
-        "e7",
-        "--seconds",
-        "0.5",
-        "--rounds",
-        "1",
-        "--json",
-        path,
-    ]);
+    let options = ["--seconds", "0.5", "--rounds", "1", "--json", path];
+    let shown = stdout(&[&["seeds"], &experiments[..], &options].concat());
     for experiment in experiments {
         assert!(shown.contains(&format!("seeds {experiment}: ")), "{shown}");
         let text = std::fs::read_to_string(json.with_extension(format!("{experiment}.json")));
@@ -132,7 +110,7 @@ fn every_experiment_writes_rows_beside_what_was_posted() {
 }
 
 #[test]
-fn torture_says_once_whether_it_passed() {
+fn torture_prints_one_verdict() {
     let flood: &[&str] = &["flood", "--count", "300000", "--limit-mib", "4", "--stall-seconds", "0.2"];
     for arguments in
         [&["rcu", "--seconds", "1"], &["percpu", "--seconds", "1"], &["lock", "--seconds", "1"], flood]
@@ -144,12 +122,12 @@ fn torture_says_once_whether_it_passed() {
 }
 
 #[test]
-fn a_report_keeps_what_it_does_not_measure_again_and_writes_a_page_that_loads_nothing() {
+fn report_keeps_older_results_and_page_is_self_contained() {
     let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
     let _ = std::fs::remove_dir_all(&into);
     let directory = into.to_str().expect("the path is text");
     let report = |parts: &str| {
-        stillpoint(&["report", "--only", parts, "--seconds", "0.3", "--into", directory]);
+        stillpoint(&["report", "--only", parts, "--seconds", "0.3", "--out-dir", directory]);
         let text = std::fs::read_to_string(into.join("report.json")).expect("the results are there");
         serde_json::from_str::<Value>(&text).expect("the results are JSON")
     };
@@ -177,7 +155,7 @@ fn a_report_keeps_what_it_does_not_measure_again_and_writes_a_page_that_loads_no
     let json = into.join("report.json");
     let json = json.to_str().expect("the path is text");
     let (drawn, again) = (into.join("again"), into.join("again/report.html"));
-    stillpoint(&["report", "--from", json, "--into", drawn.to_str().expect("the path is text")]);
+    stillpoint(&["report", "--from", json, "--out-dir", drawn.to_str().expect("the path is text")]);
     assert!(std::fs::read_to_string(again).expect("the page is there") == page);
     let compared = stdout(&["compare", json, json]);
     assert!(compared.contains("stillpoint: no difference seen in"), "{compared}");

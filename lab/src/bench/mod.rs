@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// What to measure.
     #[arg(value_enum)]
     name: Name,
-    /// A part of the grid that takes less than two minutes (lock, lock-parts).
+    /// A part of the grid that takes less than two minutes (lock, lock-ablation).
     #[arg(long)]
     quick: bool,
     /// Only what has so many nanoseconds of work under the lock: 0, 100, 1000, or 10000 (lock).
@@ -34,24 +34,24 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Name {
-    /// A read-side section: open, load, close.
+    /// A read-side critical section: enter, load, leave.
     Read,
     /// The latency of `synchronize()`.
     Sync,
     /// The process-wide fence.
     Fence,
-    /// Readers that report quiescent states, and updates beside them.
+    /// QSBR: the cost of a read and of a report, and the rate of updates beside readers.
     Qsbr,
-    /// Sections that may sleep: what they cost, and the grace period that waits for many of them.
+    /// SRCU: the cost of a section, and of a grace period that waits for many of them.
     Srcu,
     /// Per-CPU data: counters, pools, histograms, and the number of the CPU.
     Percpu,
-    /// What is done after a grace period: how soon, at what cost, and how much waits.
+    /// Deferred callbacks: their latency, their cost, and the memory that waits.
     Callback,
-    /// Mutexes: throughput, fairness, and how long anyone waits.
+    /// Mutexes: throughput, fairness, and how long threads wait.
     Lock,
-    /// The mechanisms and constants of our lock, each changed in turn.
-    LockParts,
+    /// The mechanisms and constants of our lock, each changed by itself.
+    LockAblation,
     /// All of them, one after the other.
     All,
 }
@@ -68,15 +68,11 @@ const BENCHES: [Bench; 9] = [
     (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
     (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
     (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.cs, args.plot.as_deref(), budget)),
-    (Name::LockParts, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
+    (Name::LockAblation, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
     (Name::Callback, 60.0, |_, budget| callback::run(budget)),
 ];
 
 /// Runs the benches that `args` names.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the measurement, or the JSON file cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let wanted = |bench: &&Bench| args.name == bench.0 || args.name == Name::All;
     let reports = BENCHES.iter().filter(wanted).count();

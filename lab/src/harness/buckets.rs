@@ -1,4 +1,4 @@
-//! Latencies in power-of-two buckets: what a percentile cannot show is whether there is one mode or two.
+//! Histograms of latencies; in power-of-two buckets, too: what a percentile cannot show is whether there is one mode or two.
 
 use std::time::Duration;
 
@@ -9,6 +9,14 @@ use super::stats::Config;
 
 /// Buckets of a histogram: bucket n counts latencies below 2^n ns, and not below half of that.
 pub(crate) const BUCKETS: usize = 40;
+
+/// Longest latency that a histogram tells apart from longer ones, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+
+/// An empty histogram with three significant digits.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are valid")
+}
 
 /// Number of latencies in each bucket.
 pub(crate) type Counts = [u64; BUCKETS];
@@ -38,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_holds_latencies_up_to_its_power_of_two() {
+    fn bucket_holds_latencies_below_its_power_of_two() {
         for (ns, expected) in [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1024, 11)] {
             assert_eq!(bucket(Duration::from_nanos(ns)), expected, "{ns} ns");
         }
@@ -46,8 +54,8 @@ mod tests {
     }
 
     #[test]
-    fn histograms_are_added_up_by_bucket() {
-        let mut more = Histogram::new_with_bounds(1, 1 << 36, 3).expect("the bounds are valid");
+    fn added_histograms_are_summed_by_bucket() {
+        let mut more = histogram();
         for ns in [5, 6, 7, 9, 1500] {
             more.record(ns).expect("within the bounds");
         }

@@ -1,7 +1,7 @@
 //! The threads of a measurement: started, let go together, and released whatever happens.
 //!
-//! Nothing here can block for ever on a thread that could not be started: whoever waits, waits at a [`Gate`], and
-//! whoever runs a measurement opens its gates on every path.
+//! No thread blocks for ever on one that could not be started: threads wait at a [`Gate`], and each measurement opens its gates
+//! on every path.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -27,7 +27,7 @@ impl Gate {
         }
     }
 
-    /// Lets everybody through.
+    /// Lets all threads through, from now on.
     pub(crate) fn open(&self) {
         *lock(&self.open) = true;
         self.opened.notify_all();
@@ -62,10 +62,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Starts a thread of the measurement in `scope`.
-///
-/// # Errors
-///
-/// Fails if the system allows no more threads.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     body: impl FnOnce() -> T + Send + 'scope,
@@ -76,10 +72,6 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
 }
 
 /// The result of a thread.
-///
-/// # Errors
-///
-/// Fails if the thread panicked.
 pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {
     thread.join().map_err(|_| anyhow!("a measuring thread panicked; its message is above"))
 }

@@ -17,7 +17,7 @@ pub(crate) struct Machine {
     pub(crate) cpus: usize,
     /// CPUs that may ever exist, as a list like `0-3`.
     pub(crate) possible: String,
-    /// Whether a hypervisor announces itself, if the architecture tells.
+    /// Whether a hypervisor announces itself, on architectures where it can.
     pub(crate) virtual_machine: bool,
     /// Kernel release and version.
     pub(crate) kernel: String,
@@ -28,7 +28,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Reads the facts; what the machine does not tell is `unknown`.
+    /// Reads the facts; what the machine does not show is `unknown`.
     pub(crate) fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {

@@ -7,12 +7,12 @@ use std::fs;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Bytes that a field of `/proc/self/status` says: `VmRSS` is resident now, `VmHWM` was at most so far.
+/// A field of `/proc/self/status`, in bytes: `VmRSS` is resident now, `VmHWM` was at most so far.
 pub(crate) fn status(name: &str) -> Option<u64> {
     field(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
-/// Bytes that a field of such a file says.
+/// A field of such a file, in bytes.
 pub(crate) fn field(file: &str, name: &str) -> Option<u64> {
     let line = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_of_memory_is_in_bytes_and_absent_if_unknown() {
+    fn memory_field_is_in_bytes_or_absent() {
         let file = "Name:\tstillpoint\nVmRSS:\t    1234 kB\nThreads:\t1\n";
         assert_eq!(field(file, "VmRSS"), Some(1234 << 10));
         assert_eq!(["Vm", "Name", "Threads"].map(|name| field(file, name)), [None; 3]);

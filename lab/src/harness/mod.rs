@@ -6,20 +6,24 @@
 
 pub(crate) mod buckets;
 pub(crate) mod clock;
+pub(crate) mod controls;
 pub(crate) mod crew;
-pub(crate) mod lane;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod pin;
+pub(crate) mod plan;
 pub(crate) mod posted;
 pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod schedule;
 pub(crate) mod stats;
+pub(crate) mod timed_loop;
 pub(crate) mod units;
+pub(crate) mod worker;
 
 pub(crate) use options::Options;
+pub(crate) use plan::{Plan, System, run, systems};
 pub(crate) use posted::Posted;
 pub(crate) use progress::Progress;
 pub(crate) use report::{Report, Skipped};

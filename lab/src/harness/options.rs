@@ -22,17 +22,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The time of one result, `default` seconds if the user did not say.
+    /// The time of one result, `default` seconds unless the user chose it.
     pub(crate) fn budget(&self, default: f64) -> Budget {
         let rounds = self.rounds.map(NonZeroUsize::get);
         Budget { seconds: self.seconds.unwrap_or(default), rounds }
     }
 
     /// Writes `report`, one of `reports`, where the user wants it.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be written.
     pub(crate) fn write(&self, report: &Report, reports: usize) -> anyhow::Result<()> {
         match &self.json {
             Some(path) if reports > 1 => report.write_json(&with_name(path, report.bench())),
@@ -55,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_results_go_to_files_of_their_own() {
+    fn several_results_are_written_to_a_file_each() {
         assert_eq!(with_name(Path::new("a/out.json"), "read"), Path::new("a/out.read.json"));
         assert_eq!(with_name(Path::new("out"), "sync"), Path::new("out.sync"));
     }

@@ -9,20 +9,12 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Returns the CPUs that the calling thread may run on.
-///
-/// # Errors
-///
-/// Fails if the affinity cannot be read.
 pub(crate) fn allowed() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("cannot read the CPU affinity of this process")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Binds the calling thread to `cpu`.
-///
-/// # Errors
-///
-/// Fails if the CPU is offline or not among the allowed ones.
 pub(crate) fn to(cpu: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);

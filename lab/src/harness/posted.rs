@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_posted_value_is_found_by_its_labels() {
+    fn posted_value_is_found_by_labels() {
         let figures = Figures {
             title: "calls",
             unit: "s",

@@ -27,7 +27,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Says what is being measured now.
+    /// Shows what is being measured now.
     pub(crate) fn show(&self, what: impl FnOnce() -> String) {
         if !self.0.is_hidden() {
             self.0.set_message(what());

@@ -1,4 +1,4 @@
-//! The result of a run: a table for people, JSON for programs.
+//! The result of a run: tables for the terminal, and JSON.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::machine::Machine;
 use super::posted::Posted;
-use super::stats::{Config, Metric, Ratio, Recorder, Row};
+use super::stats::{Config, Metric, Ratio, Recorder, Row, Summary};
 use super::units::{digits, duration};
 
 /// The system that this project is about; every ratio is its.
@@ -19,7 +19,7 @@ pub(crate) const OURS: &str = "stillpoint";
 /// A measurement that did not take place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Skipped {
-    /// Who was to be measured.
+    /// What was to be measured.
     pub(crate) system: &'static str,
     /// Why it was not, and what would change that.
     pub(crate) why: String,
@@ -39,7 +39,7 @@ pub(crate) struct Report {
     posted: Option<&'static Posted>,
 }
 
-/// What a single number cannot say: a course over time, or a histogram.
+/// More than a single number: a course over time, or a histogram.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Series {
     pub(crate) system: &'static str,
@@ -81,10 +81,6 @@ impl Report {
     }
 
     /// Writes the report as JSON to `path`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be written.
     pub(crate) fn write_json(&self, path: &Path) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(self).context("cannot encode the report")?;
         text.push('\n');
@@ -111,19 +107,19 @@ impl Report {
         let heads = ["metric", OURS, "peer", "theirs", "ratio", "min..max"];
         table.set_header(keys.iter().copied().chain(heads));
 
-        let mut shown: Vec<(&Config, &str)> = Vec::new();
-        let mut last_config = None;
-        for row in &self.rows {
-            if keys_of(&row.config) != keys || shown.contains(&(&row.config, row.metric)) {
-                continue;
+        let mut shown: Vec<(&Config, Vec<&'static str>)> = Vec::new();
+        for row in self.rows.iter().filter(|row| keys_of(&row.config) == keys) {
+            match shown.iter_mut().find(|(config, _)| **config == row.config) {
+                Some((_, metrics)) if metrics.contains(&row.metric) => (),
+                Some((_, metrics)) => metrics.push(row.metric),
+                None => shown.push((&row.config, vec![row.metric])),
             }
-            shown.push((&row.config, row.metric));
-            for line in self.lines(&row.config, row.metric) {
-                let fresh = last_config != Some(&row.config);
-                last_config = Some(&row.config);
-                let config =
-                    row.config.0.iter().map(|(_, value)| if fresh { plain(value) } else { "".into() });
-                table.add_row(config.chain(line));
+        }
+        for (config, metrics) in shown {
+            let lines = metrics.into_iter().flat_map(|metric| self.lines(config, metric));
+            for (index, line) in lines.enumerate() {
+                let parameter = |value| if index == 0 { plain(value) } else { String::new() };
+                table.add_row(config.0.iter().map(|(_, value)| parameter(value)).chain(line));
             }
         }
         for (index, column) in table.column_iter_mut().enumerate() {
@@ -141,10 +137,10 @@ impl Report {
         let mut lines = Vec::new();
         for theirs in self.rows.iter().filter(same).filter(|row| row.system != OURS) {
             let is_theirs = |r: &&Ratio| r.to == theirs.system && r.metric == metric && r.config == *config;
-            let (ratio, range) = self.ratios.iter().find(is_theirs).map_or_else(Default::default, |ratio| {
-                let s = ratio.summary;
-                (times(s.median), format!("{}..{}", digits(s.min), digits(s.max)))
-            });
+            let (ratio, range) =
+                self.ratios.iter().find(is_theirs).map_or_else(Default::default, |ratio| {
+                    (times(ratio.summary.median), range(ratio.summary))
+                });
             let (peer, value) = (theirs.system.to_owned(), value_of(theirs));
             lines.push([metric.to_owned(), our_value.clone(), peer, value, ratio, range]);
         }
@@ -177,10 +173,14 @@ impl Report {
         }
     }
 
+    fn row(&self, system: &str, metric: &Metric, config: &Config) -> Option<&Row> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.system == system && row.metric == metric.name && row.config == *config)
+    }
+
     /// The median of a quantity, with its unit; empty if it was not measured.
     pub(crate) fn value(&self, system: &str, metric: &Metric, config: &Config) -> String {
-        let is_it = |row: &&Row| row.system == system && row.metric == metric.name && row.config == *config;
-        self.rows.iter().find(is_it).map(value_of).unwrap_or_default()
+        self.row(system, metric, config).map(value_of).unwrap_or_default()
     }
 
     /// How we compare to `theirs`; empty if one of the two was not measured.
@@ -191,10 +191,13 @@ impl Report {
 
     /// The extremes of a quantity, as `least..greatest`; empty if it was not measured.
     pub(crate) fn range(&self, system: &str, metric: &Metric, config: &Config) -> String {
-        let is_it = |row: &&Row| row.system == system && row.metric == metric.name && row.config == *config;
-        let range = |row: &Row| format!("{}..{}", digits(row.summary.min), digits(row.summary.max));
-        self.rows.iter().find(is_it).map(range).unwrap_or_default()
+        self.row(system, metric, config).map(|row| range(row.summary)).unwrap_or_default()
     }
+}
+
+/// The extremes.
+fn range(summary: Summary) -> String {
+    format!("{}..{}", digits(summary.min), digits(summary.max))
 }
 
 /// A ratio as people write it.
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_documented_shape() {
+    fn json_has_documented_shape() {
         let json = serde_json::to_value(report()).expect("a report is JSON");
         let keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
         assert_eq!(keys, ["bench", "machine", "ratios", "rows", "skipped"]);
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_both_sides_and_the_ratio() {
+    fn table_shows_both_sides_and_ratio() {
         let table = report().tables()[0].to_string();
         for part in ["threads", "pair_ns", "2.00 ns", "4.00 ns", "0.50x", "0.25..0.75"] {
             assert!(table.contains(part), "{part} is missing in\n{table}");
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_take_the_unit_that_suits_them() {
+    fn duration_has_fitting_unit() {
         assert_eq!(duration(0.64), "0.64 ns");
         assert_eq!(duration(12_345.0), "12.3 us");
         assert_eq!(duration(66_000_000.0), "66.0 ms");

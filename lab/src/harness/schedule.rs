@@ -30,7 +30,7 @@ impl Schedule {
         let Self { rounds, cells, systems } = self;
         (0..rounds).flat_map(move |round| {
             (0..cells).flat_map(move |cell| {
-                (0..systems).map(move |turn| Step { round, cell, system: (turn + round + cell) % systems })
+                (0..systems).map(move |place| Step { round, cell, system: (place + round + cell) % systems })
             })
         })
     }
@@ -46,7 +46,7 @@ impl Schedule {
 pub(crate) struct Budget {
     /// Time for all rounds, in seconds.
     pub(crate) seconds: f64,
-    /// Rounds, if the user said how many.
+    /// Rounds, if the user chose their number.
     pub(crate) rounds: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Budget {
         (rounds, Duration::from_secs_f64(self.seconds / (slices * rounds as f64)))
     }
 
-    /// `seconds` in place of the `usual` time, if the user did not say how much.
+    /// `seconds` in place of the `usual` time, unless the user chose it.
     pub(crate) fn instead_of(self, usual: f64, seconds: f64) -> Self {
         if self.seconds == usual { Self { seconds, ..self } } else { self }
     }
@@ -76,20 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_system_comes_first_equally_often() {
+    fn systems_come_first_equally_often() {
         let schedule = Schedule { rounds: 6, cells: 4, systems: 3 };
         let steps: Vec<Step> = schedule.steps().collect();
         assert_eq!(steps.len(), schedule.len());
         for cell in 0..4 {
             for system in 0..3 {
-                let of_cell = steps.chunks(3).map(|turns| turns[0]).filter(|step| step.cell == cell);
+                let of_cell = steps.chunks(3).map(|steps| steps[0]).filter(|step| step.cell == cell);
                 assert_eq!(of_cell.filter(|step| step.system == system).count(), 2);
             }
         }
     }
 
     #[test]
-    fn every_round_measures_every_system_in_every_cell_once() {
+    fn round_measures_each_system_in_each_cell_once() {
         let schedule = Schedule { rounds: 2, cells: 2, systems: 3 };
         for round in 0..2 {
             for cell in 0..2 {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_spent_on_as_many_rounds_as_fit() {
+    fn budget_is_split_into_as_many_rounds_as_fit() {
         let slice = Duration::from_millis(100);
         let auto = |seconds| Budget { seconds, rounds: None }.split(10.0, slice);
         assert_eq!(auto(10.0), (10, slice));

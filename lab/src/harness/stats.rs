@@ -1,4 +1,4 @@
-//! Samples by round, and what is said of them: medians, extremes and ratios.
+//! Samples by round, and their medians, extremes and ratios.
 //!
 //! A ratio is formed within a round, where both sides met the same machine, and the median is taken over these ratios.
 //! The quotient of two medians would compare different moments.
@@ -141,7 +141,7 @@ struct Series {
 }
 
 impl Series {
-    /// The quotient to `theirs` in every round that has both; rounds in which theirs is zero say nothing.
+    /// The quotient to `theirs` in every round that has both; a round in which theirs is zero has none.
     fn ratios_to(&self, theirs: &Series) -> Vec<f64> {
         let quotient = |&(round, ours): &(usize, f64)| {
             let &(_, other) = theirs.values.iter().find(|(r, _)| *r == round)?;
@@ -232,24 +232,24 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_odd_number_is_the_middle_value() {
+    fn median_of_odd_count_is_middle_value() {
         let summary = Summary::of(vec![9.0, 1.0, 4.0]);
         assert_eq!(summary, Some(Summary { median: 4.0, min: 1.0, max: 9.0 }));
     }
 
     #[test]
-    fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
+    fn median_of_even_count_is_mean_of_middle_two() {
         let summary = Summary::of(vec![8.0, 1.0, 2.0, 4.0]);
         assert_eq!(summary, Some(Summary { median: 3.0, min: 1.0, max: 8.0 }));
     }
 
     #[test]
-    fn nothing_has_no_median() {
+    fn summary_of_no_values_is_none() {
         assert_eq!(Summary::of(Vec::new()), None);
     }
 
     #[test]
-    fn a_ratio_is_formed_in_each_round_and_not_from_two_medians() {
+    fn ratio_is_median_of_ratios_of_rounds() {
         // Medians are 2 and 2; the ratios of the rounds are 0.5, 2 and 3.
         let config = threads(1);
         let mut recorder = Recorder::default();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_need_the_same_round_and_the_same_configuration() {
+    fn ratio_needs_same_round_and_same_config() {
         let mut recorder = Recorder::default();
         recorder.record(0, "ours", &COST, &threads(1), 1.0);
         recorder.record(1, "theirs", &COST, &threads(1), 1.0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_on_their_side_gives_no_ratio() {
+    fn ratio_to_zero_is_dropped() {
         let mut recorder = Recorder::default();
         recorder.record(0, "ours", &COST, &threads(1), 1.0);
         recorder.record(0, "theirs", &COST, &threads(1), 0.0);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_in_the_order_of_their_announcement() {
+    fn rows_keep_order_of_announcement() {
         let mut recorder = Recorder::default();
         for system in ["ours", "silent", "theirs"] {
             recorder.announce(system, &COST, &threads(1));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_not_finite_are_dropped() {
+    fn value_that_is_not_finite_is_dropped() {
         let mut recorder = Recorder::default();
         recorder.record(0, "ours", &COST, &threads(1), f64::NAN);
         assert!(recorder.rows().is_empty());

@@ -1,10 +1,31 @@
-//! Peers that need more than a dependency.
+//! The libraries that are measured, each as its documentation recommends, in its fastest correct form: a file a library.
+//!
+//! The benches measure what these traits offer. Each system is a type, so that every measured loop is compiled for it alone.
 
+pub(crate) mod arc_swap;
+pub(crate) mod crossbeam;
 #[cfg(feature = "liburcu")]
 pub(crate) mod liburcu;
-
 #[cfg(feature = "liburcu")]
 pub(crate) mod liburcu_qsbr;
+pub(crate) mod parking_lot;
+pub(crate) mod pthread;
+pub(crate) mod seize;
+pub(crate) mod spin;
+pub(crate) mod std;
+pub(crate) mod stillpoint;
+pub(crate) mod tokio;
+
+use ::std::hint::black_box;
+use ::std::ops::Sub;
+use ::std::ptr::NonNull;
+use ::std::sync::atomic::{AtomicPtr, Ordering};
+use ::std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use crate::harness::Skipped;
+use crate::harness::timed_loop::{Threads, repeat};
 
 /// Name of liburcu's flavor whose readers report quiescent states, inlined.
 pub(crate) const LIBURCU_QSBR: &str = "liburcu-qsbr";
@@ -12,17 +33,266 @@ pub(crate) const LIBURCU_QSBR: &str = "liburcu-qsbr";
 /// Name of liburcu's flavor that relies on `membarrier`, with inlined readers.
 pub(crate) const LIBURCU: &str = "liburcu-memb";
 
-/// Why liburcu is missing in a build without its feature.
-#[cfg(not(feature = "liburcu"))]
-pub(crate) fn liburcu_missing() -> crate::harness::Skipped {
-    missing(LIBURCU)
+/// Which of the `wanted` flavors of liburcu are missing in this build, and why.
+pub(crate) fn missing(wanted: &[&'static str]) -> Vec<Skipped> {
+    let why = "not built in: install liburcu-dev and run with `cargo run --release --features liburcu`";
+    let wanted = if cfg!(feature = "liburcu") { &[] } else { wanted };
+    wanted.iter().map(|system| Skipped { system, why: why.to_owned() }).collect()
 }
 
-/// Why `system` is missing in a build without liburcu.
-#[cfg(not(feature = "liburcu"))]
-pub(crate) fn missing(system: &'static str) -> crate::harness::Skipped {
-    crate::harness::Skipped {
-        system,
-        why: "not built in: install liburcu-dev and run with `cargo run --release --features liburcu`".into(),
+/// The number that every reader finds.
+pub(crate) const VALUE: u64 = 7;
+
+/// A pointer to [`VALUE`] and what protects it from its updaters.
+pub(crate) trait ReadSide: Sync + Sized {
+    /// Name in the report.
+    const NAME: &'static str;
+    /// Why a thread cannot open a section inside another, if it cannot.
+    const CANNOT_NEST: Option<&'static str> = None;
+    /// The calling thread, known to the library for as long as this lives.
+    type Reader<'a>
+    where
+        Self: 'a;
+    /// A read-side critical section.
+    type Guard<'a>
+    where
+        Self: 'a;
+
+    fn new() -> Self;
+
+    /// Registers the calling thread.
+    fn reader(&self) -> Self::Reader<'_>;
+
+    /// Begins a section, which ends when the guard is dropped.
+    fn enter<'a>(&'a self, reader: &'a Self::Reader<'_>) -> Self::Guard<'a>;
+
+    /// Follows the pointer.
+    fn load(&self, guard: &Self::Guard<'_>) -> u64;
+
+    /// Enters, loads and leaves, `n` times. Not inlined: the measured loop is a function of its own, with one call of what the
+    /// library offers, which the compiler then inlines whatever surrounds the loop.
+    #[inline(never)]
+    fn read(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
+        let this = black_box(self);
+        repeat(n, move || {
+            let guard = this.enter(reader);
+            this.load(&guard)
+        })
     }
+
+    /// [`read`](Self::read), with a section around each.
+    #[inline(never)]
+    fn read_nested(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
+        let this = black_box(self);
+        repeat(n, move || {
+            let _outer = this.enter(reader);
+            let inner = this.enter(reader);
+            this.load(&inner)
+        })
+    }
+
+    /// Loads `n` times in one section.
+    #[inline(always)]
+    fn load_many(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
+        let this = black_box(self);
+        let guard = this.enter(reader);
+        repeat(n, || this.load(&guard))
+    }
+
+    /// Reports a quiescent state `n` times, where readers report.
+    #[inline(always)]
+    fn quiescent(_: &mut Self::Reader<'_>, n: u32) -> u64 {
+        u64::from(n)
+    }
+}
+
+/// Nanoseconds of [`ReadSide::read`] for each section: the mean of the threads.
+pub(crate) fn time_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
+    let shared = CachePadded::new(S::new());
+    threads.measure(slice, |timed_loop| {
+        let reader = shared.reader();
+        timed_loop.time(|n| shared.read(&reader, n))
+    })
+}
+
+/// [`time_reads`] of [`ReadSide::read_nested`].
+pub(crate) fn time_nested_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
+    let shared = CachePadded::new(S::new());
+    threads.measure(slice, |timed_loop| {
+        let reader = shared.reader();
+        timed_loop.time(|n| shared.read_nested(&reader, n))
+    })
+}
+
+/// Readers for which an updater can wait.
+pub(crate) trait GracePeriods: ReadSide {
+    /// Waits for a grace period; the calling thread is not registered.
+    fn synchronize(&self);
+
+    /// Events since the program started, where the library counts them.
+    fn events() -> Events {
+        Events::default()
+    }
+}
+
+/// What grace periods took, so far or between two readings. As `struct lab_urcu_counters` has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Events {
+    pub(crate) grace_periods: u64,
+    /// Process-wide fences, or calls of `membarrier`.
+    pub(crate) heavy: u64,
+    /// Calls of `FUTEX_WAKE`.
+    pub(crate) wakes: u64,
+}
+
+impl Sub for Events {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            grace_periods: self.grace_periods - earlier.grace_periods,
+            heavy: self.heavy - earlier.heavy,
+            wakes: self.wakes - earlier.wakes,
+        }
+    }
+}
+
+/// What can be published and retired.
+pub(crate) trait Object: Send + Sync + 'static {}
+
+impl<T: Send + Sync + 'static> Object for T {}
+
+/// A library that frees, or calls back, after grace periods.
+pub(crate) trait Reclaim: Sync + Sized {
+    /// Name in the report.
+    const NAME: &'static str;
+    /// Whether what is deferred is done though no thread opens a section any more.
+    const RUNS_ALONE: bool = true;
+    /// The calling thread, known to the library for as long as this lives.
+    type Thread<'a>
+    where
+        Self: 'a;
+    /// A read-side critical section. Sections nest.
+    type Guard<'a>;
+    /// A pointer that readers follow. Dropping it drops the value: no thread reads it then.
+    type Slot<P: Object>: Send + Sync;
+
+    fn new() -> anyhow::Result<Self>;
+
+    /// Registers the calling thread.
+    fn thread(&self) -> Self::Thread<'_>;
+
+    /// Begins a section, which ends when the guard is dropped.
+    fn enter<'a>(thread: &'a Self::Thread<'_>) -> Self::Guard<'a>;
+
+    fn slot<P: Object>(value: P) -> Self::Slot<P>;
+
+    /// What is published.
+    fn get<'a, P: Object>(guard: &'a Self::Guard<'_>, slot: &'a Self::Slot<P>) -> &'a P;
+
+    /// Publishes `value` and retires what was published. The calling thread is in no section.
+    fn replace<P: Object>(thread: &Self::Thread<'_>, slot: &Self::Slot<P>, value: P);
+
+    /// Memory for a node that is retired later.
+    #[inline]
+    fn allocate<N: Send + 'static>(node: N) -> NonNull<N> {
+        NonNull::from(Box::leak(Box::new(node)))
+    }
+
+    /// A pointer to a node, which is not freed as long as the section lasts.
+    #[inline]
+    fn load<N>(_: &Self::Guard<'_>, pointer: &AtomicPtr<N>) -> *mut N {
+        // Acquire: what was done before it was published; pairs with the Release in `Stack::push`.
+        pointer.load(Ordering::Acquire)
+    }
+
+    /// Frees the node after the sections that are open now.
+    ///
+    /// # Safety
+    ///
+    /// The node comes from [`allocate`](Self::allocate), and no section that opens from now on can find it.
+    unsafe fn retire<N: Send + 'static>(guard: &Self::Guard<'_>, node: NonNull<N>);
+
+    /// Calls `f` after a grace period, as soon as the library can.
+    fn call(thread: &Self::Thread<'_>, f: impl FnOnce() + Send + 'static);
+
+    /// Sets how many bytes may wait, where the library has such a limit.
+    fn limit(_bytes: Option<u64>) {}
+
+    /// Returns when all that was deferred has been done; what it returns may take time to drop. Every thread is outside
+    /// sections, and gone but for the caller.
+    fn finish(self) -> impl Sized;
+}
+
+/// A pointer made of a `Box`.
+#[derive(Debug)]
+pub(crate) struct BoxSlot<T>(AtomicPtr<T>);
+
+impl<T> BoxSlot<T> {
+    fn new(value: Box<T>) -> Self {
+        Self(AtomicPtr::new(Box::into_raw(value)))
+    }
+
+    /// Publishes `new`; what was published, which readers may still use.
+    #[inline]
+    fn swap(&self, new: Box<T>) -> *mut T {
+        // Release: readers see the value initialized; pairs with the Acquire of their load. Acquire: the thread that frees the
+        // old one sees it initialized, too; pairs with the Release of the swap that published it.
+        self.0.swap(Box::into_raw(new), Ordering::AcqRel)
+    }
+}
+
+impl<T> Drop for BoxSlot<T> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from a Box, and readers and writers borrow the slot.
+        drop(unsafe { Box::from_raw(*self.0.get_mut()) });
+    }
+}
+
+/// The readers of a library that frees.
+pub(crate) struct Published<R: Reclaim> {
+    library: R,
+    slot: R::Slot<u64>,
+}
+
+impl<R: Reclaim> ReadSide for Published<R> {
+    const NAME: &'static str = R::NAME;
+    type Reader<'a>
+        = R::Thread<'a>
+    where
+        Self: 'a;
+    type Guard<'a>
+        = R::Guard<'a>
+    where
+        Self: 'a;
+
+    fn new() -> Self {
+        Self { library: R::new().expect("a library without workers of its own"), slot: R::slot(VALUE) }
+    }
+
+    fn reader(&self) -> R::Thread<'_> {
+        self.library.thread()
+    }
+
+    #[inline(always)]
+    fn enter<'a>(&'a self, reader: &'a R::Thread<'_>) -> R::Guard<'a> {
+        R::enter(reader)
+    }
+
+    #[inline(always)]
+    fn load(&self, guard: &R::Guard<'_>) -> u64 {
+        *R::get(guard, &self.slot)
+    }
+}
+
+/// A lock around a number.
+pub(crate) trait Lock: Sync {
+    /// Name in the report.
+    const NAME: &'static str;
+
+    fn new() -> Self;
+
+    /// Calls `f` with the lock held.
+    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R;
 }

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::harness::lane::Lane;
 use crate::harness::units;
+use crate::harness::worker::Worker as Lane;
 use crate::probe;
 use data::{Document, Outcome};
 use part::Part;
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     from: Option<PathBuf>,
     /// Where report.html, summary.md, figures.md and report.json go; it is made if need be.
     #[arg(long, value_name = "DIR", default_value = "report")]
-    into: PathBuf,
+    out_dir: PathBuf,
 }
 
 /// All parts, as they are measured.
@@ -58,7 +58,7 @@ const ORDER: [Part; 16] = [
     Part::Srcu,
     Part::Percpu,
     Part::Lock,
-    Part::LockParts,
+    Part::LockAblation,
     Part::E1,
     Part::E2,
     Part::E3,
@@ -74,12 +74,12 @@ const ORDER: [Part; 16] = [
 ///
 /// Fails if a part does, or a file cannot be written; what was measured before is kept.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let into = &args.into;
-    fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+    let out_dir = &args.out_dir;
+    fs::create_dir_all(out_dir).with_context(|| format!("cannot make {}", out_dir.display()))?;
     if let Some(from) = &args.from {
-        return write(&Document::read(from)?, into);
+        return write(&Document::read(from)?, out_dir);
     }
-    let raw = into.join("report.json");
+    let raw = out_dir.join("report.json");
     let keep = !args.only.is_empty() && raw.exists();
     let mut document = if keep { Document::read(&raw)? } else { Document::default() };
     let facts = probe::facts()?;
@@ -93,12 +93,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let left: f64 = seconds[place..].iter().sum();
         eprintln!("[{}/{}] {}: {time:.0} s; {} left", place + 1, parts.len(), part.name(), minutes(left));
         document.put(measure(*part, *time)?);
-        write(&document, into)?;
+        write(&document, out_dir)?;
     }
     let took = minutes(begin.elapsed().as_secs_f64());
-    println!("{took}; {}", into.join("report.html").display());
+    println!("{took}; {}", out_dir.join("report.html").display());
     if io::stdout().is_terminal() {
-        println!("{}", into.join("summary.md").display());
+        println!("{}", out_dir.join("summary.md").display());
     }
     Ok(())
 }
@@ -108,15 +108,15 @@ fn measure(part: Part, seconds: f64) -> anyhow::Result<Outcome> {
     lane.measure(&seconds).with_context(|| format!("the part {} failed", part.name()))
 }
 
-fn write(document: &Document, into: &Path) -> anyhow::Result<()> {
-    document.write(&into.join("report.json"))?;
+fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
+    document.write(&out_dir.join("report.json"))?;
     let pages = [
         ("report.html", page::render(document)),
         ("summary.md", summary::render(document)),
         ("figures.md", figures::render(document)),
     ];
     for (name, text) in pages {
-        let path = into.join(name);
+        let path = out_dir.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A part of the report: a bench or an experiment, run in a lane of its own (see [`crate::harness::lane`]).
+//! A part of the report: a bench or an experiment, run in a lane of its own (see [`crate::harness::worker`]).
 //!
 //! Registries keep the size they once had, and liburcu its workers: a part must not find what another one left behind.
 
@@ -6,7 +6,7 @@ use comfy_table::{Row, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::{callback, fence, lock, percpu, qsbr, read, srcu, sync};
-use crate::harness::{Budget, Report, lane};
+use crate::harness::{Budget, Report, worker as lane};
 use crate::seeds::{self, Findings};
 
 /// What can be measured by itself.
@@ -28,8 +28,8 @@ pub(crate) enum Part {
     Percpu,
     /// Mutexes of `bench lock` by number of threads
     Lock,
-    /// `bench lock-parts --quick`
-    LockParts,
+    /// `bench lock-ablation --quick`
+    LockAblation,
     /// `seeds e1`
     E1,
     /// `seeds e2`
@@ -58,7 +58,7 @@ impl Part {
             Self::Srcu => "srcu",
             Self::Percpu => "percpu",
             Self::Lock => "lock",
-            Self::LockParts => "lock-parts",
+            Self::LockAblation => "lock-ablation",
             Self::E1 => "e1",
             Self::E2 => "e2",
             Self::E3 => "e3",
@@ -79,7 +79,7 @@ impl Part {
             Self::Srcu => (15.0, 30.0),
             Self::Percpu => (25.0, 40.0),
             Self::Lock => (40.0, 240.0),
-            Self::LockParts => (30.0, 160.0),
+            Self::LockAblation => (30.0, 160.0),
             Self::E1 => (15.0, 40.0),
             Self::E2 => (12.0, 40.0),
             Self::E3 => (24.0, 200.0),
@@ -112,7 +112,7 @@ impl Part {
             Self::Srcu => bench(srcu::run(budget)),
             Self::Percpu => bench(percpu::run(budget)),
             Self::Lock => bench(lock::by_threads(budget)),
-            Self::LockParts => bench(lock::parts::run(true, budget)),
+            Self::LockAblation => bench(lock::parts::run(true, budget)),
             Self::E1 => experiment(seeds::e1::run(budget)),
             Self::E2 => experiment(seeds::e2::run(budget)),
             Self::E3 => experiment(seeds::e3::run(budget)),

@@ -30,7 +30,7 @@ pub(super) fn all(document: &Document) -> Vec<Section> {
         section("qsbr", "Readers that report", part("qsbr", reports)),
         section("srcu", "Sections that may sleep", part("srcu", sleepable)),
         section("percpu", "Per-CPU data", part("percpu", per_cpu)),
-        section("lock", "The lock", both("lock", lock, "lock-parts", lock_parts)),
+        section("lock", "The lock", both("lock", lock, "lock-ablation", lock_parts)),
         section("experiments", "Experiments of the posts", experiments::render(document)),
     ]
 }

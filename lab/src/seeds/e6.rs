@@ -11,11 +11,11 @@ use stillpoint::lock::lab::{self, Event, Policy};
 use super::Findings;
 use crate::bench::lock::load::{self, Cell, Work};
 use crate::bench::lock::parts::{DEFAULT, NO_DEFER, NO_RESERVE, NO_STEAL};
-use crate::bench::lock::systems::{STD, System, Variant};
-use crate::bench::lock::{JAIN, MAX, MOPS, P999, measure};
+use crate::bench::lock::{JAIN, MAX, MOPS, P999, STD, System, measure};
 use crate::harness::posted::{Figures, FiguresRow, table};
 use crate::harness::units::digits;
 use crate::harness::{Budget, Metric, Posted, Report, pin};
+use crate::peers::stillpoint::Variant;
 
 const POSTED: Posted = Posted {
     source: "pvqspinlock v2, 2015; 32 and 48 virtual CPUs on 32 CPUs, kernel build",

@@ -1,26 +1,26 @@
 //! How much waits to be freed while a reader stays in its section.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, Scope};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use super::PEAK;
-use super::systems::{Payload, Reclaimer};
-use crate::harness::Config;
-use crate::harness::crew::{self, Arrivals, Gate};
+use super::payload::Payload;
+use crate::harness::controls::Controls;
 use crate::harness::report::Series;
+use crate::harness::{Config, crew};
+use crate::peers::Reclaim;
 
 /// The writer stops after this many values, so that a library without a limit does not take all memory.
 const LIMIT: u64 = 200_000;
 
-/// What may wait in a library that can be told.
+/// What may wait in a library that has a limit.
 const BYTES: u64 = 8 << 20;
 
-/// Time between two looks at what waits.
-const BEAT: Duration = Duration::from_millis(1);
+/// Time between two readings of what waits.
+const TICK: Duration = Duration::from_millis(1);
 
 /// Bytes of all values that exist. There is one flood at a time.
 static LIVE: AtomicU64 = AtomicU64::new(0);
@@ -59,9 +59,8 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    pub(super) fn series(self, system: &'static str, config: &Config) -> Series {
-        let (metric, unit) = ("live_bytes", PEAK.unit);
-        Series { system, metric, unit, over: "time_ms", config: config.clone(), points: self.course }
+    pub(super) fn series(self, system: &'static str, config: Config) -> Series {
+        Series { system, metric: "live_bytes", unit: "bytes", over: "time_ms", config, points: self.course }
     }
 }
 
@@ -82,36 +81,13 @@ fn stall(slice: Duration) -> Duration {
     slice / 2
 }
 
-/// What the threads of a flood wait for and look at.
-#[derive(Debug, Default)]
-struct Controls {
-    ready: Arrivals,
-    start: Gate,
-    stop_writer: AtomicBool,
-    stop_reader: AtomicBool,
-}
-
-impl Controls {
-    /// Lets every thread finish, whatever it waits for.
-    fn end(&self) {
-        self.stop_writer.store(true, Ordering::Relaxed);
-        self.stop_reader.store(true, Ordering::Relaxed);
-        self.start.open();
-    }
-}
-
 /// A flood of `slice`; the reader stays in its first section for half of it.
-pub(super) fn run<R: Reclaimer>(slice: Duration) -> anyhow::Result<Flood> {
+pub(super) fn run<R: Reclaim>(slice: Duration) -> anyhow::Result<Flood> {
     R::limit(Some(BYTES));
     let system = R::new()?;
     LIVE.store(SIZE, Ordering::Relaxed);
     let slot = R::slot(Counted::new(0));
-    let controls = Controls::default();
-    let flood = thread::scope(|scope| {
-        let flood = pour(scope, &controls, &system, &slot, slice);
-        controls.end();
-        flood
-    });
+    let flood = pour(&system, &slot, slice);
     drop(slot);
     drop(system.finish());
     R::limit(None);
@@ -120,47 +96,43 @@ pub(super) fn run<R: Reclaimer>(slice: Duration) -> anyhow::Result<Flood> {
     flood
 }
 
-fn pour<'scope, R: Reclaimer>(
-    scope: &'scope Scope<'scope, '_>,
-    controls: &'scope Controls,
-    system: &'scope R,
-    slot: &'scope R::Slot<Counted>,
-    slice: Duration,
-) -> anyhow::Result<Flood> {
-    crew::spawn(scope, move || {
-        let thread = system.thread();
-        R::read(&thread, slot, |value| {
-            controls.ready.arrive();
-            controls.start.wait();
+fn pour<R: Reclaim>(system: &R, slot: &R::Slot<Counted>, slice: Duration) -> anyhow::Result<Flood> {
+    let controls = Controls::default();
+    controls.scope(|scope| {
+        crew::spawn(scope, || {
+            let thread = system.thread();
+            let guard = R::enter(&thread);
+            let value = R::get(&guard, slot);
+            controls.begin();
             thread::sleep(stall(slice));
             black_box(value.sum());
-        });
-        while !controls.stop_reader.load(Ordering::Relaxed) {
-            black_box(R::read(&thread, slot, Counted::sum));
-        }
-    })?;
-    let writer = crew::spawn(scope, || {
-        let thread = system.thread();
-        controls.ready.arrive();
-        controls.start.wait();
+            drop(guard);
+            while !controls.background_must_stop() {
+                black_box(R::get(&R::enter(&thread), slot).sum());
+            }
+        })?;
+        let writer = crew::spawn(scope, || {
+            let thread = system.thread();
+            controls.begin();
+            let start = Instant::now();
+            let (mut values, mut peak) = (0, 0);
+            while values < LIMIT && !controls.must_stop() || values == 0 {
+                values += 1;
+                peak = peak.max(LIVE.fetch_add(SIZE, Ordering::Relaxed) + SIZE);
+                R::replace(&thread, slot, Counted::new(values));
+            }
+            (peak, start.elapsed().as_nanos() as f64 / values as f64)
+        })?;
+        controls.ready.wait_for(2);
         let start = Instant::now();
-        let (mut values, mut peak) = (0, 0);
-        while values < LIMIT && !controls.stop_writer.load(Ordering::Relaxed) || values == 0 {
-            values += 1;
-            peak = peak.max(LIVE.fetch_add(SIZE, Ordering::Relaxed) + SIZE);
-            R::replace(&thread, slot, Counted::new(values));
+        controls.start.open();
+        let mut course = Vec::new();
+        while start.elapsed() < slice {
+            course.push((start.elapsed().as_secs_f64() * 1e3, LIVE.load(Ordering::Relaxed) as f64));
+            thread::sleep(TICK);
         }
-        (peak, start.elapsed().as_nanos() as f64 / values as f64)
-    })?;
-    controls.ready.wait_for(2);
-    let start = Instant::now();
-    controls.start.open();
-    let mut course = Vec::new();
-    while start.elapsed() < slice {
-        course.push((start.elapsed().as_secs_f64() * 1e3, LIVE.load(Ordering::Relaxed) as f64));
-        thread::sleep(BEAT);
-    }
-    controls.stop_writer.store(true, Ordering::Relaxed);
-    let (peak, value_ns) = crew::join(writer)?;
-    Ok(Flood { peak, value_ns, course })
+        controls.stop();
+        let (peak, value_ns) = crew::join(writer)?;
+        Ok(Flood { peak, value_ns, course })
+    })
 }

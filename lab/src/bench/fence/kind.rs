@@ -1,8 +1,8 @@
-//! The lane that measures one kind of fence (see [`crate::harness::lane`]).
+//! The worker that measures one kind of fence (see [`crate::harness::worker`]).
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
-use std::thread::{self, Scope};
+use std::sync::atomic::{Ordering, compiler_fence};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -10,14 +10,14 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use serde::{Deserialize, Serialize};
 use stillpoint::fence;
 
-use crate::harness::crew::{self, Arrivals, Gate};
-use crate::harness::lane;
+use crate::harness::controls::{Controls, join_all, spawn_all};
 use crate::harness::report::OURS;
+use crate::harness::worker;
 
-/// `light()` calls between two looks at the stop flag.
+/// `light()` calls between two checks of the stop flag.
 const BATCH: u32 = 1000;
 
-/// The fence that a lane measures.
+/// The fence that a worker measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Role {
     /// The library on `membarrier`.
@@ -33,7 +33,7 @@ pub(crate) enum Role {
 impl Role {
     pub(crate) const ALL: [Self; 4] = [Self::Membarrier, Self::Signal, Self::Seqcst, Self::Syscall];
 
-    /// Name of the kind, for tables and for the lane's command line.
+    /// Name of the kind, for tables and for the worker's command line.
     pub(crate) fn name(self) -> &'static str {
         if self == Self::Syscall { "syscall" } else { self.backend() }
     }
@@ -53,7 +53,7 @@ impl Role {
             let registered = membarrier(MembarrierCommand::RegisterPrivateExpedited);
             return registered.err().map(|error| format!("membarrier is not available: {error}"));
         }
-        lane::lacks_backend(self.backend())
+        worker::lacks_backend(self.backend())
     }
 
     fn heavy(self) -> anyhow::Result<()> {
@@ -74,7 +74,7 @@ impl Role {
     }
 }
 
-impl lane::Role for Role {
+impl worker::Role for Role {
     fn system(self) -> &'static str {
         if self == Self::Syscall { "membarrier-syscall" } else { OURS }
     }
@@ -131,61 +131,30 @@ pub(crate) struct Args {
 }
 
 /// The child.
-///
-/// # Errors
-///
-/// Fails if a measurement does, or the parent is gone.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
-    lane::serve(args.role.missing(), |load: Load| measure(args.role, &load))
-}
-
-/// What the threads of a measurement wait for and look at.
-#[derive(Debug, Default)]
-struct Controls {
-    ready: Arrivals,
-    start: Gate,
-    stop_callers: AtomicBool,
-    stop_running: AtomicBool,
+    worker::serve(args.role.missing(), |load: Load| measure(args.role, &load))
 }
 
 fn measure(role: Role, load: &Load) -> anyhow::Result<Answer> {
     let controls = Controls::default();
-    thread::scope(|scope| {
-        let answer = drive(scope, &controls, role, load);
-        controls.stop_callers.store(true, Ordering::Relaxed);
-        controls.stop_running.store(true, Ordering::Relaxed);
+    controls.scope(|scope| {
+        spawn_all(scope, load.running, || run(&controls, role))?;
+        let callers = spawn_all(scope, load.callers, || call(&controls, role))?;
+        controls.ready.wait_for(load.running + load.callers);
+        let before = fence::stats();
         controls.start.open();
-        answer
+        thread::sleep(load.time);
+        controls.stop();
+        let (mut calls, mut busy) = (0, Duration::ZERO);
+        for caller in join_all(callers)? {
+            let (its_calls, its_time) = caller?;
+            calls += its_calls;
+            busy += its_time;
+        }
+        let after = fence::stats();
+        let issued = if role == Role::Syscall { calls } else { after.issued - before.issued };
+        Ok(Answer { calls, issued, busy })
     })
-}
-
-fn drive<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    controls: &'scope Controls,
-    role: Role,
-    load: &Load,
-) -> anyhow::Result<Answer> {
-    for _ in 0..load.running {
-        crew::spawn(scope, move || run(controls, role))?;
-    }
-    let mut callers = Vec::new();
-    for _ in 0..load.callers {
-        callers.push(crew::spawn(scope, move || call(controls, role))?);
-    }
-    controls.ready.wait_for(load.running + load.callers);
-    let before = fence::stats();
-    controls.start.open();
-    thread::sleep(load.time);
-    controls.stop_callers.store(true, Ordering::Relaxed);
-    let (mut calls, mut busy) = (0, Duration::ZERO);
-    for caller in callers {
-        let (its_calls, its_time) = crew::join(caller)??;
-        calls += its_calls;
-        busy += its_time;
-    }
-    let after = fence::stats();
-    let issued = if role == Role::Syscall { calls } else { after.issued - before.issued };
-    Ok(Answer { calls, issued, busy })
 }
 
 /// A running thread: known to the library, so that its light fence is cheap on the signal backend too.
@@ -195,7 +164,7 @@ fn run(controls: &Controls, role: Role) {
     }
     controls.ready.arrive();
     let mut count = 0_u32;
-    while !controls.stop_running.load(Ordering::Relaxed) {
+    while !controls.background_must_stop() {
         for _ in 0..BATCH {
             count = black_box(count.wrapping_add(1));
             role.light();
@@ -205,11 +174,10 @@ fn run(controls: &Controls, role: Role) {
 
 /// A caller: its calls and the time they took.
 fn call(controls: &Controls, role: Role) -> anyhow::Result<(u64, Duration)> {
-    controls.ready.arrive();
-    controls.start.wait();
+    controls.begin();
     let start = Instant::now();
     let mut calls = 0_u64;
-    while !controls.stop_callers.load(Ordering::Relaxed) || calls == 0 {
+    while !controls.must_stop() || calls == 0 {
         role.heavy()?;
         calls += 1;
     }

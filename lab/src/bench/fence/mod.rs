@@ -1,7 +1,7 @@
-//! `bench fence`: what a process-wide fence costs its caller.
+//! `bench fence`: the cost of a process-wide fence for its caller.
 //!
-//! A process chooses its backend once, so every backend is measured in a lane of its own (see [`crate::harness::lane`]);
-//! another lane calls `membarrier` directly, without sharing a call among concurrent callers.
+//! A process chooses its backend once, so every backend is measured in a worker process of its own (see
+//! [`crate::harness::worker`]); another worker calls `membarrier` directly, without sharing a call among concurrent callers.
 
 pub(crate) mod kind;
 
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use kind::{Answer, Load, Role};
 
-use crate::harness::lane::{self, Lanes, Role as _};
-use crate::harness::{Better, Budget, Config, Metric, Progress, Recorder, Report, Schedule, pin};
+use crate::harness::worker::{self, Role as _, Workers};
+use crate::harness::{self, Better, Budget, Config, Metric, Plan, Recorder, Report, System, pin};
 
 /// Time of a call, for each caller.
 pub(crate) const HEAVY: Metric = Metric::nanoseconds("heavy_ns");
@@ -21,26 +21,18 @@ pub(crate) const ISSUED: Metric = Metric::count("issued_per_call", Better::Lower
 const CALLERS: [usize; 3] = [1, 2, 8];
 
 /// Runs the bench.
-///
-/// # Errors
-///
-/// Fails if the lanes cannot be started or a load needs more threads than the system allows.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let (mut lanes, skipped) = lane::start(&Role::ALL)?;
+    let (mut workers, skipped) = worker::start(&Role::ALL)?;
     let mut recorder = Recorder::default();
     let running = running_threads(pin::allowed()?.len());
-    measure("bench fence", &mut lanes, &running, &CALLERS, budget, &mut recorder)?;
+    measure("bench fence", &mut workers, &running, &CALLERS, budget, &mut recorder)?;
     Ok(Report::new("fence", &recorder, skipped))
 }
 
 /// Records the cost of a call beside each number of `running` threads, for each number of concurrent `callers`.
-///
-/// # Errors
-///
-/// Fails if a lane does: a load may need more threads than the system allows.
 pub(crate) fn measure(
     title: &str,
-    lanes: &mut Lanes<Role>,
+    workers: &mut Workers<Role>,
     running: &[usize],
     callers: &[usize],
     budget: Budget,
@@ -48,28 +40,19 @@ pub(crate) fn measure(
 ) -> anyhow::Result<()> {
     let cells: Vec<(usize, usize)> =
         running.iter().flat_map(|&running| callers.iter().map(move |&callers| (running, callers))).collect();
-    let measured = (cells.len() * lanes.len()) as f64;
-    let (rounds, slice) = budget.split(measured, Duration::from_millis(60));
-    let schedule = Schedule { rounds, cells: cells.len(), systems: lanes.len() };
-    let progress = Progress::new(title, schedule.len(), slice * schedule.len() as u32);
-    for &(running, callers) in &cells {
-        for (role, _) in lanes.iter() {
-            let config = config(*role, running, callers);
-            recorder.announce(role.system(), &HEAVY, &config);
-            recorder.announce(role.system(), &ISSUED, &config);
-        }
-    }
-    for step in schedule.steps() {
-        let (running, callers) = cells[step.cell];
-        let (role, lane) = &mut lanes[step.system];
-        let config = config(*role, running, callers);
-        progress.show(|| format!("round {}/{rounds}: {}, {config}", step.round + 1, role.system()));
-        let answer: Answer = lane.measure(&Load { running, callers, time: slice })?;
-        recorder.record(step.round, role.system(), &HEAVY, &config, answer.heavy_ns());
-        recorder.record(step.round, role.system(), &ISSUED, &config, answer.issued_per_call());
-        progress.advance();
-    }
-    Ok(())
+    let timing = budget.split((cells.len() * workers.len()) as f64, Duration::from_millis(60));
+    let mut systems: Vec<_> = workers
+        .iter_mut()
+        .map(|(role, worker)| System { name: role.system(), measure: (*role, worker) })
+        .collect();
+    let plan = Plan { title, timing, cells: &cells, systems: &mut systems, metrics: [&HEAVY, &ISSUED] };
+    let config = |&(running, callers): &(usize, usize), system: &System<(Role, _)>| {
+        config(system.measure.0, running, callers)
+    };
+    harness::run(plan, recorder, config, |&(running, callers), system, time| {
+        let answer: Answer = system.measure.1.measure(&Load { running, callers, time })?;
+        Ok([answer.heavy_ns(), answer.issued_per_call()])
+    })
 }
 
 /// The parameters of a measurement.
@@ -101,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn running_threads_end_at_twice_the_cpus() {
+    fn running_threads_reach_twice_the_cpus() {
         assert_eq!(running_threads(1), [0, 1, 2]);
         assert_eq!(running_threads(2), [0, 1, 2, 3, 4]);
         assert_eq!(running_threads(3), [0, 1, 2, 3, 4, 6]);

@@ -1,18 +1,16 @@
 //! Threads that take a lock again and again, and what they find.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::systems::Lock;
-use crate::bench::sync::load::histogram;
-use crate::harness::Config;
+use crate::harness::buckets::histogram;
 use crate::harness::clock::thread_cpu_time;
-use crate::harness::crew::{self, Arrivals, Gate};
-use crate::harness::pin;
+use crate::harness::controls::{Controls, join_all, spawn_all};
+use crate::harness::{Config, pin};
+use crate::peers::Lock;
 
 /// What the threads do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,66 +111,54 @@ impl Outcome {
     }
 }
 
-/// Has the threads of `cell` at work with a lock for the time of `slice`.
+/// The threads of `cell` take a lock again and again, for the time of `slice`.
 pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
-    let lock = L::new();
-    let (ready, start, stop) = (Arrivals::default(), Gate::default(), AtomicBool::new(false));
+    let (lock, controls) = (L::new(), Controls::default());
     let cpu = if cell.one_cpu { pin::allowed()?.first().copied() } else { None };
-    thread::scope(|scope| {
-        let body = || -> anyhow::Result<_> {
-            if let Some(cpu) = cpu {
-                pin::to(cpu)?;
-            }
-            ready.arrive();
-            start.wait();
-            Ok(if cell.is_timed() {
-                repeat::<L, true>(&lock, cell, work, &stop)
-            } else {
-                repeat::<L, false>(&lock, cell, work, &stop)
-            })
-        };
-        let run = || {
-            let mut threads = Vec::new();
-            for _ in 0..cell.threads {
-                threads.push(crew::spawn(scope, body)?);
-            }
-            ready.wait_for(cell.threads);
-            let begin = Instant::now();
-            start.open();
-            thread::sleep(slice);
-            stop.store(true, Ordering::Relaxed);
-            let elapsed = begin.elapsed();
-            let mut outcome =
-                Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
-            for thread in threads {
-                let (share, cpu, waits): (u64, Duration, Histogram<u64>) = crew::join(thread)??;
-                outcome.shares.push(share);
-                outcome.cpu += cpu;
-                outcome.waits.add(waits)?;
-            }
-            Ok(outcome)
-        };
-        let outcome = run();
-        stop.store(true, Ordering::Relaxed);
-        start.open();
-        outcome
+    let body = || -> anyhow::Result<(u64, Duration, Histogram<u64>)> {
+        if let Some(cpu) = cpu {
+            pin::to(cpu)?;
+        }
+        controls.begin();
+        Ok(if cell.is_timed() {
+            repeat::<L, true>(&lock, cell, work, &controls)
+        } else {
+            repeat::<L, false>(&lock, cell, work, &controls)
+        })
+    };
+    controls.scope(|scope| {
+        let threads = spawn_all(scope, cell.threads, body)?;
+        controls.ready.wait_for(cell.threads);
+        let begin = Instant::now();
+        controls.start.open();
+        thread::sleep(slice);
+        controls.stop();
+        let elapsed = begin.elapsed();
+        let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
+        for thread in join_all(threads)? {
+            let (share, cpu, waits) = thread?;
+            outcome.shares.push(share);
+            outcome.cpu += cpu;
+            outcome.waits.add(waits)?;
+        }
+        Ok(outcome)
     })
 }
 
-/// A thread's life: its acquisitions, its CPU time, its waits.
+/// A thread: its acquisitions, its CPU time, its waits.
 fn repeat<L: Lock, const TIMED: bool>(
     lock: &L,
     cell: Cell,
     work: Work,
-    stop: &AtomicBool,
+    controls: &Controls,
 ) -> (u64, Duration, Histogram<u64>) {
     let mut waits = histogram();
     let (mut share, mut own) = (0_u64, 1);
     let begin = thread_cpu_time();
-    while !stop.load(Ordering::Relaxed) || share == 0 {
-        let asked = TIMED.then(Instant::now);
+    while !controls.must_stop() || share == 0 {
+        let begin = TIMED.then(Instant::now);
         let waited = lock.with(|state| {
-            let waited = asked.map(|asked| asked.elapsed());
+            let waited = begin.map(|begin| begin.elapsed());
             *state = work.run(cell.cs, *state);
             waited
         });

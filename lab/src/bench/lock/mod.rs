@@ -1,28 +1,71 @@
 //! `bench lock`: mutexes with more and less to do, for more and fewer threads than there are CPUs.
 //!
 //! - `mops`: acquisitions of all threads in a microsecond.
-//! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share in terms of the
-//!   greatest.
-//! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved
-//!   thread makes few: the maximum shows it, and has to be read beside the length of a measurement.
+//! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share in terms of the greatest.
+//! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved thread makes
+//!   few: the maximum shows it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
 //!
-//! Work is a calibrated loop, not a look at the clock. Each wait is timed, which takes some tens of nanoseconds, half
-//! of it under the lock; but not with one and two threads that do nothing else.
+//! Work is a calibrated loop, not a wait for the clock. Each wait is timed, which takes some tens of nanoseconds, half of
+//! it under the lock; but not with one and two threads that do nothing else.
 
 pub(crate) mod load;
 pub(crate) mod parts;
 mod plot;
-pub(crate) mod systems;
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
 
-use crate::harness::{Better, Budget, Config, Metric, Progress, Recorder, Report, Schedule, Skipped, pin};
+use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, Skipped, pin};
+use crate::peers::Lock;
+use crate::peers::pthread::Pthread;
+use crate::peers::spin::{Mcs, Ticket};
 use load::{Cell, Outcome, Work};
-use systems::{SYSTEMS, System};
+
+/// A lock, its name in the report, and what measures it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(Cell, Work, Duration) -> anyhow::Result<Outcome>,
+    /// Waiters do not sleep: with more threads than processors it stands still.
+    pub(crate) only_spins: bool,
+}
+
+impl System {
+    pub(crate) const fn new<L: Lock>(name: &'static str) -> Self {
+        Self { name, run: load::run::<L>, only_spins: false }
+    }
+
+    const fn of<L: Lock>() -> Self {
+        Self::new::<L>(L::NAME)
+    }
+
+    const fn spinning<L: Lock>() -> Self {
+        Self { only_spins: true, ..Self::of::<L>() }
+    }
+
+    /// Whether it gets on in `cell`, on a machine with so many `cpus`.
+    fn can_run(&self, cell: &Cell, cpus: usize) -> bool {
+        !self.only_spins || cell.threads <= if cell.one_cpu { 1 } else { cpus }
+    }
+}
+
+pub(crate) const STD: System = System::of::<std::sync::Mutex<u64>>();
+
+const SYSTEMS: &[System] = &[
+    System::of::<stillpoint::lock::Mutex<u64>>(),
+    STD,
+    System::of::<parking_lot_12::Mutex<u64>>(),
+    System::of::<parking_lot::Mutex<u64>>(),
+    System::of::<usync::Mutex<u64>>(),
+    System::of::<Pthread<{ libc::PTHREAD_MUTEX_DEFAULT }>>(),
+    #[cfg(target_env = "gnu")]
+    System::of::<Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>>(),
+    System::spinning::<Ticket>(),
+    System::spinning::<Mcs>(),
+];
 
 pub(crate) const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
 pub(crate) const JAIN: Metric = Metric::count("jain", Better::Higher);
@@ -33,6 +76,7 @@ pub(crate) const P999: Metric = Metric::nanoseconds("p999_ns");
 pub(crate) const MAX: Metric = Metric::nanoseconds("max_wait_ns");
 const CPU: Metric = Metric::nanoseconds("cpu_ns_per_op");
 
+/// In the order of [`values`].
 const METRICS: [&Metric; 8] = [&MOPS, &JAIN, &MIN_TO_MAX, &P50, &P99, &P999, &MAX, &CPU];
 
 /// Usual time of the whole grid.
@@ -73,12 +117,8 @@ fn grid() -> Vec<Cell> {
     cells
 }
 
-/// As many threads as there are CPUs, and up to 32 times as many, with a microsecond under the lock and one without;
-/// and the most of them on one CPU.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads.
+/// As many threads as there are CPUs, and up to 32 times as many, with a microsecond under the lock and one without; and
+/// the most of them on one CPU.
 pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let threads = [1, cpus, 2 * cpus, 4 * cpus, 8 * cpus, 32 * cpus];
@@ -89,10 +129,6 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
 }
 
 /// Runs the bench; draws to `plot`.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads, or the plot cannot be written.
 pub(super) fn run(
     quick: bool,
     cs: Option<u32>,
@@ -105,7 +141,7 @@ pub(super) fn run(
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let recorder = measure("bench lock", SYSTEMS, &cells, budget)?;
     if let Some(path) = plot {
-        plot::draw(path, &recorder.rows())?;
+        plot::draw(path, &recorder.rows(), &MOPS, &MAX)?;
     }
     report(recorder)
 }
@@ -122,10 +158,6 @@ fn report(recorder: Recorder) -> anyhow::Result<Report> {
 }
 
 /// Measures each system in each cell.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads.
 pub(crate) fn measure(
     name: &'static str,
     systems: &[System],
@@ -133,46 +165,60 @@ pub(crate) fn measure(
     budget: Budget,
 ) -> anyhow::Result<Recorder> {
     let cpus = pin::allowed()?.len();
-    let runs = |system: &System, cell: &Cell| {
-        !system.only_spins || cell.threads <= if cell.one_cpu { 1 } else { cpus }
-    };
-    let all = cells.iter().map(|cell| systems.iter().filter(|system| runs(system, cell)).count());
-    let (rounds, slice) = budget.split(all.sum::<usize>() as f64, SLICE);
-    let schedule = Schedule { rounds, cells: cells.len(), systems: systems.len() };
-    let progress = Progress::new(name, schedule.len(), Duration::from_secs_f64(budget.seconds));
+    let all = cells.iter().map(|cell| systems.iter().filter(|system| system.can_run(cell, cpus)).count());
+    let timing = budget.split(all.sum::<usize>() as f64, SLICE);
+    let systems = systems.iter();
+    let mut systems: Vec<_> =
+        systems.map(|&measure| harness::System { name: measure.name, measure }).collect();
+    let plan = Plan { title: name, timing, cells, systems: &mut systems, metrics: METRICS };
     let mut recorder = Recorder::default();
-    for cell in cells {
-        for metric in METRICS {
-            systems.iter().for_each(|system| recorder.announce(system.name, metric, &cell.config(cpus)));
-        }
-    }
     let work = Work::measure();
-    for step in schedule.steps() {
-        let (cell, system) = (&cells[step.cell], &systems[step.system]);
-        if runs(system, cell) {
-            let config = cell.config(cpus);
-            progress.show(|| format!("round {}/{rounds}: {}, {config}", step.round + 1, system.name));
-            record(&mut recorder, step.round, system.name, &config, &(system.run)(*cell, work, slice)?);
-        }
-        progress.advance();
-    }
+    harness::run(
+        plan,
+        &mut recorder,
+        |cell, _| cell.config(cpus),
+        |cell, system, slice| {
+            let system = system.measure;
+            if !system.can_run(cell, cpus) {
+                return Ok([f64::NAN; 8]);
+            }
+            Ok(values(&(system.run)(*cell, work, slice)?))
+        },
+    )?;
     Ok(recorder)
 }
 
-fn record(recorder: &mut Recorder, round: usize, system: &'static str, config: &Config, outcome: &Outcome) {
-    let mut add = |metric, value| recorder.record(round, system, metric, config, value);
+/// The values of [`METRICS`].
+fn values(outcome: &Outcome) -> [f64; 8] {
     let total = outcome.total();
-    add(&MOPS, total / outcome.elapsed.as_secs_f64() / 1e6);
-    add(&CPU, outcome.cpu.as_nanos() as f64 / total);
-    if outcome.shares.len() > 1 {
-        add(&JAIN, outcome.jain());
-        add(&MIN_TO_MAX, outcome.min_to_max());
-    }
-    if !outcome.waits.is_empty() {
-        let wait = |quantile| outcome.waits.value_at_quantile(quantile) as f64;
-        add(&P50, wait(0.5));
-        add(&P99, wait(0.99));
-        add(&P999, wait(0.999));
-        add(&MAX, outcome.waits.max() as f64);
+    let if_any = |is: bool, value: f64| if is { value } else { f64::NAN };
+    let shared = |value| if_any(outcome.shares.len() > 1, value);
+    let timed = |value: u64| if_any(!outcome.waits.is_empty(), value as f64);
+    let wait = |quantile| timed(outcome.waits.value_at_quantile(quantile));
+    [
+        total / outcome.elapsed.as_secs_f64() / 1e6,
+        shared(outcome.jain()),
+        shared(outcome.min_to_max()),
+        wait(0.5),
+        wait(0.99),
+        wait(0.999),
+        timed(outcome.waits.max()),
+        outcome.cpu.as_nanos() as f64 / total,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_lets_each_thread_in() {
+        let cell = Cell::new(3, 100, 0);
+        for system in SYSTEMS {
+            let outcome = (system.run)(cell, Work::measure(), Duration::from_millis(20));
+            let outcome = outcome.unwrap_or_else(|why| panic!("{}: {why}", system.name));
+            assert_eq!(outcome.shares.len(), 3, "{}", system.name);
+            assert!(outcome.shares.iter().all(|&share| share > 0), "{}", system.name);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `bench lock-parts`: ablation of the lock, by mechanism and constant.
+//! `bench lock-ablation`: ablation of the lock, by mechanism and constant.
 //!
 //! A policy sets the mechanisms and constants of a lock. Each variant changes one; `stillpoint` is the default
 //! policy. A ratio above 1 in `mops`, or below 1 in `max_wait_ns`, favours the default.
@@ -8,10 +8,10 @@ use std::time::Duration;
 use stillpoint::lock::lab::Policy;
 
 use super::load::{Cell, Work};
-use super::systems::{System, Variant};
-use super::{Outcome, measure};
+use super::{Outcome, System, measure};
 use crate::harness::report::OURS;
 use crate::harness::{Budget, Report};
+use crate::peers::stillpoint::Variant;
 
 /// Usual time of all variants.
 pub(crate) const SECONDS: f64 = 400.0;
@@ -74,5 +74,5 @@ variants! {
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let (variants, cells) = if quick { (&VARIANTS[..6], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
-    Ok(Report::new("lock-parts", &measure("bench lock-parts", variants, cells, budget)?, Vec::new()))
+    Ok(Report::new("lock-ablation", &measure("bench lock-ablation", variants, cells, budget)?, Vec::new()))
 }

@@ -6,7 +6,6 @@ use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::{MAX, MOPS};
 use crate::harness::Metric;
 use crate::harness::stats::Row;
 
@@ -14,7 +13,7 @@ use crate::harness::stats::Row;
 type Curve<'a> = (&'a str, Vec<(f64, f64)>);
 
 /// Draws two panels: a row of them for each amount of work.
-pub(super) fn draw(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
+pub(super) fn draw(path: &Path, rows: &[Row], mops: &Metric, longest: &Metric) -> anyhow::Result<()> {
     let mut loads: Vec<Vec<u64>> = Vec::new();
     for row in rows {
         if let Some((load, _)) = place(row)
@@ -23,14 +22,14 @@ pub(super) fn draw(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
             loads.push(load);
         }
     }
-    loads.retain(|load| curves(rows, &MOPS, load).iter().any(|(_, points)| points.len() > 1));
+    loads.retain(|load| curves(rows, mops, load).iter().any(|(_, points)| points.len() > 1));
     let area = SVGBackend::new(path, (1100, 330 * loads.len().max(1) as u32)).into_drawing_area();
     area.fill(&WHITE).map_err(|why| anyhow!("cannot draw: {why}"))?;
     let panels = area.split_evenly((loads.len().max(1), 2));
     for (load, panels) in loads.iter().zip(panels.chunks(2)) {
         let what = format!("{} ns under the lock, {} ns without, {} CPUs", load[0], load[1], load[2]);
-        panel(&panels[0], &format!("acquisitions in a us: {what}"), &curves(rows, &MOPS, load))?;
-        panel(&panels[1], "longest wait, ms", &curves(rows, &MAX, load))?;
+        panel(&panels[0], &format!("acquisitions in a us: {what}"), &curves(rows, mops, load))?;
+        panel(&panels[1], "longest wait, ms", &curves(rows, longest, load))?;
     }
     area.present().map_err(|why| anyhow!("cannot write {}: {why}", path.display()))
 }

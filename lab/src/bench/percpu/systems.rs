@@ -10,16 +10,16 @@ use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::sync::SyncHistogram;
 use stillpoint::percpu::{self, Counter, Histogram, Pool};
 
-use crate::bench::read::turn::{Turn, repeat};
 use crate::harness::report::OURS;
+use crate::harness::timed_loop::{TimedLoop, repeat};
 
 /// A way to do an operation.
 pub(super) trait System: Sync {
     /// Name in the report.
     fn name(&self) -> &'static str;
 
-    /// Operates in the calling thread until the turn is over; the nanoseconds of an operation.
-    fn run(&self, turn: &Turn) -> f64;
+    /// Operates in the calling thread until the time is over; the nanoseconds of an operation.
+    fn run(&self, timed_loop: &TimedLoop) -> f64;
 }
 
 /// An operation, and the systems that do it.
@@ -37,8 +37,8 @@ impl<T: Sync, F: Fn(&T, u32) -> u64 + Sync> System for Loop<T, F> {
         self.name
     }
 
-    fn run(&self, turn: &Turn) -> f64 {
-        turn.time_on_cpu(|n| (self.body)(black_box(&self.shared), n))
+    fn run(&self, timed_loop: &TimedLoop) -> f64 {
+        timed_loop.time_on_cpu(|n| (self.body)(black_box(&self.shared), n))
     }
 }
 
@@ -75,7 +75,7 @@ fn add(cpus: usize) -> Vec<Box<dyn System>> {
                 0
             })
         }),
-        // The floor: a number that nobody can sum up.
+        // The lower bound: a number that cannot be summed up.
         system("thread-local", (), |(), n| {
             LOCAL.with(|local| {
                 repeat(n, move || {
@@ -192,9 +192,9 @@ impl System for HdrRecorder {
         "hdrhistogram-recorder"
     }
 
-    fn run(&self, turn: &Turn) -> f64 {
+    fn run(&self, timed_loop: &TimedLoop) -> f64 {
         let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner).recorder();
-        turn.time_on_cpu(|n| {
+        timed_loop.time_on_cpu(|n| {
             repeat(n, || {
                 recorder.record(black_box(12_345)).expect("it is in the bounds");
                 0

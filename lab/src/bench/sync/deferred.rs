@@ -1,17 +1,48 @@
 //! What deferred work costs a caller of `synchronize()`: it replaces a value, or defers a callback, and then waits itself.
 //!
 //! The worker needs a grace period for what is deferred, too. If it leads one of its own, the caller waits for the next one,
-//! and so for up to two. Callers of each kind take turns within a round, and what is compared is their calls of that round.
+//! and so for up to two. Callers of each kind alternate within a round, and what is compared is their calls of that round.
 
 use std::time::Duration;
 
 use stillpoint::rcu;
 
-use super::flavors::{Before, Deferring};
-use super::load::{self, Outcome};
-use super::{Cell, P50};
+use super::load::{self, Cell, Outcome, P50};
 use crate::harness::report::OURS;
 use crate::harness::{Config, Metric, Progress, Recorder, Schedule};
+use crate::peers::GracePeriods as _;
+use crate::peers::stillpoint::RcuReaders;
+
+/// What a caller does before it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// Replaces a value, which retires the old one.
+    Replace,
+    /// Defers a callback.
+    Call,
+}
+
+impl Before {
+    const ALL: [Self; 3] = [Self::Nothing, Self::Replace, Self::Call];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "synchronize",
+            Self::Replace => "replace + synchronize",
+            Self::Call => "call + synchronize",
+        }
+    }
+
+    fn then_synchronize(self, readers: &RcuReaders) {
+        match self {
+            Self::Nothing => (),
+            Self::Replace => readers.replace(),
+            Self::Call => rcu::call(|| ()),
+        }
+        readers.synchronize();
+    }
+}
 
 /// Of a call, with what comes before it.
 const P90: Metric = Metric::nanoseconds("p90_ns");
@@ -37,23 +68,14 @@ fn latencies(outcome: &Outcome) -> [f64; 3] {
     [quantile(0.5), quantile(0.9), latencies.mean()]
 }
 
-/// Slices of a round, and measurements.
-pub(super) fn amount() -> (f64, usize) {
+/// Slices of a round.
+pub(super) fn slices() -> f64 {
     let weights: u32 = CELLS.iter().map(|cell| cell.weight).sum();
-    (f64::from(weights) * Before::ALL.len() as f64, CELLS.len() * Before::ALL.len())
+    f64::from(weights) * Before::ALL.len() as f64
 }
 
-/// Records `rounds` rounds of `slice` for each weight.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads of a load.
-pub(super) fn measure(
-    rounds: usize,
-    slice: Duration,
-    progress: &Progress,
-    recorder: &mut Recorder,
-) -> anyhow::Result<()> {
+/// Records all rounds. The ratios need the values of all callers of a round, so this is no [`Plan`](crate::harness::Plan).
+pub(super) fn measure((rounds, slice): (usize, Duration), recorder: &mut Recorder) -> anyhow::Result<()> {
     for cell in &CELLS {
         for before in Before::ALL {
             let metrics = [&P50, &P90, &MEAN].into_iter().chain(&RATIOS);
@@ -61,29 +83,31 @@ pub(super) fn measure(
         }
     }
     let schedule = Schedule { rounds, cells: CELLS.len(), systems: Before::ALL.len() };
-    let mut turns = Vec::new();
+    let total = slice.mul_f64(slices() * rounds as f64);
+    let progress = Progress::new("bench sync: deferred work", schedule.len(), total);
+    let mut of_round = Vec::new();
     for step in schedule.steps() {
         let (cell, before) = (&CELLS[step.cell], Before::ALL[step.system]);
         let config = config(cell, before);
         progress.show(|| format!("round {}/{rounds}: {OURS}, {config}", step.round + 1));
-        let outcome = load::run(&Deferring::new(before), cell, slice * cell.weight)?;
+        let outcome = load::run_with(cell, slice * cell.weight, |readers| before.then_synchronize(readers))?;
         // Nothing is left for the next one.
         rcu::barrier();
-        turns.push((before, config, latencies(&outcome)));
-        if turns.len() == Before::ALL.len() {
-            record(step.round, &turns, recorder);
-            turns.clear();
+        of_round.push((before, config, latencies(&outcome)));
+        if of_round.len() == Before::ALL.len() {
+            record(step.round, &of_round, recorder);
+            of_round.clear();
         }
         progress.advance();
     }
     Ok(())
 }
 
-/// Records the turns of a cell in a round.
-fn record(round: usize, turns: &[(Before, Config, [f64; 3])], recorder: &mut Recorder) {
+/// Records the callers of a cell in a round.
+fn record(round: usize, callers: &[(Before, Config, [f64; 3])], recorder: &mut Recorder) {
     let alone =
-        turns.iter().find(|(before, ..)| *before == Before::Nothing).map(|&(.., latencies)| latencies);
-    for (before, config, latencies) in turns {
+        callers.iter().find(|(before, ..)| *before == Before::Nothing).map(|&(.., latencies)| latencies);
+    for (before, config, latencies) in callers {
         for (metric, &value) in [&P50, &P90, &MEAN].into_iter().zip(latencies) {
             recorder.record(round, OURS, metric, config, value);
         }
@@ -100,11 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_are_to_synchronize_alone_in_the_same_round() {
-        let turn = |before, latency: f64| (before, config(&CELLS[0], before), [latency; 3]);
+    fn ratio_is_to_synchronize_alone_in_same_round() {
+        let caller = |before, latency: f64| (before, config(&CELLS[0], before), [latency; 3]);
         let mut recorder = Recorder::default();
-        record(0, &[turn(Before::Call, 30.0), turn(Before::Nothing, 10.0)], &mut recorder);
-        record(1, &[turn(Before::Nothing, 20.0), turn(Before::Call, 20.0)], &mut recorder);
+        record(0, &[caller(Before::Call, 30.0), caller(Before::Nothing, 10.0)], &mut recorder);
+        record(1, &[caller(Before::Nothing, 20.0), caller(Before::Call, 20.0)], &mut recorder);
         let rows = recorder.rows();
         let medians = |metric: &Metric| -> Vec<f64> {
             rows.iter().filter(|row| row.metric == metric.name).map(|row| row.summary.median).collect()

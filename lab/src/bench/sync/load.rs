@@ -1,19 +1,63 @@
 //! One measurement of the sync bench: readers, idle threads and callers, and what they saw.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Scope};
+use std::hint::black_box;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
-use super::Cell;
-use super::flavors::{Events, Flavor};
+use crate::harness::buckets::histogram;
 use crate::harness::clock::thread_cpu_time;
-use crate::harness::crew::{self, Arrivals, Gate};
+use crate::harness::controls::{Controls, join_all, spawn_all};
+use crate::harness::{Config, Metric};
+use crate::peers::{Events, GracePeriods};
 
-/// Longest latency that a histogram tells apart from longer ones, in nanoseconds.
-const LONGEST: u64 = 60_000_000_000;
+/// Median latency of a call.
+pub(super) const P50: Metric = Metric::nanoseconds("p50_ns");
+
+/// Short sections between two checks of the stop flag.
+const BATCH: u32 = 256;
+
+/// A load, and the share of the time that its tail needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    pub(super) readers: usize,
+    section: Duration,
+    pub(super) callers: usize,
+    idle_threads: usize,
+    pub(super) weight: u32,
+    longest_pause: Duration,
+}
+
+impl Cell {
+    /// Threads that read in sections of `section_us` (0: as short as can be), threads that call, and idle ones.
+    pub(crate) const fn new(
+        readers: usize,
+        section_us: u64,
+        callers: usize,
+        idle_threads: usize,
+        weight: u32,
+    ) -> Self {
+        let section = Duration::from_micros(section_us);
+        Self { readers, section, callers, idle_threads, weight, longest_pause: Duration::from_micros(200) }
+    }
+
+    /// Callers pause for a random time up to this between two calls: see the [module](super).
+    pub(super) const fn with_pauses(self, longest_pause: Duration) -> Self {
+        Self { longest_pause, ..self }
+    }
+
+    pub(super) fn config(&self) -> Config {
+        Config::new([
+            ("readers", self.readers.into()),
+            ("section_us", (self.section.as_micros() as u64).into()),
+            ("callers", self.callers.into()),
+            ("idle_threads", self.idle_threads.into()),
+        ])
+    }
+}
 
 /// What one measurement saw.
 #[derive(Debug)]
@@ -26,105 +70,87 @@ pub(crate) struct Outcome {
     pub(crate) section_ns: f64,
 }
 
-/// An empty histogram with three significant digits.
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are valid")
-}
-
-/// What the threads of a load wait for and look at.
-#[derive(Debug, Default)]
-struct Controls {
-    ready: Arrivals,
-    start: Gate,
-    stop_callers: AtomicBool,
-    stop_readers: AtomicBool,
-    end: Gate,
-}
-
-impl Controls {
-    /// Lets every thread finish, whatever it waits for.
-    fn end(&self) {
-        self.stop_callers.store(true, Ordering::Relaxed);
-        self.stop_readers.store(true, Ordering::Relaxed);
-        self.start.open();
-        self.end.open();
-    }
-}
+/// Measures a library with grace periods.
+pub(crate) type Measure = fn(Cell, Duration) -> anyhow::Result<Outcome>;
 
 /// Runs the callers of `cell` beside its other threads for `slice`.
-///
-/// # Errors
-///
-/// Fails if the system does not allow as many threads.
-pub(crate) fn run(flavor: &dyn Flavor, cell: &Cell, slice: Duration) -> anyhow::Result<Outcome> {
+pub(crate) fn run<S: GracePeriods>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
+    run_with(&cell, slice, S::synchronize)
+}
+
+/// [`run`], for callers that call `wait`.
+pub(crate) fn run_with<S: GracePeriods>(
+    cell: &Cell,
+    slice: Duration,
+    wait: impl Fn(&S) + Sync,
+) -> anyhow::Result<Outcome> {
     let controls = Controls::default();
-    thread::scope(|scope| {
-        let outcome = measure(scope, &controls, flavor, cell, slice).with_context(|| {
-            let threads = cell.readers + cell.callers + cell.idle_threads;
-            format!("the load {} of {} needs {threads} threads", cell.config(), flavor.name())
-        });
-        controls.end();
-        outcome
+    let shared = CachePadded::new(S::new());
+    let outcome = controls.scope(|scope| {
+        spawn_all(scope, cell.idle_threads, || {
+            let _reader = shared.reader();
+            controls.ready.arrive();
+            controls.end.wait();
+        })?;
+        let readers = spawn_all(scope, cell.readers, || {
+            let sections = read(&controls, &*shared, cell.section);
+            // Nearly all that the thread has done; preemption does not count.
+            (sections, thread_cpu_time())
+        })?;
+        let callers =
+            spawn_all(scope, cell.callers, || call(&controls, cell.longest_pause, || wait(&shared)))?;
+        controls.ready.wait_for(cell.idle_threads + cell.readers + cell.callers);
+        let before = S::events();
+        controls.start.open();
+        thread::sleep(slice);
+        // Readers go on until the last caller is back, so that every call meets the same load.
+        controls.stop();
+        let mut latencies = histogram();
+        for its_latencies in join_all(callers)? {
+            latencies.add(its_latencies).context("cannot add up the latencies of the callers")?;
+        }
+        let events = S::events() - before;
+        controls.release();
+        let (mut sections, mut time) = (0, Duration::ZERO);
+        for (its_sections, its_time) in join_all(readers)? {
+            sections += its_sections;
+            time += its_time;
+        }
+        Ok(Outcome { latencies, events, section_ns: time.as_nanos() as f64 / sections as f64 })
+    });
+    outcome.with_context(|| {
+        let threads = cell.readers + cell.callers + cell.idle_threads;
+        format!("the load {} of {} needs {threads} threads", cell.config(), S::NAME)
     })
 }
 
-fn measure<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    controls: &'scope Controls,
-    flavor: &'scope dyn Flavor,
-    cell: &'scope Cell,
-    slice: Duration,
-) -> anyhow::Result<Outcome> {
-    for _ in 0..cell.idle_threads {
-        crew::spawn(scope, || {
-            flavor.idle(&|| {
-                controls.ready.arrive();
-                controls.end.wait();
-            });
-        })?;
+/// A reader: sections as short as can be, or sections of `length` that read the clock. Returns their number.
+fn read<S: GracePeriods>(controls: &Controls, shared: &S, length: Duration) -> u64 {
+    let reader = shared.reader();
+    controls.ready.arrive();
+    let mut sections = 0;
+    while !controls.background_must_stop() || sections == 0 {
+        if length.is_zero() {
+            black_box(shared.read(&reader, BATCH));
+            sections += u64::from(BATCH);
+        } else {
+            let guard = shared.enter(&reader);
+            let start = Instant::now();
+            black_box(shared.load(&guard));
+            while start.elapsed() < length {}
+            sections += 1;
+        }
     }
-    let mut readers = Vec::new();
-    for _ in 0..cell.readers {
-        readers.push(crew::spawn(scope, || {
-            let sections = flavor.read(cell.section, &|| controls.ready.arrive(), &controls.stop_readers);
-            // Nearly all that the thread has done; preemption does not count.
-            (sections, thread_cpu_time())
-        })?);
-    }
-    let mut callers = Vec::new();
-    for _ in 0..cell.callers {
-        callers.push(crew::spawn(scope, || call(controls, flavor, cell.longest_pause))?);
-    }
-
-    controls.ready.wait_for(cell.idle_threads + cell.readers + cell.callers);
-    let before = flavor.events();
-    controls.start.open();
-    thread::sleep(slice);
-    // Readers go on until the last caller is back, so that every call meets the same load.
-    controls.stop_callers.store(true, Ordering::Relaxed);
-    let mut latencies = histogram();
-    for caller in callers {
-        latencies.add(crew::join(caller)?).context("cannot add up the latencies of the callers")?;
-    }
-    let events = flavor.events() - before;
-    controls.stop_readers.store(true, Ordering::Relaxed);
-    let (mut sections, mut time) = (0, Duration::ZERO);
-    for reader in readers {
-        let (its_sections, its_time) = crew::join(reader)?;
-        sections += its_sections;
-        time += its_time;
-    }
-    Ok(Outcome { latencies, events, section_ns: time.as_nanos() as f64 / sections as f64 })
+    sections
 }
 
-/// A caller: calls and pauses until told to stop.
-fn call(controls: &Controls, flavor: &dyn Flavor, longest_pause: Duration) -> Histogram<u64> {
+/// A caller: calls and pauses.
+fn call(controls: &Controls, longest_pause: Duration, wait: impl Fn()) -> Histogram<u64> {
     let mut latencies = histogram();
-    controls.ready.arrive();
-    controls.start.wait();
-    while !controls.stop_callers.load(Ordering::Relaxed) || latencies.is_empty() {
+    controls.begin();
+    while !controls.must_stop() || latencies.is_empty() {
         let start = Instant::now();
-        flavor.synchronize();
+        wait();
         latencies.saturating_record(start.elapsed().as_nanos() as u64);
         thread::sleep(longest_pause.mul_f64(fastrand::f64()));
     }

@@ -16,8 +16,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 use super::Args;
 use crate::harness::buckets::BUCKETS;
-use crate::harness::lane::Lane;
 use crate::harness::report::OURS;
+use crate::harness::worker::Worker as Lane;
 use work::{Request, Snapshot};
 
 /// Time between two snapshots.

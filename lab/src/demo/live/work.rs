@@ -15,7 +15,7 @@ use super::super::run::{self, Table, Traffic};
 use super::super::stores::{InArcSwap, InEpoch, InMutex, InRcu, InRwLock, Store};
 use super::super::{SEED, addresses};
 use crate::harness::buckets::{BUCKETS, bucket};
-use crate::harness::{crew, lane};
+use crate::harness::{crew, worker as lane};
 
 /// The thread that waits for grace periods pauses for a random time up to this between two of them.
 const LONGEST_PAUSE_US: u64 = 1000;

@@ -15,10 +15,10 @@ use comfy_table::Table;
 use super::Findings;
 use crate::bench::fence::kind::{Answer, Load, Role};
 use crate::bench::fence::{self, HEAVY, ISSUED, config};
-use crate::harness::lane::{self, Lane, Lanes, Role as _};
 use crate::harness::posted::{Figures, FiguresRow, table};
 use crate::harness::report::{OURS, times};
 use crate::harness::units::duration;
+use crate::harness::worker::{self as lane, Role as _, Worker as Lane, Workers as Lanes};
 use crate::harness::{Budget, Metric, Posted, Progress, Recorder, Report, Schedule, pin};
 use neighbour::Work;
 

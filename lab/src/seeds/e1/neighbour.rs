@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::harness::clock::thread_cpu_time;
-use crate::harness::lane;
+use crate::harness::worker as lane;
 
 /// Words that the work walks over: fits in the second-level cache of any CPU of these days, and not in the first, so
 /// that who empties caches is noticed.

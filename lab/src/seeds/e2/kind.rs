@@ -1,15 +1,14 @@
-//! The lane that measures readers and grace periods on one backend (see [`crate::harness::lane`]).
+//! The lane that measures readers and grace periods on one backend (see [`crate::harness::worker`]).
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::sync::flavors::{self, Flavor};
-use crate::bench::sync::{Cell, load};
-use crate::harness::lane;
+use crate::bench::sync::load::{self, Cell, Measure};
 use crate::harness::report::OURS;
-use crate::peers::LIBURCU;
+use crate::harness::worker as lane;
+use crate::peers::{self, LIBURCU, stillpoint};
 
 /// What a lane measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -36,12 +35,15 @@ impl Role {
         }
     }
 
-    /// The library, if this build has it, or why it does not.
-    fn flavor(self) -> Result<Box<dyn Flavor>, String> {
-        let name = if self == Self::Liburcu { LIBURCU } else { OURS };
-        let (flavors, skipped) = flavors::all();
-        let found = flavors.into_iter().find(|flavor| flavor.name() == name);
-        found.ok_or_else(|| skipped.into_iter().find(|s| s.system == name).map(|s| s.why).unwrap_or_default())
+    /// What measures the library, if this build has it, or why it does not.
+    fn measure(self) -> Result<Measure, String> {
+        match self {
+            #[cfg(feature = "liburcu")]
+            Self::Liburcu => Ok(load::run::<peers::liburcu::Readers>),
+            #[cfg(not(feature = "liburcu"))]
+            Self::Liburcu => Err(peers::missing(&[LIBURCU]).remove(0).why),
+            _ => Ok(load::run::<stillpoint::RcuReaders>),
+        }
     }
 }
 
@@ -98,15 +100,15 @@ pub(crate) struct Args {
 ///
 /// Fails if a measurement does, or the parent is gone.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
-    let flavor = args.role.flavor();
-    let missing = match &flavor {
+    let measure = args.role.measure();
+    let missing = match &measure {
         Ok(_) => lane::lacks_backend(args.role.backend()),
         Err(why) => Some(why.clone()),
     };
     lane::serve(missing, |load: Load| {
-        let flavor = flavor.as_ref().ok().context("asked for what is missing")?;
-        let quiet = load::run(flavor.as_ref(), &Cell::new(load.readers, 0, 0, 0, 1), load.time / 2)?;
-        let calls = load::run(flavor.as_ref(), &Cell::new(load.readers, 0, 1, 0, 1), load.time / 2)?;
+        let measure = measure.as_ref().ok().context("asked for what is missing")?;
+        let quiet = measure(Cell::new(load.readers, 0, 0, 0, 1), load.time / 2)?;
+        let calls = measure(Cell::new(load.readers, 0, 1, 0, 1), load.time / 2)?;
         let latency = |quantile| calls.latencies.value_at_quantile(quantile);
         Ok(Answer { section_ns: quiet.section_ns, p50_ns: latency(0.5), p99_ns: latency(0.99) })
     })

@@ -11,9 +11,9 @@ use comfy_table::Table;
 
 use super::Findings;
 use crate::bench::fence::running_threads;
-use crate::harness::lane::{self, Role as _};
 use crate::harness::posted::table;
 use crate::harness::report::OURS;
+use crate::harness::worker::{self as lane, Role as _};
 use crate::harness::{Budget, Config, Metric, Posted, Progress, Recorder, Report, Schedule, pin};
 use kind::{Answer, Load, Role};
 

@@ -1,4 +1,4 @@
-//! The lane that measures one track (see [`crate::harness::lane`]): in a process of its own, as a registry keeps the size
+//! The lane that measures one track (see [`crate::harness::worker`]): in a process of its own, as a registry keeps the size
 //! that ten thousand threads once gave it.
 
 use std::hint::black_box;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::track::{Track, Waiter};
 use super::witness::{WITNESSES, Witnesses};
-use crate::bench::sync::load::histogram;
+use crate::harness::buckets::histogram;
 use crate::harness::buckets::{BUCKETS, Counts, bucket};
 use crate::harness::crew::{self, Arrivals, Gate};
-use crate::harness::lane;
+use crate::harness::worker as lane;
 
 /// Work of a callback of the flood.
 const WORK: Duration = Duration::from_micros(3);

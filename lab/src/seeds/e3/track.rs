@@ -6,8 +6,8 @@ use std::thread::{self, Thread};
 
 use stillpoint::rcu;
 
-use crate::harness::lane;
 use crate::harness::report::OURS;
+use crate::harness::worker as lane;
 use crate::peers::LIBURCU;
 
 /// A way to wait.
@@ -26,11 +26,8 @@ impl Track {
 
     /// Why this build lacks it, if it does.
     pub(super) fn missing(self) -> Option<String> {
-        #[cfg(not(feature = "liburcu"))]
-        if self == Self::Liburcu {
-            return Some(crate::peers::liburcu_missing().why);
-        }
-        None
+        let wanted: &[_] = if self == Self::Liburcu { &[LIBURCU] } else { &[] };
+        crate::peers::missing(wanted).pop().map(|skipped| skipped.why)
     }
 
     /// Registers the calling thread, which stays a waiter until the result is dropped.
@@ -165,7 +162,8 @@ impl Waiter for crate::peers::liburcu::Reader {
     }
 
     fn section(&self, body: &mut dyn FnMut()) {
-        Self::section(self, body);
+        let _section = self.enter();
+        body();
     }
 
     fn call(&self, f: fn()) {

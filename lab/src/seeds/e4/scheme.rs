@@ -36,11 +36,7 @@ pub(super) fn all() -> (Vec<Box<dyn Scheme>>, Vec<Skipped>) {
         #[cfg(feature = "liburcu")]
         Box::new(Liburcu),
     ];
-    let skipped = vec![
-        #[cfg(not(feature = "liburcu"))]
-        crate::peers::missing(crate::peers::LIBURCU_QSBR),
-    ];
-    (schemes, skipped)
+    (schemes, crate::peers::missing(&[crate::peers::LIBURCU_QSBR]))
 }
 
 /// Calls `report` each `interval` until `stop`.

@@ -14,10 +14,9 @@ use crossbeam_utils::CachePadded;
 use stillpoint::percpu::{self, Counter};
 
 use super::Findings;
-use crate::bench::percpu::Crowd;
-use crate::bench::read::turn::{Turn, repeat};
 use crate::harness::posted::{Figures, FiguresRow, table};
 use crate::harness::report::OURS;
+use crate::harness::timed_loop::{Threads, TimedLoop, repeat};
 use crate::harness::{Budget, Config, Metric, Posted, Progress, Recorder, Report, Schedule, Skipped, pin};
 use section::Row;
 
@@ -126,7 +125,7 @@ impl World {
     }
 
     /// The loop of a way, in the calling thread.
-    fn run(&self, way: &str, turn: &Turn) -> f64 {
+    fn run(&self, way: &str, turn: &TimedLoop) -> f64 {
         match (way, self.getcpu, self.offset) {
             (LOCKED_VDSO, Some(getcpu), _) => turn.time_on_cpu(|n| {
                 let world = black_box(self);
@@ -156,7 +155,7 @@ impl World {
     }
 
     /// The same, of a look at the CPU's number.
-    fn number(&self, way: &str, turn: &Turn) -> f64 {
+    fn number(&self, way: &str, turn: &TimedLoop) -> f64 {
         match (way, self.getcpu) {
             (VDSO, Some(getcpu)) => turn.time_on_cpu(|n| repeat(n, || black_box(by_vdso(getcpu)) as u64)),
             _ => turn.time_on_cpu(|n| repeat(n, || black_box(percpu::cpu()) as u64)),
@@ -171,7 +170,8 @@ impl World {
 /// Fails if threads cannot be started or bound to the CPUs of this process.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     let cpus = pin::allowed()?;
-    let crowds: Vec<Crowd> = Crowd::all(cpus.len()).into_iter().filter(|c| c.threads >= cpus.len()).collect();
+    let crowds: Vec<Threads> =
+        Threads::all(cpus.len()).into_iter().filter(|c| c.count >= cpus.len()).collect();
     let world = World::new();
     let ways: Vec<&'static str> = WAYS.into_iter().filter(|way| world.lacks(way).is_none()).collect();
     let numbers: Vec<&'static str> =
@@ -197,7 +197,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
                 // Another one first in each round.
                 let way = ways[(step.system + round) % ways.len()];
                 progress.show(|| format!("round {}/{rounds}: {way}, {config}", round + 1));
-                loops.push((way, crowd.measure(&cpus, slice, |turn| world.run(way, turn))?));
+                loops.push((way, crowd.measure(slice, |turn| world.run(way, turn))?));
                 progress.advance();
             }
             let bare = loops.iter().find(|(way, _)| *way == BARE).map_or(0.0, |(_, time)| *time);
@@ -208,7 +208,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
                 }
             }
             for &way in &numbers {
-                let number = crowd.measure(&cpus, slice, |turn| world.number(way, turn))?;
+                let number = crowd.measure(slice, |turn| world.number(way, turn))?;
                 recorder.record(round, way, &NUMBER, &config, number);
                 progress.advance();
             }
@@ -221,15 +221,15 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Findings> {
     Ok(Findings { report, tables })
 }
 
-fn title(crowd: Crowd) -> String {
-    format!("{} threads, {} a CPU: ns, and our overhead to theirs", crowd.threads, crowd.per_cpu)
+fn title(crowd: Threads) -> String {
+    format!("{} threads, {} a CPU: ns, and our overhead to theirs", crowd.count, crowd.per_cpu)
 }
 
-fn config(crowd: Crowd) -> Config {
-    Config::new([("threads", crowd.threads.into()), ("threads_per_cpu", crowd.per_cpu.into())])
+fn config(crowd: Threads) -> Config {
+    Config::new([("threads", crowd.count.into()), ("threads_per_cpu", crowd.per_cpu.into())])
 }
 
-fn compare(report: &Report, crowd: Crowd) -> Table {
+fn compare(report: &Report, crowd: Threads) -> Table {
     let config = config(crowd);
     let mut table = table(["", "loop", "posted", "overhead", "posted ", "ratio"]);
     let posted = |index: usize, row: &str, column: &str| {

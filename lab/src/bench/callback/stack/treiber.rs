@@ -1,10 +1,10 @@
-//! Treiber's stack, in the shape in which the library's guide has it, on whatever frees its nodes.
+//! Treiber's stack, in the shape in which the library's guide has it, on each library that frees its nodes.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::systems::System;
+use crate::peers::Reclaim;
 
 pub(super) struct Node<V> {
     value: V,
@@ -23,18 +23,18 @@ impl<V: Send + 'static> Stack<V> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        // Relaxed: asked when the threads have ended.
+        // Relaxed: the threads have ended.
         self.0.load(Relaxed).is_null()
     }
 
-    #[inline]
-    pub(super) fn push<S: System>(&self, value: V) {
-        let node = S::allocate(Node { value, next: ptr::null_mut() });
+    #[inline(always)]
+    pub(super) fn push<R: Reclaim>(&self, value: V) {
+        let node = R::allocate(Node { value, next: ptr::null_mut() });
         let mut head = self.0.load(Relaxed);
         loop {
             // SAFETY: no other thread has the node yet.
             unsafe { (*node.as_ptr()).next = head };
-            // Release: publishes the node; pairs with the Acquire in `System::load`.
+            // Release: publishes the node; pairs with the Acquire in `Reclaim::load`.
             match self.0.compare_exchange_weak(head, node.as_ptr(), Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -42,19 +42,19 @@ impl<V: Send + 'static> Stack<V> {
         }
     }
 
-    /// What `look` returns for the value of the newest node, which is retired.
-    #[inline]
-    pub(super) fn pop<S: System, R>(&self, guard: &S::Guard<'_>, look: impl FnOnce(&V) -> R) -> Option<R> {
+    /// Retires the newest node, and returns what `read` returns for its value.
+    #[inline(always)]
+    pub(super) fn pop<R: Reclaim, T>(&self, guard: &R::Guard<'_>, read: impl FnOnce(&V) -> T) -> Option<T> {
         loop {
-            let head = NonNull::new(S::load(guard, &self.0))?;
-            // SAFETY: the guard: no node is freed that the stack showed in its section.
+            let head = NonNull::new(R::load(guard, &self.0))?;
+            // SAFETY: the guard: no node is freed that a load in its section returned.
             let next = unsafe { (*head.as_ptr()).next };
             // Acquire: a node below this one, which another thread pushed; pairs with the Release in `push`.
             if self.0.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
                 // SAFETY: as above.
-                let seen = look(unsafe { &(*head.as_ptr()).value });
-                // SAFETY: from `S::allocate`, and out of the stack, by this thread.
-                unsafe { S::retire(guard, head) };
+                let seen = read(unsafe { &(*head.as_ptr()).value });
+                // SAFETY: from `R::allocate`, and out of the stack, by this thread.
+                unsafe { R::retire(guard, head) };
                 return Some(seen);
             }
         }

@@ -1,23 +1,22 @@
-//! The process that measures: threads that push and pop, and a look at how much memory that takes.
+//! The process that measures: threads that push and pop, and how much memory that takes.
 
 use std::fs;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Scope};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::systems::{self, System};
 use super::treiber::Stack;
-use crate::harness::crew::{self, Arrivals, Gate};
-use crate::harness::{lane, memory};
+use crate::harness::controls::{Controls, join_all};
+use crate::harness::{System, crew, memory, worker};
+use crate::peers::{Reclaim, crossbeam, seize, stillpoint};
 
-/// Operations between two looks at the stop flag.
+/// Operations between two checks of the stop flag.
 const BATCH: u64 = 64;
 
-/// Time between two looks at the memory.
+/// Time between two readings of the memory.
 const TICK: Duration = Duration::from_millis(1);
 
 /// What a node holds.
@@ -44,7 +43,7 @@ impl Payload {
 trait Value: Send + 'static {
     fn new(number: u64) -> Self;
 
-    fn look(&self) -> u64;
+    fn read(&self) -> u64;
 }
 
 impl Value for u64 {
@@ -52,7 +51,7 @@ impl Value for u64 {
         number
     }
 
-    fn look(&self) -> u64 {
+    fn read(&self) -> u64 {
         *self
     }
 }
@@ -62,7 +61,7 @@ impl Value for String {
         Self::from("a name of some length")
     }
 
-    fn look(&self) -> u64 {
+    fn read(&self) -> u64 {
         self.len() as u64
     }
 }
@@ -94,26 +93,35 @@ pub(crate) struct Args {
 }
 
 /// The child.
-///
-/// # Errors
-///
-/// Fails if a measurement does, or the parent is gone.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
-    let systems = systems::all();
+    let systems = systems();
     let system = systems.iter().find(|system| system.name == args.system).context("no such system")?;
-    lane::serve(None, |load: Load| (system.run)(&load))
+    worker::serve(None, |load: Load| (system.measure)(&load))
 }
 
-/// Makes the measurement.
-///
-/// # Errors
-///
-/// Fails if the machine does not allow the threads, or does not tell how much memory there is.
-pub(super) fn run<S: System>(load: &Load) -> anyhow::Result<Answer> {
-    match load.payload {
-        Payload::U64 => measure::<S, u64>(load),
-        Payload::String => measure::<S, String>(load),
+/// Makes the measurement of a system.
+pub(super) type Measure = fn(&Load) -> anyhow::Result<Answer>;
+
+fn system<R: Reclaim>() -> System<Measure> {
+    System {
+        name: R::NAME,
+        measure: |load| match load.payload {
+            Payload::U64 => measure::<R, u64>(load),
+            Payload::String => measure::<R, String>(load),
+        },
     }
+}
+
+/// All systems of this build.
+pub(super) fn systems() -> Vec<System<Measure>> {
+    vec![
+        system::<stillpoint::Stillpoint<true>>(),
+        system::<stillpoint::Stillpoint<false>>(),
+        #[cfg(feature = "liburcu")]
+        system::<crate::peers::liburcu::Workers<false>>(),
+        system::<crossbeam::Epoch>(),
+        system::<seize::Seize>(),
+    ]
 }
 
 /// What the process may take before it stops: 4 GiB, or half of what the machine has left.
@@ -123,86 +131,59 @@ fn most_memory() -> anyhow::Result<u64> {
     Ok((4 << 30).min(available / 2))
 }
 
-/// What the threads wait for and look at.
-#[derive(Debug, Default)]
-struct Controls {
-    ready: Arrivals,
-    start: Gate,
-    stop: AtomicBool,
-}
-
-fn measure<S: System, V: Value>(load: &Load) -> anyhow::Result<Answer> {
-    let (system, stack, controls) = (S::new(), Stack::new(), Controls::default());
-    let worked = thread::scope(|scope| {
-        let worked = work::<S, V>(scope, &controls, &system, &stack, load);
-        controls.stop.store(true, Ordering::Relaxed);
+/// Runs the threads: the time of an operation, until everything has been freed.
+fn measure<R: Reclaim, V: Value>(load: &Load) -> anyhow::Result<Answer> {
+    let (system, stack, controls) = (R::new()?, Stack::new(), Controls::default());
+    let most = most_memory()?;
+    let (start, operations, stopped) = controls.scope(|scope| {
+        let mut threads = Vec::new();
+        for place in 0..load.threads {
+            let (system, stack, controls) = (&system, &stack, &controls);
+            threads.push(crew::spawn(scope, move || {
+                let thread = system.thread();
+                controls.begin();
+                operate::<R, V>(&thread, stack, place % 2 == 1, controls)
+            })?);
+        }
+        controls.ready.wait_for(load.threads);
+        let start = Instant::now();
         controls.start.open();
-        worked
-    });
-    let (start, operations, stopped) = worked?;
-    system.finish();
+        let mut stopped = false;
+        while start.elapsed() < load.time && !stopped {
+            thread::sleep(TICK);
+            stopped = memory::status("VmRSS").is_some_and(|now| now > most);
+        }
+        controls.stop();
+        Ok((start, join_all(threads)?.into_iter().sum::<u64>(), stopped))
+    })?;
+    ensure!(stack.is_empty(), "the stack of {} is not empty", R::NAME);
+    drop(system.finish());
     let operation_ns = start.elapsed().as_nanos() as f64 / operations as f64;
-    let peak_bytes = memory::status("VmHWM").context("/proc/self/status does not tell the peak")?;
+    let peak_bytes = memory::status("VmHWM").context("/proc/self/status has no VmHWM")?;
     Ok(Answer { operation_ns, peak_bytes, stopped })
 }
 
-/// Runs the threads; when they began, their operations, and whether they were stopped.
-fn work<'scope, S: System, V: Value>(
-    scope: &'scope Scope<'scope, '_>,
-    controls: &'scope Controls,
-    system: &'scope S,
-    stack: &'scope Stack<V>,
-    load: &Load,
-) -> anyhow::Result<(Instant, u64, bool)> {
-    let most = most_memory()?;
-    let mut threads = Vec::new();
-    for place in 0..load.threads {
-        threads.push(crew::spawn(scope, move || {
-            let thread = system.thread();
-            controls.ready.arrive();
-            controls.start.wait();
-            operate::<S, V>(&thread, stack, place % 2 == 1, &controls.stop)
-        })?);
-    }
-    controls.ready.wait_for(load.threads);
-    let start = Instant::now();
-    controls.start.open();
-    let mut stopped = false;
-    while start.elapsed() < load.time && !stopped {
-        thread::sleep(TICK);
-        stopped = memory::status("VmRSS").is_some_and(|now| now > most);
-    }
-    controls.stop.store(true, Ordering::Relaxed);
-    let mut operations = 0;
-    for thread in threads {
-        operations += crew::join(thread)?;
-    }
-    ensure!(stack.is_empty(), "the stack of {} is not empty", S::NAME);
-    Ok((start, operations, stopped))
-}
-
-/// A thread: pushes and pops until told to stop, inside a section, or inside two; its operations.
-fn operate<S: System, V: Value>(
-    thread: &S::Thread<'_>,
+/// A thread: pushes and pops inside a section, or inside two; its operations.
+fn operate<R: Reclaim, V: Value>(
+    thread: &R::Thread<'_>,
     stack: &Stack<V>,
     nested: bool,
-    stop: &AtomicBool,
+    controls: &Controls,
 ) -> u64 {
-    let operation = |guard: &S::Guard<'_>, number| {
-        stack.push::<S>(V::new(number));
-        black_box(stack.pop::<S, _>(guard, V::look));
+    let operation = |guard: &R::Guard<'_>, number| {
+        stack.push::<R>(V::new(number));
+        black_box(stack.pop::<R, _>(guard, V::read));
     };
     let mut operations = 0;
-    while !stop.load(Ordering::Relaxed) || operations == 0 {
+    while !controls.must_stop() || operations == 0 {
         for _ in 0..BATCH {
             operations += 1;
-            S::section(thread, |guard| {
-                if nested {
-                    S::section(thread, |guard| operation(guard, operations));
-                } else {
-                    operation(guard, operations);
-                }
-            });
+            let guard = R::enter(thread);
+            if nested {
+                operation(&R::enter(thread), operations);
+            } else {
+                operation(&guard, operations);
+            }
         }
     }
     operations

@@ -1,4 +1,4 @@
-//! `deny`: runs a command in which some syscalls fail, to see what falls back.
+//! `seccomp-deny`: runs a command in which some syscalls fail, to see what falls back.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

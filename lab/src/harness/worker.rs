@@ -1,9 +1,9 @@
 //! A process of this program that measures on request.
 //!
 //! Some choices are made once a process (the backend of the fence) and some states never go away (a registry keeps the
-//! size it once had), so what differs in them is measured in processes of its own: *lanes*. The parent starts its own
-//! program again with the hidden subcommand `lane`. Parent and child speak JSON, one line a message: the child says
-//! hello, answers each request, and ends with its standard input. A lane sleeps while another one measures.
+//! size it once had), so what differs in them is measured in processes of its own: *workers*. The parent starts its own
+//! program again with the hidden subcommand `worker`. Parent and child speak JSON, one line a message: the child says
+//! hello, answers each request, and ends with its standard input. A worker sleeps while another one measures.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Write as _, stdin, stdout};
@@ -15,37 +15,33 @@ use serde::{Deserialize, Serialize};
 
 use super::report::Skipped;
 
-/// What the lanes of a measurement differ in.
+/// What the workers of a measurement differ in.
 pub(crate) trait Role: Copy {
     /// Name of the system in the report.
     fn system(self) -> &'static str;
 
-    /// The subcommand of `lane` and its argument.
+    /// The subcommand of `worker` and its argument.
     fn command(self) -> [&'static str; 2];
 
-    /// The backend of the fence that the lane runs on, if not that of this process.
+    /// The backend of the fence that the worker runs on, if not that of this process.
     fn fence(self) -> Option<&'static str>;
 }
 
-/// Lanes, each with its role.
-pub(crate) type Lanes<R> = Vec<(R, Lane)>;
+/// Workers, each with its role.
+pub(crate) type Workers<R> = Vec<(R, Worker)>;
 
-/// A lane for each role that can be had here, and the reasons for the others.
-///
-/// # Errors
-///
-/// Fails if a lane cannot be started.
-pub(crate) fn start<R: Role>(roles: &[R]) -> anyhow::Result<(Lanes<R>, Vec<Skipped>)> {
-    let mut lanes = Vec::new();
+/// A worker for each role that can be had here, and the reasons for the others.
+pub(crate) fn start<R: Role>(roles: &[R]) -> anyhow::Result<(Workers<R>, Vec<Skipped>)> {
+    let mut workers = Vec::new();
     let mut skipped = Vec::new();
     for &role in roles {
-        let lane = Lane::start(&role.command(), role.fence())?;
-        match &lane.missing {
-            None => lanes.push((role, lane)),
+        let worker = Worker::start(&role.command(), role.fence())?;
+        match &worker.missing {
+            None => workers.push((role, worker)),
             Some(why) => skipped.push(Skipped { system: role.system(), why: why.clone() }),
         }
     }
-    Ok((lanes, skipped))
+    Ok((workers, skipped))
 }
 
 /// First message of the child.
@@ -54,9 +50,9 @@ struct Hello {
     missing: Option<String>,
 }
 
-/// The parent's end of a lane.
+/// The parent's end of a worker.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Worker {
     name: String,
     child: Child,
     requests: Option<ChildStdin>,
@@ -64,21 +60,13 @@ pub(crate) struct Lane {
     missing: Option<String>,
 }
 
-impl Lane {
-    /// Starts this program with the subcommand `lane` and `arguments`; if `backend` is given, on that backend of the fence.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the process cannot be started or does not say hello.
+impl Worker {
+    /// Starts this program with the subcommand `worker` and `arguments`; if `backend` is given, on that backend of the fence.
     pub(crate) fn start(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
         Self::start_with(arguments, backend, Stdio::inherit())
     }
 
-    /// [`start`](Self::start), for whoever owns the terminal: what the child says on its standard error is lost.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
+    /// [`start`](Self::start), without what the child says on its standard error: for a parent that draws on the terminal.
     pub(crate) fn start_silent(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
         Self::start_with(arguments, backend, Stdio::null())
     }
@@ -86,20 +74,20 @@ impl Lane {
     fn start_with(arguments: &[&str], backend: Option<&str>, errors: Stdio) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find this program to start it again")?;
         let mut command = Command::new(program);
-        command.arg("lane").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        command.arg("worker").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         if let Some(backend) = backend {
             command.env("STILLPOINT_FENCE", backend);
         }
         let name = arguments.join(" ");
-        let mut child = command.spawn().with_context(|| format!("cannot start the lane {name}"))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start the worker {name}"))?;
         let requests = child.stdin.take();
         let Some(answers) = child.stdout.take() else {
-            bail!("the lane {name} has no output");
+            bail!("the worker {name} has no output");
         };
-        let mut lane = Self { name, child, requests, answers: BufReader::new(answers), missing: None };
-        let hello: Hello = lane.answer()?;
-        lane.missing = hello.missing;
-        Ok(lane)
+        let mut worker = Self { name, child, requests, answers: BufReader::new(answers), missing: None };
+        let hello: Hello = worker.answer()?;
+        worker.missing = hello.missing;
+        Ok(worker)
     }
 
     /// Why the child cannot measure here, if it cannot.
@@ -107,41 +95,31 @@ impl Lane {
         self.missing.as_deref()
     }
 
-    /// Asks for a measurement and returns at once. [`Lane::answer`] must follow.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the child has ended.
+    /// Asks for a measurement and returns at once. [`Worker::answer`] must follow.
     pub(crate) fn ask(&mut self, request: &impl Serialize) -> anyhow::Result<()> {
         let Some(requests) = &mut self.requests else { return Ok(()) };
         let line = serde_json::to_string(request).context("cannot encode a request")?;
-        writeln!(requests, "{line}").with_context(|| format!("the lane {} ended early", self.name))
+        writeln!(requests, "{line}").with_context(|| format!("the worker {} ended early", self.name))
     }
 
     /// Waits for the answer to the last request.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the child does.
     pub(crate) fn answer<A: DeserializeOwned>(&mut self) -> anyhow::Result<A> {
         let mut line = String::new();
-        self.answers.read_line(&mut line).with_context(|| format!("cannot hear the lane {}", self.name))?;
+        self.answers
+            .read_line(&mut line)
+            .with_context(|| format!("cannot read from the worker {}", self.name))?;
         serde_json::from_str(&line)
-            .with_context(|| format!("the lane {} failed; its message is above", self.name))
+            .with_context(|| format!("the worker {} failed; its message is above", self.name))
     }
 
     /// Makes one measurement.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the child does.
     pub(crate) fn measure<A: DeserializeOwned>(&mut self, request: &impl Serialize) -> anyhow::Result<A> {
         self.ask(request)?;
         self.answer()
     }
 }
 
-impl Drop for Lane {
+impl Drop for Worker {
     fn drop(&mut self) {
         // The end of its input ends the child.
         drop(self.requests.take());
@@ -150,31 +128,27 @@ impl Drop for Lane {
 }
 
 /// The child: says hello, with the reason if it cannot measure here, and answers until its input ends.
-///
-/// # Errors
-///
-/// Fails if a measurement does, or the parent is gone.
 pub(crate) fn serve<R: DeserializeOwned, A: Serialize>(
     missing: Option<String>,
     mut measure: impl FnMut(R) -> anyhow::Result<A>,
 ) -> anyhow::Result<()> {
-    say(&Hello { missing })?;
+    send(&Hello { missing })?;
     for line in stdin().lines() {
         let line = line.context("cannot read a request")?;
         let request = serde_json::from_str(&line).context("not a request")?;
-        say(&measure(request)?)?;
+        send(&measure(request)?)?;
     }
     Ok(())
 }
 
-fn say(message: &impl Serialize) -> anyhow::Result<()> {
+fn send(message: &impl Serialize) -> anyhow::Result<()> {
     let line = serde_json::to_string(message).context("cannot encode an answer")?;
-    writeln!(stdout(), "{line}").context("nobody listens to this process")
+    writeln!(stdout(), "{line}").context("the parent has gone")
 }
 
-/// Why the backend that this process was asked for cannot be had, if it cannot.
-pub(crate) fn lacks_backend(asked: &str) -> Option<String> {
+/// Why this process does not run on the `wanted` backend, if it does not.
+pub(crate) fn lacks_backend(wanted: &str) -> Option<String> {
     let report = stillpoint::fence::report();
-    (report.backend().to_string() != asked)
-        .then(|| format!("backend {asked} is not available here: {report}"))
+    (report.backend().to_string() != wanted)
+        .then(|| format!("backend {wanted} is not available here: {report}"))
 }

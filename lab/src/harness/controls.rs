@@ -1,0 +1,87 @@
+//! When the threads of a measurement start and stop.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use super::crew::{self, Arrivals, Gate};
+
+/// What the threads of a measurement wait for and check.
+#[derive(Debug, Default)]
+pub(crate) struct Controls {
+    /// The threads that are ready to be measured.
+    pub(crate) ready: Arrivals,
+    /// Opened when all of them are.
+    pub(crate) start: Gate,
+    /// Opened when the measurement is over: for idle threads.
+    pub(crate) end: Gate,
+    stop: AtomicBool,
+    stop_background: AtomicBool,
+}
+
+impl Controls {
+    /// Runs `body`, which starts threads in the scope. Then every thread is released, also if `body` failed, and joined.
+    pub(crate) fn scope<'env, T>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        thread::scope(|scope| {
+            let result = body(scope);
+            self.release();
+            result
+        })
+    }
+
+    /// Lets the threads start when so many are ready, and stops the measured ones after `time`.
+    pub(crate) fn start_and_stop(&self, threads: usize, time: Duration) {
+        self.ready.wait_for(threads);
+        self.start.open();
+        thread::sleep(time);
+        self.stop();
+    }
+
+    /// Called by a measured thread, once it is registered: waits until all others are ready.
+    pub(crate) fn begin(&self) {
+        self.ready.arrive();
+        self.start.wait();
+    }
+
+    /// Whether measured threads have to stop.
+    pub(crate) fn must_stop(&self) -> bool {
+        // Relaxed: the flag orders nothing; joining the thread does.
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether the threads that run beside the measured ones have to stop.
+    pub(crate) fn background_must_stop(&self) -> bool {
+        // Relaxed: as in `must_stop`.
+        self.stop_background.load(Ordering::Relaxed)
+    }
+
+    /// Stops the measured threads only.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets every thread finish, whatever it waits for.
+    pub(crate) fn release(&self) {
+        self.stop();
+        self.stop_background.store(true, Ordering::Relaxed);
+        self.start.open();
+        self.end.open();
+    }
+}
+
+/// Starts `count` threads that run `body`.
+pub(crate) fn spawn_all<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    count: usize,
+    body: impl Fn() -> T + Copy + Send + 'scope,
+) -> anyhow::Result<Vec<ScopedJoinHandle<'scope, T>>> {
+    (0..count).map(|_| crew::spawn(scope, body)).collect()
+}
+
+/// The results of the threads.
+pub(crate) fn join_all<T>(threads: Vec<ScopedJoinHandle<'_, T>>) -> anyhow::Result<Vec<T>> {
+    threads.into_iter().map(crew::join).collect()
+}

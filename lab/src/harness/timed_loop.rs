@@ -1,0 +1,104 @@
+//! One measurement of a loop: threads that start together and repeat it until the time is over.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::clock::thread_cpu_time;
+use super::controls::{Controls, join_all};
+use super::{crew, pin};
+
+/// Iterations between two checks of the stop flag: long enough that the check costs nothing (10,000 of the cheapest take
+/// 2 us), short enough that threads stop together.
+const BATCH: u32 = 10_000;
+
+/// A loop that several threads run at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct TimedLoop(Controls);
+
+impl TimedLoop {
+    /// Called in each thread, once it is registered: runs `batch` with a number of iterations until the time is over.
+    /// Returns the nanoseconds of an iteration.
+    pub(crate) fn time(&self, batch: impl FnMut(u32) -> u64) -> f64 {
+        let epoch = Instant::now();
+        self.time_by(|| epoch.elapsed(), batch)
+    }
+
+    /// [`time`](Self::time), but of the time that the thread is on a CPU: for more threads than CPUs.
+    pub(crate) fn time_on_cpu(&self, batch: impl FnMut(u32) -> u64) -> f64 {
+        self.time_by(thread_cpu_time, batch)
+    }
+
+    fn time_by(&self, now: impl Fn() -> Duration, mut batch: impl FnMut(u32) -> u64) -> f64 {
+        // Warms caches and lazy initialization, and keeps the wake-up out of the time.
+        black_box(batch(BATCH));
+        self.0.begin();
+        let start = now();
+        let mut iterations = 0_u64;
+        while !self.0.must_stop() || iterations == 0 {
+            black_box(batch(BATCH));
+            iterations += u64::from(BATCH);
+        }
+        (now() - start).as_nanos() as f64 / iterations as f64
+    }
+}
+
+/// How many threads there are, and whether each has a CPU of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads {
+    pub(crate) count: usize,
+    pub(crate) per_cpu: usize,
+}
+
+impl Threads {
+    /// One thread, and one a CPU.
+    pub(crate) fn pinned() -> anyhow::Result<Vec<Self>> {
+        let mut all = Self::all(pin::allowed()?.len());
+        all.pop();
+        Ok(all)
+    }
+
+    /// One thread, one a CPU, and 16 a CPU, which move as the scheduler likes.
+    pub(crate) fn all(cpus: usize) -> Vec<Self> {
+        let mut all = vec![Self { count: 1, per_cpu: 1 }];
+        if cpus > 1 {
+            all.push(Self { count: cpus, per_cpu: 1 });
+        }
+        all.push(Self { count: 16 * cpus, per_cpu: 16 });
+        all
+    }
+
+    /// Calls `body` in each thread, and stops its loop after `slice`. Returns the mean of what `body` returns.
+    pub(crate) fn measure(
+        self,
+        slice: Duration,
+        body: impl Fn(&TimedLoop) -> f64 + Sync,
+    ) -> anyhow::Result<f64> {
+        let cpus = pin::allowed()?;
+        let timed_loop = TimedLoop::default();
+        timed_loop.0.scope(|scope| {
+            let mut threads = Vec::new();
+            for &cpu in cpus.iter().cycle().take(self.count) {
+                let (timed_loop, body) = (&timed_loop, &body);
+                let run = move || {
+                    let pinned = if self.per_cpu == 1 { pin::to(cpu) } else { Ok(()) };
+                    let time = body(timed_loop);
+                    pinned.map(|()| time)
+                };
+                threads.push(crew::spawn(scope, run)?);
+            }
+            timed_loop.0.start_and_stop(self.count, slice);
+            let sum: f64 = join_all(threads)?.into_iter().sum::<anyhow::Result<f64>>()?;
+            Ok(sum / self.count as f64)
+        })
+    }
+}
+
+/// Adds what `section` reads, `iterations` times: the loop around every system's section.
+#[inline(always)]
+pub(crate) fn repeat(iterations: u32, mut section: impl FnMut() -> u64) -> u64 {
+    let mut sum = 0_u64;
+    for _ in 0..iterations {
+        sum = sum.wrapping_add(section());
+    }
+    sum
+}

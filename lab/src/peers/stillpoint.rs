@@ -1,0 +1,207 @@
+//! This library, for the same measurements as its peers.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+
+use stillpoint::lock::lab::{Policy, Raw};
+use stillpoint::rcu::{self, Guard, Hints, Limits, Rcu};
+use stillpoint::{lock, qsbr, srcu};
+
+use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE};
+use crate::harness::report::OURS;
+
+/// `rcu`. As the guide says of values that only own memory, their own thread runs their destructors. If not `LOCAL`, the worker
+/// does, and the thread may hold locks that these take.
+pub(crate) struct Stillpoint<const LOCAL: bool = true>;
+
+impl<const LOCAL: bool> Stillpoint<LOCAL> {
+    #[inline(always)]
+    fn hints() -> Hints {
+        if LOCAL { Hints::new().local() } else { Hints::new() }
+    }
+}
+
+impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
+    const NAME: &'static str = if LOCAL { OURS } else { "stillpoint-worker" };
+    type Thread<'a> = ();
+    type Guard<'a> = Guard;
+    type Slot<P: Object> = Rcu<P>;
+
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self)
+    }
+
+    fn thread(&self) {
+        rcu::register();
+    }
+
+    #[inline(always)]
+    fn enter((): &()) -> Guard {
+        rcu::enter()
+    }
+
+    fn slot<P: Object>(value: P) -> Rcu<P> {
+        Rcu::new(value)
+    }
+
+    #[inline(always)]
+    fn get<'a, P: Object>(guard: &'a Guard, slot: &'a Rcu<P>) -> &'a P {
+        slot.load(guard)
+    }
+
+    #[inline]
+    fn replace<P: Object>((): &(), slot: &Rcu<P>, value: P) {
+        slot.replace(value).retire_with(Self::hints());
+    }
+
+    #[inline]
+    unsafe fn retire<N: Send + 'static>(_: &Guard, node: NonNull<N>) {
+        // SAFETY: the caller's contract; the node comes from a Box.
+        unsafe { rcu::retire_raw(node, Self::hints()) };
+    }
+
+    fn call((): &(), f: impl FnOnce() + Send + 'static) {
+        rcu::call(f);
+    }
+
+    fn limit(bytes: Option<u64>) {
+        let default = Limits::default();
+        rcu::set_limits(Limits { bytes: bytes.unwrap_or(default.bytes), ..default });
+    }
+
+    fn finish(self) -> impl Sized {
+        rcu::barrier();
+    }
+}
+
+/// The readers of `rcu`, whose sections stay in their thread.
+pub(crate) type RcuReaders = Published<Stillpoint>;
+
+impl RcuReaders {
+    /// Replaces the value, which retires the old one.
+    pub(crate) fn replace(&self) {
+        drop(self.slot.replace(VALUE));
+    }
+}
+
+impl GracePeriods for RcuReaders {
+    fn synchronize(&self) {
+        rcu::synchronize();
+    }
+
+    fn events() -> Events {
+        let stats = rcu::stats();
+        Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
+    }
+}
+
+/// The readers of `qsbr`.
+pub(crate) struct QsbrReaders(Rcu<u64, qsbr::Global>);
+
+impl ReadSide for QsbrReaders {
+    const NAME: &'static str = OURS;
+    type Reader<'a> = qsbr::Handle;
+    type Guard<'a> = &'a qsbr::Handle;
+
+    fn new() -> Self {
+        Self(Rcu::new_in(VALUE, qsbr::Global))
+    }
+
+    fn reader(&self) -> qsbr::Handle {
+        qsbr::register()
+    }
+
+    #[inline(always)]
+    fn enter<'a>(&'a self, reader: &'a qsbr::Handle) -> &'a qsbr::Handle {
+        reader
+    }
+
+    #[inline(always)]
+    fn load(&self, guard: &&qsbr::Handle) -> u64 {
+        *self.0.load(guard)
+    }
+
+    #[inline(always)]
+    fn quiescent(reader: &mut qsbr::Handle, n: u32) -> u64 {
+        for _ in 0..n {
+            reader.quiescent();
+        }
+        u64::from(n)
+    }
+}
+
+impl GracePeriods for QsbrReaders {
+    fn synchronize(&self) {
+        qsbr::synchronize();
+    }
+}
+
+/// The readers of an SRCU domain of its own.
+pub(crate) struct SrcuReaders {
+    pointer: Rcu<u64, srcu::Domain>,
+    pub(crate) domain: srcu::Domain,
+}
+
+impl ReadSide for SrcuReaders {
+    const NAME: &'static str = OURS;
+    type Reader<'a> = ();
+    type Guard<'a> = srcu::Guard<'a>;
+
+    fn new() -> Self {
+        let domain = srcu::Domain::new();
+        Self { pointer: Rcu::new_in(VALUE, domain.clone()), domain }
+    }
+
+    fn reader(&self) {}
+
+    #[inline(always)]
+    fn enter<'a>(&'a self, (): &'a ()) -> srcu::Guard<'a> {
+        self.domain.enter()
+    }
+
+    #[inline(always)]
+    fn load(&self, guard: &srcu::Guard<'_>) -> u64 {
+        *self.pointer.load(guard)
+    }
+}
+
+impl Lock for lock::Mutex<u64> {
+    const NAME: &'static str = OURS;
+
+    fn new() -> Self {
+        Self::new(0)
+    }
+
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
+        f(&mut self.lock())
+    }
+}
+
+/// Our lock with other mechanisms or constants.
+#[derive(Debug)]
+pub(crate) struct Variant<P> {
+    lock: Raw<P>,
+    value: UnsafeCell<u64>,
+}
+
+// SAFETY: a thread touches the value only while it holds the lock.
+unsafe impl<P: Policy> Sync for Variant<P> {}
+
+impl<P: Policy> Lock for Variant<P> {
+    const NAME: &'static str = "a variant of ours";
+
+    fn new() -> Self {
+        Self { lock: Raw::new(), value: UnsafeCell::new(0) }
+    }
+
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
+        self.lock.lock();
+        // SAFETY: this thread holds the lock.
+        let result = f(unsafe { &mut *self.value.get() });
+        // SAFETY: as above.
+        unsafe { self.lock.unlock() };
+        result
+    }
+}
