@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use stillpoint::rcu::{self, AnyDomain, GracePeriod, Hints, Limits, Stats};
-use stillpoint::{qsbr, srcu};
+use stillpoint::rcu::{self, GracePeriod};
+use stillpoint::{Domain, qsbr, srcu};
 
 /// The shape of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub(super) trait Flavor: 'static {
     /// The callbacks of one thread run in order.
     const ORDERED: bool;
 
-    type Domain: AnyDomain;
-    fn domain() -> Self::Domain;
+    type Domain: Domain;
+    fn domain() -> &'static Self::Domain;
 
     /// The state of a thread that reads.
     type Reader;
@@ -66,47 +66,17 @@ pub(super) trait Flavor: 'static {
     /// Runs `f` in a section of a thread that mostly waits, or of a signal handler.
     fn visit(f: impl FnOnce());
 
-    fn synchronize();
-    fn call(f: impl FnOnce() + Send + 'static, hints: Hints);
-    fn retire<T: Send + 'static>(value: Box<T>, hints: Hints);
-    fn barrier();
-    fn set_limits(limits: Limits);
-    fn stats() -> Stats;
-
     /// In the child of a fork, outside sections: waits for grace periods. Returns `true` if callbacks run.
     fn works_in_child() -> bool {
         static CALLED: AtomicBool = AtomicBool::new(false);
         Self::visit(|| ());
-        Self::synchronize();
-        Self::call(|| CALLED.store(true, Relaxed), Hints::new());
-        Self::barrier();
-        GracePeriod::now_in(Self::domain()).wait();
+        let domain = Self::domain();
+        domain.synchronize();
+        domain.call(|| CALLED.store(true, Relaxed));
+        domain.barrier();
+        GracePeriod::now_in(domain.clone()).wait();
         CALLED.load(Relaxed)
     }
-}
-
-/// Forwards to functions of a module, or methods of a domain.
-macro_rules! forward {
-    ($($to:tt)*) => {
-        fn synchronize() {
-            $($to)* synchronize();
-        }
-        fn call(f: impl FnOnce() + Send + 'static, hints: Hints) {
-            $($to)* call_with(f, hints);
-        }
-        fn retire<T: Send + 'static>(value: Box<T>, hints: Hints) {
-            $($to)* retire_with(value, hints);
-        }
-        fn barrier() {
-            $($to)* barrier();
-        }
-        fn set_limits(limits: Limits) {
-            $($to)* set_limits(limits);
-        }
-        fn stats() -> Stats {
-            $($to)* stats()
-        }
-    };
 }
 
 /// RCU: threads that enter and leave sections.
@@ -119,8 +89,8 @@ impl Flavor for Rcu {
     const ORDERED: bool = true;
 
     type Domain = rcu::Global;
-    fn domain() -> rcu::Global {
-        rcu::Global
+    fn domain() -> &'static rcu::Global {
+        &rcu::Global
     }
 
     type Reader = ();
@@ -158,8 +128,6 @@ impl Flavor for Rcu {
         let _guard = rcu::enter();
         f();
     }
-
-    forward!(rcu::);
 }
 
 /// QSBR: a section lasts from one quiescent state of its thread to the next.
@@ -172,8 +140,8 @@ impl Flavor for Qsbr {
     const ORDERED: bool = true;
 
     type Domain = qsbr::Global;
-    fn domain() -> qsbr::Global {
-        qsbr::Global
+    fn domain() -> &'static qsbr::Global {
+        &qsbr::Global
     }
 
     type Reader = Option<qsbr::Handle>;
@@ -219,8 +187,6 @@ impl Flavor for Qsbr {
         let _thread = qsbr::register();
         f();
     }
-
-    forward!(qsbr::);
 }
 
 /// SRCU: sections are counted on each CPU, and may end in any thread.
@@ -236,8 +202,8 @@ impl Flavor for Srcu {
     const ORDERED: bool = false;
 
     type Domain = srcu::Domain;
-    fn domain() -> srcu::Domain {
-        DOMAIN.clone()
+    fn domain() -> &'static srcu::Domain {
+        &DOMAIN
     }
 
     type Reader = ();
@@ -290,8 +256,6 @@ impl Flavor for Srcu {
         let _guard = DOMAIN.enter();
         f();
     }
-
-    forward!(DOMAIN.);
 
     /// Sections of other threads are open for ever in the child, so another domain shows it.
     fn works_in_child() -> bool {

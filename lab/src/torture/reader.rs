@@ -5,6 +5,7 @@ use std::hint;
 use std::thread;
 use std::time::Duration;
 
+use stillpoint::Domain as _;
 use stillpoint::rcu::{GracePeriod, Hints};
 
 use super::common::sleep;
@@ -101,12 +102,16 @@ fn begin<F: Flavor>(state: &'static TestState, slot: usize) -> Section<F> {
     // A read-modify-write: not often, as it would make up for a fence.
     let cookie = (fastrand::u8(..) < 8).then(|| {
         history.note(EventKind::TookCookie, section);
-        if fastrand::bool() { GracePeriod::start_in(F::domain()) } else { GracePeriod::now_in(F::domain()) }
+        if fastrand::bool() {
+            GracePeriod::start_in(F::domain().clone())
+        } else {
+            GracePeriod::now_in(F::domain().clone())
+        }
     });
     if fastrand::u8(..) < 2 {
         history.note(EventKind::Deferred, section);
         let snapshot = oracle.snapshot_own_clock(slot);
-        F::call(move || _ = snapshot.check(), Hints::new());
+        F::domain().call_with(move || _ = snapshot.check(), Hints::new());
     }
     read_delay(state);
     oracle.recheck(slot, seen);

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use fastrand::Rng;
+use stillpoint::Domain as _;
 use stillpoint::rcu::Limits;
 
 use super::common::{Common, enough, fail, patience, sleep};
@@ -75,7 +76,7 @@ pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String>
         coordinator.intervals += 1;
     }
     let Coordinator { intervals, forks, threads, .. } = coordinator;
-    println!("{}\n{}", table(state), F::stats());
+    println!("{}\n{}", table(state), F::domain().stats());
     let sections = state.oracle.sections();
     let counts = state.updaters.iter().flat_map(|updater| &updater.counts);
     let waits = counts.map(|count| count.times.load(Relaxed)).sum();
@@ -101,7 +102,7 @@ impl Coordinator {
         };
         let (readers, updaters) = THREAD_MIXES[thread_mix];
         let count = if rng.bool() { 1 << rng.u32(8..14) } else { Limits::default().count };
-        F::set_limits(Limits { count, ..Limits::default() });
+        F::domain().set_limits(Limits { count, ..Limits::default() });
         let fork_storm = !alternating && rng.u8(..8) == 0;
         let all = if alternating { BLOCKING_MODES } else { WAIT_MODES.len() };
         let one = if plain { 0 } else { rng.usize(..all) };
@@ -150,7 +151,7 @@ impl Coordinator {
         state.stop();
         self.wait_for::<F>(threads, "ended")?;
         // Twice, as callbacks defer some.
-        let barriers = thread::Builder::new().spawn(|| (0..2).for_each(|_| F::barrier()));
+        let barriers = thread::Builder::new().spawn(|| (0..2).for_each(|_| F::domain().barrier()));
         self.wait_for::<F>(
             vec![barriers.context("cannot start another thread")?],
             "returned from barrier()",
@@ -167,7 +168,7 @@ impl Coordinator {
         if let Some(why) = failure {
             fail(self.name, &why);
         }
-        let sections = || format!("{} sections, {}", state.oracle.sections(), F::stats());
+        let sections = || format!("{} sections, {}", state.oracle.sections(), F::domain().stats());
         self.progress.show(|| format!("interval {}: {}", self.intervals, sections()));
         self.progress.reach(state.elapsed().as_secs());
     }
@@ -200,7 +201,7 @@ impl Coordinator {
                 "{ran} of {posted} callbacks of updater {slot} have run after the barrier"
             );
         }
-        let stats = F::stats();
+        let stats = F::domain().stats();
         ensure!(stats.queued == 0, "{} queued after the barrier", stats.queued);
         ensure!(stats.panics == 0, "{} panics", stats.panics);
         Ok(())
@@ -240,7 +241,7 @@ fn describe<F: Flavor>(state: &TestState, what: &str, updater: Option<usize>) ->
         .collect();
     let inside = if inside.is_empty() { "no reader".to_owned() } else { inside.join(", ") };
     let recent = history::recent(&state.oracle.histories, &slots, history::ticks());
-    format!("{what}; inside: {inside}; {}{recent}", F::stats())
+    format!("{what}; inside: {inside}; {}{recent}", F::domain().stats())
 }
 
 /// Makes a table of what was done in each mode.

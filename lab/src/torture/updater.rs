@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
+use stillpoint::Domain as _;
 use stillpoint::rcu::{GracePeriod, Hints};
 
 use super::flavor::Flavor;
@@ -72,20 +73,20 @@ impl Updater {
     /// Returns `true` if a section is known to have been open before.
     fn perform<F: Flavor>(self) -> bool {
         match WAIT_MODES[self.mode].1 {
-            WaitMode::Synchronize => self.after(F::synchronize),
-            WaitMode::Now => self.after(|| GracePeriod::now_in(F::domain()).wait()),
+            WaitMode::Synchronize => self.after(|| F::domain().synchronize()),
+            WaitMode::Now => self.after(|| GracePeriod::now_in(F::domain().clone()).wait()),
             WaitMode::Start => self.after(|| {
-                let period = GracePeriod::start_in(F::domain());
+                let period = GracePeriod::start_in(F::domain().clone());
                 while !period.is_elapsed() {
                     thread::yield_now();
                 }
             }),
             WaitMode::Timeout => self.after(|| {
-                let period = GracePeriod::now_in(F::domain());
+                let period = GracePeriod::now_in(F::domain().clone());
                 while period.wait_timeout(Duration::from_micros(fastrand::u64(..2000))).is_err() {}
             }),
             WaitMode::Await => {
-                self.after(|| block_on_all([GracePeriod::now_in(F::domain()).into_future()], |_| ()))
+                self.after(|| block_on_all([GracePeriod::now_in(F::domain().clone()).into_future()], |_| ()))
             }
             WaitMode::AwaitSeveral => self.await_several::<F>(),
             WaitMode::Cookies => self.after(|| self.compare_cookies::<F>()),
@@ -120,13 +121,13 @@ impl Updater {
 
     /// Checks each future on its own, when it is ready. One more is dropped before.
     fn await_several<F: Flavor>(self) -> bool {
-        let mut dropped = GracePeriod::now_in(F::domain()).into_future();
+        let mut dropped = GracePeriod::now_in(F::domain().clone()).into_future();
         let _ = Pin::new(&mut dropped).poll(&mut Context::from_waker(Waker::noop()));
         let (mut unpublished, futures): (Vec<_>, Vec<_>) = (0..fastrand::usize(2..=FUTURES))
             .map(|_| {
                 let unpublished = self.unpublish();
                 let start = if fastrand::bool() { GracePeriod::start_in } else { GracePeriod::now_in };
-                (unpublished, start(F::domain()).into_future())
+                (unpublished, start(F::domain().clone()).into_future())
             })
             .unzip();
         drop(dropped);
@@ -140,11 +141,11 @@ impl Updater {
     /// Of two cookies the greater one does not elapse first. That one is not always the later one: a grace period that was only
     /// tried, and failed, may have been under way when the first was taken. Returns once both have elapsed.
     fn compare_cookies<F: Flavor>(self) {
-        let first = GracePeriod::start_in(F::domain());
+        let first = GracePeriod::start_in(F::domain().clone());
         if fastrand::bool() {
             thread::yield_now();
         }
-        let second = GracePeriod::start_in(F::domain());
+        let second = GracePeriod::start_in(F::domain().clone());
         let (first, second) = if first <= second { (first, second) } else { (second, first) };
         while !second.is_elapsed() {
             if fastrand::bool() {
@@ -185,7 +186,7 @@ impl Updater {
             }
             own.ran.store(number + 1, Release);
         };
-        F::call(callback, Self::hints());
+        F::domain().call_with(callback, Self::hints());
         // Release: the callback is queued; pairs with the Acquire in `barrier`.
         own.posted.store(number + 1, Release);
     }
@@ -196,7 +197,7 @@ impl Updater {
         self.post::<F>(move || {
             unpublished.map(Unpublished::mark_freed);
             if again {
-                F::call(|| (), Hints::new());
+                F::domain().call_with(|| (), Hints::new());
             }
         });
     }
@@ -205,7 +206,7 @@ impl Updater {
     fn barrier<F: Flavor>(self) {
         self.call::<F>();
         let before: [u64; UPDATERS] = array::from_fn(|owner| self.state.updaters[owner].posted.load(Acquire));
-        F::barrier();
+        F::domain().barrier();
         for (owner, &posted) in before.iter().enumerate() {
             let ran = self.state.updaters[owner].ran.load(Acquire);
             if ran < posted {
@@ -226,8 +227,8 @@ impl Updater {
 
         if fastrand::u8(..4) == 0 {
             // One without a destructor among them.
-            F::retire(Box::new([0_u64; 8]), Hints::new());
+            F::domain().retire_with(Box::new([0_u64; 8]), Hints::new());
         }
-        F::retire(Box::new(Value(self.unpublish())), Self::hints());
+        F::domain().retire_with(Box::new(Value(self.unpublish())), Self::hints());
     }
 }

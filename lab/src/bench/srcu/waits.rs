@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+use stillpoint::Domain as _;
 
 use anyhow::Context as _;
 

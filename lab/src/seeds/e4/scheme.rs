@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use stillpoint::Domain as _;
 use stillpoint::qsbr;
 
 use super::one_flag::OneFlag;
@@ -74,7 +75,7 @@ impl Scheme for Flags {
     }
 
     fn wakes(&self) -> u64 {
-        qsbr::stats().wakeups
+        qsbr::Global.stats().wakeups
     }
 }
 
