@@ -504,39 +504,6 @@ fn threads_without_sections_add_to_words_of_their_own() {
     assert_eq!(counter.sum(), 2 * ADDS, "adds were lost");
 }
 
-/// Panics if `rseq_cs` of the calling thread is set.
-fn assert_no_trace(of: &str) {
-    // With musl the area is the library's own, and cannot be found from here.
-    let none = if cfg!(target_env = "musl") { None } else { Some(0) };
-    assert_eq!(rseq::current_section(), none, "rseq_cs is set after {of}");
-}
-
-#[test]
-fn a_section_leaves_no_trace() {
-    let _alone = alone();
-    for operation in operations() {
-        operation.run();
-        assert_no_trace("an operation");
-    }
-}
-
-#[test]
-fn section_that_exits_early_leaves_no_trace() {
-    let _running = deadline();
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    let pool = Pool::new(1);
-    assert!(pool.pop().is_none());
-    assert_no_trace("a pop from an empty stack");
-    while pool.push(Box::new(0)).is_ok() {}
-    assert_no_trace("a push to a full stack");
-    let cells: PerCpu<u64> = PerCpu::new(|| 0);
-    cells.with(|_| cells.with(|_| assert_no_trace("a look at a held cell")));
-    let cells: PerCpu<u64> = PerCpu::new(|| 0);
-    cells.with(|_| ());
-    cells.for_each(|_| cells.with(|_| assert_no_trace("a look at a stopped row")));
-}
-
 #[test]
 fn interrupted_pop_is_tried_again() {
     let _running = deadline();

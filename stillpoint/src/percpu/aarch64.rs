@@ -26,39 +26,25 @@ macro_rules! arm {
     };
 }
 
-/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`.
-macro_rules! row {
+/// The number of the CPU that the thread is on, in `t`; or leaves by `7`, if it is negative.
+macro_rules! cpu {
     () => {
-        concat!("ldr {t:w}, [{area}, #4]\n", "cmp {t}, {cpus}\n", "b.hs 7f\n", "lsl {t}, {t}, #7\n")
+        concat!("ldrsw {t}, [{area}, #4]\n", "tbnz {t}, #63, 7f\n")
     };
 }
 
-/// The same as an address, of a row that nobody has stopped.
+/// The address of the row of that CPU, which nobody has stopped.
 macro_rules! open_row {
     () => {
-        concat!(row!(), "add {t}, {t}, {rows}\n", "ldar {x}, [{t}]\n", "cbnz {x}, 7f\n")
+        concat!(cpu!(), "add {t}, {rows}, {t}, lsl #7\n", "ldar {x}, [{t}]\n", "cbnz {x}, 7f\n")
     };
 }
 
-/// After the commit: the section is over. And what happens otherwise: interrupted (`6`, behind the signature, the kernel has
-/// cleared `rseq_cs`) or left early (`7`, or `8`).
+/// After the commit: the section is over. And what happens otherwise: interrupted (`6`, behind the signature) or
+/// left early (`7`, or `8`).
 macro_rules! end {
     ($failed:literal, $left:literal) => {
-        concat!(
-            "5:\n",
-            "str xzr, [{area}, #8]\n",
-            "b 9f\n",
-            ".inst 0xd428bc00\n",
-            "6:\n",
-            $failed,
-            "\n7:\n",
-            "str xzr, [{area}, #8]\n",
-            $failed,
-            "\n8:\n",
-            "str xzr, [{area}, #8]\n",
-            $left,
-            "\n9:",
-        )
+        concat!("5:\n", "b 9f\n", ".inst 0xd428bc00\n", "6:\n", "7:\n", $failed, "\n8:\n", $left, "\n9:",)
     };
 }
 
@@ -69,8 +55,8 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
     unsafe {
         asm!(
             arm!(),
-            row!(),
-            "add {t}, {t}, {word}",
+            cpu!(),
+            "add {t}, {word}, {t}, lsl #7",
             "ldr {x}, [{t}]",
             "add {x}, {x}, {by}",
             "stlr {x}, [{t}]",
@@ -78,7 +64,6 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
             t = out(reg) _,
             x = out(reg) _,
             area = in(reg) area(tally.offset),
-            cpus = in(reg) tally.cpus(),
             word = in(reg) tally.word,
             by = in(reg) by,
             failed = label { return false },
@@ -110,7 +95,6 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
             x = out(reg) _,
             len = out(reg) _,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             value = in(reg) value,
             failed = label { return Pushed::Failed },
@@ -143,7 +127,6 @@ pub unsafe fn pop(place: Place) -> u64 {
             len = out(reg) _,
             value = out(reg) value,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             options(nostack),
         );
@@ -187,7 +170,6 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             i = out(reg) _,
             n = out(reg) pushed,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
@@ -231,7 +213,6 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             i = out(reg) _,
             n = out(reg) popped,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
@@ -259,7 +240,6 @@ pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
             t = out(reg) row,
             x = out(reg) _,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             expected = in(reg) expected,
             new = in(reg) new,
@@ -307,7 +287,6 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             slot = out(reg) _,
             i = out(reg) _,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             words = in(reg) words,
             count = in(reg) count,

@@ -28,6 +28,9 @@
 //!
 //! - Memory is proportional to the CPUs that the machine may ever have, which can be more than it has.
 //! - The critical sections for aarch64 and riscv64 have never been run.
+//! - Where `/sys` is hidden or not the kernel's own, as in some containers, the number of CPUs is taken from the size of the kernel's
+//!   CPU masks, and so is a multiple of 64.
+//! - A process that is saved on one machine may be restored only on another one with no more possible CPUs.
 //! - Reads visit every CPU's word: some nanoseconds for each. A read is no snapshot of a moment.
 //! - The C library registers threads if it is glibc 2.35 or later. With others each thread is registered here by its first
 //!   operation, which allocates, and every operation is a few nanoseconds slower.

@@ -26,10 +26,10 @@ macro_rules! arm {
     };
 }
 
-/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`.
+/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`, if the number is negative.
 macro_rules! row {
     () => {
-        concat!("lwu {t}, 4({area})\n", "bgeu {t}, {cpus}, 7f\n", "slli {t}, {t}, 7\n")
+        concat!("lw {t}, 4({area})\n", "bltz {t}, 7f\n", "slli {t}, {t}, 7\n")
     };
 }
 
@@ -40,23 +40,19 @@ macro_rules! open_row {
     };
 }
 
-/// After the commit: the section is over. And what happens otherwise: interrupted (`6`, behind the signature, the kernel has
-/// cleared `rseq_cs`) or left early (`7`, or `8`).
+/// After the commit: the section is over. And what happens otherwise: interrupted (`6`, behind the signature) or
+/// left early (`7`, or `8`).
 macro_rules! end {
     ($failed:literal, $left:literal) => {
         concat!(
             "5:\n",
-            "sd zero, 8({area})\n",
             "j 9f\n",
             ".balign 4\n",
             ".long 0xf1401073\n",
             "6:\n",
-            $failed,
-            "\n7:\n",
-            "sd zero, 8({area})\n",
+            "7:\n",
             $failed,
             "\n8:\n",
-            "sd zero, 8({area})\n",
             $left,
             "\n9:",
         )
@@ -80,7 +76,6 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
             t = out(reg) _,
             x = out(reg) _,
             area = in(reg) area(tally.offset),
-            cpus = in(reg) tally.cpus(),
             word = in(reg) tally.word,
             by = in(reg) by,
             failed = label { return false },
@@ -114,7 +109,6 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
             y = out(reg) _,
             len = out(reg) _,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             value = in(reg) value,
             failed = label { return Pushed::Failed },
@@ -150,7 +144,6 @@ pub unsafe fn pop(place: Place) -> u64 {
             len = out(reg) _,
             value = out(reg) value,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             options(nostack),
         );
@@ -199,7 +192,6 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             i = out(reg) _,
             n = out(reg) pushed,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
@@ -249,7 +241,6 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             i = out(reg) _,
             n = out(reg) popped,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
@@ -276,7 +267,6 @@ pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
             t = out(reg) row,
             x = out(reg) _,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             expected = in(reg) expected,
             new = in(reg) new,
@@ -327,7 +317,6 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             slot = out(reg) _,
             i = out(reg) _,
             area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             words = in(reg) words,
             count = in(reg) count,

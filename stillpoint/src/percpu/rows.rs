@@ -33,7 +33,7 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering::*};
 
 use super::faults::mutant;
 use super::runtime::{self, Report};
-use super::section::{self, BOUND, Tally, tries};
+use super::section::{self, Tally, tries};
 use crate::sync::Block;
 
 /// Words of a kind in a row.
@@ -84,8 +84,8 @@ pub struct Header {
     memory: Block,
 }
 
-/// Rows come right behind it, and the sections find the bound there.
-const _: () = assert!(size_of::<Header>() == size_of::<Row>() && size_of::<Header>() as isize == BOUND);
+/// Rows come right behind it.
+const _: () = assert!(size_of::<Header>() == size_of::<Row>());
 
 /// `N` words on each CPU. See the [module](self).
 ///
@@ -296,7 +296,7 @@ unsafe fn tally<const N: usize>(rows: NonNull<Row>, offset: isize, word: usize) 
     // SAFETY: the caller's contract: for each eight words, there is a row for each CPU.
     unsafe {
         let first = rows.add(if N <= WIDTH { 0 } else { word / WIDTH * cpus(rows) });
-        Tally { offset, rows: rows.as_ptr(), word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
+        Tally { offset, word: first.cast::<u64>().add(word % WIDTH).as_ptr() }
     }
 }
 

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::sys;
+use crate::sys::pin::is_pinned;
 use crate::sys::rseq::{self, Library};
 
 /// How per-CPU data is updated.
@@ -45,6 +46,7 @@ enum Asked {
 enum Why {
     NotNeeded,
     NoArchitecture,
+    NotPinned,
     Kernel((u32, u32, u32)),
     LibraryRegisters,
     /// With the number that the area holds instead of a CPU.
@@ -63,7 +65,6 @@ pub struct Report {
     why: Why,
     /// Of the area, from the thread pointer, if the C library registers all threads; otherwise 0.
     offset: isize,
-    cpus: usize,
     concurrency_ids: bool,
 }
 
@@ -75,7 +76,7 @@ impl Report {
 
     /// CPUs that have a place in per-CPU data: all that this machine may ever have.
     pub fn cpus(&self) -> usize {
-        self.cpus
+        rseq::possible_cpus()
     }
 
     /// Whether [`concurrency_id`](super::concurrency_id) has an answer.
@@ -115,6 +116,7 @@ impl fmt::Display for Reason<'_> {
         match self.0.why {
             Why::NotNeeded => f.write_str("it needs nothing"),
             Why::NoArchitecture => f.write_str("there are no critical sections for this architecture"),
+            Why::NotPinned => f.write_str("the dynamic linker refuses to keep this library loaded for ever"),
             Why::Kernel((major, minor, patch)) => write!(
                 f,
                 "Linux {major}.{minor}.{patch} does not interrupt critical sections on this architecture (6.19 to 7.0.13)"
@@ -156,7 +158,6 @@ static NO_MEMORY: Report = Report {
     asked: Asked::Nothing,
     why: Why::NoMemory,
     offset: 0,
-    cpus: 1,
     concurrency_ids: false,
 };
 
@@ -197,7 +198,7 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
             FAST.offset.store(found.offset, Relaxed);
             if found.offset != 0 {
                 // Release: who sees the bound sees the offset; partner: the Acquire in `cpu`.
-                FAST.cpus.store(found.cpus, Release);
+                FAST.cpus.store(found.cpus(), Release);
             }
             // SAFETY: published, so never freed.
             (unsafe { &*fresh }, true)
@@ -247,13 +248,16 @@ fn asked_by_environment() -> AskedFor {
 }
 
 fn select(asked: Asked) -> Report {
-    let cpus = rseq::possible_cpus();
-    let fallback = |why| Report { mode: Mode::Atomic, asked, why, offset: 0, cpus, concurrency_ids: false };
+    let fallback = |why| Report { mode: Mode::Atomic, asked, why, offset: 0, concurrency_ids: false };
     if matches!(asked, Asked::For(Mode::Atomic) | Asked::Unknown) {
         return fallback(Why::NotNeeded);
     }
     if !rseq::SUPPORTED {
         return fallback(Why::NoArchitecture);
+    }
+    // What the kernel finds in an area may point into this library, even when its sections are over.
+    if !is_pinned() {
+        return fallback(Why::NotPinned);
     }
     if let Some(release) = rseq::kernel_release()
         && cfg!(target_arch = "aarch64")
@@ -275,7 +279,7 @@ fn select(asked: Asked) -> Report {
             Err(error) => return fallback(Why::Refused(found, error.raw_os_error().unwrap_or(0))),
         },
     };
-    Report { mode: Mode::Rseq, asked, why, offset, cpus, concurrency_ids: rseq::has_mm_cid(size) }
+    Report { mode: Mode::Rseq, asked, why, offset, concurrency_ids: rseq::has_mm_cid(size) }
 }
 
 /// Linux 6.19 to 7.0.13 on arm64 take a preempted thread for one that was not.

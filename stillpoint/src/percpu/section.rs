@@ -10,8 +10,9 @@
 //! 1. *Nobody else on this CPU comes between.* From the announcement (`rseq_cs`) to the commit the thread is alone on its
 //!    CPU, or is interrupted and does not commit. The CPU is read after the announcement: one that was read before may be
 //!    another's by now.
-//! 2. *Only registered threads commit.* The number of a thread that is not is negative, which as an unsigned one exceeds
-//!    every bound; and so does the number of a CPU for which there is no row.
+//! 2. *Only registered threads commit.* The CPU number of a thread that is not registered is negative, and its sections fail. A
+//!    number that is not negative has a row: there is one for each possible CPU ([`possible_cpus`]), a constant of the machine
+//!    that the kernel itself says.
 //! 3. *A plain word is written by sections only, in the row of their CPU.* Threads without a registration have an atomic word
 //!    of their own ([`Row`]). A plain update and an atomic one of the same word would lose one of the two,
 //!    as neither is locked against the other.
@@ -22,8 +23,15 @@
 //! 6. *Who stops a row has it for himself.* Sections that take or give something look at the row's stop word, and fail
 //!    where it is set. Whoever sets it and then interrupts the sections of that CPU ([`super::remote`]) is
 //!    alone with the row: sections that began before have committed or start over, and see the stop.
-//! 7. *No trace remains.* A section clears `rseq_cs` when it ends, so that a library that is unloaded leaves no pointer to
-//!    itself.
+//! 7. *An announcement may outlive its section.* A section does not clear `rseq_cs`. The kernel does, when it next preempts the
+//!    thread or delivers a signal outside of that section. Until then `rseq_cs` points to a table that does no harm:
+//!    - Table, section and the code behind the signature are constants of this library, which is never unmapped: sections are
+//!      not used unless it is marked so ([`is_pinned`](crate::sys::pin::is_pinned)).
+//!    - An instruction of the section is executed only after a new announcement, so a stale table never restarts anything.
+//!    - A section of another library, or of a signal handler, announces itself over it. A section that a signal interrupts is
+//!      given up before the handler runs.
+//!    - The child of a fork has a copy of the area, and the library at the same address. `exec` ends the registration, and so does
+//!      the end of the thread. A new thread whose area has been that of another one may start with a stale announcement.
 //!
 //! # What they work on
 //!
@@ -49,6 +57,7 @@
 use super::arch;
 use super::faults::mutant;
 use super::rows::Row;
+use crate::sys::rseq::possible_cpus;
 
 pub use arch::{add, compare_and_store, pop, pop_batch, push, push_batch, record};
 
@@ -84,17 +93,16 @@ pub enum Pushed {
 pub struct Place {
     /// Of the calling thread's area, from the thread pointer.
     pub offset: isize,
-    /// Rows there are.
-    pub cpus: usize,
     /// The row of CPU 0.
     pub rows: *const Row,
 }
 
 impl Place {
-    /// That of `rows`.
+    /// That of `rows`, of which there is one for each possible CPU.
     #[inline(always)]
     pub fn of(rows: &[Row], offset: isize) -> Self {
-        Self { offset, cpus: rows.len(), rows: rows.as_ptr() }
+        debug_assert!(rows.len() >= possible_cpus());
+        Self { offset, rows: rows.as_ptr() }
     }
 }
 
@@ -103,22 +111,8 @@ impl Place {
 pub struct Tally {
     /// As that of a place.
     pub offset: isize,
-    /// The row of CPU 0. [`BOUND`] bytes before it stands how many there are: one register less than with the number in one.
-    pub rows: *const Row,
-    /// The word in the row of CPU 0, or in one of further rows.
+    /// The word in the row of CPU 0, behind which are the rows of the others.
     pub word: *const u64,
-}
-
-/// See [`Tally`].
-pub const BOUND: isize = 128;
-
-#[cfg(not(target_arch = "x86_64"))]
-impl Tally {
-    #[inline(always)]
-    pub fn cpus(self) -> usize {
-        // SAFETY: the caller of `add` vouches for it.
-        unsafe { self.rows.byte_offset(-BOUND).cast::<usize>().read() }
-    }
 }
 
 /// The area of the calling thread.

@@ -5,7 +5,7 @@
 
 use core::arch::asm;
 
-use super::section::{BOUND, Place, Pushed, Tally};
+use super::section::{Place, Pushed, Tally};
 
 /// Says where the section that begins at `4` and ends before `5` goes on if it is interrupted: at `6`. The kernel finds this
 /// through `rseq_cs`, which is set last before `4`.
@@ -44,15 +44,14 @@ macro_rules! late_table {
     };
 }
 
-/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`.
+/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`, if the number is negative.
 macro_rules! row {
-    ($cpus:literal) => {
+    () => {
         concat!(
-            "mov {t:e}, dword ptr fs:[{offset} + 4]\n",
+            "movsxd {t}, dword ptr fs:[{offset} + 4]\n",
             point!(2),
             "14:\n",
-            unless_mutant!(3, concat!("cmp {t}, ", $cpus, "\njae 7f\n"), ""),
-            "shl {t}, 7\n",
+            unless_mutant!(3, "shl {t}, 7\njs 7f\n", "shl {t}, 7\n"),
         )
     };
 }
@@ -60,49 +59,34 @@ macro_rules! row {
 /// The same as an address, of a row that nobody has stopped.
 macro_rules! open_row {
     () => {
-        concat!(
-            row!("{cpus}"),
-            "add {t}, {rows}\n",
-            unless_mutant!(4, "cmp qword ptr [{t}], 0\njne 7f\n", ""),
-        )
+        concat!(row!(), "add {t}, {rows}\n", unless_mutant!(4, "cmp qword ptr [{t}], 0\njne 7f\n", ""),)
     };
 }
 
 /// After the commit: the section is over. And, out of the way, what happens otherwise: interrupted (`6`, behind the
-/// signature, the kernel has cleared `rseq_cs`) or left early (`7`).
+/// signature) or left early (`7`).
 macro_rules! end {
     ($failed:expr) => {
         concat!(
             "5:\n",
             point!(5),
-            unless_mutant!(6, "mov qword ptr fs:[{offset} + 8], 0", ""),
-            "\n.pushsection __rseq_failure, \"ax\", @progbits\n",
+            ".pushsection __rseq_failure, \"ax\", @progbits\n",
             // The signature, as the operand of an instruction that nobody executes.
             ".byte 0x0f, 0xb9, 0x3d\n",
             ".long 0x53053053\n",
             "6:\n",
             point!(6),
-            $failed,
-            "\n7:\n",
-            unless_mutant!(9, "mov qword ptr fs:[{offset} + 8], 0", ""),
-            "\n",
+            "7:\n",
             $failed,
             "\n.popsection\n",
         )
     };
 }
 
-/// Out of the way: left early by `8`.
+/// Out of the way: left early by `8`, without a value.
 macro_rules! leave {
     ($how:literal) => {
-        concat!(
-            ".pushsection __rseq_failure, \"ax\", @progbits\n",
-            "8:\n",
-            unless_mutant!(10, "mov qword ptr fs:[{offset} + 8], 0", ""),
-            "\n",
-            $how,
-            "\n.popsection\n",
-        )
+        concat!(".pushsection __rseq_failure, \"ax\", @progbits\n", "8:\n", $how, "\n.popsection\n")
     };
 }
 
@@ -113,7 +97,7 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
     unsafe {
         asm!(
             arm!(),
-            row!("qword ptr [{rows} - {BOUND}]"),
+            row!(),
             "add {t}, {word}",
             // Not one `add` to memory, nor an index in the address: with these processors forward a store to the load of
             // the next add several cycles later.
@@ -125,10 +109,8 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
             t = out(reg) _,
             x = out(reg) _,
             offset = in(reg) tally.offset,
-            rows = in(reg) tally.rows,
             word = in(reg) tally.word,
             by = in(reg) by,
-            BOUND = const BOUND,
             failed = label { return false },
             options(nostack),
         );
@@ -145,7 +127,7 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
             arm!(),
             open_row!(),
             "mov {len}, qword ptr [{t} + 8]",
-            unless_mutant!(8, "cmp {len}, qword ptr [{t} + 16]\njae 8f\n", ""),
+            unless_mutant!(8, "cmp {len}, qword ptr [{t} + 16]\njae {full}\n", ""),
             point!(3),
             "mov {slots}, qword ptr [{t} + 24]",
             unless_mutant!(5, "", "inc qword ptr [{t} + 8]\n"),
@@ -154,12 +136,10 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
             "inc {len}",
             "mov qword ptr [{t} + 8], {len}",
             end!("jmp {failed}"),
-            leave!("jmp {full}"),
             t = out(reg) _,
             len = out(reg) _,
             slots = out(reg) _,
             offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             value = in(reg) value,
             failed = label { return Pushed::Failed },
@@ -187,14 +167,13 @@ pub unsafe fn pop(place: Place) -> u64 {
             "mov {value}, qword ptr [{value} + 8 * {len}]",
             point!(4),
             "mov qword ptr [{t} + 8], {len}",
-            end!(unless_mutant!(11, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
+            end!(unless_mutant!(6, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
             leave!("xor {value:e}, {value:e}\njmp 30f"),
             "30:",
             t = out(reg) _,
             len = out(reg) _,
             value = out(reg) value,
             offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             options(nostack),
         );
@@ -241,7 +220,6 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             x = out(reg) _,
             n = out(reg) pushed,
             offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
@@ -289,7 +267,6 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             x = out(reg) _,
             n = out(reg) popped,
             offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             values = in(reg) values,
             count = in(reg) count,
@@ -317,7 +294,6 @@ pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
             "30:",
             t = out(reg) row,
             offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             expected = in(reg) expected,
             new = in(reg) new,
@@ -338,7 +314,7 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             "mov {head}, qword ptr [{t} + 8]",
             "mov {x}, {head}",
             "sub {x}, qword ptr [{t} + 64]",
-            unless_mutant!(7, "cmp {x}, qword ptr [{t} + 16]\njae 8f\n", ""),
+            unless_mutant!(7, "cmp {x}, qword ptr [{t} + 16]\njae {full}\n", ""),
             point!(3),
             "mov {slot}, qword ptr [{t} + 32]",
             "and {slot}, {head}",
@@ -356,14 +332,12 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             "jnz 31b",
             "mov qword ptr [{t} + 8], {head}",
             end!("jmp {failed}"),
-            leave!("jmp {full}"),
             t = out(reg) _,
             head = out(reg) _,
             slot = out(reg) _,
             i = out(reg) _,
             x = out(reg) _,
             offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
             rows = in(reg) place.rows,
             words = in(reg) words,
             count = in(reg) count,

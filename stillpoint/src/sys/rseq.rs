@@ -8,7 +8,8 @@
 
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
-use std::io;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::io::{self, Read as _};
 
 /// Whether the code for this architecture exists: here and in `percpu`. Not for big endian: the kernel reads the signature as
 /// data, and aarch64 stores instructions in little endian all the same.
@@ -247,14 +248,29 @@ pub fn getcpu() -> usize {
     usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
-/// The number of CPUs that this machine may ever have: 1 more than the highest number. A guess where the kernel does not
-/// tell.
+/// The number of CPUs that this machine may ever have: no CPU number is as high. The same whenever it is asked for.
 pub fn possible_cpus() -> usize {
-    use std::io::Read as _;
+    /// 0: not asked for yet.
+    static CPUS: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed, both: the number is all there is, and the first one stays.
+    let known = CPUS.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let found = listed_cpus().unwrap_or_else(cpus_in_masks);
+    CPUS.compare_exchange(0, found, Relaxed, Relaxed).map_or_else(|first| first, |_| found)
+}
+
+/// From `/sys`, where the kernel itself answers: containers may have a file there with other numbers.
+fn listed_cpus() -> Option<usize> {
+    const SYSFS_MAGIC: u64 = 0x6265_6572;
     let mut text = [0; 4096];
-    let read =
-        std::fs::File::open("/sys/devices/system/cpu/possible").and_then(|mut file| file.read(&mut text));
-    read.ok().and_then(|len| parse_cpu_list(text.get(..len)?)).unwrap_or_else(guess_cpus)
+    let mut file = std::fs::File::open("/sys/devices/system/cpu/possible").ok()?;
+    if rustix::fs::fstatfs(&file).ok()?.f_type as u64 != SYSFS_MAGIC {
+        return None;
+    }
+    let len = file.read(&mut text).ok()?;
+    parse_cpu_list(&text[..len])
 }
 
 /// 1 more than the highest number of a list such as "0-3,6".
@@ -266,14 +282,16 @@ fn parse_cpu_list(list: &[u8]) -> Option<usize> {
     highest.checked_add(1)
 }
 
-/// Without `/sys`. A CPU beyond the guess is handled like one without rseq.
-fn guess_cpus() -> usize {
-    // SAFETY: takes and returns numbers.
-    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    let allowed = rustix::thread::sched_getaffinity(None).ok();
-    let highest =
-        allowed.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| set.is_set(cpu)));
-    usize::try_from(configured).unwrap_or(1).max(highest.map_or(1, |cpu| cpu + 1)).max(getcpu() + 1)
+/// From the size of the kernel's CPU masks, which have a bit for each possible CPU: the next multiple of 64.
+fn cpus_in_masks() -> usize {
+    /// More CPUs than any kernel can be built for.
+    const MOST: usize = 8192;
+    let mut mask = [0_u64; MOST / 64];
+    let fits = |words: &usize| {
+        // SAFETY: the kernel writes as many bytes at most. It refuses fewer than it has.
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words * 8, mask.as_mut_ptr()) > 0 }
+    };
+    (1..=MOST / 64).find(fits).map_or(MOST, |words| words * 64)
 }
 
 #[cfg(test)]
@@ -298,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn the_guess_covers_the_cpu_we_are_on() {
-        assert!(guess_cpus() > getcpu());
+    fn possible_cpus_cover_the_cpu_we_are_on() {
         assert!(possible_cpus() > getcpu());
+        assert!(listed_cpus().is_none_or(|listed| listed > getcpu() && listed <= cpus_in_masks()));
     }
 }

@@ -55,15 +55,3 @@ pub fn pin(cpus: &[usize]) {
         libc::sched_setaffinity(0, size_of_val(&set), &set);
     }
 }
-
-/// `rseq_cs` of the calling thread, if the C library has registered it.
-pub fn current_section() -> Option<u64> {
-    // SAFETY: the name is a C string; glibc defines the symbol as a constant of this type.
-    let offset =
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>().as_ref()? };
-    // SAFETY: as in `unregister`; the word lies in the area.
-    unsafe {
-        let area = (libc::pthread_self() as *const u8).wrapping_offset(*offset);
-        Some(area.add(8).cast::<u64>().read_volatile())
-    }
-}
