@@ -334,8 +334,8 @@ mod exit {
     use core::ptr;
 
     use super::{Acquire, Relaxed, Release, table, with};
-    use crate::sys::at_exit::AtThreadExit;
     use crate::sys::signal::{at_fork, before_main};
+    use crate::sys::tls_destructor::AtThreadExit;
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
 

@@ -24,14 +24,13 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use crate::fence;
 
 use super::awaited::Awaited;
-use super::faults::mutant;
-use super::holder::{Lock, Taken, is_gone, me};
+use super::owner::{Lock, Taken, is_gone, me};
 use super::remote::{self, Stopped};
-use super::rows::{Row, boxed};
-use super::runtime::{self, Mode};
-use super::section::{self, FAILED, NOTHING, Place, tries};
+use super::rseq::cpu_number::cpu;
+use super::rseq::registration::{self, Mode};
+use super::rseq::{self, FAILED, NOTHING, Place, Row, boxed, mutant, tries};
 
-/// The word of a row that says who holds its cell. See [`super::section`].
+/// The word of a row that says who holds its cell. See [`super::rseq`].
 const HOLDER: usize = 1;
 
 /// A value for each CPU, which one thread at a time uses: caches, arenas, batches of work.
@@ -104,7 +103,7 @@ impl<T> PerCpu<T> {
     pub fn new(make: fn() -> T) -> Self {
         // Those who give a cell back pass a light fence.
         fence::init();
-        let report = runtime::report();
+        let report = registration::report();
         // Without it a visitor could not get at the own cells.
         let sections = report.mode() == Mode::Rseq && remote::is_available();
         let rows = Row::for_each_cpu();
@@ -127,7 +126,7 @@ impl<T> PerCpu<T> {
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         if self.fast != 0 {
             // SAFETY: every thread has an area at the offset; the rows are ours.
-            let row = unsafe { section::compare_and_store(Place::of(&self.rows, self.fast), 0, me()) };
+            let row = unsafe { rseq::compare_and_store(Place::of(&self.rows, self.fast), 0, me()) };
             if row != NOTHING && row != FAILED {
                 return self.in_own(self.cpu_of(row), f);
             }
@@ -207,7 +206,7 @@ impl<T> PerCpu<T> {
         if let Some(cpu) = self.claim_own() {
             return self.in_own(cpu, f);
         }
-        let near = runtime::nearest(self.shared.len());
+        let near = registration::nearest(self.shared.len());
         let cells = self.shared[near..].iter().chain(&self.shared[..near]).chain(self.more());
         let held = cells.map(|cell| (cell, cell.lock.try_lock())).find(|(_, taken)| *taken != Taken::No);
         let (cell, taken) = held.unwrap_or_else(|| (self.another(), Taken::Yes));
@@ -218,15 +217,15 @@ impl<T> PerCpu<T> {
 
     /// The own cell of the current CPU, if a section can get it.
     fn claim_own(&self) -> Option<usize> {
-        let offset = if self.sections { runtime::offset()? } else { return None };
+        let offset = if self.sections { registration::offset()? } else { return None };
         let place = Place::of(&self.rows, offset);
         let mut left_behind = 0;
         for _ in tries() {
             // SAFETY: the thread has an area at the offset; the rows are ours.
-            match unsafe { section::compare_and_store(place, left_behind, me()) } {
+            match unsafe { rseq::compare_and_store(place, left_behind, me()) } {
                 NOTHING if left_behind == 0 => {
                     // Held. By nobody, after a fork?
-                    let cpu = super::cpu().min(self.rows.len() - 1);
+                    let cpu = cpu().min(self.rows.len() - 1);
                     left_behind = self.rows[cpu].plain[HOLDER].load(Relaxed);
                     if !is_gone(left_behind) {
                         return None;

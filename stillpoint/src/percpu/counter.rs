@@ -3,7 +3,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::rows::Words;
+use super::counters::CpuCounters;
 
 mod sealed {
     /// Numbers a [`Counter`](super::Counter) counts in.
@@ -72,21 +72,21 @@ use sealed::Number;
 /// assert_eq!(IN_FLIGHT.sum(), 0);
 /// ```
 pub struct Counter<T: Number = u64> {
-    words: Words<1>,
+    words: CpuCounters<1>,
     number: PhantomData<T>,
 }
 
 impl Counter {
     /// Zero. Allocates nothing.
     pub const fn new() -> Self {
-        Self { words: Words::new(), number: PhantomData }
+        Self { words: CpuCounters::new(), number: PhantomData }
     }
 }
 
 impl Counter<i64> {
     /// Zero. Allocates nothing.
     pub const fn signed() -> Self {
-        Self { words: Words::new(), number: PhantomData }
+        Self { words: CpuCounters::new(), number: PhantomData }
     }
 }
 
@@ -112,7 +112,7 @@ impl<T: Number> Counter<T> {
 
 impl<T: Number> Default for Counter<T> {
     fn default() -> Self {
-        Self { words: Words::new(), number: PhantomData }
+        Self { words: CpuCounters::new(), number: PhantomData }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::rows::Words;
+use super::counters::CpuCounters;
 
 /// Bits of a value that a bucket tells apart, after the first: buckets are at most 1/8 of their values wide.
 const PRECISION: u32 = 3;
@@ -39,13 +39,13 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 /// assert!((500..=500 + 500 / 8).contains(&median));
 /// ```
 pub struct Histogram {
-    words: Words<BUCKETS>,
+    words: CpuCounters<BUCKETS>,
 }
 
 impl Histogram {
     /// Without values. Allocates nothing.
     pub const fn new() -> Self {
-        Self { words: Words::new() }
+        Self { words: CpuCounters::new() }
     }
 
     /// Counts `value`. Never waits and never fails.

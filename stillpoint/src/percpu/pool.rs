@@ -20,16 +20,15 @@ use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::faults::mutant;
-use super::holder::{Lock, Taken};
+use super::overflow::{Held, Shelf};
+use super::owner::{Lock, Taken};
 use super::remote::{self, Stopped};
-use super::rows::{Row, boxed};
-use super::runtime::{self, Mode};
-use super::section::{self, FAILED, NOTHING, Place, Pushed, tries};
-use super::shelf::{Held, Shelf};
+use super::rseq::cpu_number::cpu;
+use super::rseq::registration::{self, Mode};
+use super::rseq::{self, FAILED, NOTHING, Place, Pushed, Row, boxed, mutant, tries};
 use super::used::UsedCpus;
 
-/// Words of a stack's row. See [`super::section`].
+/// Words of a stack's row. See [`super::rseq`].
 const LEN: usize = 1;
 const CAPACITY: usize = 2;
 const SLOTS: usize = 3;
@@ -88,11 +87,11 @@ impl<T> Pool<T> {
     ///
     /// If there is no memory for it.
     pub fn new(capacity: usize) -> Self {
-        Self::with_cpus(capacity, runtime::report().cpus())
+        Self::with_cpus(capacity, registration::report().cpus())
     }
 
     fn with_cpus(capacity: usize, cpus: usize) -> Self {
-        let report = runtime::report();
+        let report = registration::report();
         // Without it nobody could take what lies in another CPU's stack.
         let sections = report.mode() == Mode::Rseq && remote::is_available();
         let rows = boxed(cpus, |_| Row::default());
@@ -125,7 +124,7 @@ impl<T> Pool<T> {
     pub fn push(&self, value: Box<T>) -> Result<(), Box<T>> {
         let value = into_word(value);
         // SAFETY: every thread has an area at the offset; rows and slots are those of the pool.
-        if self.fast != 0 && unsafe { section::push(self.place(self.fast), value) } == Pushed::Done {
+        if self.fast != 0 && unsafe { rseq::push(self.place(self.fast), value) } == Pushed::Done {
             return Ok(());
         }
         // SAFETY: it was not kept, so it is still ours.
@@ -137,7 +136,7 @@ impl<T> Pool<T> {
     pub fn pop(&self) -> Option<Box<T>> {
         if self.fast != 0 {
             // SAFETY: as in `push`.
-            let value = unsafe { section::pop(self.place(self.fast)) };
+            let value = unsafe { rseq::pop(self.place(self.fast)) };
             if value != NOTHING && value != FAILED {
                 // SAFETY: the section took it away, so it is ours alone (1).
                 return Some(unsafe { from_word(value) });
@@ -206,18 +205,18 @@ impl<T> Pool<T> {
 
     /// The area of the calling thread, if it may run sections.
     fn offset(&self) -> Option<isize> {
-        if self.sections { runtime::offset() } else { None }
+        if self.sections { registration::offset() } else { None }
     }
 
     #[cold]
     #[inline(never)]
     fn push_slow(&self, value: u64) -> bool {
-        let near = runtime::nearest(self.shelves.len());
+        let near = registration::nearest(self.shelves.len());
         if let Some(offset) = self.offset() {
             let mut spilt = false;
             for _ in tries() {
                 // SAFETY: the thread has an area at the offset; rows and slots are those of the pool.
-                match unsafe { section::push(self.place(offset), value) } {
+                match unsafe { rseq::push(self.place(offset), value) } {
                     Pushed::Done => return true,
                     Pushed::Full if self.open_stack() => {}
                     Pushed::Full if spilt => break,
@@ -236,7 +235,7 @@ impl<T> Pool<T> {
 
     /// Gives the stack of the current CPU its capacity. False if it has it.
     fn open_stack(&self) -> bool {
-        let cpu = super::cpu();
+        let cpu = cpu();
         let Some(row) = self.rows.get(cpu) else { return false };
         // Relaxed: it is stored once, or again by a thread that does the same.
         let is_closed = row.plain[CAPACITY].load(Relaxed) != self.capacity as u64;
@@ -257,7 +256,7 @@ impl<T> Pool<T> {
         let mut words = [0; BATCH];
         let count = BATCH.min(shelf.room()).min(self.capacity.div_ceil(2));
         // SAFETY: as in `push_slow`; there is room for that many.
-        let taken = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), count) };
+        let taken = unsafe { rseq::pop_batch(self.place(offset), words.as_mut_ptr(), count) };
         if taken != FAILED {
             shelf.put(&words[..taken as usize]);
         }
@@ -266,12 +265,12 @@ impl<T> Pool<T> {
     #[cold]
     #[inline(never)]
     fn pop_slow(&self) -> Option<u64> {
-        let near = runtime::nearest(self.shelves.len());
+        let near = registration::nearest(self.shelves.len());
         let offset = self.offset();
         if let Some(offset) = offset {
             for _ in tries() {
                 // SAFETY: as in `push_slow`.
-                match unsafe { section::pop(self.place(offset)) } {
+                match unsafe { rseq::pop(self.place(offset)) } {
                     FAILED if mutant("pop-does-not-reopen") => {}
                     FAILED => remote::reopen(&self.rows),
                     NOTHING => break,
@@ -298,7 +297,7 @@ impl<T> Pool<T> {
             let count = shelf.take(&mut words[..BATCH.min(self.capacity / 2)]);
             self.open_stack();
             // SAFETY: as in `push_slow`; that many were taken away (1).
-            let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), count) };
+            let pushed = unsafe { rseq::push_batch(self.place(offset), words.as_ptr(), count) };
             let pushed = if pushed == FAILED { 0 } else { pushed as usize };
             shelf.put(&words[pushed..count]);
         }
@@ -361,7 +360,7 @@ impl<T> Pool<T> {
         let Some(offset) = self.offset() else { return 0 };
         let pushed = tries().find_map(|_| {
             // SAFETY: as in `push_slow`.
-            let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), words.len()) };
+            let pushed = unsafe { rseq::push_batch(self.place(offset), words.as_ptr(), words.len()) };
             (pushed != FAILED).then_some(pushed as usize)
         });
         pushed.unwrap_or(0)
@@ -372,7 +371,7 @@ impl<T> Pool<T> {
         let Some(offset) = self.offset() else { return 0 };
         let popped = tries().find_map(|_| {
             // SAFETY: as in `push_slow`; there is room for that many.
-            let popped = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), words.len()) };
+            let popped = unsafe { rseq::pop_batch(self.place(offset), words.as_mut_ptr(), words.len()) };
             (popped != FAILED).then_some(popped as usize)
         });
         popped.unwrap_or(0)
@@ -454,7 +453,7 @@ mod tests {
     #[test]
     fn push_to_a_stopped_row_looks_at_no_other_row() {
         thread::spawn(|| {
-            let (cpu, mut cpus) = (super::super::cpu(), CpuSet::new());
+            let (cpu, mut cpus) = (cpu(), CpuSet::new());
             cpus.set(cpu);
             sched_setaffinity(None, &cpus).expect("the thread may run where it runs");
             let pool = Pool::with_cpus(4, CPUS);

@@ -1,12 +1,12 @@
-//! A row of another CPU, for oneself: the stop word, and the interrupt that makes it work. See (6) of [`super::section`].
+//! A row of another CPU, for oneself: the stop word, and the interrupt that makes it work. See (6) of [`super::rseq`].
 
 use core::sync::atomic::{AtomicU8, Ordering::*};
 
 use rustix::io::Errno;
 
-use super::faults::mutant;
-use super::holder::{is_gone, me};
-use super::rows::Row;
+use super::owner::{is_gone, me};
+use super::rseq::cpu_number::cpu;
+use super::rseq::{Row, mutant};
 use crate::sys::{self, MembarrierCommand, MembarrierQuery};
 
 /// The word of a row that stops sections, unless it is 0.
@@ -68,7 +68,7 @@ impl Drop for Stopped<'_> {
 /// failed: rows of other CPUs are opened by sections that fail there.
 #[cold]
 pub fn reopen(rows: &[Row]) {
-    let Some(row) = rows.get(super::cpu()) else { return };
+    let Some(row) = rows.get(cpu()) else { return };
     looks();
     let stop = row.plain[STOP].load(Relaxed);
     if is_gone(stop) {

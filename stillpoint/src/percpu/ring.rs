@@ -18,13 +18,12 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-use super::faults::mutant;
-use super::holder::{Lock, Taken};
-use super::rows::{Row, Words, boxed};
-use super::runtime;
-use super::section::{self, Place, Pushed, tries};
+use super::counters::CpuCounters;
+use super::owner::{Lock, Taken};
+use super::rseq::registration;
+use super::rseq::{self, Place, Pushed, Row, boxed, mutant, tries};
 
-/// Words of a track's row. See [`super::section`].
+/// Words of a track's row. See [`super::rseq`].
 const HEAD: usize = 1;
 const WAITING: usize = 2;
 const SLOTS: usize = 3;
@@ -77,7 +76,7 @@ pub struct Ring<const WORDS: usize> {
     slots: Box<[AtomicU64]>,
     /// Records of each track, a power of two.
     len: usize,
-    lost: Words<1>,
+    lost: CpuCounters<1>,
     reading: Lock,
 }
 
@@ -121,8 +120,8 @@ impl<const WORDS: usize> Ring<WORDS> {
             row.plain[SLOTS].store(slots.as_ptr().expose_provenance() as u64, Relaxed);
             row.plain[MASK].store(len as u64 - 1, Relaxed);
         }
-        let fast = runtime::report().library_offset();
-        Self { fast, when_full, rows, sides, slots, len, lost: Words::new(), reading: Lock::new() }
+        let fast = registration::report().library_offset();
+        Self { fast, when_full, rows, sides, slots, len, lost: CpuCounters::new(), reading: Lock::new() }
     }
 
     /// Writes a record. False if it was refused: the ring of the CPU is full ([`WhenFull::Refuse`]), or, in a thread that
@@ -131,7 +130,7 @@ impl<const WORDS: usize> Ring<WORDS> {
     pub fn push(&self, words: &[u64; WORDS]) -> bool {
         // SAFETY: every thread has an area at the offset; rows and slots are those of the ring, and records have this length.
         let done = self.fast != 0
-            && unsafe { section::record(self.place(self.fast), words.as_ptr(), WORDS) } == Pushed::Done;
+            && unsafe { rseq::record(self.place(self.fast), words.as_ptr(), WORDS) } == Pushed::Done;
         done || self.push_slow(words)
     }
 
@@ -163,10 +162,10 @@ impl<const WORDS: usize> Ring<WORDS> {
 
     /// Nothing if the thread cannot run sections.
     fn by_section(&self, words: &[u64; WORDS]) -> Option<bool> {
-        let offset = runtime::offset()?;
+        let offset = registration::offset()?;
         tries().find_map(|_| {
             // SAFETY: as in `push`.
-            match unsafe { section::record(self.place(offset), words.as_ptr(), WORDS) } {
+            match unsafe { rseq::record(self.place(offset), words.as_ptr(), WORDS) } {
                 Pushed::Done => Some(true),
                 Pushed::Full => Some(false),
                 Pushed::Failed => None,
@@ -176,7 +175,7 @@ impl<const WORDS: usize> Ring<WORDS> {
 
     /// The same as the section does, on the first track that nobody is at.
     fn by_lock(&self, words: &[u64; WORDS]) -> bool {
-        let near = runtime::nearest(self.sides.len());
+        let near = registration::nearest(self.sides.len());
         let mut sides = (near..self.sides.len()).chain(0..near);
         let Some(index) = sides.find(|&side| self.sides[side].lock.try_lock() != Taken::No) else {
             return false;

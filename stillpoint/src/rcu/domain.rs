@@ -16,7 +16,7 @@ use super::registration::{self, Registration};
 use super::stats::Stats;
 use super::threads::{Healed, Kind, Sections, Threads};
 use super::world::{self, Core, Static, Words};
-use crate::sys::at_exit::AtThreadExit;
+use crate::sys::tls_destructor::AtThreadExit;
 
 /// A domain: readers, and the grace periods that wait for them and for nobody else.
 ///

@@ -88,7 +88,7 @@ use crate::rcu::queue::Queue;
 use crate::rcu::reader::Reader;
 use crate::rcu::stall;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, Words, budget, light, light_by_backend, mutant, spin_loop, weaken,
+    AtomicU64, CpuCounters, Futex, Ordering::*, budget, light, light_by_backend, mutant, spin_loop, weaken,
     yield_now,
 };
 
@@ -163,7 +163,7 @@ struct Shown {
     phase: AtomicU64,
     /// The phase for which the leader sleeps, or [`NO_PHASE`].
     attention: AtomicU64,
-    words: Words<4>,
+    words: CpuCounters<4>,
 }
 
 /// A phase is not drained; `flip` if the other is still to be waited for.
@@ -179,7 +179,7 @@ impl Phases {
             shown: CachePadded::new(Shown {
                 phase: AtomicU64::new(0),
                 attention: AtomicU64::new(NO_PHASE),
-                words: Words::new(),
+                words: CpuCounters::new(),
             }),
             awaited: CachePadded::new(Futex::new(0)),
             closed: AtomicU64::new(0),

@@ -25,13 +25,13 @@ pub(crate) use fork_safe::ForkSafe;
 pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness,
-    Words, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, spins, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CpuCounters, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
+    Witness, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, spins, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness,
-    Words, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CpuCounters, Futex, Futex32, Mutex, MutexGuard, UnsafeCell,
+    Witness, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use pause::spins;

@@ -69,7 +69,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// How per-CPU data is updated. Single threads may have to fall back all the same: see [the module](super).
+    /// How per-CPU data is updated. Single threads may have to fall back all the same: see [the module](crate::percpu).
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -79,7 +79,7 @@ impl Report {
         rseq::possible_cpus()
     }
 
-    /// Whether [`concurrency_id`](super::concurrency_id) has an answer.
+    /// Whether [`concurrency_id`](super::cpu_number::concurrency_id) has an answer.
     pub fn has_concurrency_ids(&self) -> bool {
         self.concurrency_ids
     }
@@ -89,7 +89,7 @@ impl Report {
         Reason(self)
     }
 
-    pub(super) fn library_offset(&self) -> isize {
+    pub(in crate::percpu) fn library_offset(&self) -> isize {
         self.offset
     }
 }
@@ -143,13 +143,13 @@ impl fmt::Display for Reason<'_> {
 static REPORT: AtomicPtr<Report> = AtomicPtr::new(ptr::null_mut());
 
 /// What `cpu()` needs, if the C library registers all threads; otherwise 0, which no number is below.
-pub(super) static FAST: Fast = Fast { offset: AtomicIsize::new(0), cpus: AtomicUsize::new(0) };
+pub static FAST: Fast = Fast { offset: AtomicIsize::new(0), cpus: AtomicUsize::new(0) };
 
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Fast {
-    pub(super) offset: AtomicIsize,
-    pub(super) cpus: AtomicUsize,
+pub struct Fast {
+    pub offset: AtomicIsize,
+    pub cpus: AtomicUsize,
 }
 
 /// Without memory for a report, or in the middle of making one.
@@ -161,25 +161,70 @@ static NO_MEMORY: Report = Report {
     concurrency_ids: false,
 };
 
-/// The choice; makes it if that has not been done.
+/// Chooses how per-CPU data is updated, if that has not been done, and says what was chosen.
+///
+/// ```
+/// use stillpoint::percpu;
+///
+/// println!("{}", percpu::report()); // rseq: the C library registers each thread
+/// assert!(percpu::cpu() < percpu::report().cpus());
+/// ```
 #[inline]
-pub(super) fn report() -> &'static Report {
+pub fn report() -> &'static Report {
     // Acquire: the report is complete; partner: the Release in `choose_slow`.
     let report = REPORT.load(Acquire);
     // SAFETY: it is published once, and never freed.
     unsafe { report.as_ref() }.unwrap_or_else(|| choose_slow(asked_by_environment).0)
 }
 
+/// Chooses `mode`, or, where it cannot be had, [`Mode::Atomic`]. The environment is not asked.
+///
+/// # Errors
+///
+/// The mode is never changed: if another one has been chosen before, the error says which and why.
+///
+/// ```
+/// use stillpoint::percpu::{self, Mode};
+///
+/// let report = percpu::choose(Mode::Atomic).expect("nothing per-CPU was used before");
+/// assert_eq!(report.mode(), Mode::Atomic);
+/// assert!(percpu::choose(Mode::Rseq).is_err());
+/// ```
+pub fn choose(mode: Mode) -> Result<&'static Report, AlreadyChosen> {
+    let (report, ours) = choose_slow(|| Asked::For(mode));
+    if ours || report.mode() == mode { Ok(report) } else { Err(AlreadyChosen(report)) }
+}
+
+/// [`choose`] came too late: another mode is in use.
+#[derive(Debug, Clone, Copy)]
+pub struct AlreadyChosen(&'static Report);
+
+impl fmt::Display for AlreadyChosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the per-CPU mode has been chosen already ({}); choose it before the first use", self.0)
+    }
+}
+
+impl std::error::Error for AlreadyChosen {}
+
+/// Makes sure that the calling thread can run critical sections, until it ends. True if it can.
+///
+/// Nobody need call it: the first operation of a thread does the same.
+pub fn register_thread() -> bool {
+    // SAFETY: the thread has an area at the offset.
+    offset().is_some_and(|offset| unsafe { rseq::cpu_id(offset) }.cast_signed() >= 0)
+}
+
 /// The choice, with `asked` if it has not been made; and whether it was this call that made it.
 #[cold]
-pub(super) fn choose_slow(asked: impl FnOnce() -> AskedFor) -> (&'static Report, bool) {
+fn choose_slow(asked: impl FnOnce() -> Asked) -> (&'static Report, bool) {
     // Acquire: as in `report`.
     let chosen = REPORT.load(Acquire);
     // SAFETY: as in `report`.
     if let Some(chosen) = unsafe { chosen.as_ref() } {
         return (chosen, false);
     }
-    unless_making(|| publish(select(asked().0))).unwrap_or((&NO_MEMORY, false))
+    unless_making(|| publish(select(asked()))).unwrap_or((&NO_MEMORY, false))
 }
 
 /// Nothing if there is no memory.
@@ -220,7 +265,7 @@ thread_local! {
 
 /// What `make` makes, which allocates: nothing in the middle of that. So a global allocator may count what it does, and comes
 /// back here only once.
-pub(super) fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
+pub fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     if MAKING.replace(true) {
         return None;
     }
@@ -229,22 +274,13 @@ pub(super) fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     made
 }
 
-/// What is asked for, as an argument of [`choose_slow`].
-pub(super) struct AskedFor(Asked);
-
-impl From<Mode> for AskedFor {
-    fn from(mode: Mode) -> Self {
-        Self(Asked::For(mode))
-    }
-}
-
-fn asked_by_environment() -> AskedFor {
-    AskedFor(sys::with_variable(c"STILLPOINT_PERCPU", |asked| match asked {
+fn asked_by_environment() -> Asked {
+    sys::with_variable(c"STILLPOINT_PERCPU", |asked| match asked {
         None => Asked::Nothing,
         Some(b"rseq") => Asked::For(Mode::Rseq),
         Some(b"atomic") => Asked::For(Mode::Atomic),
         Some(_) => Asked::Unknown,
-    }))
+    })
 }
 
 fn select(asked: Asked) -> Report {
@@ -288,7 +324,7 @@ fn is_broken_on_arm(release: (u32, u32, u32)) -> bool {
 }
 
 /// The area of the calling thread, from the thread pointer, registered if need be; nothing if it has none.
-pub(super) fn offset() -> Option<isize> {
+pub fn offset() -> Option<isize> {
     let report = report();
     match (report.mode, report.offset) {
         (Mode::Atomic, _) => None,
@@ -298,7 +334,7 @@ pub(super) fn offset() -> Option<isize> {
 }
 
 /// The number of a place, of `places`, for a thread that runs no sections: near its CPU, so that few share it.
-pub(super) fn nearest(places: usize) -> usize {
+pub fn nearest(places: usize) -> usize {
     rseq::getcpu() % places
 }
 

@@ -1,11 +1,11 @@
-//! The critical sections on aarch64. See [`super::section`] for what each does and what they have in common.
+//! The critical sections on aarch64. See [`super`] for what each does and what they have in common.
 //!
 //! Assembled, and never run: see `docs/proof.md`. Commits are `stlr`, words that threads on other CPUs write are read by
 //! `ldar`. What happens when a section fails stands right behind it, as conditional branches do not reach far.
 
 use core::arch::asm;
 
-use super::section::{Place, Pushed, Tally, area};
+use super::layout::{Place, Pushed, Tally, area};
 
 /// Says where the section that begins at `4` and ends before `5` goes on if it is interrupted: at `6`. The kernel finds this
 /// through `rseq_cs`, which is set last before `4`.
@@ -48,10 +48,10 @@ macro_rules! end {
     };
 }
 
-/// See [`super::section::add`].
+/// See [`super::add`].
 #[inline(always)]
 pub unsafe fn add(tally: Tally, by: u64) -> bool {
-    // SAFETY: the caller's contract, with (1) to (3) of `section`.
+    // SAFETY: the caller's contract, with (1) to (3) of `super`.
     unsafe {
         asm!(
             arm!(),
@@ -73,10 +73,10 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
     true
 }
 
-/// See [`super::section::push`].
+/// See [`super::push`].
 #[inline(always)]
 pub unsafe fn push(place: Place, value: u64) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+    // SAFETY: the caller's contract, with (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
@@ -105,11 +105,11 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
     Pushed::Done
 }
 
-/// See [`super::section::pop`].
+/// See [`super::pop`].
 #[inline(always)]
 pub unsafe fn pop(place: Place) -> u64 {
     let value: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+    // SAFETY: the caller's contract, with (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
@@ -134,11 +134,11 @@ pub unsafe fn pop(place: Place) -> u64 {
     value
 }
 
-/// See [`super::section::push_batch`].
+/// See [`super::push_batch`].
 #[inline(always)]
 pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 {
     let pushed: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, with (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
@@ -179,11 +179,11 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
     pushed
 }
 
-/// See [`super::section::pop_batch`].
+/// See [`super::pop_batch`].
 #[inline(always)]
 pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
     let popped: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, with (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
@@ -222,11 +222,11 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
     popped
 }
 
-/// See [`super::section::compare_and_store`].
+/// See [`super::compare_and_store`].
 #[inline(always)]
 pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
     let row: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+    // SAFETY: the caller's contract, with (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
@@ -249,10 +249,10 @@ pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
     row
 }
 
-/// See [`super::section::record`].
+/// See [`super::record`].
 #[inline(always)]
 pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, with (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),

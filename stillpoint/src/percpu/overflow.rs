@@ -5,9 +5,8 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use super::faults::mutant;
-use super::holder::{Lock, Taken};
-use super::rows::boxed;
+use super::owner::{Lock, Taken};
+use super::rseq::{boxed, mutant};
 use super::used::UsedCpus;
 
 #[derive(Debug)]

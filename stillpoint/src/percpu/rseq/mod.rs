@@ -11,7 +11,7 @@
 //!    CPU, or is interrupted and does not commit. The CPU is read after the announcement: one that was read before may be
 //!    another's by now.
 //! 2. *Only registered threads commit.* The CPU number of a thread that is not registered is negative, and its sections fail. A
-//!    number that is not negative has a row: there is one for each possible CPU ([`possible_cpus`]), a constant of the machine
+//!    number that is not negative has a row: there is one for each possible CPU ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the machine
 //!    that the kernel itself says.
 //! 3. *A plain word is written by sections only, in the row of their CPU.* Threads without a registration have an atomic word
 //!    of their own ([`Row`]). A plain update and an atomic one of the same word would lose one of the two,
@@ -54,12 +54,32 @@
 //! and by the fences of the kernel that switched between them. Sections acquire what they find: the stop word, the holder
 //! and the tail are written by threads on other CPUs.
 
-use super::arch;
-use super::faults::mutant;
-use super::rows::Row;
-use crate::sys::rseq::possible_cpus;
+#[macro_use]
+pub mod faults;
+
+// As `SUPPORTED` in `sys::rseq`.
+#[cfg_attr(all(target_arch = "x86_64", target_pointer_width = "64"), path = "x86_64.rs")]
+#[cfg_attr(
+    all(target_arch = "aarch64", target_pointer_width = "64", target_endian = "little"),
+    path = "aarch64.rs"
+)]
+#[cfg_attr(all(target_arch = "riscv64", target_endian = "little"), path = "riscv64.rs")]
+#[cfg_attr(
+    not(all(
+        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+        target_pointer_width = "64",
+        target_endian = "little"
+    )),
+    path = "portable.rs"
+)]
+mod arch;
+pub mod cpu_number;
+mod layout;
+pub mod registration;
 
 pub use arch::{add, compare_and_store, pop, pop_batch, push, push_batch, record};
+pub use faults::mutant;
+pub use layout::{FAILED, NOTHING, Place, Pushed, Row, Tally, WIDTH, boxed};
 
 /// How often a section is tried. Interruptions come milliseconds apart, sections last nanoseconds: a second try is rare, and
 /// one that fails this often is stepped through.
@@ -68,56 +88,4 @@ const TRIES: usize = 16;
 /// The numbers of the tries of a section.
 pub fn tries() -> core::ops::Range<usize> {
     0..if mutant("tried-for-ever") { usize::MAX } else { TRIES }
-}
-
-/// What pops and batches return when the section failed: it was interrupted, the thread is not registered, or the row is
-/// stopped.
-pub const FAILED: u64 = u64::MAX;
-
-/// What [`pop`] returns when there is nothing, and [`compare_and_store`] when the word is another.
-pub const NOTHING: u64 = 0;
-
-/// What became of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushed {
-    /// It is there.
-    Done,
-    /// There is no room.
-    Full,
-    /// As [`FAILED`].
-    Failed,
-}
-
-/// Where a section that takes or gives something works.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// Of the calling thread's area, from the thread pointer.
-    pub offset: isize,
-    /// The row of CPU 0.
-    pub rows: *const Row,
-}
-
-impl Place {
-    /// That of `rows`, of which there is one for each possible CPU.
-    #[inline(always)]
-    pub fn of(rows: &[Row], offset: isize) -> Self {
-        debug_assert!(rows.len() >= possible_cpus());
-        Self { offset, rows: rows.as_ptr() }
-    }
-}
-
-/// Where [`add`] works.
-#[derive(Debug, Clone, Copy)]
-pub struct Tally {
-    /// As that of a place.
-    pub offset: isize,
-    /// The word in the row of CPU 0, behind which are the rows of the others.
-    pub word: *const u64,
-}
-
-/// The area of the calling thread.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-pub fn area(offset: isize) -> *const u8 {
-    crate::sys::rseq::thread_pointer().wrapping_offset(offset)
 }

@@ -1,6 +1,6 @@
 //! Words that each CPU has for itself, and that are added to where a thread happens to run.
 //!
-//! [`Words`] is the building block of counters, histograms and sleepable domains: `add` on the current CPU, `sum` over all.
+//! [`CpuCounters`] is the building block of counters, histograms and sleepable domains: `add` on the current CPU, `sum` over all.
 //! It is usable in a `static`; its rows are allocated by the first `add`.
 //!
 //! # Layout
@@ -22,7 +22,7 @@
 //!
 //! # Orderings
 //!
-//! An `add` releases what its thread did before, and a `sum` that contains it acquires that: see [`super::section`] for
+//! An `add` releases what its thread did before, and a `sum` that contains it acquires that: see [`super::rseq`] for
 //! plain words. A sum is no snapshot: it may contain an add and lack an earlier one to another row by another thread. Who
 //! needs an exact sum takes it after the adds (they happen before it), or takes it twice with a fence between, as sleepable
 //! domains do.
@@ -31,49 +31,9 @@ use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering::*};
 
-use super::faults::mutant;
-use super::runtime::{self, Report};
-use super::section::{self, Tally, tries};
+use super::rseq::registration::{self, Report};
+use super::rseq::{self, Row, Tally, WIDTH, mutant, tries};
 use crate::sync::Block;
-
-/// Words of a kind in a row.
-const WIDTH: usize = 8;
-
-/// What a CPU has for itself: two cache lines, as processors fetch them in pairs, so that no two CPUs write to the same.
-#[derive(Debug, Default)]
-#[repr(C, align(128))]
-pub struct Row {
-    /// Changed by critical sections on this CPU; how else, says who owns the row.
-    pub plain: [AtomicU64; WIDTH],
-    /// Changed by atomic operations of anybody.
-    pub atomic: [AtomicU64; WIDTH],
-}
-
-/// The sections count on it.
-const _: () = assert!(size_of::<Row>() == 128);
-
-impl Row {
-    /// A row for each CPU.
-    ///
-    /// # Panics
-    ///
-    /// If there is no memory.
-    pub fn for_each_cpu() -> Box<[Self]> {
-        boxed(runtime::report().cpus(), |_| Self::default())
-    }
-}
-
-/// `len` values.
-///
-/// # Panics
-///
-/// If there is no memory.
-pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
-    let mut values = Vec::new();
-    values.try_reserve_exact(len).expect("there is memory for per-CPU data");
-    values.extend((0..len).map(make));
-    values.into_boxed_slice()
-}
 
 /// What stands before the rows, in a line that nobody writes to.
 #[derive(Debug)]
@@ -92,7 +52,7 @@ const _: () = assert!(size_of::<Header>() == size_of::<Row>());
 /// In this order: what each add reads is in one cache line.
 #[derive(Debug)]
 #[repr(C, align(16))]
-pub struct Words<const N: usize> {
+pub struct CpuCounters<const N: usize> {
     fast: AtomicPtr<Row>,
     /// Of the area that the C library registers, once `fast` is not null. Here, as a load that waits for no other.
     offset: AtomicIsize,
@@ -100,7 +60,7 @@ pub struct Words<const N: usize> {
     spare: [AtomicU64; N],
 }
 
-impl<const N: usize> Words<N> {
+impl<const N: usize> CpuCounters<N> {
     pub const fn new() -> Self {
         let spare = [const { AtomicU64::new(0) }; N];
         let (fast, all) = (AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut()));
@@ -134,7 +94,7 @@ impl<const N: usize> Words<N> {
         if let Some(rows) = NonNull::new(self.fast.load(Acquire)) {
             let offset = self.offset.load(Relaxed);
             // SAFETY: published, and alive as long as `self` (2). Every thread has an area at the offset (3).
-            return unsafe { section::add(tally::<N>(rows, offset, word), by) };
+            return unsafe { rseq::add(tally::<N>(rows, offset, word), by) };
         }
         false
     }
@@ -148,16 +108,16 @@ impl<const N: usize> Words<N> {
             self.spare[word].fetch_add(by, Release);
             return;
         };
-        if let Some(offset) = runtime::offset() {
+        if let Some(offset) = registration::offset() {
             for _ in tries() {
                 // SAFETY: as in `try_add`; the thread has an area at the offset.
-                if unsafe { section::add(tally::<N>(rows, offset, word), by) } {
+                if unsafe { rseq::add(tally::<N>(rows, offset, word), by) } {
                     return;
                 }
             }
         }
         // Any CPU's word would do, as it is atomic.
-        let near = runtime::nearest(cpus(rows));
+        let near = registration::nearest(cpus(rows));
         if mutant("plain-word-atomically") {
             row(rows, word, (near + 1) % cpus(rows)).plain[word % WIDTH].fetch_add(by, Release);
             return;
@@ -192,7 +152,7 @@ impl<const N: usize> Words<N> {
     /// Allocates the rows before the first add, with [`try_add`](Self::try_add) failing always unless `fast`. False if there is
     /// no memory. A global allocator that comes back here from the allocation makes the rows itself.
     pub fn prepare_for(&self, fast: bool) -> bool {
-        self.make(runtime::report(), fast).is_some()
+        self.make(registration::report(), fast).is_some()
     }
 
     /// Makes the sums `sums`, whatever other threads were adding.
@@ -220,8 +180,8 @@ impl<const N: usize> Words<N> {
     /// Makes the rows; nothing if there is no memory for them, or the allocator calls.
     #[cold]
     fn make_slow(&self) -> Option<NonNull<Row>> {
-        let report = runtime::report();
-        runtime::unless_making(|| self.make(report, true))
+        let report = registration::report();
+        registration::unless_making(|| self.make(report, true))
     }
 
     /// Makes the rows. Without `fast`, they are not for `try_add`.
@@ -253,7 +213,7 @@ impl<const N: usize> Words<N> {
     }
 }
 
-impl<const N: usize> Drop for Words<N> {
+impl<const N: usize> Drop for CpuCounters<N> {
     fn drop(&mut self) {
         if let Some(rows) = NonNull::new(*self.all.get_mut()) {
             // SAFETY: no thread has a reference to `self` any more (2).
@@ -290,7 +250,7 @@ fn cpus(rows: NonNull<Row>) -> usize {
 ///
 /// # Safety
 ///
-/// `rows` are those of a `Words<N>`, and `word` is less than `N`.
+/// `rows` are those of a `CpuCounters<N>`, and `word` is less than `N`.
 #[inline(always)]
 unsafe fn tally<const N: usize>(rows: NonNull<Row>, offset: isize, word: usize) -> Tally {
     // SAFETY: the caller's contract: for each eight words, there is a row for each CPU.

@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use super::awaited::Awaited;
-use super::faults::mutant;
+use super::rseq::mutant;
 use crate::sync::AtomicU64;
 use crate::sys::signal::{at_fork_once, before_main};
 
