@@ -26,7 +26,7 @@ fn library() -> CString {
 }
 
 fn open(path: &CStr) -> *mut c_void {
-    // SAFETY: the library's initialization does nothing that could go wrong.
+    // SAFETY: the library's initialization is sound.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!handle.is_null(), "the library cannot be loaded");
     handle

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
+use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
 
 use super::{Common, enough, fail, patience};
 use crate::harness::progress::Progress;
@@ -65,8 +65,8 @@ impl World {
             counter: Counter::signed(),
             sizes: Histogram::new(),
             pool: Pool::new(16),
-            refusing: Ring::new(100, WhenFull::Refuse),
-            overwriting: Ring::new(100, WhenFull::Overwrite),
+            refusing: Ring::new(100, OverflowPolicy::Refuse),
+            overwriting: Ring::new(100, OverflowPolicy::Overwrite),
             sums: PerCpu::new(Default::default),
             stop: AtomicBool::new(false),
             added: AtomicU64::new(0),

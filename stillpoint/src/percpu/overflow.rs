@@ -1,95 +1,97 @@
-//! The shelf of a CPU in a [`Pool`](super::Pool): an array of words, under a lock that is tried and never waited for.
+//! The overflow array of a CPU in a [`Pool`](super::Pool), behind a try-lock.
 //!
-//! It is changed by the thread that holds the lock, and its length after its words. So it is whole at every moment: the child of a
-//! fork goes on with what it finds, whatever the holder was doing.
+//! The owner of the lock changes the array, and its length after its words. So the array is consistent at every moment, and the child
+//! of a fork goes on with it, whatever the owner was doing.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use super::owner::{Lock, Taken};
+use super::owner::{Acquired, OwnerLock};
 use super::rseq::{boxed, mutant};
 use super::used::UsedCpus;
 
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Shelf {
-    lock: Lock,
-    /// How many words there are: the first ones. Changed by the holder of the lock.
+pub struct Overflow {
+    lock: OwnerLock,
+    /// The number of words in use: the first ones. Changed by the owner of the lock.
     len: AtomicUsize,
     words: Box<[AtomicU64]>,
 }
 
-impl Shelf {
-    /// An empty shelf.
+impl Overflow {
+    /// An empty array.
     ///
     /// # Panics
     ///
     /// If there is no memory.
     pub fn new(capacity: usize) -> Self {
-        Self { lock: Lock::new(), len: AtomicUsize::new(0), words: boxed(capacity, |_| AtomicU64::new(0)) }
+        let words = boxed(capacity, |_| AtomicU64::new(0));
+        Self { lock: OwnerLock::new(), len: AtomicUsize::new(0), words }
     }
 
-    /// How many words there are, unless another thread changes that.
+    /// Returns the number of words, unless another thread changes it.
     pub fn len(&self) -> usize {
-        // Relaxed: a hint, unless the lock orders it.
+        // Relaxed: a hint, unless the caller has the lock.
         self.len.load(Relaxed)
     }
 
-    /// Takes the lock, unless another thread has it. `cpu` is that of the shelf, and joins `used` with the first words.
-    pub fn hold<'a>(&'a self, cpu: usize, used: &'a UsedCpus) -> Option<Held<'a>> {
-        (self.lock.try_lock() != Taken::No).then(|| Held { shelf: self, cpu, used })
+    /// Acquires the lock, unless another thread has it. `cpu` is that of the array, and joins `used` with the first words.
+    pub fn try_lock<'a>(&'a self, cpu: usize, used: &'a UsedCpus) -> Option<LockedOverflow<'a>> {
+        // The last owner may have died in a fork: the array is consistent at every moment.
+        (self.lock.try_lock() != Acquired::No).then(|| LockedOverflow { overflow: self, cpu, used })
     }
 
-    /// The words, of which there are none afterwards.
+    /// Removes and returns all words.
     pub fn drain(&mut self) -> impl Iterator<Item = u64> {
         let len = core::mem::take(self.len.get_mut());
         self.words[..len].iter_mut().map(|word| *word.get_mut())
     }
 }
 
-/// A shelf whose lock the calling thread has, until this is dropped.
+/// An overflow array whose lock the calling thread has, until this is dropped.
 #[derive(Debug)]
-pub struct Held<'a> {
-    shelf: &'a Shelf,
+pub struct LockedOverflow<'a> {
+    overflow: &'a Overflow,
     cpu: usize,
     used: &'a UsedCpus,
 }
 
-impl Held<'_> {
-    /// How many words there is room for.
+impl LockedOverflow<'_> {
+    /// Returns the number of words for which there is room.
     pub fn room(&self) -> usize {
-        self.shelf.words.len() - self.shelf.len()
+        self.overflow.words.len() - self.overflow.len()
     }
 
-    /// Puts words there, from the first, as long as there is room: how many.
-    pub fn put(&self, words: &[u64]) -> usize {
-        if !words.is_empty() && !mutant("shelf-not-used") {
+    /// Stores as many of `words` as there is room for, from the first. Returns how many.
+    pub fn push(&self, words: &[u64]) -> usize {
+        if !words.is_empty() && !mutant("overflow-cpu-not-marked") {
             self.used.insert(self.cpu);
         }
-        let len = self.shelf.len();
-        let free = &self.shelf.words[len..];
+        let len = self.overflow.len();
+        let free = &self.overflow.words[len..];
         for (slot, word) in free.iter().zip(words) {
             slot.store(*word, Relaxed);
         }
-        let put = free.len().min(words.len());
-        // Release: the child of a fork in the middle of this finds the words with the length.
-        self.shelf.len.store(len + put, Release);
-        put
+        let stored = free.len().min(words.len());
+        // Release: publishes the words with the length, for the child of a fork in the middle of this.
+        self.overflow.len.store(len + stored, Release);
+        stored
     }
 
-    /// Takes those that were put last, as many as `words` has room for: how many.
-    pub fn take(&self, words: &mut [u64]) -> usize {
-        let len = self.shelf.len();
+    /// Removes the words that were stored last, as many as fit into `words`. Returns how many.
+    pub fn pop(&self, words: &mut [u64]) -> usize {
+        let len = self.overflow.len();
         let rest = len.saturating_sub(words.len());
-        for (word, slot) in words.iter_mut().zip(&self.shelf.words[rest..len]) {
+        for (word, slot) in words.iter_mut().zip(&self.overflow.words[rest..len]) {
             *word = slot.load(Relaxed);
         }
-        self.shelf.len.store(rest, Relaxed);
+        self.overflow.len.store(rest, Relaxed);
         len - rest
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LockedOverflow<'_> {
     fn drop(&mut self) {
-        self.shelf.lock.unlock();
+        self.overflow.lock.unlock();
     }
 }

@@ -1,4 +1,4 @@
-//! Who holds something: a number that fits into a word, and by which the child of a fork knows that the holder is not there.
+//! Owners of per-CPU data: a thread's number in a word. In the child of a fork it shows that the owner did not survive.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -8,51 +8,51 @@ use super::rseq::mutant;
 use crate::sync::AtomicU64;
 use crate::sys::signal::{at_fork_once, before_main};
 
-/// How often this process, or one that it was forked from, was the child of a fork.
+/// Forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// The thread that forked, which goes on in the child under its old number.
+/// The thread that forked, which keeps its number in the child.
 static SURVIVOR: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// 0 before the first use.
-    static ME: Cell<u64> = const { Cell::new(0) };
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The number of the calling thread: not 0, and unlike that of any other thread that lives.
+/// Returns the number of the calling thread: not 0, and different from that of every other live thread.
 #[inline]
-pub fn me() -> u64 {
-    match ME.get() {
-        0 => me_slow(),
-        me => me,
+pub fn current_owner() -> u64 {
+    match CURRENT.get() {
+        0 => current_owner_slow(),
+        owner => owner,
     }
 }
 
 #[cold]
-fn me_slow() -> u64 {
+fn current_owner_slow() -> u64 {
     // If it has not been called: see `before_main!`.
     arm();
-    // Relaxed: a number of its own, and the forks of a process that this thread is in.
+    // Relaxed: the number alone must be unique, and the count of forks changes while the process has one thread.
     let number = NEXT.fetch_add(1, Relaxed).max(1);
-    // Again, if a signal handler has forked in between, where this thread was not known by its number yet.
+    // Repeated if a signal handler has forked in between, when this thread had no number yet.
     loop {
         let forks = FORKS.load(Relaxed);
-        let me = u64::from(forks) << 32 | u64::from(number);
-        ME.set(me);
+        let owner = u64::from(forks) << 32 | u64::from(number);
+        CURRENT.set(owner);
         if FORKS.load(Relaxed) == forks {
-            return me;
+            return owner;
         }
     }
 }
 
-/// Whether `holder` is a thread that a fork left behind: in the parent.
-pub fn is_gone(holder: u64) -> bool {
+/// Returns `true` if `owner` is a thread of the parent that did not survive the fork.
+pub fn died_in_fork(owner: u64) -> bool {
     // Relaxed: both change while the process has one thread.
-    holder != 0
-        && holder >> 32 != u64::from(FORKS.load(Relaxed))
-        && (holder != SURVIVOR.load(Relaxed) || mutant("survivor-gone"))
-        && !mutant("holder-never-gone")
+    owner != 0
+        && owner >> 32 != u64::from(FORKS.load(Relaxed))
+        && (owner != SURVIVOR.load(Relaxed) || mutant("survivor-counted-dead"))
+        && !mutant("owner-never-dead")
 }
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
@@ -65,71 +65,71 @@ extern "C" fn arm() {
 
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Relaxed);
-    SURVIVOR.store(ME.get(), Relaxed);
+    SURVIVOR.store(CURRENT.get(), Relaxed);
 }
 
-/// What came of an attempt to hold something.
+/// Result of an attempt to become the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// It is held by the caller now.
+pub enum Acquired {
+    /// The caller is the owner now.
     Yes,
-    /// The same; a thread that a fork left behind held it, and may have been in the middle of something.
-    FromGone,
-    /// By another thread, or by the caller before.
+    /// The same, and the last owner died in a fork, perhaps within a change.
+    OwnerDead,
+    /// Another thread is the owner, or the caller was already.
     No,
 }
 
-/// A word that says who holds something, and what those need who wait until nobody does.
+/// A lock with an owner. Its users try it; a few wait for it.
 #[derive(Debug)]
-pub struct Lock {
-    holder: AtomicU64,
+pub struct OwnerLock {
+    owner: AtomicU64,
     awaited: Awaited,
 }
 
-impl Lock {
+impl OwnerLock {
     pub const fn new() -> Self {
-        Self { holder: AtomicU64::new(0), awaited: Awaited::new() }
+        Self { owner: AtomicU64::new(0), awaited: Awaited::new() }
     }
 
-    /// Takes the lock if nobody has it. Never waits.
-    pub fn try_lock(&self) -> Taken {
-        // Relaxed: the exchange below orders.
-        let holder = self.holder.load(Relaxed);
-        if holder != 0 && !is_gone(holder) {
-            return Taken::No;
+    /// Acquires the lock if it is free. Never blocks.
+    pub fn try_lock(&self) -> Acquired {
+        // Relaxed: the compare-exchange below orders.
+        let owner = self.owner.load(Relaxed);
+        if owner != 0 && !died_in_fork(owner) {
+            return Acquired::No;
         }
-        // Acquire: what the last holder did; partner: the Release in `release`.
-        match self.holder.compare_exchange(holder, me(), Acquire, Relaxed) {
-            Ok(0) => Taken::Yes,
-            Ok(_) => Taken::FromGone,
-            Err(_) => Taken::No,
+        // Acquire: sees what the last owner did; pairs with the Release in `Awaited::release`.
+        match self.owner.compare_exchange(owner, current_owner(), Acquire, Relaxed) {
+            Ok(0) => Acquired::Yes,
+            Ok(_) => Acquired::OwnerDead,
+            Err(_) => Acquired::No,
         }
     }
 
-    /// Takes the lock as soon as nobody has it: not for its holder.
-    pub fn lock(&self) -> Taken {
-        let mut taken = Taken::No;
+    /// Blocks until the lock is acquired. Its owner must not call this.
+    pub fn lock(&self) -> Acquired {
+        let mut acquired = Acquired::No;
         self.awaited.wait_until(|| {
-            taken = self.try_lock();
-            taken != Taken::No
+            acquired = self.try_lock();
+            acquired != Acquired::No
         });
-        taken
+        acquired
     }
 
-    /// Whether the caller holds it.
+    /// Returns `true` if the caller is the owner.
     pub fn is_mine(&self) -> bool {
-        // Relaxed: only he himself could have written his number.
-        self.holder.load(Relaxed) == me()
+        // Relaxed: no other thread writes this thread's number.
+        self.owner.load(Relaxed) == current_owner()
     }
 
-    /// Whether anybody holds it, who cannot give it back meanwhile: asked by its owner.
-    pub fn is_held(&mut self) -> bool {
-        // Relaxed: nobody else has a reference.
-        self.holder.load(Relaxed) != 0
+    /// Returns `true` if the lock has an owner.
+    pub fn is_locked(&mut self) -> bool {
+        // Relaxed: no other thread has a reference.
+        self.owner.load(Relaxed) != 0
     }
 
-    /// Gives it back.
+    /// Releases the lock.
     pub fn unlock(&self) {
-        self.awaited.release(&self.holder);
+        self.awaited.release(&self.owner);
     }
 }

@@ -1,4 +1,4 @@
-//! Threads without restartable sequences, threads that move, and signals that interrupt.
+//! Unregisters threads from rseq, and pins them to CPUs.
 
 use std::io;
 use std::mem;
@@ -14,7 +14,7 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0x5305_3053
 };
 
-/// Takes the calling thread's registration back that the C library made. False if it made none.
+/// Ends the registration of the calling thread that the C library made. Returns `false` if it made none.
 pub fn unregister() -> bool {
     // SAFETY: the names are C strings; glibc defines the symbols as constants of these types.
     let (offset, size) = unsafe {
@@ -28,13 +28,13 @@ pub fn unregister() -> bool {
     assert!(size as usize <= SIZE, "an area larger than the first version's");
     // SAFETY: on the architectures tested `pthread_self` is the thread pointer.
     let area = unsafe { libc::pthread_self() as *mut u8 }.wrapping_offset(offset);
-    // SAFETY: takes back what the C library registered with the same arguments.
+    // SAFETY: unregisters what the C library registered with the same arguments.
     let failed = unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, UNREGISTER, SIGNATURE) };
-    assert_eq!(failed, 0, "the registration cannot be taken back: {}", io::Error::last_os_error());
+    assert_eq!(failed, 0, "the thread cannot be unregistered: {}", io::Error::last_os_error());
     true
 }
 
-/// The CPUs that the calling thread may run on.
+/// Returns the CPUs on which the calling thread may run.
 pub fn allowed_cpus() -> Vec<usize> {
     // SAFETY: a CPU set is plain data, which the call fills.
     unsafe {
@@ -44,7 +44,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// Lets the calling thread run on `cpus` only, and so moves it there.
+/// Restricts the calling thread to `cpus`, and so moves it there.
 pub fn pin(cpus: &[usize]) {
     // SAFETY: a CPU set is plain data; all places outlive the calls.
     unsafe {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::sync::SyncHistogram;
-use stillpoint::percpu::{self, Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
+use stillpoint::percpu::{self, Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
 use thread_local::ThreadLocal;
 
 use crate::bench::read::turn::{Turn, repeat};
@@ -225,7 +225,7 @@ fn stream(n: u32, push: impl Fn([u64; 2]), drain: impl Fn() -> u64) -> u64 {
 
 fn ring(cpus: usize) -> Vec<Box<dyn System>> {
     vec![
-        system(OURS, Ring::<2>::new(ROOM, WhenFull::Refuse), |ring, n| {
+        system(OURS, Ring::<2>::new(ROOM, OverflowPolicy::Refuse), |ring, n| {
             let push = |record| {
                 ring.push(&record);
             };

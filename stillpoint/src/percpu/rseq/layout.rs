@@ -1,27 +1,28 @@
-//! What sections work on and return: the rows, where they lie, and results. See [`super`] for what each word means.
+//! What sections work on, and what they return: per-CPU areas, references to them, and results. The meaning of each word is in
+//! [`super`].
 
 use core::sync::atomic::AtomicU64;
 
 use crate::sys::rseq::possible_cpus;
 
-/// Words of a kind in a row.
+/// Plain words of an area, and atomic ones.
 pub const WIDTH: usize = 8;
 
-/// What a CPU has for itself: two cache lines, as processors fetch them in pairs, so that no two CPUs write to the same.
+/// The data of one CPU: two cache lines, as processors prefetch them in pairs, so that no two CPUs write to the same pair.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Row {
-    /// Changed by critical sections on this CPU; how else, says who owns the row.
+pub struct CpuArea {
+    /// Written by the sections of this CPU; further writers are named by the container.
     pub plain: [AtomicU64; WIDTH],
-    /// Changed by atomic operations of anybody.
+    /// Written by atomic operations of any thread.
     pub atomic: [AtomicU64; WIDTH],
 }
 
-/// The sections count on it.
-const _: () = assert!(size_of::<Row>() == 128);
+/// Sections scale the CPU number by a shift of 7.
+const _: () = assert!(size_of::<CpuArea>() == 128);
 
-impl Row {
-    /// A row for each CPU.
+impl CpuArea {
+    /// An area for each possible CPU.
     ///
     /// # Panics
     ///
@@ -43,17 +44,16 @@ pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
     values.into_boxed_slice()
 }
 
-/// What pops and batches return when the section failed: it was interrupted, the thread is not registered, or the row is
-/// stopped.
+/// Result of pops and batches if the section failed: it was interrupted, the thread is not registered, or the area is stopped.
 pub const FAILED: u64 = u64::MAX;
 
-/// What `pop` returns when there is nothing, and `compare_and_store` when the word is another.
+/// Result of `pop` if the stack is empty, and of `compare_and_store` if the word has another value.
 pub const NOTHING: u64 = 0;
 
-/// What became of a value.
+/// Result of `push` and `record`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is there.
+    /// The value is stored.
     Done,
     /// There is no room.
     Full,
@@ -61,36 +61,36 @@ pub enum Pushed {
     Failed,
 }
 
-/// Where a section that takes or gives something works.
+/// The areas in which a section that takes or gives something works.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// Of the calling thread's area, from the thread pointer.
+pub struct AreaRef {
+    /// Of the calling thread's rseq area, from the thread pointer.
     pub offset: isize,
-    /// The row of CPU 0.
-    pub rows: *const Row,
+    /// The area of CPU 0.
+    pub areas: *const CpuArea,
 }
 
-impl Place {
-    /// That of `rows`, of which there is one for each possible CPU.
+impl AreaRef {
+    /// A reference to `areas`, one for each possible CPU.
     #[inline(always)]
-    pub fn of(rows: &[Row], offset: isize) -> Self {
-        debug_assert!(rows.len() >= possible_cpus());
-        Self { offset, rows: rows.as_ptr() }
+    pub fn of(areas: &[CpuArea], offset: isize) -> Self {
+        debug_assert!(areas.len() >= possible_cpus());
+        Self { offset, areas: areas.as_ptr() }
     }
 }
 
-/// Where `add` works.
+/// The word to which `add` adds.
 #[derive(Debug, Clone, Copy)]
-pub struct Tally {
-    /// As that of a place.
+pub struct CounterRef {
+    /// As in [`AreaRef`].
     pub offset: isize,
-    /// The word in the row of CPU 0, behind which are the rows of the others.
+    /// The word in the area of CPU 0. The areas of the other CPUs follow.
     pub word: *const u64,
 }
 
-/// The area of the calling thread.
+/// The rseq area of the calling thread.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-pub fn area(offset: isize) -> *const u8 {
+pub fn rseq_area(offset: isize) -> *const u8 {
     crate::sys::rseq::thread_pointer().wrapping_offset(offset)
 }

@@ -1,58 +1,54 @@
-//! What the critical sections do, one file an architecture: `x86_64.rs`, `aarch64.rs`, `riscv64.rs`.
+//! Rseq critical sections: what they do, with one file an architecture (`x86_64.rs`, `aarch64.rs`, `riscv64.rs`).
 //!
-//! A section is one `asm!` block. It announces itself to the kernel, finds the row of the CPU it runs on, does its work
-//! there, and commits it with one store. If the thread is preempted, migrated or gets a signal before that, the kernel makes
-//! it go on at the section's failure, and nothing has happened. The scheme is that of the per-CPU critical sections of Paul
-//! Turner and Andrew Hunter (2015) and of `rseq(2)`.
+//! An rseq critical section is one `asm!` block. It stores the address of its descriptor in `rseq_cs`, which arms it, reads the CPU
+//! number, works in the [`CpuArea`] of that CPU, and commits with one store. If the kernel preempts or migrates the thread, or
+//! delivers a signal, before the commit, it resumes the thread at the section's abort handler, and nothing has happened. The scheme
+//! is that of the per-CPU critical sections of Paul Turner and Andrew Hunter (2015) and of `rseq(2)`.
 //!
 //! # Invariants
 //!
-//! 1. *Nobody else on this CPU comes between.* From the announcement (`rseq_cs`) to the commit the thread is alone on its
-//!    CPU, or is interrupted and does not commit. The CPU is read after the announcement: one that was read before may be
-//!    another's by now.
-//! 2. *Only registered threads commit.* The CPU number of a thread that is not registered is negative, and its sections fail. A
-//!    number that is not negative has a row: there is one for each possible CPU ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the machine
-//!    that the kernel itself says.
-//! 3. *A plain word is written by sections only, in the row of their CPU.* Threads without a registration have an atomic word
-//!    of their own ([`Row`]). A plain update and an atomic one of the same word would lose one of the two,
-//!    as neither is locked against the other.
-//! 4. *There is nothing to undo.* Before the commit a section writes to registers, and to memory that nobody reads unless it
-//!    commits.
-//! 5. *Sections end.* They have no loop without a bound, no call and no system call, and are repeated a bounded number of
-//!    times ([`TRIES`]), as a debugger that steps through one interrupts it every time. Afterwards comes the fallback.
-//! 6. *Who stops a row has it for himself.* Sections that take or give something look at the row's stop word, and fail
-//!    where it is set. Whoever sets it and then interrupts the sections of that CPU ([`super::remote`]) is
-//!    alone with the row: sections that began before have committed or start over, and see the stop.
-//! 7. *An announcement may outlive its section.* A section does not clear `rseq_cs`. The kernel does, when it next preempts the
-//!    thread or delivers a signal outside of that section. Until then `rseq_cs` points to a table that does no harm:
-//!    - Table, section and the code behind the signature are constants of this library, which is never unmapped: sections are
-//!      not used unless it is marked so ([`is_pinned`](crate::sys::pin::is_pinned)).
-//!    - An instruction of the section is executed only after a new announcement, so a stale table never restarts anything.
-//!    - A section of another library, or of a signal handler, announces itself over it. A section that a signal interrupts is
-//!      given up before the handler runs.
-//!    - The child of a fork has a copy of the area, and the library at the same address. `exec` ends the registration, and so does
-//!      the end of the thread. A new thread whose area has been that of another one may start with a stale announcement.
+//! 1. *No other thread of the CPU interleaves.* From arming to commit, the thread runs alone on its CPU, or it is interrupted and does
+//!    not commit. The CPU number is read after arming: an earlier one may be that of another CPU by now.
+//! 2. *Only registered threads commit.* The CPU number of an unregistered thread is negative, and its sections fail. Every other number
+//!    has an area: there is one for each possible CPU ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the
+//!    machine that comes from the kernel itself.
+//! 3. *Only sections of a CPU write the plain words of its area.* Threads that cannot run sections use the area's atomic words. A plain
+//!    update and an atomic one of the same word could lose each other.
+//! 4. *There is nothing to undo.* Before its commit a section writes registers, and memory that is not read unless it commits.
+//! 5. *Sections end.* They have no unbounded loop, no call and no system call. An operation tries its section at most [`TRIES`] times,
+//!    since a debugger that single-steps interrupts every attempt, and then uses the fallback.
+//! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it is set. A thread
+//!    that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the area to itself: sections that
+//!    began earlier have committed, or start over and see the stop.
+//! 7. *A stale `rseq_cs` is harmless.* A section does not clear `rseq_cs`. The kernel clears it when it next preempts the thread, or
+//!    delivers a signal, outside of that section. Until then it points to the descriptor of a section that is over:
+//!    - Descriptor, section and abort handler are constants of this library, which is never unmapped: sections are used only if
+//!      [`is_pinned`](crate::sys::pin::is_pinned).
+//!    - The instructions of a section are reached only by arming it again, so a stale descriptor never restarts anything.
+//!    - A section of a signal handler, or of another library, overwrites `rseq_cs`. Before a handler runs, the kernel aborts the
+//!      section that the signal interrupted.
+//!    - The child of a fork has a copy of the thread's rseq area, and this library at the same address. `exec` and the end of the
+//!      thread end the registration. A new thread may start with the `rseq_cs` that an earlier thread left in the same memory.
 //!
-//! # What they work on
+//! # Words of an area
 //!
-//! | word of the row | stack ([`push`], [`pop`], and batches) | lock ([`compare_and_store`]) | ring ([`record`]) |
+//! | plain word | local stack of a pool ([`push`], [`pop`], batches) | owner word ([`compare_and_store`]) | ring ([`record`]) |
 //! |---|---|---|---|
 //! | 0 | stop | stop | stop (never set) |
-//! | 1 | **length** | **holder** | **head**: records ever written |
-//! | 2 | capacity; 0 until the CPU is in use | | records that may wait |
+//! | 1 | **length** | **owner** | **head**: records written so far |
+//! | 2 | capacity; 0 until the CPU has pushed | | records that may be unread |
 //! | 3 | address of the slots | | address of the slots |
 //! | 4 | | | mask: slots less 1 |
-//! | 8 | | | tail: records ever read, by the reader |
+//! | atomic 0 | | | tail: records read so far, written by the reader |
 //!
-//! These are words of a [`Row`]; [`add`] has any of the first eight. The commit is in bold.
+//! [`add`] adds to any of the eight plain words. The section commits by a store to the word in bold.
 //!
 //! # Orderings
 //!
-//! The commit releases: what the thread did before, and what earlier sections on this CPU committed, happens before what
-//! somebody does who reads the word by an acquire load and finds the commit. On x86-64 each store does that; elsewhere the
-//! section has a releasing store or a fence. The threads that committed on one CPU one after another are ordered by that CPU,
-//! and by the fences of the kernel that switched between them. Sections acquire what they find: the stop word, the holder
-//! and the tail are written by threads on other CPUs.
+//! The commit is a Release: an Acquire load that finds it also sees what the thread did before, and what earlier sections on this CPU
+//! committed. On x86-64 every store is one; elsewhere the section uses a releasing store or a fence. Threads that commit on one CPU
+//! one after another are ordered by that CPU, and by the kernel's fences in context switches. Sections acquire what threads on other
+//! CPUs write: the stop word, the owner and the tail.
 
 #[macro_use]
 pub mod faults;
@@ -79,13 +75,12 @@ pub mod registration;
 
 pub use arch::{add, compare_and_store, pop, pop_batch, push, push_batch, record};
 pub use faults::mutant;
-pub use layout::{FAILED, NOTHING, Place, Pushed, Row, Tally, WIDTH, boxed};
+pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed};
 
-/// How often a section is tried. Interruptions come milliseconds apart, sections last nanoseconds: a second try is rare, and
-/// one that fails this often is stepped through.
+/// How often an operation tries its section. Interruptions are milliseconds apart and sections take nanoseconds, so a second try is rare.
 const TRIES: usize = 16;
 
-/// The numbers of the tries of a section.
+/// The attempts at a section.
 pub fn tries() -> core::ops::Range<usize> {
-    0..if mutant("tried-for-ever") { usize::MAX } else { TRIES }
+    0..if mutant("retried-forever") { usize::MAX } else { TRIES }
 }
