@@ -72,6 +72,8 @@ mod arch;
 pub mod cpu_number;
 mod layout;
 pub mod registration;
+#[cfg(test)]
+mod tests;
 
 pub use arch::{add, compare_and_store, pop, pop_batch, push, push_batch, record};
 pub use faults::mutant;
