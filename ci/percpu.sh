@@ -107,13 +107,14 @@ echo "-- musl, which does not register threads"
 RUSTFLAGS="--cfg stillpoint_faults" cargo test --package stillpoint --target x86_64-unknown-linux-musl \
     --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
 
-echo "-- aarch64 and riscv64: assembled; the fallback runs on aarch64"
+echo "-- aarch64 and riscv64: assembled; on aarch64 sections run uninterrupted, and the fallback"
 for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
     cargo rustc --package stillpoint --release --lib --target "$target" -- -D warnings
 done
 # The emulator has no rseq, and cannot start programs, so each test is its own child.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
     --test percpu_pool --test percpu_ring --test percpu_cell
 
