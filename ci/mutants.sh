@@ -25,7 +25,7 @@ if ! diff <(echo "$in_source") <(echo "$in_table"); then
 fi
 
 # Where the mutants are. Mutants of sections are known by number: first the file with their names.
-faults=stillpoint/src/percpu/faults.rs
+faults=stillpoint/src/percpu/rseq/faults.rs
 places=$(find stillpoint/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
 claimed=$(sed -nE 's/^\| `([a-z-]+)` \| (`[A-Za-z_:]+`(, `[A-Za-z_:]+`)*) \|.*::[a-z_]+` \|$/\1 \2/p' "$table" | tr -d '`,' |
     awk '{ for (i = 2; i <= NF; i++) print $1, $i }' | sort -u)

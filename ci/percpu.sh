@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Per-CPU data where `cargo test` cannot show it: with faults at every point of every section, with each step broken (the
-# broken ones must fail), without optimization and with all of it, without the C library's registration, with rseq denied,
-# under valgrind, stepped through by a debugger, with musl, on other architectures as far as that goes, and in a library that
-# is closed. Two minutes, after the builds.
+# Tests per-CPU data beyond `cargo test`: with faults at every point of every section, with each step broken (the tests must fail),
+# without optimization and with link-time optimization, without the C library's registration, with rseq denied, under valgrind,
+# single-stepped by a debugger, with musl, on other architectures (assembled, and the fallback), and in a library that is closed. Two
+# minutes, after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -12,7 +12,7 @@ cargo build --release --package stillpoint-lab --features liburcu
 export CARGO_PROFILE_RELEASE_LTO=off # quicker to build, and nothing is measured here
 
 table=docs/proof.md
-limit=60 # seconds a test may take to find its mutant
+limit=60 # seconds in which a test must notice its mutant
 log=$scratch/log
 
 tests=(--test percpu --test percpu_pool --test percpu_ring --test percpu_cell)
@@ -24,15 +24,15 @@ RUSTFLAGS="--cfg stillpoint_faults" build cargo test --package stillpoint "${fau
 "${binary[faults_percpu]}"
 for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
     env "$environment" STILLPOINT_TEST_CHILD=1 "${binary[faults_percpu]}" --nocapture \
-        --exact whatever_happens_at_any_point_the_outcome_is_right 2>&1 | grep 'combinations'
+        --exact faults_at_every_point_preserve_results 2>&1 | grep 'combinations'
 done
-"${binary[faults_percpu]}" --nocapture --exact an_unarmed_section_loses_updates 2>&1 | grep '^a\|^w' || true
+"${binary[faults_percpu]}" --nocapture --exact tests_notice_unarmed_sections 2>&1 | grep '^a\|^w' || true
 
 echo "-- broken sections and steps"
 # Rows of the table: | `mutant` | ... | `test_file::test` |, of these test files.
 rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `((faults_percpu|percpu[a-z_]*)::[a-z_]+)` \|$/\1 \2/p' "$table")
 in_source=$({
-    sed -n '/IN_SECTIONS: /,/\];/p' stillpoint/src/percpu/faults.rs
+    sed -n '/IN_SECTIONS: /,/\];/p' stillpoint/src/percpu/rseq/faults.rs
     grep -rhoE 'mutant\("[a-z-]+"' stillpoint/src/percpu --exclude=awaited.rs --exclude=used.rs
 } | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u)
 if ! diff <(echo "$in_source") <(cut -d' ' -f1 <<<"$rows" | sort -u); then
@@ -42,7 +42,7 @@ fi
 refuted=0
 while read -r mutant test; do
     start=$EPOCHREALTIME
-    # What happens at a bad moment is looked for; on a busy machine the moment may not come at once.
+    # Some mutants show only at rare moments, and on a busy machine not in each run.
     for ((try = 0; try < 5; try++)); do
         status=0
         (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[${test%::*}]}" --exact "${test#*::}") >"$log" 2>&1 || status=$?
@@ -75,26 +75,26 @@ for errno in ENOSYS EPERM; do
         "${denied[@]}" "${binary[$test]}" --quiet
     done
 done
-# The stop of a row needs membarrier.
+# Stopping an area needs membarrier.
 "$stillpoint" seccomp-deny membarrier -- "${binary[percpu_pool]}" --quiet
 "$stillpoint" seccomp-deny membarrier -- "${binary[percpu_cell]}" --quiet
 
 echo "-- valgrind, whose threads cannot be registered"
-valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_pool]}" --exact what_was_used_last_comes_first
-valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact a_signed_counter_counts_down
+valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_pool]}" --exact pop_returns_the_last_pushed
+valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact signed_counter_counts_down
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_ring]}" \
-    --exact the_oldest_records_are_overwritten_and_the_newest_refused
+    --exact full_ring_follows_its_overflow_policy
 
-echo "-- a debugger that steps through an add"
+echo "-- a debugger that single-steps an add"
 cargo build --release --package stillpoint --example assembly
 example=${CARGO_TARGET_DIR:-target}/release/examples/assembly
-# Every step interrupts the section; after as many as the tries may take, the function has returned.
+# Every step interrupts the section. After the steps that all tries take, the function has returned.
 gdb --batch --nx --eval-command 'break count' --eval-command 'ignore 1 1' --eval-command run \
     --eval-command 'stepi 2000' --eval-command 'info symbol $pc' --eval-command delete --eval-command continue \
     "$example" >"$log" 2>&1 || true
 if ! grep --quiet 'exited normally' "$log" || grep --quiet -E '^(count|.*add_slow.*) .*in section' "$log"; then
     cat "$log"
-    echo "the add did not end, or not rightly, when stepped through" >&2
+    echo "the single-stepped add did not return, or returned wrongly" >&2
     exit 1
 fi
 
@@ -103,20 +103,21 @@ RUSTFLAGS="-C target-feature=+crt-static" cargo build --package stillpoint --tar
     --target-dir target/static --release --example assembly
 target/static/x86_64-unknown-linux-gnu/release/examples/assembly
 
-echo "-- musl, which registers no thread: each is registered here"
+echo "-- musl, which does not register threads"
 RUSTFLAGS="--cfg stillpoint_faults" cargo test --package stillpoint --target x86_64-unknown-linux-musl \
     --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
 
-echo "-- aarch64 and riscv64: assembled, and what needs no section run on aarch64"
+echo "-- aarch64 and riscv64: assembled; on aarch64 sections run uninterrupted, and the fallback"
 for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
     cargo rustc --package stillpoint --release --lib --target "$target" -- -D warnings
 done
-# The emulator has no rseq, so these run the fallback; and it starts no programs, so each test is its own child.
+# The emulator has no rseq, and cannot start programs, so each test is its own child.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
     --test percpu_pool --test percpu_ring --test percpu_cell
 
-echo "-- a shared library that is loaded, used and closed"
+echo "-- a shared library that is closed while threads use it"
 cargo build --package stillpoint --example unloaded
 cargo test --package stillpoint --quiet --test percpu_unload -- --include-ignored

@@ -16,7 +16,7 @@ limit=10 # seconds to find a broken step
 table=docs/proof.md
 rows=$(sed -nE 's/^\| `([a-z-]+)` \| `torture ([a-z]+)` \|.*$/\1 \2/p' "$table")
 in_source=$({
-    sed -n '/IN_SECTIONS: /,/\];/p' stillpoint/src/percpu/faults.rs
+    sed -n '/IN_SECTIONS: /,/\];/p' stillpoint/src/percpu/rseq/faults.rs
     grep -rhoE '(weaken\([^"]*|mutant\()"[a-z-]+"' stillpoint/src
 } | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u)
 if unknown=$(comm -23 <(cut -d' ' -f1 <<<"$rows" | sort -u) <(echo "$in_source")) && [[ -z $rows || -n $unknown ]]; then

@@ -1,7 +1,7 @@
-//! Faults at every point of every critical section: whatever happens there, the outcome is right.
+//! Faults at every point of every critical section preserve its results.
 //!
-//! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps at a
-//! point is in the handler of a signal, in the middle of a section, and does there what the test says.
+//! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps at a point runs a
+//! signal handler in the middle of a section, which does what the test asks for.
 #![cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -26,20 +26,20 @@ use std::{hint, mem, process, ptr, thread};
 
 use deadline::deadline;
 use stillpoint::percpu::faults::{self, Fault, POINTS};
-use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
+use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
 use ways::in_every_way;
 
-/// What a thread does in the middle of a section.
+/// What a thread does within a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Nothing,
     Yield,
     Sleep,
-    /// Goes on on another CPU, and stays there.
+    /// Moves to another CPU, and stays there.
     Move,
     /// The same operation, on the same container.
     Same,
-    /// Some microseconds pass, and the section is not interrupted by that.
+    /// A delay of some microseconds, which does not interrupt the section.
     Delay,
 }
 
@@ -50,9 +50,9 @@ const ACTIONS: [Action; 6] =
 static POINT: AtomicUsize = AtomicUsize::new(0);
 static ACTION: AtomicUsize = AtomicUsize::new(0);
 static TRAPS: AtomicU64 = AtomicU64::new(0);
-/// Keeps the trap: every attempt is interrupted.
+/// Keeps the trap, so that every attempt is interrupted.
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
-/// How often at most.
+/// The most traps that bounded tries explain.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 /// Traps that keep the point armed, before the one that disarms it.
 static AGAIN: AtomicU64 = AtomicU64::new(0);
@@ -63,7 +63,7 @@ static SAME: AtomicPtr<&'static dyn Operation> = AtomicPtr::new(ptr::null_mut())
 
 thread_local!(static IN_HANDLER: Cell<bool> = const { Cell::new(false) });
 
-/// Something that threads do, and that adds up.
+/// An operation whose runs add up.
 trait Operation: Sync {
     fn run(&self);
     /// Panics unless `times` runs add up.
@@ -202,20 +202,20 @@ impl Operation for Record {
     }
 }
 
-/// A value that knows whether somebody has it.
+/// An object that knows whether it has an owner.
 #[derive(Debug)]
 struct Token(AtomicBool);
 
 impl Token {
     fn take(&self) {
-        assert!(!self.0.swap(true, AcqRel), "a token is had twice");
+        assert!(!self.0.swap(true, AcqRel), "a token has two owners");
     }
     fn give(&self) {
         assert!(self.0.swap(false, AcqRel), "a token is given back twice");
     }
 }
 
-/// Push and pop, or both in batches: values go round.
+/// Pops and pushes, singly or in batches: tokens circulate.
 struct Exchange {
     pool: Pool<Token>,
     made: AtomicUsize,
@@ -274,7 +274,7 @@ impl Operation for Exchange {
     }
 }
 
-/// A value of a CPU that two threads must not have at once.
+/// A value that detects two threads using it at once.
 #[derive(Debug, Default)]
 struct Guarded {
     busy: bool,
@@ -286,7 +286,7 @@ struct Hold(PerCpu<Guarded>);
 impl Operation for Hold {
     fn run(&self) {
         self.0.with(|value| {
-            assert!(!mem::replace(&mut value.busy, true), "two threads have a value");
+            assert!(!mem::replace(&mut value.busy, true), "two threads use a value");
             value.runs += 1;
             hint::black_box(&mut *value);
             value.busy = false;
@@ -307,7 +307,7 @@ impl Operation for Write {
     }
     fn check(&self, times: u64) {
         let mut read = 0;
-        self.0.reader().expect("nobody else reads").drain(|event| {
+        self.0.reader().expect("there is no other reader").drain(|event| {
             assert_eq!(event.words, [7, 8, 9], "a torn record");
             read += 1;
         });
@@ -322,14 +322,14 @@ fn operations() -> [Box<dyn Operation>; 7] {
         Box::new(Exchange::new(1)),
         Box::new(Exchange::new(5)),
         Box::new(Hold(PerCpu::new(Guarded::default))),
-        Box::new(Write(Ring::new(50, WhenFull::Refuse))),
-        Box::new(Write(Ring::new(50, WhenFull::Overwrite))),
+        Box::new(Write(Ring::new(50, OverflowPolicy::Refuse))),
+        Box::new(Write(Ring::new(50, OverflowPolicy::Overwrite))),
     ]
 }
 
 #[test]
-fn whatever_happens_at_any_point_the_outcome_is_right() {
-    if !in_every_way("whatever_happens_at_any_point_the_outcome_is_right") {
+fn faults_at_every_point_preserve_results() {
+    if !in_every_way("faults_at_every_point_preserve_results") {
         return;
     }
     let _running = deadline();
@@ -361,7 +361,7 @@ fn interrupted_once(operation: &dyn Operation, point: usize) {
     // SAFETY: only lengthens the life; taken back below.
     let mut dynamic: &'static dyn Operation = unsafe { mem::transmute(dynamic) };
     SAME.store(&raw mut dynamic, Release);
-    // Warm: rows are there, pools have something.
+    // Warm: areas are allocated, and pools are not empty.
     counted.run();
     arm(point, Action::Same);
     counted.run();
@@ -371,7 +371,7 @@ fn interrupted_once(operation: &dyn Operation, point: usize) {
 }
 
 #[test]
-fn a_section_that_is_interrupted_has_done_nothing() {
+fn interrupted_section_has_no_effect() {
     let _running = deadline();
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
@@ -383,7 +383,7 @@ fn a_section_that_is_interrupted_has_done_nothing() {
 }
 
 #[test]
-fn an_add_that_is_moved_to_another_cpu_starts_over_there() {
+fn migrated_add_restarts_on_the_new_cpu() {
     let _running = deadline();
     let _alone = alone();
     let cpus = rseq::allowed_cpus();
@@ -408,7 +408,7 @@ fn an_add_that_is_moved_to_another_cpu_starts_over_there() {
             }
             others.store(adds, Relaxed);
         });
-        // Right before its commit it is moved away from the CPU on which the other thread adds.
+        // Right before its commit the thread is moved away from the CPU on which the other one adds.
         for _ in 0..2000 {
             rseq::pin(&[first]);
             arm(3, Action::Move);
@@ -421,26 +421,26 @@ fn an_add_that_is_moved_to_another_cpu_starts_over_there() {
 }
 
 #[test]
-fn a_record_is_written_where_its_thread_is() {
+fn migrated_record_is_written_on_the_new_cpu() {
     let _running = deadline();
     let _alone = alone();
     let cpus = rseq::allowed_cpus();
     let [first, second, ..] = cpus[..] else {
         return eprintln!("not checked on one CPU");
     };
-    let ring: Ring<1> = Ring::new(8, WhenFull::Refuse);
+    let ring: Ring<1> = Ring::new(8, OverflowPolicy::Refuse);
     for point in 0..5 {
         rseq::pin(&[first]);
         arm(point, Action::Move);
         assert!(ring.push(&[point as u64]));
         let mut cpu = None;
-        ring.reader().expect("nobody else reads").drain(|event| cpu = Some(event.cpu));
+        ring.reader().expect("there is no other reader").drain(|event| cpu = Some(event.cpu));
         assert_eq!(cpu, Some(second), "moved at point {point}");
     }
 }
 
 #[test]
-fn a_section_that_is_always_interrupted_gives_way_to_the_fallback() {
+fn always_interrupted_section_uses_the_fallback() {
     let _running = deadline();
     let _alone = alone();
     for operation in operations() {
@@ -458,7 +458,7 @@ fn a_section_that_is_always_interrupted_gives_way_to_the_fallback() {
 }
 
 #[test]
-fn a_thread_that_is_not_registered_touches_nothing() {
+fn unregistered_thread_never_commits() {
     let _alone = alone();
     // Chosen by a thread that is.
     stillpoint::percpu::report();
@@ -474,7 +474,7 @@ fn a_thread_that_is_not_registered_touches_nothing() {
 }
 
 #[test]
-fn threads_without_sections_add_to_words_of_their_own() {
+fn unregistered_threads_add_to_atomic_words() {
     const ADDS: u64 = 500_000;
     let _running = deadline();
     let _alone = alone();
@@ -504,48 +504,15 @@ fn threads_without_sections_add_to_words_of_their_own() {
     assert_eq!(counter.sum(), 2 * ADDS, "adds were lost");
 }
 
-/// Panics if `rseq_cs` of the calling thread is set.
-fn assert_no_trace(of: &str) {
-    // With musl the area is the library's own, and cannot be found from here.
-    let none = if cfg!(target_env = "musl") { None } else { Some(0) };
-    assert_eq!(rseq::current_section(), none, "rseq_cs is set after {of}");
-}
-
 #[test]
-fn a_section_leaves_no_trace() {
-    let _alone = alone();
-    for operation in operations() {
-        operation.run();
-        assert_no_trace("an operation");
-    }
-}
-
-#[test]
-fn section_that_exits_early_leaves_no_trace() {
-    let _running = deadline();
-    let _alone = alone();
-    rseq::pin(&rseq::allowed_cpus()[..1]);
-    let pool = Pool::new(1);
-    assert!(pool.pop().is_none());
-    assert_no_trace("a pop from an empty stack");
-    while pool.push(Box::new(0)).is_ok() {}
-    assert_no_trace("a push to a full stack");
-    let cells: PerCpu<u64> = PerCpu::new(|| 0);
-    cells.with(|_| cells.with(|_| assert_no_trace("a look at a held cell")));
-    let cells: PerCpu<u64> = PerCpu::new(|| 0);
-    cells.with(|_| ());
-    cells.for_each(|_| cells.with(|_| assert_no_trace("a look at a stopped row")));
-}
-
-#[test]
-fn interrupted_pop_is_tried_again() {
+fn interrupted_pop_is_retried() {
     let _running = deadline();
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
     for point in 1..5 {
         let pool = Pool::new(4);
         (0..4).for_each(|number| pool.push(Box::new(number)).expect("there is room"));
-        // The fast path, and the first try after that.
+        // Interrupts the fast path, and the first try after that.
         AGAIN.store(1, Relaxed);
         arm(point, Action::Nothing);
         let found: Vec<i32> = std::iter::from_fn(|| pool.pop()).map(|number| *number).collect();
@@ -554,64 +521,64 @@ fn interrupted_pop_is_tried_again() {
     }
 }
 
-/// Runs `child` in the child of a fork that comes while another thread has stopped the pool's row of this CPU.
-fn in_child_with_row_stopped(pool: &Pool<u64>, child: impl FnOnce()) {
+/// Runs `child` in the child of a fork, while another thread has stopped the pool's area of this CPU.
+fn in_child_with_area_stopped(pool: &Pool<u64>, child: impl FnOnce()) {
     let cpu = stillpoint::percpu::cpu();
     let (stopped, fork_may_come) = mpsc::channel();
     let (forked, may_open) = mpsc::channel::<()>();
     // Owns `forked`: the thread ends also if the child fails.
     thread::scope(move |scope| {
         scope.spawn(move || {
-            pool.with_row_stopped(cpu, || {
+            pool.with_area_stopped(cpu, || {
                 stopped.send(()).expect("the test receives it");
                 let _ = may_open.recv();
             });
         });
-        fork_may_come.recv().expect("the row is stopped");
+        fork_may_come.recv().expect("the area is stopped");
         fork::in_child(child);
         forked.send(()).expect("the thread waits for it");
     });
 }
 
 #[test]
-fn push_reopens_a_row_that_a_fork_left_stopped() {
+fn push_reopens_an_area_stopped_at_fork() {
     let _running = deadline();
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
     let (pool, cpus) = (Pool::new(4), stillpoint::percpu::report().cpus());
-    in_child_with_row_stopped(&pool, || {
+    in_child_with_area_stopped(&pool, || {
         let kept = (0..).take_while(|&number| pool.push(Box::new(number)).is_ok()).count();
-        assert_eq!(kept, 4 * (1 + cpus), "the stack of the CPU, and all shelves");
+        assert_eq!(kept, 4 * (1 + cpus), "the local stack, and all overflow arrays");
     });
 }
 
 #[test]
-fn pop_reopens_a_row_that_a_fork_left_stopped() {
+fn pop_reopens_an_area_stopped_at_fork() {
     let _running = deadline();
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
     let pool = Pool::new(4);
     (0..4).for_each(|number| pool.push(Box::new(number)).expect("there is room"));
-    in_child_with_row_stopped(&pool, || {
+    in_child_with_area_stopped(&pool, || {
         let found: Vec<u64> = std::iter::from_fn(|| pool.pop()).map(|number| *number).collect();
         assert_eq!(found, [3, 2, 1, 0], "in the order of a stack, as nothing was stolen");
     });
 }
 
 #[test]
-fn a_full_stack_or_ring_takes_no_more() {
+fn full_stack_and_ring_refuse() {
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
     let (pool, cpus) = (Pool::new(4), stillpoint::percpu::report().cpus());
     let kept = (0..100).filter(|&number| pool.push(Box::new(number)).is_ok()).count();
     assert!(kept <= 8 * cpus, "{kept} kept");
-    let ring: Ring<1> = Ring::new(7, WhenFull::Refuse);
+    let ring: Ring<1> = Ring::new(7, OverflowPolicy::Refuse);
     let written = (0..100).filter(|&number| ring.push(&[number])).count();
     assert_eq!(written, 8);
 }
 
 #[test]
-fn a_visitor_has_a_stopped_row_for_itself() {
+fn for_each_excludes_sections() {
     let _running = deadline();
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
@@ -619,12 +586,12 @@ fn a_visitor_has_a_stopped_row_for_itself() {
     cells.with(|value| *value = 1);
     cells.for_each(|visited| {
         let visited: *const u64 = visited;
-        cells.with(|value| assert!(!ptr::eq(value, visited), "two have a value"));
+        cells.with(|value| assert!(!ptr::eq(value, visited), "two threads use a value"));
     });
 }
 
 #[test]
-fn a_visitor_interrupts_a_section_that_has_passed_the_stop() {
+fn for_each_aborts_a_section_past_the_stop() {
     let _running = deadline();
     let _alone = alone();
     let cpus = rseq::allowed_cpus();
@@ -634,7 +601,7 @@ fn a_visitor_interrupts_a_section_that_has_passed_the_stop() {
     let cells: PerCpu<AtomicBool> = PerCpu::new(AtomicBool::default);
     let (stop, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
     let occupy = |value: &AtomicBool| {
-        assert!(!value.swap(true, AcqRel), "two threads have a value");
+        assert!(!value.swap(true, AcqRel), "two threads use a value");
         hint::spin_loop();
         value.store(false, Release);
     };
@@ -657,7 +624,7 @@ fn a_visitor_interrupts_a_section_that_has_passed_the_stop() {
         });
         rseq::pin(&cpus[1..2]);
         let _stop = Stop(&stop);
-        // What counts are visits while the other thread runs.
+        // Only calls during which the other thread runs count.
         let mut met = 0;
         while met < 4000 && !other.is_finished() {
             let before = turns.load(Relaxed);
@@ -669,13 +636,13 @@ fn a_visitor_interrupts_a_section_that_has_passed_the_stop() {
 }
 
 #[test]
-fn an_unarmed_section_loses_updates() {
-    // Not a property of the library: the tests above could have failed.
+fn tests_notice_unarmed_sections() {
+    // The control: the tests above can fail.
     let me = std::env::current_exe().expect("the test knows its file");
     for test in [
-        "a_section_that_is_interrupted_has_done_nothing",
-        "an_add_that_is_moved_to_another_cpu_starts_over_there",
-        "whatever_happens_at_any_point_the_outcome_is_right",
+        "interrupted_section_has_no_effect",
+        "migrated_add_restarts_on_the_new_cpu",
+        "faults_at_every_point_preserve_results",
     ] {
         let output = process::Command::new(&me)
             .args(["--exact", test, "--nocapture"])
@@ -685,7 +652,9 @@ fn an_unarmed_section_loses_updates() {
         assert!(!output.status.success(), "{test} does not notice that sections are not armed");
         let text = String::from_utf8_lossy(&output.stderr);
         let found = text.lines().find(|line| {
-            ["left:", "lost", "twice", "two threads", "torn"].iter().any(|word| line.contains(word))
+            ["left:", "lost", "two owners", "twice", "two threads", "torn"]
+                .iter()
+                .any(|word| line.contains(word))
         });
         eprintln!("{test}: {}", found.unwrap_or("ended by a signal").trim());
     }

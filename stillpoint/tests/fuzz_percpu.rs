@@ -1,4 +1,4 @@
-//! Random programs of per-CPU containers: exact sums, values that are had once, whole records, in every way that they work.
+//! Random programs of per-CPU containers: sums are exact, objects have one owner, and records are complete, in each mode.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use program::{Expect, How, Model, Scene, THREADS, holds, is_found};
 use proptest::prelude::*;
-use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
+use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
 use ways::in_every_way;
 
-/// Of a pool's stack, and of a ring.
+/// Capacity of the pool and of the ring.
 const CAPACITY: usize = 4;
-/// Boxes that a thread has at once.
+/// The most boxes that a thread has.
 const MOST: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ enum Op {
     Sum,
     Record(u64),
     Snapshot,
-    /// A box to the pool: a new one, or one that was taken from it.
+    /// Pushes a box to the pool: a new one, or one that was popped.
     Push,
     PushMany(usize),
     Pop,
@@ -41,9 +41,9 @@ enum Op {
     Len,
     Write,
     Drain,
-    /// To a value of this CPU, and to another one that the first is in use for, so often.
+    /// Adds to a value of this CPU, and in nested calls to others.
     With(usize, u32),
-    Visit,
+    ForEach,
 }
 
 fn ops() -> impl Strategy<Value = Op> {
@@ -61,26 +61,26 @@ fn ops() -> impl Strategy<Value = Op> {
         6 => Just(Write),
         1 => Just(Drain),
         3 => (1..4_usize, 0..100_u32).prop_map(|(depth, by)| With(depth, by)),
-        1 => Just(Visit),
+        1 => Just(ForEach),
     ]
 }
 
-/// What is made wrong.
+/// How a container is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Broken {
     /// An add is lost now and then.
     Counter,
     /// A value is counted as a smaller one.
     Histogram,
-    /// A box is not kept, and nobody is told.
+    /// A box is dropped silently instead of being stored.
     Pool,
-    /// A record is written over another.
+    /// A record overwrites another.
     Ring,
-    /// A value is reset when it is visited.
+    /// `for_each` resets a value.
     PerCpu,
 }
 
-/// A box that one thread has at a time.
+/// A box that detects two owners.
 #[derive(Debug)]
 struct Token {
     number: usize,
@@ -99,15 +99,15 @@ struct Stage {
     pool: Pool<Token>,
     ring: Ring<2>,
     per_cpu: PerCpu<u64>,
-    /// What all has come to.
+    /// The sum of all adds to values.
     sum: AtomicI64,
     recorded: AtomicU64,
     tokens: AtomicUsize,
     drops: Arc<AtomicUsize>,
-    /// Boxes that are in the pool or in no place.
+    /// Boxes that are in the pool, or were dropped.
     pooled: Mutex<BTreeSet<usize>>,
     written: AtomicU64,
-    /// Records read: the last of each thread, on each CPU, if they keep their order.
+    /// The last record read of each thread on each CPU, if records keep their order.
     read: Mutex<BTreeMap<(u64, usize), u64>>,
     records: AtomicU64,
     added: AtomicU64,
@@ -115,12 +115,12 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(broken: Option<Broken>, when_full: WhenFull) -> Self {
+    fn new(broken: Option<Broken>, policy: OverflowPolicy) -> Self {
         Self {
             counter: Counter::signed(),
             histogram: Histogram::new(),
             pool: Pool::new(CAPACITY),
-            ring: Ring::new(CAPACITY, when_full),
+            ring: Ring::new(CAPACITY, policy),
             per_cpu: PerCpu::new(|| 0),
             sum: AtomicI64::new(0),
             recorded: AtomicU64::new(0),
@@ -145,7 +145,7 @@ impl Stage {
     }
 
     fn popped(&self, token: &Token) {
-        assert!(self.pooled().remove(&token.number), "box {} is had twice", token.number);
+        assert!(self.pooled().remove(&token.number), "box {} has two owners", token.number);
     }
 
     fn pooled(&self) -> std::sync::MutexGuard<'_, BTreeSet<usize>> {
@@ -164,19 +164,19 @@ impl Stage {
         });
     }
 
-    /// Adds to values, the next while the one before is in use.
+    /// Adds to values, each while the one before is in use.
     fn with(&self, depth: usize, by: u32) {
         self.per_cpu.with(|value| {
             let before = *value;
             if depth > 1 {
                 self.with(depth - 1, by);
             }
-            assert_eq!(*value, before, "somebody else has the value");
+            assert_eq!(*value, before, "another thread uses the value");
             *value += u64::from(by);
         });
     }
 
-    fn visit(&self) -> u64 {
+    fn for_each(&self) -> u64 {
         let mut sum = 0;
         self.per_cpu.for_each(|value| {
             sum += *value;
@@ -188,23 +188,23 @@ impl Stage {
     }
 }
 
-/// What a thread has.
+/// The boxes of a thread.
 struct Hands {
     thread: u64,
     #[allow(clippy::vec_box, reason = "boxes are what a pool takes and gives")]
     tokens: Vec<Box<Token>>,
-    /// What it has written.
+    /// The records that it has written.
     written: Cell<u64>,
 }
 
-/// What a thread saw.
+/// What an operation returned.
 #[derive(Debug)]
 enum Seen {
     Nothing,
     Sum(i64),
     /// Lowest and highest value, and how many there are, of each bucket.
     Snapshot(Vec<(u64, u64, u64)>),
-    /// Boxes that went into the pool, or out of it; and whether all did that should.
+    /// Boxes that were pushed or popped; and whether these were all.
     Moved(usize, bool),
     Len(usize),
     Written(bool),
@@ -300,7 +300,7 @@ impl Scene for Stage {
                 self.added.fetch_add(depth as u64 * u64::from(by), Relaxed);
                 self.with(depth, by);
             }
-            Op::Visit => return Seen::Total(self.visit()),
+            Op::ForEach => return Seen::Total(self.for_each()),
         }
         Seen::Nothing
     }
@@ -314,7 +314,7 @@ impl Scene for Stage {
             self.written.load(Relaxed),
             "records read or lost, and written"
         );
-        assert_eq!(self.visit(), self.added.load(Relaxed), "what was added to all values");
+        assert_eq!(self.for_each(), self.added.load(Relaxed), "what was added to all values");
         let pooled = self.pooled().len();
         assert_eq!(self.pool.len(), pooled, "boxes in the pool");
         let popped = std::iter::from_fn(|| self.pool.pop()).inspect(|token| self.popped(token)).count();
@@ -331,14 +331,14 @@ impl Stage {
 }
 
 impl Hands {
-    /// As many as there is room for.
+    /// Keeps as many as there is room for.
     fn keep(&mut self, tokens: impl IntoIterator<Item = Box<Token>>) {
         self.tokens.extend(tokens);
         self.tokens.truncate(MOST);
     }
 }
 
-/// What is right.
+/// The model.
 #[derive(Debug)]
 struct Rules {
     refuses: bool,
@@ -351,8 +351,8 @@ struct Rules {
 }
 
 impl Rules {
-    fn new(when_full: WhenFull) -> Self {
-        let refuses = when_full == WhenFull::Refuse;
+    fn new(policy: OverflowPolicy) -> Self {
+        let refuses = policy == OverflowPolicy::Refuse;
         Self { refuses, sum: 0, recorded: Vec::new(), pooled: 0, written: 0, refused: 0, added: 0 }
     }
 }
@@ -413,7 +413,7 @@ impl Model for Rules {
                     same("records lost", lost, self.refused)?;
                 }
             }
-            (Op::Visit, Seen::Total(total)) => same("what was added to all values", total, self.added)?,
+            (Op::ForEach, Seen::Total(total)) => same("what was added to all values", total, self.added)?,
             (op, seen) => return Err(format!("{seen:?} after {op:?}")),
         }
         Ok(())
@@ -425,10 +425,10 @@ impl Model for Rules {
 }
 
 #[test]
-fn programs_of_containers_do_what_the_model_says() {
-    if in_every_way("programs_of_containers_do_what_the_model_says") {
-        for when_full in [WhenFull::Refuse, WhenFull::Overwrite] {
-            holds(ops(), |_| (Stage::new(None, when_full), Rules::new(when_full)));
+fn programs_of_containers_match_the_model() {
+    if in_every_way("programs_of_containers_match_the_model") {
+        for policy in [OverflowPolicy::Refuse, OverflowPolicy::Overwrite] {
+            holds(ops(), |_| (Stage::new(None, policy), Rules::new(policy)));
         }
     }
 }
@@ -442,8 +442,8 @@ fn broken_containers_are_found() {
         (Broken::Ring, "a record is torn"),
         (Broken::PerCpu, "what was added to all values"),
     ] {
-        let when_full = WhenFull::Refuse;
-        let make = |_: How| (Stage::new(Some(broken), when_full), Rules::new(when_full));
+        let policy = OverflowPolicy::Refuse;
+        let make = |_: How| (Stage::new(Some(broken), policy), Rules::new(policy));
         is_found(&[words], 8, ops, make);
     }
 }

@@ -1,4 +1,4 @@
-//! A model of the set of CPUs that a pool has used: a value that was pushed is looked for where it is.
+//! A model of the set of CPUs that have pushed to a pool: a pop that comes after a push finds the CPU.
 #![cfg(loom)]
 
 mod model;
@@ -10,7 +10,7 @@ use stillpoint::sync::{AtomicU64, Ordering::*};
 use stillpoint::used::UsedCpus;
 
 #[test]
-fn pop_after_a_push_finds_the_cpu_of_the_value() {
+fn pop_after_push_finds_the_cpu() {
     check(0, 2, || {
         let shared = Arc::new((UsedCpus::new(1), AtomicU64::new(0), AtomicU64::new(0)));
         let s = shared.clone();

@@ -1,4 +1,4 @@
-//! Per-CPU data: the choice, the CPU number, counters.
+//! Per-CPU data: mode, CPU number, counters.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -19,7 +19,7 @@ use deadline::deadline;
 use stillpoint::percpu::{self, Counter, Histogram, Mode};
 use ways::{WAYS, in_every_way};
 
-/// Threads that add, each moved about and signalled: what they have added in all.
+/// Adds in several threads, each migrated and signalled, and checks the sum.
 fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl Fn(u64) -> bool + Sync) {
     let cpus = rseq::allowed_cpus();
     let stop = AtomicBool::new(false);
@@ -60,8 +60,8 @@ fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl
 }
 
 #[test]
-fn sums_are_exact_when_threads_outnumber_cpus_and_move() {
-    if !in_every_way("sums_are_exact_when_threads_outnumber_cpus_and_move") {
+fn sums_are_exact_while_threads_migrate() {
+    if !in_every_way("sums_are_exact_while_threads_migrate") {
         return;
     }
     let _running = deadline();
@@ -71,7 +71,7 @@ fn sums_are_exact_when_threads_outnumber_cpus_and_move() {
 }
 
 #[test]
-fn threads_with_and_without_rseq_add_to_the_same_counter() {
+fn registered_and_unregistered_threads_share_a_counter() {
     let _running = deadline();
     let counter = Counter::new();
     add_under_load(&counter, 8, 50_000, |number| number % 2 == 0);
@@ -79,7 +79,7 @@ fn threads_with_and_without_rseq_add_to_the_same_counter() {
 }
 
 #[test]
-fn a_thread_that_loses_its_registration_goes_on() {
+fn thread_that_loses_its_registration_uses_the_fallback() {
     let counter = Counter::new();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -97,7 +97,7 @@ fn a_thread_that_loses_its_registration_goes_on() {
 }
 
 #[test]
-fn a_signed_counter_counts_down() {
+fn signed_counter_counts_down() {
     static LEVEL: Counter<i64> = Counter::signed();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -111,7 +111,7 @@ fn a_signed_counter_counts_down() {
 }
 
 #[test]
-fn a_counter_wraps_around() {
+fn counter_wraps_around() {
     let counter = Counter::new();
     counter.add(u64::MAX);
     counter.add(3);
@@ -123,7 +123,7 @@ fn a_counter_wraps_around() {
 }
 
 #[test]
-fn who_finds_an_add_in_the_sum_sees_what_was_done_before_it() {
+fn sum_acquires_what_precedes_an_add() {
     let _running = deadline();
     for _ in 0..300 {
         let (counter, before) = (Counter::new(), AtomicU64::new(0));
@@ -148,8 +148,8 @@ fn who_finds_an_add_in_the_sum_sees_what_was_done_before_it() {
 }
 
 #[test]
-fn the_cpu_number_is_that_of_the_cpu() {
-    if !in_every_way("the_cpu_number_is_that_of_the_cpu") {
+fn cpu_number_follows_the_thread() {
+    if !in_every_way("cpu_number_follows_the_thread") {
         return;
     }
     let cpus = rseq::allowed_cpus();
@@ -164,8 +164,8 @@ fn the_cpu_number_is_that_of_the_cpu() {
 }
 
 #[test]
-fn concurrency_ids_are_as_dense_as_running_threads() {
-    if !in_every_way("concurrency_ids_are_as_dense_as_running_threads") {
+fn concurrency_ids_are_dense() {
+    if !in_every_way("concurrency_ids_are_dense") {
         return;
     }
     let report = percpu::report();
@@ -177,9 +177,9 @@ fn concurrency_ids_are_as_dense_as_running_threads() {
 }
 
 #[test]
-fn the_report_says_whose_registration_is_used() {
+fn report_names_the_registration() {
     let Some(variant) = child::variant() else {
-        let test = "the_report_says_whose_registration_is_used";
+        let test = "report_names_the_registration";
         for (variant, environment) in ["library", "own", "atomic"].into_iter().zip(WAYS) {
             child::with_environment(test, variant, environment);
         }
@@ -210,9 +210,9 @@ fn the_report_says_whose_registration_is_used() {
 }
 
 #[test]
-fn the_mode_is_chosen_once() {
+fn mode_is_chosen_once() {
     if child::variant().is_none() {
-        child::with_environment("the_mode_is_chosen_once", "", &[("STILLPOINT_PERCPU", "rseq")]);
+        child::with_environment("mode_is_chosen_once", "", &[("STILLPOINT_PERCPU", "rseq")]);
         return;
     }
     let report = percpu::choose(Mode::Atomic).expect("nothing was chosen before");
@@ -224,9 +224,9 @@ fn the_mode_is_chosen_once() {
 }
 
 #[test]
-fn a_thread_registered_here_takes_its_registration_back() {
+fn own_registration_ends_with_the_thread() {
     if child::variant().is_none() {
-        child::with_environment("a_thread_registered_here_takes_its_registration_back", "", WAYS[1]);
+        child::with_environment("own_registration_ends_with_the_thread", "", WAYS[1]);
         return;
     }
     let _running = deadline();
@@ -247,8 +247,8 @@ fn a_thread_registered_here_takes_its_registration_back() {
 }
 
 #[test]
-fn a_destructor_of_a_thread_local_may_add() {
-    if !in_every_way("a_destructor_of_a_thread_local_may_add") {
+fn thread_local_destructor_may_add() {
+    if !in_every_way("thread_local_destructor_may_add") {
         return;
     }
     static ENDED: Counter = Counter::new();
@@ -274,8 +274,8 @@ fn a_destructor_of_a_thread_local_may_add() {
 }
 
 #[test]
-fn the_child_of_a_fork_counts_on() {
-    if !in_every_way("the_child_of_a_fork_counts_on") {
+fn fork_child_keeps_counting() {
+    if !in_every_way("fork_child_keeps_counting") {
         return;
     }
     let counter = Counter::new();
@@ -301,8 +301,8 @@ fn the_child_of_a_fork_counts_on() {
 }
 
 #[test]
-fn a_histogram_counts_every_value_once() {
-    if !in_every_way("a_histogram_counts_every_value_once") {
+fn histogram_counts_each_value_once() {
+    if !in_every_way("histogram_counts_each_value_once") {
         return;
     }
     let _running = deadline();

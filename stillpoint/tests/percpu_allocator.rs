@@ -1,4 +1,4 @@
-//! A global allocator that counts what it does, from the first allocation of the process on.
+//! A global allocator that counts its allocations, from the first one of the process.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -45,8 +45,8 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn an_allocator_counts_every_allocation() {
-    if !in_every_way("an_allocator_counts_every_allocation") {
+fn global_allocator_may_count_allocations() {
+    if !in_every_way("global_allocator_may_count_allocations") {
         return;
     }
     let _running = deadline();
@@ -59,7 +59,7 @@ fn an_allocator_counts_every_allocation() {
             });
         }
     });
-    // Until nobody, such as the test's harness, allocates in between.
+    // Repeated until no other thread, such as the harness, allocates in between.
     loop {
         let before = EXPECTED.load(SeqCst);
         let (counted, sized) = (COUNTED.sum(), SIZES.snapshot().count());

@@ -1,4 +1,4 @@
-//! Values of a CPU: one thread at a time, whatever happens, and a visitor who gets at all of them.
+//! `PerCpu`: one thread at a time uses a value, and `for_each` visits all of them.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -26,7 +26,7 @@ use deadline::deadline;
 use stillpoint::percpu::{self, PerCpu};
 use ways::in_every_way;
 
-/// A number that shows whether two threads are at it at once.
+/// A number that detects two threads using it at once.
 #[derive(Debug, Default)]
 struct Guarded {
     busy: AtomicBool,
@@ -35,13 +35,13 @@ struct Guarded {
 
 impl Guarded {
     fn add(&mut self, by: u64) {
-        assert!(!self.busy.swap(true, Relaxed), "two threads at one value");
+        assert!(!self.busy.swap(true, Relaxed), "two threads use one value");
         self.number += by;
         self.busy.store(false, Relaxed);
     }
 }
 
-fn add_and_visit(threads: usize, rounds: u64, unregistered: impl Fn(usize) -> bool + Sync) {
+fn add_and_collect(threads: usize, rounds: u64, unregistered: impl Fn(usize) -> bool + Sync) {
     let _running = deadline();
     let cells: PerCpu<Guarded> = PerCpu::new(Guarded::default);
     let cpus = rseq::allowed_cpus();
@@ -58,7 +58,7 @@ fn add_and_visit(threads: usize, rounds: u64, unregistered: impl Fn(usize) -> bo
                     cells.with(|value| {
                         value.add(1);
                         if round % 512 == 0 {
-                            // Others come while this is held, and it is given back from elsewhere.
+                            // Other threads run while this one owns the value, and releases it on another CPU.
                             thread::yield_now();
                             rseq::pin(&[cpus[(round as usize / 512 + thread) % cpus.len()]]);
                         }
@@ -83,20 +83,20 @@ fn add_and_visit(threads: usize, rounds: u64, unregistered: impl Fn(usize) -> bo
 }
 
 #[test]
-fn one_thread_at_a_time_has_a_value_and_a_visitor_finds_all() {
-    if in_every_way("one_thread_at_a_time_has_a_value_and_a_visitor_finds_all") {
-        add_and_visit(8, 20_000, |_| false);
+fn values_are_exclusive_and_for_each_visits_all() {
+    if in_every_way("values_are_exclusive_and_for_each_visits_all") {
+        add_and_collect(8, 20_000, |_| false);
     }
 }
 
 #[test]
-fn threads_with_and_without_rseq_use_different_values() {
-    add_and_visit(6, 20_000, |thread| thread % 2 == 0);
+fn unregistered_threads_use_other_values() {
+    add_and_collect(6, 20_000, |thread| thread % 2 == 0);
 }
 
 #[test]
-fn nested_calls_get_different_values() {
-    if !in_every_way("nested_calls_get_different_values") {
+fn nested_with_gets_another_value() {
+    if !in_every_way("nested_with_gets_another_value") {
         return;
     }
     let cells: PerCpu<Vec<usize>> = PerCpu::new(Vec::new);
@@ -106,7 +106,7 @@ fn nested_calls_get_different_values() {
             if depth < 50 {
                 nest(cells, depth + 1);
             }
-            assert_eq!(value.pop(), Some(depth), "somebody else used this value");
+            assert_eq!(value.pop(), Some(depth), "another thread used this value");
         });
     }
     nest(&cells, 0);
@@ -119,8 +119,8 @@ fn nested_calls_get_different_values() {
 }
 
 #[test]
-fn a_panic_gives_the_value_back() {
-    if !in_every_way("a_panic_gives_the_value_back") {
+fn panic_releases_the_value() {
+    if !in_every_way("panic_releases_the_value") {
         return;
     }
     let cells: PerCpu<u64> = PerCpu::new(|| 0);
@@ -142,7 +142,7 @@ fn a_panic_gives_the_value_back() {
 }
 
 #[test]
-fn a_value_that_cannot_be_made_is_tried_again() {
+fn panicking_constructor_is_called_again() {
     static FAIL: AtomicBool = AtomicBool::new(true);
     let cells: PerCpu<u64> = PerCpu::new(|| if FAIL.load(Relaxed) { panic!("as it should") } else { 7 });
     assert!(catch_unwind(AssertUnwindSafe(|| cells.with(|_| ()))).is_err());
@@ -151,8 +151,8 @@ fn a_value_that_cannot_be_made_is_tried_again() {
 }
 
 #[test]
-fn a_visitor_waits_for_who_has_a_value() {
-    if !in_every_way("a_visitor_waits_for_who_has_a_value") {
+fn for_each_waits_for_values_in_use() {
+    if !in_every_way("for_each_waits_for_values_in_use") {
         return;
     }
     let _running = deadline();
@@ -164,31 +164,31 @@ fn a_visitor_waits_for_who_has_a_value() {
         let (cells, left) = (&cells, &left);
         scope.spawn(move || {
             cells.with(|value| {
-                entered.send(()).expect("somebody listens");
-                may_leave.recv().expect("somebody says so");
+                entered.send(()).expect("the test receives it");
+                may_leave.recv().expect("the test sends it");
                 *value = 1;
                 left.store(true, Release);
             });
         });
         is_in.recv().expect("it enters");
-        let visitor = scope.spawn(move || {
+        let caller = scope.spawn(move || {
             let mut sum = 0;
             cells.for_each(|value| sum += *value);
             assert!(left.load(Acquire));
             sum
         });
-        // Others go on meanwhile.
+        // Meanwhile other threads use other values.
         for _ in 0..1000 {
             cells.with(|value| *value += 0);
         }
         leave.send(()).expect("it waits for that");
-        assert_eq!(visitor.join().expect("the visitor ends"), 1);
+        assert_eq!(caller.join().expect("the thread ends"), 1);
     });
 }
 
 #[test]
-fn a_visit_from_within_panics_and_does_not_hang() {
-    if !in_every_way("a_visit_from_within_panics_and_does_not_hang") {
+fn for_each_within_with_panics() {
+    if !in_every_way("for_each_within_with_panics") {
         return;
     }
     let _running = deadline();
@@ -199,13 +199,13 @@ fn a_visit_from_within_panics_and_does_not_hang() {
         let panic = panic.expect_err("it would wait for itself");
         assert!(panics::message(&*panic).starts_with("PerCpu::for_each is called from within"));
     }
-    // But a visitor may use values.
+    // But `for_each` may call `with`.
     cells.for_each(|_| cells.with(|value| *value += 1));
 }
 
 #[test]
-fn the_child_of_a_fork_uses_and_visits_all_values_whatever_others_were_doing() {
-    if !in_every_way("the_child_of_a_fork_uses_and_visits_all_values_whatever_others_were_doing") {
+fn fork_child_uses_all_values() {
+    if !in_every_way("fork_child_uses_all_values") {
         return;
     }
     let _running = deadline();
@@ -252,8 +252,8 @@ fn the_child_of_a_fork_uses_and_visits_all_values_whatever_others_were_doing() {
 }
 
 #[test]
-fn the_child_of_a_fork_does_not_wait_for_who_held_a_value() {
-    if !in_every_way("the_child_of_a_fork_does_not_wait_for_who_held_a_value") {
+fn fork_child_does_not_wait_for_dead_owners() {
+    if !in_every_way("fork_child_does_not_wait_for_dead_owners") {
         return;
     }
     let _running = deadline();
@@ -265,8 +265,8 @@ fn the_child_of_a_fork_does_not_wait_for_who_held_a_value() {
         scope.spawn(move || {
             cells.with(|value| {
                 value.busy.store(true, Relaxed);
-                entered.send(()).expect("somebody listens");
-                may_leave.recv().expect("somebody says so");
+                entered.send(()).expect("the test receives it");
+                may_leave.recv().expect("the test sends it");
             });
         });
         is_in.recv().expect("it enters");
@@ -297,8 +297,8 @@ fn the_child_of_a_fork_does_not_wait_for_who_held_a_value() {
 }
 
 #[test]
-fn a_thread_that_forks_while_it_has_a_value_keeps_it_in_the_child() {
-    if !in_every_way("a_thread_that_forks_while_it_has_a_value_keeps_it_in_the_child") {
+fn forking_owner_keeps_its_value_in_the_child() {
+    if !in_every_way("forking_owner_keeps_its_value_in_the_child") {
         return;
     }
     let _running = deadline();
@@ -327,8 +327,8 @@ fn address_of_value(cells: &PerCpu<Guarded>) -> *const Guarded {
 }
 
 #[test]
-fn row_opens_again_after_a_visit() {
-    if !in_every_way("row_opens_again_after_a_visit") {
+fn area_reopens_after_for_each() {
+    if !in_every_way("area_reopens_after_for_each") {
         return;
     }
     rseq::pin(&rseq::allowed_cpus()[..1]);
@@ -339,8 +339,8 @@ fn row_opens_again_after_a_visit() {
 }
 
 #[test]
-fn child_of_a_fork_remakes_a_value_under_visit() {
-    if !in_every_way("child_of_a_fork_remakes_a_value_under_visit") {
+fn fork_child_recreates_the_visited_value() {
+    if !in_every_way("fork_child_recreates_the_visited_value") {
         return;
     }
     let _running = deadline();
@@ -350,7 +350,7 @@ fn child_of_a_fork_remakes_a_value_under_visit() {
     let (entered, is_in) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
     let cells = &cells;
-    // Owns `leave`: the visit ends also if the child fails.
+    // Owns `leave`: `for_each` ends also if the child fails.
     thread::scope(move |scope| {
         scope.spawn(move || {
             cells.for_each(|value| {
@@ -359,19 +359,19 @@ fn child_of_a_fork_remakes_a_value_under_visit() {
                 let _ = may_leave.recv();
             });
         });
-        is_in.recv().expect("the visit begins");
+        is_in.recv().expect("`for_each` has begun");
         fork::in_child(|| {
             cells.with(|value| {
-                assert_eq!(ptr::from_ref(value).addr(), before, "the row is open, and its cell free");
-                // Panics if it is the one that the visit was changing.
+                assert_eq!(ptr::from_ref(value).addr(), before, "the area is open, and its cell free");
+                // Panics if it is the one that `for_each` was changing.
                 value.add(1);
             });
         });
-        leave.send(()).expect("the visit waits for it");
+        leave.send(()).expect("`for_each` waits for it");
     });
 }
 
-/// A value that must not be dropped, nor looked at, while somebody changes it.
+/// A value that must not be dropped or read while a thread changes it.
 #[derive(Debug, Default)]
 struct Whole(Guarded);
 
@@ -398,8 +398,8 @@ fn nested(cells: &PerCpu<Whole>, depth: usize, innermost: &mut dyn FnMut()) {
 }
 
 #[test]
-fn the_child_of_a_fork_does_not_drop_what_others_were_changing() {
-    if !in_every_way("the_child_of_a_fork_does_not_drop_what_others_were_changing") {
+fn fork_child_does_not_drop_values_in_use() {
+    if !in_every_way("fork_child_does_not_drop_values_in_use") {
         return;
     }
     let _running = deadline();
@@ -412,12 +412,12 @@ fn the_child_of_a_fork_does_not_drop_what_others_were_changing() {
         scope.spawn(move || {
             // One more than there are places at first.
             nested(shared, 2 + percpu::report().cpus(), &mut || {
-                entered.send(()).expect("somebody listens");
-                may_leave.recv().expect("somebody says so");
+                entered.send(()).expect("the test receives it");
+                may_leave.recv().expect("the test sends it");
             });
         });
         is_in.recv().expect("it enters");
-        // SAFETY: the child drops its copy, which nobody there uses, and ends.
+        // SAFETY: the child drops its copy, which no thread there uses, and ends.
         unsafe {
             match libc::fork() {
                 0 => {

@@ -1,4 +1,4 @@
-//! Per-CPU data when there is no memory.
+//! Per-CPU data without memory.
 #![cfg(not(loom))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,7 +9,7 @@ use std::thread;
 
 use stillpoint::percpu::{self, Counter, Histogram, Pool};
 
-/// Has no memory for threads that ask for none.
+/// Refuses memory to threads that ask for that.
 struct Exhaustible;
 
 thread_local! {
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Exhaustible {
 #[global_allocator]
 static ALLOCATOR: Exhaustible = Exhaustible;
 
-/// `f`, with no memory for this thread.
+/// Calls `f` while this thread gets no memory.
 fn without_memory<R>(f: impl FnOnce() -> R) -> R {
     EXHAUSTED.set(true);
     let result = f();
@@ -44,7 +44,7 @@ fn without_memory<R>(f: impl FnOnce() -> R) -> R {
 }
 
 #[test]
-fn an_add_without_memory_counts() {
+fn add_without_memory_counts() {
     let (counter, histogram) = (Counter::new(), Histogram::new());
     without_memory(|| {
         // The choice of the mode needs memory too.
@@ -56,7 +56,7 @@ fn an_add_without_memory_counts() {
         assert_eq!(counter.sum(), 1000);
         assert!(percpu::cpu() < 1 << 16);
     });
-    // With memory, and beside threads that have had some all the time.
+    // With memory, beside threads that were never without.
     thread::scope(|scope| {
         scope.spawn(|| (0..1000).for_each(|_| counter.add(1)));
         scope.spawn(|| without_memory(|| (0..1000).for_each(|_| counter.add(1))));
@@ -68,7 +68,7 @@ fn an_add_without_memory_counts() {
 }
 
 #[test]
-fn a_pool_that_cannot_be_made_panics_and_says_why() {
+fn pool_without_memory_panics() {
     percpu::report();
     // Panics need memory themselves, so this fails for its size.
     let panic = catch_unwind(|| Pool::<u64>::new(usize::MAX / 64)).expect_err("there is not so much memory");

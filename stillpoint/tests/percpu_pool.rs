@@ -1,4 +1,4 @@
-//! Pools: nothing is lost, and nothing is had twice.
+//! Pools: no object is lost, and none has two owners.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -22,7 +22,7 @@ use stillpoint::percpu::Pool;
 use tracked::Tracked;
 use ways::in_every_way;
 
-/// A value that knows whether somebody has it.
+/// An object that knows whether it has an owner.
 #[derive(Debug)]
 struct Token {
     number: usize,
@@ -35,7 +35,7 @@ impl Token {
     }
 
     fn take(&self) {
-        assert!(!self.held.swap(true, AcqRel), "token {} is had twice", self.number);
+        assert!(!self.held.swap(true, AcqRel), "token {} has two owners", self.number);
     }
 
     fn give(&self) {
@@ -43,7 +43,7 @@ impl Token {
     }
 }
 
-/// Threads that pop and push under load; afterwards every token is there once.
+/// Pops and pushes in several threads; afterwards the pool has every token once.
 fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(usize) -> bool + Sync) {
     let _running = deadline();
     let pool = Pool::new(16);
@@ -114,20 +114,20 @@ fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(
 }
 
 #[test]
-fn nothing_is_lost_or_had_twice() {
-    if in_every_way("nothing_is_lost_or_had_twice") {
+fn pool_neither_loses_nor_duplicates() {
+    if in_every_way("pool_neither_loses_nor_duplicates") {
         exchange(8, 10_000, 24, |_| false);
     }
 }
 
 #[test]
-fn threads_with_and_without_rseq_exchange_values() {
+fn registered_and_unregistered_threads_share_a_pool() {
     exchange(8, 10_000, 24, |thread| thread % 2 == 0);
 }
 
 #[test]
-fn a_thread_finds_what_was_left_on_another_cpu() {
-    if !in_every_way("a_thread_finds_what_was_left_on_another_cpu") {
+fn pop_takes_from_another_cpu() {
+    if !in_every_way("pop_takes_from_another_cpu") {
         return;
     }
     let _running = deadline();
@@ -139,7 +139,7 @@ fn a_thread_finds_what_was_left_on_another_cpu() {
             pool.push(Box::new(number * 10 + value)).expect("there is room");
         }
     }
-    // All of it can be had from any CPU.
+    // Every object can be popped on any CPU.
     rseq::pin(&cpus[..1]);
     let mut found: Vec<usize> = std::iter::from_fn(|| pool.pop()).map(|value| *value).collect();
     found.sort_unstable();
@@ -147,8 +147,8 @@ fn a_thread_finds_what_was_left_on_another_cpu() {
 }
 
 #[test]
-fn pop_finds_a_value_on_the_shelf_of_another_thread() {
-    if !in_every_way("pop_finds_a_value_on_the_shelf_of_another_thread") {
+fn pop_finds_a_value_in_a_remote_overflow() {
+    if !in_every_way("pop_finds_a_value_in_a_remote_overflow") {
         return;
     }
     let pool = Pool::new(4);
@@ -162,8 +162,8 @@ fn pop_finds_a_value_on_the_shelf_of_another_thread() {
 }
 
 #[test]
-fn a_pool_refuses_what_has_no_room() {
-    if !in_every_way("a_pool_refuses_what_has_no_room") {
+fn full_pool_refuses_push() {
+    if !in_every_way("full_pool_refuses_push") {
         return;
     }
     rseq::pin(&rseq::allowed_cpus()[..1]);
@@ -186,8 +186,8 @@ fn a_pool_refuses_what_has_no_room() {
 }
 
 #[test]
-fn what_was_used_last_comes_first() {
-    if !in_every_way("what_was_used_last_comes_first") {
+fn pop_returns_the_last_pushed() {
+    if !in_every_way("pop_returns_the_last_pushed") {
         return;
     }
     rseq::pin(&rseq::allowed_cpus()[..1]);
@@ -206,9 +206,9 @@ fn what_was_used_last_comes_first() {
 }
 
 #[test]
-fn a_pool_drops_what_it_holds() {
+fn dropped_pool_drops_its_objects() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
-    if !in_every_way("a_pool_drops_what_it_holds") {
+    if !in_every_way("dropped_pool_drops_its_objects") {
         return;
     }
     let pool = Pool::new(16);
@@ -227,8 +227,8 @@ fn a_pool_drops_what_it_holds() {
 }
 
 #[test]
-fn the_child_of_a_fork_uses_the_pool_whatever_others_were_doing() {
-    if !in_every_way("the_child_of_a_fork_uses_the_pool_whatever_others_were_doing") {
+fn fork_child_uses_the_pool() {
+    if !in_every_way("fork_child_uses_the_pool") {
         return;
     }
     let _running = deadline();

@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
 
 use deadline::deadline;
-use stillpoint::percpu::{Ring, WhenFull};
+use stillpoint::percpu::{OverflowPolicy, Ring};
 use ways::in_every_way;
 
 const THREADS: usize = 6;
 const RECORDS: u64 = 20_000;
 
-/// A record that shows whether it is whole.
+/// A record that shows whether it is torn.
 fn record(thread: u64, number: u64) -> [u64; 4] {
     [thread, number, thread ^ number, thread.wrapping_mul(number) ^ 0x5555]
 }
 
-/// Threads that write, one that reads: what was read and lost, in all.
+/// Writes in several threads, reads in one, and checks the records read and lost.
 fn write_and_read(ring: &Ring<4>, unregistered: impl Fn(usize) -> bool + Sync) {
     let _running = deadline();
     let cpus = rseq::allowed_cpus();
@@ -53,7 +53,7 @@ fn write_and_read(ring: &Ring<4>, unregistered: impl Fn(usize) -> bool + Sync) {
                 done.fetch_add(1, Release);
             });
         }
-        let mut reader = ring.reader().expect("nobody else reads");
+        let mut reader = ring.reader().expect("there is no other reader");
         assert!(ring.reader().is_none() && ring.reader().is_none(), "two readers");
         // By CPU and thread, the last number: records of a thread on a CPU are in order. A thread without registration and
         // one with write to different tracks, but a thread to one kind only.
@@ -79,39 +79,39 @@ fn write_and_read(ring: &Ring<4>, unregistered: impl Fn(usize) -> bool + Sync) {
 }
 
 #[test]
-fn records_that_may_be_refused_are_read_once_in_order_or_counted() {
-    if in_every_way("records_that_may_be_refused_are_read_once_in_order_or_counted") {
-        write_and_read(&Ring::new(64, WhenFull::Refuse), |_| false);
+fn refusing_ring_accounts_for_every_record() {
+    if in_every_way("refusing_ring_accounts_for_every_record") {
+        write_and_read(&Ring::new(64, OverflowPolicy::Refuse), |_| false);
     }
 }
 
 #[test]
-fn records_that_may_be_overwritten_are_read_whole_and_in_order_or_counted() {
-    if in_every_way("records_that_may_be_overwritten_are_read_whole_and_in_order_or_counted") {
-        write_and_read(&Ring::new(3, WhenFull::Overwrite), |_| false);
-        write_and_read(&Ring::new(64, WhenFull::Overwrite), |_| false);
+fn overwriting_ring_accounts_for_every_record() {
+    if in_every_way("overwriting_ring_accounts_for_every_record") {
+        write_and_read(&Ring::new(3, OverflowPolicy::Overwrite), |_| false);
+        write_and_read(&Ring::new(64, OverflowPolicy::Overwrite), |_| false);
     }
 }
 
 #[test]
-fn threads_with_and_without_rseq_write_to_the_same_ring() {
-    for when_full in [WhenFull::Refuse, WhenFull::Overwrite] {
+fn registered_and_unregistered_threads_share_a_ring() {
+    for when_full in [OverflowPolicy::Refuse, OverflowPolicy::Overwrite] {
         write_and_read(&Ring::new(30, when_full), |thread| thread % 2 == 0);
     }
 }
 
 #[test]
-fn the_oldest_records_are_overwritten_and_the_newest_refused() {
-    if !in_every_way("the_oldest_records_are_overwritten_and_the_newest_refused") {
+fn full_ring_follows_its_overflow_policy() {
+    if !in_every_way("full_ring_follows_its_overflow_policy") {
         return;
     }
     rseq::pin(&rseq::allowed_cpus()[..1]);
-    for (when_full, kept) in [(WhenFull::Overwrite, 3..10), (WhenFull::Refuse, 0..8)] {
+    for (when_full, kept) in [(OverflowPolicy::Overwrite, 3..10), (OverflowPolicy::Refuse, 0..8)] {
         let ring: Ring<1> = Ring::new(7, when_full);
         let accepted = (0..10).filter(|&number| ring.push(&[number])).count();
-        assert_eq!(accepted, if when_full == WhenFull::Refuse { 8 } else { 10 });
+        assert_eq!(accepted, if when_full == OverflowPolicy::Refuse { 8 } else { 10 });
         let mut read = Vec::new();
-        ring.reader().expect("nobody else reads").drain(|event| read.push(event.words[0]));
+        ring.reader().expect("there is no other reader").drain(|event| read.push(event.words[0]));
         assert_eq!(read, kept.collect::<Vec<_>>());
         assert_eq!(ring.lost(), 10 - read.len() as u64);
         // There is room again.
@@ -122,12 +122,14 @@ fn the_oldest_records_are_overwritten_and_the_newest_refused() {
 }
 
 #[test]
-fn a_reader_that_panics_leaves_the_rest() {
-    let ring: Ring<1> = Ring::new(8, WhenFull::Refuse);
+fn panicking_reader_leaves_the_rest() {
+    let ring: Ring<1> = Ring::new(8, OverflowPolicy::Refuse);
     rseq::pin(&rseq::allowed_cpus()[..1]);
     (0..4).for_each(|number| assert!(ring.push(&[number])));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        ring.reader().expect("nobody else reads").drain(|event| assert!(event.words[0] < 1, "as it should"));
+        ring.reader()
+            .expect("there is no other reader")
+            .drain(|event| assert!(event.words[0] < 1, "as it should"));
     }));
     assert!(panicked.is_err());
     let mut rest = Vec::new();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use stillpoint::percpu::{Counter, Histogram, PerCpu, Pool, Ring, WhenFull};
+use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
 
 use super::common::{ThreadArgs, enough, fail, patience, sleep};
 use super::faults::{self, Signals};
@@ -61,7 +61,7 @@ impl Containers {
             counter: Counter::signed(),
             sizes: Histogram::new(),
             pool: Pool::new(16),
-            rings: [WhenFull::Refuse, WhenFull::Overwrite].map(|full| Ring::new(100, full)),
+            rings: [OverflowPolicy::Refuse, OverflowPolicy::Overwrite].map(|full| Ring::new(100, full)),
             sums: PerCpu::new(Default::default),
             stop: AtomicBool::new(false),
             done: Done::default(),

@@ -15,7 +15,7 @@ use crate::readers::registration::Registration;
 use crate::readers::threads::{Kind, Threads};
 use crate::reclaim::callback::Entry;
 use crate::reclaim::queue::{Chores, Queue};
-use crate::sys::at_exit::AtThreadExit;
+use crate::sys::tls_destructor::AtThreadExit;
 
 /// The readers of a domain whose readers belong to threads.
 pub(crate) type ThreadsWithQueues<K> = Threads<K, Queue>;

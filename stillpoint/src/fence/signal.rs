@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::sync::{ForkSafe, Futex};
 use crate::sys::robust::HeldForLife;
-use crate::sys::{at_exit::AtThreadExit, signal};
+use crate::sys::{signal, tls_destructor::AtThreadExit};
 
 /// How often a sender that sleeps looks for threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -10,15 +10,15 @@
 //! | the same, and readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
 //! | a map of which entries come and go | an array of [`Rcu`](crate::rcu::Rcu)s, a bucket each | one `Rcu` of all | [`modify`](crate::rcu::Rcu::modify) copies what it changes |
 //! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to what they read |
-//! | a number that all add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line travels from CPU to CPU |
-//! | how often each size or duration occurred | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram under a mutex | the same |
+//! | a number to which all threads add: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line travels from CPU to CPU |
+//! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram under a mutex | the same |
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a mutex around a `Vec` | the same |
-//! | records of events for one reader | [`percpu::Ring`](crate::percpu::Ring) | a channel | writers never wait, and lose the oldest, or the newest, where there is no room |
-//! | anything else of which each CPU can have its own | [`percpu::PerCpu`](crate::percpu::PerCpu) | thread-locals | there are fewer CPUs than threads, and a visitor sees all of them |
+//! | records of events for one reader | [`percpu::Ring`](crate::percpu::Ring) | a channel | writers never block; if there is no room, the oldest or the newest record is lost |
+//! | any other data of which each CPU can have its own | [`percpu::PerCpu`](crate::percpu::PerCpu) | thread-locals | there are fewer CPUs than threads, and `for_each` visits all values |
 //! | state that all change, in short sections, by more threads than there are CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
 //! | state that all change, in long sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
 //! | two flags, of which one side looks all the time, the other now and then | [`fence`](crate::fence) | two `SeqCst` fences | the frequent side pays nothing |
-//! | a number that must be drawn once: ids, tickets | `AtomicU64` | [`percpu`](crate::percpu) | a [`Counter`](crate::percpu::Counter) does not tell what it was |
+//! | a number that must be drawn once: ids, tickets | `AtomicU64` | [`percpu`](crate::percpu) | a [`Counter`](crate::percpu::Counter) does not return its old value |
 //!
 //! # Three kinds of readers
 //!

@@ -181,9 +181,9 @@ mod exit {
     use core::ptr;
 
     use super::{IDLE, Relaxed, ThreadState, table, with};
-    use crate::sys::at_exit::AtThreadExit;
     use crate::sys::fork::{ForkHook, Part, register_for_fork};
     use crate::sys::signal::before_main;
+    use crate::sys::tls_destructor::AtThreadExit;
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
     static FORK: ForkHook = ForkHook::in_child(Part::Lock, in_child);

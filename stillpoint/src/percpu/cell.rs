@@ -1,20 +1,20 @@
-//! Any value, one a CPU.
+//! A value of any type for each CPU.
 //!
 //! # Layout
 //!
-//! Each CPU has an *own* cell, held by who has put his number into the holder word of its row: by a critical section, if the
-//! word is 0. Threads that cannot run sections, or find the own cell held (its holder was preempted, or interrupted by a
-//! signal), use a *shared* cell, whose lock is an ordinary one that is tried. There is one for each CPU, and if all are held
-//! another one is made. So nobody ever waits for a cell, except a visitor, who wants each.
+//! Each CPU has an *own* cell. A thread owns it after a critical section has replaced a 0 in the owner word of the CPU's area by the
+//! thread's number. Threads that cannot run sections, or find the own cell taken (its owner was preempted, or interrupted by a
+//! signal), use a *shared* cell behind a try-lock. There is one for each CPU; if all are taken, another one is allocated. So `with`
+//! never waits for a cell. Only `for_each`, which visits all of them, does.
 //!
 //! # Invariants
 //!
-//! 1. A value is used by who holds its cell. The holder word of an own cell is written by a section that finds it 0, and by
-//!    its holder, wherever he runs then.
-//! 2. A visitor stops a row ([`Stopped`]), waits until its cell is not held, and holds it himself, before the row is open
-//!    again. One visitor at a time (`visiting`).
-//! 3. Cells are freed with their owner only.
-//! 4. A cell whose holder a fork left behind is emptied, without a look at what was in it.
+//! 1. Only the owner of a cell uses its value. The owner word of an own cell is written by a section that finds it 0, and by the owner,
+//!    on whatever CPU it then runs.
+//! 2. A `for_each` caller stops an area ([`Stopped`]), waits until its cell has no owner, and owns it before it reopens the area.
+//!    There is one such caller at a time (`for_each_lock`).
+//! 3. Cells are freed with the `PerCpu` only.
+//! 4. A cell whose owner died in a fork is emptied, without a look at its contents.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -24,24 +24,22 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use crate::fence;
 
 use super::awaited::Awaited;
-use super::faults::mutant;
-use super::holder::{Lock, Taken, is_gone, me};
+use super::owner::{Acquired, OwnerLock, current_owner, died_in_fork};
 use super::remote::{self, Stopped};
-use super::rows::{Row, boxed};
-use super::runtime::{self, Mode};
-use super::section::{self, FAILED, NOTHING, Place, tries};
+use super::rseq::cpu_number::cpu;
+use super::rseq::registration::{self, Mode};
+use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, boxed, mutant, tries};
 
-/// The word of a row that says who holds its cell. See [`super::section`].
-const HOLDER: usize = 1;
+/// The owner word of an area. See [`super::rseq`].
+const OWNER: usize = 1;
 
-/// A value for each CPU, which one thread at a time uses: caches, arenas, batches of work.
+/// A value for each CPU, used by one thread at a time: caches, arenas, batches of work.
 ///
-/// [`with`](Self::with) lends the calling thread the value of its CPU, and costs two plain stores: no locked instruction, and
-/// no waiting, as there are other values for the case that it is in use. Thus any thread may find any value, and there can be
-/// more values than CPUs: they are for what can be put together in the end, in [`for_each`](Self::for_each), which visits
-/// all.
+/// [`with`](Self::with) lends the calling thread the value of its CPU. It takes two plain stores, and no locked instruction. It does
+/// not wait: if the value is in use, the thread gets another one. So any thread may get any value, and there may be more values than
+/// CPUs. [`for_each`](Self::for_each) visits all of them, to combine their contents.
 ///
-/// Values are made when they are first needed.
+/// Values are created when they are first needed.
 ///
 /// ```
 /// use stillpoint::percpu::PerCpu;
@@ -59,16 +57,16 @@ const HOLDER: usize = 1;
 /// ```
 pub struct PerCpu<T> {
     make: fn() -> T,
-    /// Of the area that the C library registers; 0 if it does not, or sections are not used.
+    /// Of the rseq areas that the C library registers; 0 if it registers none, or sections are not used.
     fast: isize,
-    /// Whether threads run sections at all.
+    /// Whether sections are used at all.
     sections: bool,
-    rows: Box<[Row]>,
+    areas: Box<[CpuArea]>,
     own: Box<[Own<T>]>,
     shared: Box<[Shared<T>]>,
     /// More shared cells: a list that only grows.
     more: AtomicPtr<Shared<T>>,
-    visiting: Lock,
+    for_each_lock: OwnerLock,
 }
 
 #[repr(align(128))]
@@ -79,124 +77,125 @@ struct Own<T> {
 
 #[repr(align(128))]
 struct Shared<T> {
-    lock: Lock,
+    lock: OwnerLock,
     value: UnsafeCell<Option<T>>,
     next: *mut Shared<T>,
 }
 
-// SAFETY: values are used by one thread at a time (1), and freed by whichever drops them.
+// SAFETY: values are used by one thread at a time (1), and dropped by any.
 unsafe impl<T: Send> Send for PerCpu<T> {}
-// SAFETY: as above; nobody gets a reference to a value that another has one to.
+// SAFETY: as above; no two threads have references to one value.
 unsafe impl<T: Send> Sync for PerCpu<T> {}
 
 impl<T> Shared<T> {
     const fn new() -> Self {
-        Self { lock: Lock::new(), value: UnsafeCell::new(None), next: ptr::null_mut() }
+        Self { lock: OwnerLock::new(), value: UnsafeCell::new(None), next: ptr::null_mut() }
     }
 }
 
 impl<T> PerCpu<T> {
-    /// Without values. Those that are needed will be made by `make`.
+    /// Creates a `PerCpu` without values. `make` creates each when it is first needed.
     ///
     /// # Panics
     ///
-    /// If there is no memory for the cells.
+    /// If there is no memory.
     pub fn new(make: fn() -> T) -> Self {
-        // Those who give a cell back pass a light fence.
+        // The owner of a cell executes a light fence when it releases the cell.
         fence::init();
-        let report = runtime::report();
-        // Without it a visitor could not get at the own cells.
+        let report = registration::report();
+        // Without interrupts `for_each` could not take the own cells.
         let sections = report.mode() == Mode::Rseq && remote::is_available();
-        let rows = Row::for_each_cpu();
+        let areas = CpuArea::for_each_cpu();
         Self {
             make,
             fast: if sections { report.library_offset() } else { 0 },
             sections,
-            own: boxed(rows.len(), |_| Own { awaited: Awaited::new(), value: UnsafeCell::new(None) }),
-            shared: boxed(rows.len(), |_| Shared::new()),
-            rows,
+            own: boxed(areas.len(), |_| Own { awaited: Awaited::new(), value: UnsafeCell::new(None) }),
+            shared: boxed(areas.len(), |_| Shared::new()),
+            areas,
             more: AtomicPtr::new(ptr::null_mut()),
-            visiting: Lock::new(),
+            for_each_lock: OwnerLock::new(),
         }
     }
 
-    /// Calls `f` with a value that nobody else uses meanwhile: that of the current CPU, unless it is in use. Never waits.
+    /// Calls `f` with exclusive access to a value: that of the current CPU, unless it is in use. Never blocks.
     ///
-    /// `f` may call `with` again, and then gets another value.
+    /// If `f` calls `with` again, it gets another value.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         if self.fast != 0 {
-            // SAFETY: every thread has an area at the offset; the rows are ours.
-            let row = unsafe { section::compare_and_store(Place::of(&self.rows, self.fast), 0, me()) };
-            if row != NOTHING && row != FAILED {
-                return self.in_own(self.cpu_of(row), f);
+            let target = AreaRef::of(&self.areas, self.fast);
+            // SAFETY: every thread has an rseq area at the offset; the areas are ours.
+            let area = unsafe { rseq::compare_and_store(target, 0, current_owner()) };
+            if area != NOTHING && area != FAILED {
+                return self.in_own(self.cpu_of(area), f);
             }
         }
         self.with_slow(f)
     }
 
-    /// Calls `f` with every value there is, of which nobody uses any meanwhile: waits for those who do.
+    /// Calls `f` with exclusive access to each value in turn. Blocks while another thread uses a value.
     ///
-    /// Interrupts each CPU that runs this process, once: for rare occasions. While a value is visited, others on its CPU use
+    /// It interrupts each CPU that runs this process once, so it is for rare use. Meanwhile threads on the CPU of the visited value use
     /// another one.
     ///
     /// # Panics
     ///
-    /// If called from within `f`, or from the `f` of [`with`](Self::with), for which it would wait for ever. If the kernel
-    /// denies `membarrier` now though it was allowed when this was made.
+    /// If called from `f`, or from the `f` of [`with`](Self::with), since it would deadlock. If the kernel denies `membarrier`, which
+    /// it allowed when this was created.
     pub fn for_each(&self, mut f: impl FnMut(&mut T)) {
-        // Who held something while he waits here might be waited for.
-        let holds = self.rows.iter().any(|row| row.plain[HOLDER].load(Relaxed) == me())
+        let me = current_owner();
+        let owns = self.areas.iter().any(|area| area.plain[OWNER].load(Relaxed) == me)
             || self.all_shared().any(|cell| cell.lock.is_mine())
-            || self.visiting.is_mine();
-        assert!(!holds, "PerCpu::for_each is called from within PerCpu::with, or itself");
-        self.visiting.lock();
-        let _visit = Unlock(&self.visiting);
+            || self.for_each_lock.is_mine();
+        assert!(!owns, "PerCpu::for_each is called from within PerCpu::with, or itself");
+        self.for_each_lock.lock();
+        let _unlock = Unlock(&self.for_each_lock);
         for cpu in 0..if self.sections { self.own.len() } else { 0 } {
-            let _stopped = Stopped::new(&self.rows, cpu).unwrap_or_else(|error| {
-                panic!("membarrier, which worked when this PerCpu was made, fails now: {error}")
+            let _stopped = Stopped::new(&self.areas, cpu).unwrap_or_else(|error| {
+                panic!("membarrier, which worked when this PerCpu was created, fails now: {error}")
             });
-            let (holder, Own { awaited, value }) = (&self.rows[cpu].plain[HOLDER], &self.own[cpu]);
-            let mut gone = false;
+            let (owner, Own { awaited, value }) = (&self.areas[cpu].plain[OWNER], &self.own[cpu]);
+            let mut owner_dead = false;
             awaited.wait_until(|| {
-                // Acquire: what the holder did with the value; partner: the Release in `Awaited::release`.
-                let holder = holder.load(Acquire);
-                gone = is_gone(holder);
-                holder == 0 || gone
+                // Acquire: sees what the owner did with the value; pairs with the Release in `Awaited::release`.
+                let owner = owner.load(Acquire);
+                owner_dead = died_in_fork(owner);
+                owner == 0 || owner_dead
             });
-            if gone {
-                // SAFETY: nobody uses the value: its holder is not in this process, and the row is stopped (2, 4).
+            if owner_dead {
+                // SAFETY: the value is not in use: its owner is not in this process, and the area is stopped (2, 4).
                 unsafe { value.get().write(None) };
             }
-            // The visitor is a holder too, for the child of a fork in the middle of `f`. Relaxed: the row is stopped.
-            if !mutant("visitor-without-holder") {
-                holder.store(me(), Relaxed);
+            // The child of a fork during `f` finds an owner that died. Relaxed: the area is stopped.
+            if !mutant("for-each-without-owner") {
+                owner.store(me, Relaxed);
             }
-            let _release = Release { holder, awaited };
-            // SAFETY: nobody else holds the cell, and nobody can (2).
+            let _release = Release { owner, awaited };
+            // SAFETY: the caller owns the cell (2).
             if let Some(value) = unsafe { &mut *value.get() } {
                 f(value);
             }
         }
         for cell in self.all_shared() {
-            let taken = cell.lock.lock();
+            let acquired = cell.lock.lock();
             let _unlock = Unlock(&cell.lock);
-            // SAFETY: we hold the cell.
-            if let Some(value) = unsafe { cell.value_after(taken) } {
+            // SAFETY: the caller owns the cell.
+            if let Some(value) = unsafe { cell.value_after(acquired) } {
                 f(value);
             }
         }
     }
 
-    fn cpu_of(&self, row: u64) -> usize {
-        (row as usize - self.rows.as_ptr().addr()) / size_of::<Row>()
+    fn cpu_of(&self, area: u64) -> usize {
+        (area as usize - self.areas.as_ptr().addr()) / size_of::<CpuArea>()
     }
 
-    /// With the own cell of a CPU, which is held.
+    /// Calls `f` with the value of a CPU's own cell, which the caller owns.
     #[inline(always)]
     fn in_own<R>(&self, cpu: usize, f: impl FnOnce(&mut T) -> R) -> R {
-        let _release = Release { holder: &self.rows[cpu].plain[HOLDER], awaited: &self.own[cpu].awaited };
-        // SAFETY: the cell is ours (1).
+        let _release = Release { owner: &self.areas[cpu].plain[OWNER], awaited: &self.own[cpu].awaited };
+        // SAFETY: the caller owns the cell (1).
         let value = unsafe { &mut *self.own[cpu].value.get() };
         f(value.get_or_insert_with(self.make))
     }
@@ -207,38 +206,38 @@ impl<T> PerCpu<T> {
         if let Some(cpu) = self.claim_own() {
             return self.in_own(cpu, f);
         }
-        let near = runtime::nearest(self.shared.len());
+        let near = registration::nearest(self.shared.len());
         let cells = self.shared[near..].iter().chain(&self.shared[..near]).chain(self.more());
-        let held = cells.map(|cell| (cell, cell.lock.try_lock())).find(|(_, taken)| *taken != Taken::No);
-        let (cell, taken) = held.unwrap_or_else(|| (self.another(), Taken::Yes));
+        let mut tried = cells.map(|cell| (cell, cell.lock.try_lock()));
+        let locked = tried.find(|(_, acquired)| *acquired != Acquired::No);
+        let (cell, acquired) = locked.unwrap_or_else(|| (self.add_shared(), Acquired::Yes));
         let _unlock = Unlock(&cell.lock);
-        // SAFETY: we hold the cell.
-        f(unsafe { cell.value_after(taken) }.get_or_insert_with(self.make))
+        // SAFETY: the caller owns the cell.
+        f(unsafe { cell.value_after(acquired) }.get_or_insert_with(self.make))
     }
 
-    /// The own cell of the current CPU, if a section can get it.
+    /// Takes the own cell of the current CPU. Returns `None` if it has an owner, or sections fail.
     fn claim_own(&self) -> Option<usize> {
-        let offset = if self.sections { runtime::offset()? } else { return None };
-        let place = Place::of(&self.rows, offset);
-        let mut left_behind = 0;
+        let offset = if self.sections { registration::offset()? } else { return None };
+        let target = AreaRef::of(&self.areas, offset);
+        let mut dead_owner = 0;
         for _ in tries() {
-            // SAFETY: the thread has an area at the offset; the rows are ours.
-            match unsafe { section::compare_and_store(place, left_behind, me()) } {
-                NOTHING if left_behind == 0 => {
-                    // Held. By nobody, after a fork?
-                    let cpu = super::cpu().min(self.rows.len() - 1);
-                    left_behind = self.rows[cpu].plain[HOLDER].load(Relaxed);
-                    if !is_gone(left_behind) {
+            // SAFETY: the thread has an rseq area at the offset; the areas are ours.
+            match unsafe { rseq::compare_and_store(target, dead_owner, current_owner()) } {
+                NOTHING if dead_owner == 0 => {
+                    let cpu = cpu().min(self.areas.len() - 1);
+                    dead_owner = self.areas[cpu].plain[OWNER].load(Relaxed);
+                    if !died_in_fork(dead_owner) {
                         return None;
                     }
                 }
-                NOTHING => left_behind = 0,
+                NOTHING => dead_owner = 0,
                 FAILED if mutant("claim-does-not-reopen") => {}
-                FAILED => remote::reopen(&self.rows),
-                row => {
-                    let cpu = self.cpu_of(row);
-                    if left_behind != 0 {
-                        // SAFETY: the cell is ours now, and nobody uses what is in it (4).
+                FAILED => remote::reopen(&self.areas),
+                area => {
+                    let cpu = self.cpu_of(area);
+                    if dead_owner != 0 {
+                        // SAFETY: the caller owns the cell, and its value is not in use (4).
                         unsafe { self.own[cpu].value.get().write(None) };
                     }
                     return Some(cpu);
@@ -249,7 +248,7 @@ impl<T> PerCpu<T> {
     }
 
     fn more(&self) -> impl Iterator<Item = &Shared<T>> {
-        // Acquire: the cell is complete, as are those behind it; partner: the Release in `another`.
+        // Acquire: sees the initialized cell, and those behind it; pairs with the Release in `add_shared`.
         let mut next = self.more.load(Acquire);
         core::iter::from_fn(move || {
             // SAFETY: cells of the list live as long as `self` (3), and their links never change.
@@ -263,17 +262,17 @@ impl<T> PerCpu<T> {
         self.shared.iter().chain(self.more())
     }
 
-    /// A new shared cell, held by the caller.
+    /// Allocates a shared cell, which the caller owns.
     #[cold]
-    fn another(&self) -> &Shared<T> {
+    fn add_shared(&self) -> &Shared<T> {
         let fresh = Shared::new();
         let _ = fresh.lock.try_lock();
         let fresh = Box::into_raw(Box::new(fresh));
         let mut first = self.more.load(Relaxed);
         loop {
-            // SAFETY: ours alone until it is published.
+            // SAFETY: no other thread has it until it is published.
             unsafe { (*fresh).next = first };
-            // Release: partner is the Acquire in `more`, of whoever comes by this cell, whatever has been put before it.
+            // Release: publishes the cell; pairs with the Acquire in `more`, also of a thread that finds later cells before it.
             match self.more.compare_exchange_weak(first, fresh, Release, Relaxed) {
                 // SAFETY: published, and never freed before `self` (3).
                 Ok(_) => return unsafe { &*fresh },
@@ -284,24 +283,24 @@ impl<T> PerCpu<T> {
 }
 
 impl<T> Shared<T> {
-    /// Empties the cell, when only a thread that was left behind could hold it.
-    fn leave_if_held(&mut self) {
-        if self.lock.is_held() {
-            // SAFETY: nobody uses the value.
+    /// Empties the cell if its owner died in a fork.
+    fn forget_if_owned(&mut self) {
+        if self.lock.is_locked() {
+            // SAFETY: no thread uses the value.
             unsafe { self.value.get().write(None) };
         }
     }
 
-    /// The value, for who has just `taken` the lock.
+    /// Returns the value, after the caller has `acquired` the lock. If the last owner died in a fork, there is no value.
     ///
     /// # Safety
     ///
-    /// The caller holds the lock for as long as he uses the value.
+    /// The caller holds the lock for as long as it uses the value.
     #[allow(clippy::mut_from_ref, reason = "the lock is the caller's")]
-    unsafe fn value_after(&self, taken: Taken) -> &mut Option<T> {
-        // SAFETY: the caller's contract; nobody uses what a thread left behind that is not here (4).
+    unsafe fn value_after(&self, acquired: Acquired) -> &mut Option<T> {
+        // SAFETY: the caller's contract; the value of an owner that died in a fork is not in use (4).
         unsafe {
-            if taken == Taken::FromGone {
+            if acquired == Acquired::OwnerDead {
                 self.value.get().write(None);
             }
             &mut *self.value.get()
@@ -309,21 +308,21 @@ impl<T> Shared<T> {
     }
 }
 
-/// Gives an own cell back.
+/// Releases an own cell when dropped.
 struct Release<'a> {
-    holder: &'a AtomicU64,
+    owner: &'a AtomicU64,
     awaited: &'a Awaited,
 }
 
 impl Drop for Release<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.awaited.release(self.holder);
+        self.awaited.release(self.owner);
     }
 }
 
-/// Gives a shared cell back.
-struct Unlock<'a>(&'a Lock);
+/// Unlocks when dropped.
+struct Unlock<'a>(&'a OwnerLock);
 
 impl Drop for Unlock<'_> {
     fn drop(&mut self) {
@@ -333,19 +332,19 @@ impl Drop for Unlock<'_> {
 
 impl<T> Drop for PerCpu<T> {
     fn drop(&mut self) {
-        // Nobody is in `with` or a visit: who still holds something was left behind by a fork (4).
-        for (row, cell) in self.rows.iter_mut().zip(&mut self.own) {
-            if *row.plain[HOLDER].get_mut() != 0 {
-                // SAFETY: nobody uses the value.
+        // No thread is in `with` or `for_each`: a remaining owner died in a fork (4).
+        for (area, cell) in self.areas.iter_mut().zip(&mut self.own) {
+            if *area.plain[OWNER].get_mut() != 0 {
+                // SAFETY: no thread uses the value.
                 unsafe { cell.value.get().write(None) };
             }
         }
-        self.shared.iter_mut().for_each(Shared::leave_if_held);
+        self.shared.iter_mut().for_each(Shared::forget_if_owned);
         let mut next = *self.more.get_mut();
         while !next.is_null() {
-            // SAFETY: of `another`, and nobody else has a reference to `self` any more.
+            // SAFETY: from `add_shared`, and no other thread has a reference to `self` any more.
             let mut cell = unsafe { Box::from_raw(next) };
-            cell.leave_if_held();
+            cell.forget_if_owned();
             next = cell.next;
         }
     }

@@ -1,12 +1,12 @@
-//! Counters that threads on different CPUs add to without getting into each other's way.
+//! Counters that are added to on each CPU without contention.
 
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::rows::Words;
+use super::counters::CpuCounters;
 
 mod sealed {
-    /// Numbers a [`Counter`](super::Counter) counts in.
+    /// Numbers in which a [`Counter`](super::Counter) counts.
     pub trait Number: Copy {
         fn to_bits(self) -> u64;
         fn from_bits(bits: u64) -> Self;
@@ -35,21 +35,20 @@ mod sealed {
 
 use sealed::Number;
 
-/// A counter for numbers that change often and are read seldom: of requests, bytes, things in flight.
+/// A counter that changes often and is read seldom: of requests, bytes, things in flight.
 ///
-/// An [`add`](Self::add) changes a word of the CPU that the thread is on, without a locked instruction; [`sum`](Self::sum)
-/// reads those of all CPUs. No add is ever lost, whatever interrupts it. `Counter` counts up, in `u64`; `Counter<i64>` up and
-/// down.
+/// [`add`](Self::add) changes a word of the current CPU, without a locked instruction; [`sum`](Self::sum) reads the words of all
+/// CPUs. No add is lost, whatever interrupts it. `Counter` counts up, in `u64`; `Counter<i64>` counts up and down.
 ///
 /// # Orderings
 ///
-/// `add` releases and `sum` acquires: whoever finds an add in the sum sees what that thread did before it. A sum that is
-/// taken while others add contains all adds that happened before it, and perhaps some that did not.
+/// `add` is a Release and `sum` an Acquire: a thread that finds an add in the sum sees what the adding thread did before. A sum that is
+/// taken while other threads add contains all adds that happened before it, and perhaps some that did not.
 ///
 /// # Memory
 ///
 /// 128 bytes for each CPU that this machine may ever have ([`Report::cpus`](super::Report::cpus)), allocated by the first
-/// add. If there is no memory, the counter works with a single word.
+/// add. If there is no memory, the counter uses a single word.
 ///
 /// ```
 /// use stillpoint::percpu::Counter;
@@ -72,39 +71,39 @@ use sealed::Number;
 /// assert_eq!(IN_FLIGHT.sum(), 0);
 /// ```
 pub struct Counter<T: Number = u64> {
-    words: Words<1>,
+    words: CpuCounters<1>,
     number: PhantomData<T>,
 }
 
 impl Counter {
-    /// Zero. Allocates nothing.
+    /// Creates a counter of zero. Does not allocate.
     pub const fn new() -> Self {
-        Self { words: Words::new(), number: PhantomData }
+        Self { words: CpuCounters::new(), number: PhantomData }
     }
 }
 
 impl Counter<i64> {
-    /// Zero. Allocates nothing.
+    /// Creates a counter of zero. Does not allocate.
     pub const fn signed() -> Self {
-        Self { words: Words::new(), number: PhantomData }
+        Self { words: CpuCounters::new(), number: PhantomData }
     }
 }
 
 impl<T: Number> Counter<T> {
-    /// Adds `by`, wrapping around. Never waits and never fails.
+    /// Adds `by`, wrapping around. Never blocks, and never fails.
     #[inline]
     pub fn add(&self, by: T) {
         self.words.add(0, by.to_bits());
     }
 
-    /// The sum of all adds, wrapping around: exact if they happened before.
+    /// Returns the sum of all adds, wrapping around. It is exact if they happened before.
     pub fn sum(&self) -> T {
         T::from_bits(self.words.sum(0))
     }
 
     /// Allocates memory now, so that the first [`add`](Self::add) need not: for adds in signal handlers.
     ///
-    /// A global allocator may add without: what it counts while it is asked for this memory goes to a single word.
+    /// A global allocator may add without this: what it counts while this memory is being allocated goes to a single word.
     pub fn prepare(&self) {
         self.words.prepare();
     }
@@ -112,7 +111,7 @@ impl<T: Number> Counter<T> {
 
 impl<T: Number> Default for Counter<T> {
     fn default() -> Self {
-        Self { words: Words::new(), number: PhantomData }
+        Self { words: CpuCounters::new(), number: PhantomData }
     }
 }
 

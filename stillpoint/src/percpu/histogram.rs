@@ -1,20 +1,20 @@
-//! How often values of each size occurred.
+//! Histograms: counts of values by size.
 
 use core::fmt;
 
-use super::rows::Words;
+use super::counters::CpuCounters;
 
-/// Bits of a value that a bucket tells apart, after the first: buckets are at most 1/8 of their values wide.
+/// Significant bits of a value after the first: a bucket is at most 1/8 of its values wide.
 const PRECISION: u32 = 3;
-/// Values below are buckets of their own.
+/// Values below this have a bucket each.
 const EXACT: u64 = 1 << PRECISION;
 const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 
 /// Counts values by size: latencies, lengths, depths.
 ///
-/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it is as
-/// fast and loses nothing. Values below 8 are counted one by one, others in buckets no wider than an eighth of the value. It
-/// keeps no sum of the values: who wants that, exactly, has a [`Counter`](super::Counter) beside it.
+/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it is as fast and
+/// loses nothing. Each value below 8 has a bucket; other buckets are no wider than an eighth of their values. A histogram keeps no sum
+/// of the values: use a [`Counter`](super::Counter) beside it.
 ///
 /// # Memory
 ///
@@ -39,22 +39,22 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 /// assert!((500..=500 + 500 / 8).contains(&median));
 /// ```
 pub struct Histogram {
-    words: Words<BUCKETS>,
+    words: CpuCounters<BUCKETS>,
 }
 
 impl Histogram {
-    /// Without values. Allocates nothing.
+    /// Creates an empty histogram. Does not allocate.
     pub const fn new() -> Self {
-        Self { words: Words::new() }
+        Self { words: CpuCounters::new() }
     }
 
-    /// Counts `value`. Never waits and never fails.
+    /// Counts `value`. Never blocks, and never fails.
     #[inline]
     pub fn record(&self, value: u64) {
         self.words.add(bucket(value), 1);
     }
 
-    /// What has been counted so far: all values that were recorded before, and perhaps some of those that are being recorded.
+    /// Returns the counts so far: of all values that were recorded before, and perhaps of some that are being recorded.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { counts: (0..BUCKETS).map(|bucket| self.words.sum(bucket)).collect() }
     }
@@ -77,26 +77,26 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// The counts of a [`Histogram`] at a time.
+/// The counts of a [`Histogram`] at one time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
     counts: Box<[u64]>,
 }
 
 impl Snapshot {
-    /// Values counted.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The buckets with values: lowest and highest value that belong there, and how many there were. In ascending order.
+    /// Iterates over the buckets with values, in ascending order: the lowest and the highest value of the bucket, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(bucket, &count)| (lowest(bucket), highest(bucket), count))
     }
 
-    /// The highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for the maximum.
-    /// Nothing without values.
+    /// Returns the highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for the maximum.
+    /// Returns `None` if there are no values.
     ///
     /// # Panics
     ///
@@ -104,7 +104,7 @@ impl Snapshot {
     pub fn quantile(&self, part: f64) -> Option<u64> {
         assert!((0.0..=1.0).contains(&part), "a part of all values is between 0 and 1, not {part}");
         let count = self.count();
-        // A large count is rounded, and not to more than there are.
+        // A large count is rounded; clamped, as it may be rounded up.
         let rank = ((part * count as f64).ceil() as u64).clamp(1, count.max(1));
         let mut seen = 0;
         self.buckets().find_map(|(_, highest, count)| {
@@ -113,7 +113,7 @@ impl Snapshot {
         })
     }
 
-    /// What has been counted since `earlier`, a snapshot of the same histogram.
+    /// Returns the counts since `earlier`, a snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = self.counts.iter().zip(&earlier.counts);
@@ -127,7 +127,7 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// The bucket of a value: its highest bits, and how many are below them.
+/// Returns the bucket of a value: its significant bits, and the number of bits below them.
 #[inline(always)]
 fn bucket(value: u64) -> usize {
     let shift = (63 - (value | EXACT).leading_zeros()) - PRECISION;
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_has_one_bucket_no_wider_than_an_eighth() {
+    fn buckets_partition_values_within_an_eighth() {
         let mut next = 0u64;
         for index in 0..BUCKETS {
             let (low, high) = (lowest(index), highest(index));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_is_found_however_many_there_are() {
+    fn quantile_of_one_is_the_last_bucket() {
         for count in [1, 1000, (1 << 54) + 3, u64::MAX] {
             let mut counts = vec![0; BUCKETS];
             counts[7] = count;

@@ -1,50 +1,50 @@
-//! Boxes kept for those who need one next.
+//! A bounded per-CPU object pool. Each CPU has a local stack (rseq, no atomic read-modify-write) and an overflow array behind a
+//! try-lock.
 //!
 //! # Layout
 //!
-//! Each CPU has two places. Its *stack* is an array whose length is changed by critical sections only: a push writes the slot
-//! above and commits the length, a pop reads the slot below and commits. As slots are not linked, no section follows a
-//! pointer that another thread may have freed meanwhile. Its *shelf* is an array under a lock that is tried and never waited
-//! for: for threads that cannot run sections, for what overflows a stack, and from where empty stacks are filled.
+//! A *local stack* is an array whose length only critical sections change: a push writes the slot above and commits the length, a
+//! pop reads the slot below and commits. The slots are not linked, so no section follows a pointer that another thread may have freed
+//! meanwhile. An *overflow array* serves threads that cannot run sections; full stacks spill into it, and empty ones are refilled from
+//! it.
 //!
 //! # Invariants
 //!
-//! 1. A value is in one place: whoever moves one takes it away first and puts it elsewhere then. (A thread that a fork
-//!    interrupts in between takes it with it; the child lacks the value, and has none twice.)
-//! 2. A stack's length is changed by sections of its CPU, or by whoever has stopped the row ([`Stopped`]).
-//! 3. The lock of a shelf is held for a bounded time, in which no code of the user runs and nothing is allocated.
-//! 4. A CPU is in `used` before its stack or its shelf holds a value ([`UsedCpus`]). Others are not looked at.
+//! 1. A value is in one place: to move it, a thread removes it first and stores it elsewhere then. (If another thread forks in
+//!    between, the child lacks the value, and has none twice.)
+//! 2. The length of a local stack is changed by sections of its CPU, or by the thread that has stopped the area ([`Stopped`]).
+//! 3. The lock of an overflow array is held for a bounded time, in which no user code runs and nothing is allocated.
+//! 4. A CPU is in `used` before its local stack or its overflow array holds a value ([`UsedCpus`]). Other CPUs are skipped.
 
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::faults::mutant;
-use super::holder::{Lock, Taken};
+use super::overflow::{LockedOverflow, Overflow};
+use super::owner::{Acquired, OwnerLock};
 use super::remote::{self, Stopped};
-use super::rows::{Row, boxed};
-use super::runtime::{self, Mode};
-use super::section::{self, FAILED, NOTHING, Place, Pushed, tries};
-use super::shelf::{Held, Shelf};
+use super::rseq::cpu_number::cpu;
+use super::rseq::registration::{self, Mode};
+use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, Pushed, boxed, mutant, tries};
 use super::used::UsedCpus;
 
-/// Words of a stack's row. See [`super::section`].
+/// Words of a local stack's area. See [`super::rseq`].
 const LEN: usize = 1;
 const CAPACITY: usize = 2;
 const SLOTS: usize = 3;
 
-/// Values moved at once, at most.
+/// The most values that are moved at once.
 const BATCH: usize = 32;
 
-/// Boxes that were given back, for those who need one: buffers, nodes, connections.
+/// A bounded pool of boxes for reuse: buffers, nodes, connections.
 ///
-/// [`push`](Self::push) and [`pop`](Self::pop) change a stack of the current CPU, without locked instructions, so a thread
-/// mostly gets what was used last on its CPU and is still in its cache. The pool is bounded: it refuses values when the CPU's
-/// places are full and there is no room elsewhere. A thread that finds nothing on its CPU takes what others have.
+/// [`push`](Self::push) and [`pop`](Self::pop) change a stack of the current CPU, without locked instructions. So a thread
+/// usually gets the object that was used last on its CPU, and is still in its cache. `push` returns the object if the current CPU's
+/// stack and all overflow arrays are full. `pop` takes objects of other CPUs if the current one has none.
 ///
-/// Neither call ever waits. `pop` may return nothing though another thread has just pushed something, and `push` may refuse
-/// though another has just made room: if somebody else is at work in the same place.
+/// Neither call blocks. While another thread is working in the same place, `pop` may return `None` though an object has just been
+/// pushed, and `push` may refuse though there is room again.
 ///
 /// # Memory
 ///
@@ -60,19 +60,19 @@ const BATCH: usize = 32;
 /// assert!(buffers.pop().is_some());
 /// ```
 pub struct Pool<T> {
-    /// Of the area that the C library registers; 0 if it does not, or sections are not used.
+    /// Of the rseq areas that the C library registers; 0 if it registers none, or sections are not used.
     fast: isize,
-    /// Whether threads run sections at all.
+    /// Whether sections are used at all.
     sections: bool,
     capacity: usize,
-    rows: Box<[Row]>,
-    /// `capacity` for each CPU.
+    areas: Box<[CpuArea]>,
+    /// The slots of the local stacks: `capacity` for each CPU.
     slots: Box<[AtomicU64]>,
-    shelves: Box<[Shelf]>,
+    overflow: Box<[Overflow]>,
     used: UsedCpus,
-    /// Of the thread that stops rows.
-    stealing: Lock,
-    /// Boxes go in and come out through `&self`: so a pool of longer lives is not one of shorter lives.
+    /// Held by a thread that stops areas.
+    drain_lock: OwnerLock,
+    /// Boxes go in and come out through `&self`, so a pool is invariant in `T`.
     exchanges: PhantomData<fn(T) -> T>,
 }
 
@@ -82,257 +82,260 @@ unsafe impl<T: Send> Send for Pool<T> {}
 unsafe impl<T: Send> Sync for Pool<T> {}
 
 impl<T> Pool<T> {
-    /// An empty pool for twice `capacity` boxes for each CPU, `capacity` of them without locks.
+    /// Creates an empty pool for `2 * capacity` boxes for each CPU, half of them without locks.
     ///
     /// # Panics
     ///
-    /// If there is no memory for it.
+    /// If there is no memory.
     pub fn new(capacity: usize) -> Self {
-        Self::with_cpus(capacity, runtime::report().cpus())
+        Self::with_cpus(capacity, registration::report().cpus())
     }
 
+    /// For tests: with at least as many areas as possible CPUs.
     fn with_cpus(capacity: usize, cpus: usize) -> Self {
-        let report = runtime::report();
-        // Without it nobody could take what lies in another CPU's stack.
+        let report = registration::report();
+        // Without interrupts no thread could take values from the local stack of another CPU.
         let sections = report.mode() == Mode::Rseq && remote::is_available();
-        let rows = boxed(cpus, |_| Row::default());
+        let areas = boxed(cpus, |_| CpuArea::default());
         let stacked = if sections { capacity } else { 0 };
-        let slots = boxed(stacked.saturating_mul(rows.len()), |_| AtomicU64::new(0));
-        for (cpu, row) in rows.iter().enumerate() {
-            // Relaxed: the pool is handed to other threads after that. The capacity comes with the first push (4).
-            row.plain[SLOTS]
-                .store(slots.as_ptr().wrapping_add(cpu * stacked).expose_provenance() as u64, Relaxed);
+        let slots = boxed(stacked.saturating_mul(cpus), |_| AtomicU64::new(0));
+        for (cpu, area) in areas.iter().enumerate() {
+            let first = slots.as_ptr().wrapping_add(cpu * stacked).expose_provenance();
+            // Relaxed: the pool is handed to other threads after that. The first push stores the capacity (4).
+            area.plain[SLOTS].store(first as u64, Relaxed);
         }
         Self {
             fast: if sections { report.library_offset() } else { 0 },
             sections,
             capacity,
-            shelves: boxed(rows.len(), |_| Shelf::new(capacity)),
-            used: UsedCpus::new(rows.len()),
-            rows,
+            overflow: boxed(cpus, |_| Overflow::new(capacity)),
+            used: UsedCpus::new(cpus),
+            areas,
             slots,
-            stealing: Lock::new(),
+            drain_lock: OwnerLock::new(),
             exchanges: PhantomData,
         }
     }
 
-    /// Keeps `value`.
+    /// Returns the object to the pool.
     ///
     /// # Errors
     ///
     /// Gives it back if there is no room.
     #[inline]
-    pub fn push(&self, value: Box<T>) -> Result<(), Box<T>> {
-        let value = into_word(value);
-        // SAFETY: every thread has an area at the offset; rows and slots are those of the pool.
-        if self.fast != 0 && unsafe { section::push(self.place(self.fast), value) } == Pushed::Done {
+    pub fn push(&self, object: Box<T>) -> Result<(), Box<T>> {
+        let word = into_word(object);
+        // SAFETY: every thread has an rseq area at the offset; areas and slots are those of the pool.
+        if self.fast != 0 && unsafe { rseq::push(self.area_ref(self.fast), word) } == Pushed::Done {
             return Ok(());
         }
-        // SAFETY: it was not kept, so it is still ours.
-        if self.push_slow(value) { Ok(()) } else { Err(unsafe { from_word(value) }) }
+        // SAFETY: it was not stored, so it is still ours.
+        if self.push_slow(word) { Ok(()) } else { Err(unsafe { from_word(word) }) }
     }
 
-    /// Takes a value that was kept, if there is one: that which was kept last on this CPU.
+    /// Takes the object that was pushed last on the current CPU, or one of another CPU. Returns `None` if there is none.
     #[inline]
     pub fn pop(&self) -> Option<Box<T>> {
         if self.fast != 0 {
             // SAFETY: as in `push`.
-            let value = unsafe { section::pop(self.place(self.fast)) };
-            if value != NOTHING && value != FAILED {
-                // SAFETY: the section took it away, so it is ours alone (1).
-                return Some(unsafe { from_word(value) });
+            let word = unsafe { rseq::pop(self.area_ref(self.fast)) };
+            if word != NOTHING && word != FAILED {
+                // SAFETY: the section removed it, so it is ours alone (1).
+                return Some(unsafe { from_word(word) });
             }
         }
         // SAFETY: as above.
-        self.pop_slow().map(|value| unsafe { from_word(value) })
+        self.pop_slow().map(|word| unsafe { from_word(word) })
     }
 
-    /// Keeps values of `values`, from the end, until there is no room; the others stay there. Faster than one by one.
-    pub fn push_many(&self, values: &mut Vec<Box<T>>) {
-        while !values.is_empty() {
-            let count = values.len().min(BATCH);
-            let first = values.len() - count;
+    /// Pushes objects from the end of `objects` until the pool has no room. Faster than single pushes.
+    pub fn push_many(&self, objects: &mut Vec<Box<T>>) {
+        while !objects.is_empty() {
+            let count = objects.len().min(BATCH);
+            let first = objects.len() - count;
             let mut words = [0; BATCH];
-            for (word, value) in words.iter_mut().zip(values.drain(first..)) {
-                *word = into_word(value);
+            for (word, object) in words.iter_mut().zip(objects.drain(first..)) {
+                *word = into_word(object);
             }
-            let kept = self.stack_batch(&words[..count]);
-            // SAFETY: the batch is kept from its front; these were not, so they are still ours.
-            values.extend(words[kept..count].iter().map(|&word| unsafe { from_word(word) }));
-            if kept < count
-                && let Some(value) = values.pop()
-                && let Err(value) = self.push(value)
+            let stored = self.push_local(&words[..count]);
+            // SAFETY: a batch is stored from its front; these were not, so they are still ours.
+            objects.extend(words[stored..count].iter().map(|&word| unsafe { from_word(word) }));
+            if stored < count
+                && let Some(object) = objects.pop()
+                && let Err(object) = self.push(object)
             {
-                return values.push(value);
+                return objects.push(object);
             }
         }
     }
 
-    /// Takes at most `most` values, and appends them to `values`. Faster than one by one. How many there were.
-    pub fn pop_many(&self, values: &mut Vec<Box<T>>, most: usize) -> usize {
-        let before = values.len();
-        while values.len() - before < most {
+    /// Pops at most `most` objects and appends them to `objects`. Returns how many. Faster than single pops.
+    pub fn pop_many(&self, objects: &mut Vec<Box<T>>, most: usize) -> usize {
+        let before = objects.len();
+        while objects.len() - before < most {
             let mut words = [0; BATCH];
-            let count = BATCH.min(most - (values.len() - before));
-            let taken = self.unstack_batch(&mut words[..count]);
-            // SAFETY: taken away, so ours alone (1).
-            values.extend(words[..taken].iter().map(|&word| unsafe { from_word(word) }));
-            if taken == 0 {
-                // From a shelf, or from elsewhere, which fills the stack.
+            let count = BATCH.min(most - (objects.len() - before));
+            let popped = self.pop_local(&mut words[..count]);
+            // SAFETY: removed, so ours alone (1).
+            objects.extend(words[..popped].iter().map(|&word| unsafe { from_word(word) }));
+            if popped == 0 {
+                // From an overflow array, which refills the local stack, or from another CPU.
                 match self.pop() {
-                    Some(value) => values.push(value),
+                    Some(object) => objects.push(object),
                     None => break,
                 }
             }
         }
-        values.len() - before
+        objects.len() - before
     }
 
-    /// How many values there are, unless others change that.
+    /// Returns the number of objects in the pool; a snapshot while other threads use it.
     pub fn len(&self) -> usize {
-        let stacked = |cpu: usize| self.rows[cpu].plain[LEN].load(Relaxed) as usize;
-        self.used.from(0).map(|cpu| stacked(cpu) + self.shelves[cpu].len()).sum()
+        let local = |cpu: usize| self.areas[cpu].plain[LEN].load(Relaxed) as usize;
+        self.used.from(0).map(|cpu| local(cpu) + self.overflow[cpu].len()).sum()
     }
 
-    /// Whether there are no values, unless others change that.
+    /// Returns `true` if the pool has no objects; a snapshot while other threads use it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     #[inline(always)]
-    fn place(&self, offset: isize) -> Place {
-        Place::of(&self.rows, offset)
+    fn area_ref(&self, offset: isize) -> AreaRef {
+        AreaRef::of(&self.areas, offset)
     }
 
-    /// The area of the calling thread, if it may run sections.
+    /// Returns the offset of the calling thread's rseq area, if it may run sections.
     fn offset(&self) -> Option<isize> {
-        if self.sections { runtime::offset() } else { None }
+        if self.sections { registration::offset() } else { None }
     }
 
     #[cold]
     #[inline(never)]
-    fn push_slow(&self, value: u64) -> bool {
-        let near = runtime::nearest(self.shelves.len());
+    fn push_slow(&self, word: u64) -> bool {
+        let near = registration::nearest(self.overflow.len());
         if let Some(offset) = self.offset() {
             let mut spilt = false;
             for _ in tries() {
-                // SAFETY: the thread has an area at the offset; rows and slots are those of the pool.
-                match unsafe { section::push(self.place(offset), value) } {
+                // SAFETY: the thread has an rseq area at the offset; areas and slots are those of the pool.
+                match unsafe { rseq::push(self.area_ref(offset), word) } {
                     Pushed::Done => return true,
-                    Pushed::Full if self.open_stack() => {}
+                    Pushed::Full if self.open_local() => {}
                     Pushed::Full if spilt => break,
                     Pushed::Full => {
                         self.spill(offset, near);
                         spilt = true;
                     }
                     Pushed::Failed if mutant("push-does-not-reopen") => {}
-                    Pushed::Failed => remote::reopen(&self.rows),
+                    Pushed::Failed => remote::reopen(&self.areas),
                 }
             }
         }
-        let mut cpus = (near..self.shelves.len()).chain(0..near);
-        cpus.any(|cpu| self.hold_shelf(cpu).is_some_and(|shelf| shelf.put(&[value]) == 1))
+        let mut cpus = (near..self.overflow.len()).chain(0..near);
+        cpus.any(|cpu| self.lock_overflow(cpu).is_some_and(|overflow| overflow.push(&[word]) == 1))
     }
 
-    /// Gives the stack of the current CPU its capacity. False if it has it.
-    fn open_stack(&self) -> bool {
-        let cpu = super::cpu();
-        let Some(row) = self.rows.get(cpu) else { return false };
-        // Relaxed: it is stored once, or again by a thread that does the same.
-        let is_closed = row.plain[CAPACITY].load(Relaxed) != self.capacity as u64;
+    /// Gives the local stack of the current CPU its capacity. Returns `false` if it has it already.
+    fn open_local(&self) -> bool {
+        let cpu = cpu();
+        let Some(area) = self.areas.get(cpu) else { return false };
+        // Relaxed: every thread that finds it closed stores the same.
+        let is_closed = area.plain[CAPACITY].load(Relaxed) != self.capacity as u64;
         if is_closed {
-            self.used.open(cpu, &row.plain[CAPACITY], self.capacity as u64);
+            self.used.open(cpu, &area.plain[CAPACITY], self.capacity as u64);
         }
         is_closed
     }
 
-    /// The shelf of a CPU, unless another thread holds it. From a thread that is gone, too: it is whole at every moment.
-    fn hold_shelf(&self, cpu: usize) -> Option<Held<'_>> {
-        self.shelves[cpu].hold(cpu, &self.used)
+    fn lock_overflow(&self, cpu: usize) -> Option<LockedOverflow<'_>> {
+        self.overflow[cpu].try_lock(cpu, &self.used)
     }
 
-    /// Makes room in the stack: half of it goes to the shelf.
+    /// Makes room in the local stack: moves half of it to the overflow array.
     fn spill(&self, offset: isize, near: usize) {
-        let Some(shelf) = self.hold_shelf(near) else { return };
+        let Some(overflow) = self.lock_overflow(near) else { return };
         let mut words = [0; BATCH];
-        let count = BATCH.min(shelf.room()).min(self.capacity.div_ceil(2));
+        let count = BATCH.min(overflow.room()).min(self.capacity.div_ceil(2));
         // SAFETY: as in `push_slow`; there is room for that many.
-        let taken = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), count) };
-        if taken != FAILED {
-            shelf.put(&words[..taken as usize]);
+        let popped = unsafe { rseq::pop_batch(self.area_ref(offset), words.as_mut_ptr(), count) };
+        if popped != FAILED {
+            overflow.push(&words[..popped as usize]);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn pop_slow(&self) -> Option<u64> {
-        let near = runtime::nearest(self.shelves.len());
+        let near = registration::nearest(self.overflow.len());
         let offset = self.offset();
         if let Some(offset) = offset {
             for _ in tries() {
                 // SAFETY: as in `push_slow`.
-                match unsafe { section::pop(self.place(offset)) } {
+                match unsafe { rseq::pop(self.area_ref(offset)) } {
                     FAILED if mutant("pop-does-not-reopen") => {}
-                    FAILED => remote::reopen(&self.rows),
+                    FAILED => remote::reopen(&self.areas),
                     NOTHING => break,
-                    value => return Some(value),
+                    word => return Some(word),
                 }
             }
         }
-        self.used.from(near).find_map(|cpu| self.take_from(cpu, offset)).or_else(|| self.steal(near))
+        self.used
+            .from(near)
+            .find_map(|cpu| self.pop_overflow(cpu, offset))
+            .or_else(|| self.drain_remote(near))
     }
 
-    /// One value of the shelf of a CPU, and more for the stack.
-    fn take_from(&self, cpu: usize, offset: Option<isize>) -> Option<u64> {
-        remote::looks();
-        if self.shelves[cpu].len() == 0 {
+    /// Takes a word from the overflow array of a CPU, and refills the current CPU's local stack from there.
+    fn pop_overflow(&self, cpu: usize, offset: Option<isize>) -> Option<u64> {
+        remote::count_look();
+        if self.overflow[cpu].len() == 0 {
             return None;
         }
-        let shelf = self.hold_shelf(cpu)?;
-        let mut value = [0];
-        if shelf.take(&mut value) == 0 {
+        let overflow = self.lock_overflow(cpu)?;
+        let mut word = [0];
+        if overflow.pop(&mut word) == 0 {
             return None;
         }
         if let Some(offset) = offset {
             let mut words = [0; BATCH];
-            let count = shelf.take(&mut words[..BATCH.min(self.capacity / 2)]);
-            self.open_stack();
-            // SAFETY: as in `push_slow`; that many were taken away (1).
-            let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), count) };
+            let count = overflow.pop(&mut words[..BATCH.min(self.capacity / 2)]);
+            self.open_local();
+            // SAFETY: as in `push_slow`; that many were removed (1).
+            let pushed = unsafe { rseq::push_batch(self.area_ref(offset), words.as_ptr(), count) };
             let pushed = if pushed == FAILED { 0 } else { pushed as usize };
-            shelf.put(&words[pushed..count]);
+            overflow.push(&words[pushed..count]);
         }
-        Some(value[0])
+        Some(word[0])
     }
 
-    /// Half of what another CPU has: one value, and the rest for the shelf.
+    /// Takes half of the local stack of another CPU: one word, and the rest for the overflow array.
     #[cold]
-    fn steal(&self, near: usize) -> Option<u64> {
-        // Acquire: with the length come the values; partner: the commit of a section.
+    fn drain_remote(&self, near: usize) -> Option<u64> {
+        // Acquire: sees the values with the length; pairs with the commit of a section.
         let has_some = |cpu: &usize| {
-            remote::looks();
-            self.rows[*cpu].plain[LEN].load(Acquire) > 0
+            remote::count_look();
+            self.areas[*cpu].plain[LEN].load(Acquire) > 0
         };
         if !self.sections
             || !self.used.from(near).any(|cpu| has_some(&cpu))
-            || self.stealing.try_lock() == Taken::No
+            || self.drain_lock.try_lock() == Acquired::No
         {
             return None;
         }
-        let mut victims = self.used.from((near + 1) % self.rows.len()).filter(has_some);
-        let stolen = victims.find_map(|victim| self.steal_from(victim, self.hold_shelf(near).as_ref()));
-        self.stealing.unlock();
-        stolen
+        let mut victims = self.used.from((near + 1) % self.areas.len()).filter(has_some);
+        let word = victims.find_map(|victim| self.drain(victim, self.lock_overflow(near).as_ref()));
+        self.drain_lock.unlock();
+        word
     }
 
-    /// Without a shelf for the rest there is room for one.
-    fn steal_from(&self, victim: usize, rest: Option<&Held<'_>>) -> Option<u64> {
-        // If the interrupt is denied now, what lies there stays there.
-        let stopped = Stopped::new(&self.rows, victim).ok()?;
-        let len = &self.rows[victim].plain[LEN];
+    /// Without an overflow array for the rest, this takes one word.
+    fn drain(&self, victim: usize, rest: Option<&LockedOverflow<'_>>) -> Option<u64> {
+        // If the interrupt is denied now, the words stay there.
+        let stopped = Stopped::new(&self.areas, victim).ok()?;
+        let len = &self.areas[victim].plain[LEN];
         // Relaxed, here and below: the interrupt ordered what sections did before it.
         let found = len.load(Relaxed) as usize;
-        let room = rest.map_or(0, Held::room);
+        let room = rest.map_or(0, LockedOverflow::room);
         let count = found.div_ceil(2).min(room + 1).min(BATCH);
         let end = victim * self.capacity + found;
         let mut words = [0; BATCH];
@@ -341,38 +344,38 @@ impl<T> Pool<T> {
         }
         len.store((found - count) as u64, Relaxed);
         drop(stopped);
-        let (value, others) = words[..count].split_last()?;
+        let (word, others) = words[..count].split_last()?;
         if let Some(rest) = rest {
-            rest.put(others);
+            rest.push(others);
         }
-        Some(*value)
+        Some(*word)
     }
 
-    /// Runs `f` while the row of `cpu` is stopped, as by a thread that steals.
+    /// Runs `f` while the area of `cpu` is stopped, as by a thread that drains it.
     #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
     #[doc(hidden)]
-    pub fn with_row_stopped<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
-        let _stopped = Stopped::new(&self.rows, cpu).expect("sections can be interrupted");
+    pub fn with_area_stopped<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
+        let _stopped = Stopped::new(&self.areas, cpu).expect("sections can be interrupted");
         f()
     }
 
-    /// Keeps values in the stack, from the first, as long as there is room: how many.
-    fn stack_batch(&self, words: &[u64]) -> usize {
+    /// Pushes words to the local stack, from the first, as long as there is room. Returns how many.
+    fn push_local(&self, words: &[u64]) -> usize {
         let Some(offset) = self.offset() else { return 0 };
         let pushed = tries().find_map(|_| {
             // SAFETY: as in `push_slow`.
-            let pushed = unsafe { section::push_batch(self.place(offset), words.as_ptr(), words.len()) };
+            let pushed = unsafe { rseq::push_batch(self.area_ref(offset), words.as_ptr(), words.len()) };
             (pushed != FAILED).then_some(pushed as usize)
         });
         pushed.unwrap_or(0)
     }
 
-    /// Takes values from the stack: how many.
-    fn unstack_batch(&self, words: &mut [u64]) -> usize {
+    /// Pops words from the local stack. Returns how many.
+    fn pop_local(&self, words: &mut [u64]) -> usize {
         let Some(offset) = self.offset() else { return 0 };
         let popped = tries().find_map(|_| {
             // SAFETY: as in `push_slow`; there is room for that many.
-            let popped = unsafe { section::pop_batch(self.place(offset), words.as_mut_ptr(), words.len()) };
+            let popped = unsafe { rseq::pop_batch(self.area_ref(offset), words.as_mut_ptr(), words.len()) };
             (popped != FAILED).then_some(popped as usize)
         });
         popped.unwrap_or(0)
@@ -381,14 +384,14 @@ impl<T> Pool<T> {
 
 impl<T> Drop for Pool<T> {
     fn drop(&mut self) {
-        for (row, slots) in self.rows.iter_mut().zip(self.slots.chunks_mut(self.capacity.max(1))) {
-            for slot in &mut slots[..*row.plain[LEN].get_mut() as usize] {
+        for (area, slots) in self.areas.iter_mut().zip(self.slots.chunks_mut(self.capacity.max(1))) {
+            for slot in &mut slots[..*area.plain[LEN].get_mut() as usize] {
                 // SAFETY: in the pool, and so ours alone (1).
                 drop(unsafe { from_word::<T>(*slot.get_mut()) });
             }
         }
-        for shelf in &mut self.shelves {
-            for word in shelf.drain() {
+        for overflow in &mut self.overflow {
+            for word in overflow.drain() {
                 // SAFETY: as above.
                 drop(unsafe { from_word::<T>(word) });
             }
@@ -405,8 +408,8 @@ impl<T> fmt::Debug for Pool<T> {
     }
 }
 
-fn into_word<T>(value: Box<T>) -> u64 {
-    Box::into_raw(value).expose_provenance() as u64
+fn into_word<T>(object: Box<T>) -> u64 {
+    Box::into_raw(object).expose_provenance() as u64
 }
 
 /// # Safety
@@ -425,10 +428,10 @@ mod tests {
     use super::super::remote::tests::LOOKS;
     use super::*;
 
-    /// More than a machine has on which tests run, and more than a word has bits.
-    const CPUS: usize = 512;
+    /// More than test machines have, and more than a word has bits.
+    const CPUS: usize = 8192;
 
-    /// At how many rows and shelves `f` looks outside of sections.
+    /// Returns at how many areas and overflow arrays `f` looks outside of sections.
     fn looks_of<R>(f: impl FnOnce() -> R) -> (usize, R) {
         LOOKS.set(0);
         let result = f();
@@ -436,13 +439,13 @@ mod tests {
     }
 
     #[test]
-    fn pop_looks_only_at_cpus_that_have_held_values() {
+    fn pop_skips_cpus_that_have_never_pushed() {
         let pool = Pool::with_cpus(4, CPUS);
         assert_eq!(looks_of(|| pool.pop()), (0, None));
         pool.push(Box::new(1)).expect("there is room");
         thread::scope(|scope| {
             scope.spawn(|| {
-                // Stacks and shelves of the CPU that the push was on, and of those that these pops are on.
+                // The CPU of the push, and those of these pops.
                 let (looks, found) = looks_of(|| pool.pop());
                 assert!(looks < 16 && found.as_deref() == Some(&1), "{looks} looks, {found:?}");
                 let (looks, found) = looks_of(|| pool.pop());
@@ -452,18 +455,18 @@ mod tests {
     }
 
     #[test]
-    fn push_to_a_stopped_row_looks_at_no_other_row() {
+    fn push_to_a_stopped_area_looks_at_no_other_area() {
         thread::spawn(|| {
-            let (cpu, mut cpus) = (super::super::cpu(), CpuSet::new());
+            let (cpu, mut cpus) = (cpu(), CpuSet::new());
             cpus.set(cpu);
             sched_setaffinity(None, &cpus).expect("the thread may run where it runs");
             let pool = Pool::with_cpus(4, CPUS);
             if !pool.sections {
                 return eprintln!("not checked without sections");
             }
-            let _stopped = Stopped::new(&pool.rows, cpu).expect("sections can be interrupted");
-            let (looks, kept) = looks_of(|| pool.push(Box::new(1)).is_ok());
-            assert!(kept && looks < CPUS, "{looks} looks");
+            let _stopped = Stopped::new(&pool.areas, cpu).expect("sections can be interrupted");
+            let (looks, stored) = looks_of(|| pool.push(Box::new(1)).is_ok());
+            assert!(stored && looks < CPUS, "{looks} looks");
         })
         .join()
         .expect("it has not panicked");

@@ -1,27 +1,27 @@
-//! A row of another CPU, for oneself: the stop word, and the interrupt that makes it work. See (6) of [`super::section`].
+//! Exclusive access to the area of another CPU: the stop word, and the interrupt that enforces it. See (6) of [`super::rseq`].
 
 use core::sync::atomic::{AtomicU8, Ordering::*};
 
 use rustix::io::Errno;
 
-use super::faults::mutant;
-use super::holder::{is_gone, me};
-use super::rows::Row;
+use super::owner::{current_owner, died_in_fork};
+use super::rseq::cpu_number::cpu;
+use super::rseq::{CpuArea, mutant};
 use crate::sys::{self, MembarrierCommand, MembarrierQuery};
 
-/// The word of a row that stops sections, unless it is 0.
+/// The word of an area that stops sections, unless it is 0.
 pub const STOP: usize = 0;
 
-/// 0: not tried yet.
+/// [`YES`], [`NO`], or 0 before the first try.
 static AVAILABLE: AtomicU8 = AtomicU8::new(0);
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Whether sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux 5.10). Asked for
-/// the first time it registers the process, which takes milliseconds if there are several threads. *Any* failure means no, and so
-/// does a kernel that may switch to a section which does not see the stop.
+/// Returns `true` if sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux 5.10). The first
+/// call registers the process, which takes milliseconds if there are several threads. *Any* failure means no, and so does a kernel
+/// that may switch to a section that does not see the stop.
 pub fn is_available() -> bool {
-    // Relaxed: whoever asks at the same time finds the same.
+    // Relaxed: concurrent callers find the same.
     if AVAILABLE.load(Relaxed) == 0 {
         let works = sys::has_barrier_in_switch()
             && sys::membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
@@ -32,21 +32,21 @@ pub fn is_available() -> bool {
     AVAILABLE.load(Relaxed) == YES
 }
 
-/// A row without sections in it, until this is dropped.
+/// A CPU's area in which no section commits until this is dropped.
 #[derive(Debug)]
-pub struct Stopped<'a>(&'a Row);
+pub struct Stopped<'a>(&'a CpuArea);
 
 impl<'a> Stopped<'a> {
-    /// Stops the row of `cpu`. One thread at a time may do that: the caller has a lock.
+    /// Stops the area of `cpu`. The caller holds a lock under which one thread at a time does so.
     ///
     /// # Errors
     ///
-    /// That of `membarrier`, if it is denied now though it was available.
-    pub fn new(rows: &'a [Row], cpu: usize) -> Result<Self, Errno> {
-        let row = &rows[cpu];
-        // Relaxed: the system call orders it before its interrupt, and sections that begin after that see it.
-        row.plain[STOP].store(me(), Relaxed);
-        let stopped = Self(row);
+    /// That of `membarrier`, if it was available and is denied now.
+    pub fn new(areas: &'a [CpuArea], cpu: usize) -> Result<Self, Errno> {
+        let area = &areas[cpu];
+        // Relaxed: the system call orders it before the interrupt, and sections that begin after that see it.
+        area.plain[STOP].store(current_owner(), Relaxed);
+        let stopped = Self(area);
         if !mutant("not-interrupted") {
             sys::membarrier_rseq(cpu)?;
         }
@@ -59,27 +59,27 @@ impl Drop for Stopped<'_> {
         if mutant("stop-kept") {
             return;
         }
-        // Release: what was done to the row; partners are the sections, which acquire this word.
+        // Release: publishes the changes of the area; pairs with the Acquire of the stop word in sections.
         self.0.plain[STOP].store(0, Release);
     }
 }
 
-/// Opens the row of the current CPU if a thread that a fork left behind has stopped it. For the caller of a section that
-/// failed: rows of other CPUs are opened by sections that fail there.
+/// Reopens the area of the current CPU if the thread that stopped it died in a fork. Callers of a section that failed call this; the
+/// areas of other CPUs are reopened when sections fail there.
 #[cold]
-pub fn reopen(rows: &[Row]) {
-    let Some(row) = rows.get(super::cpu()) else { return };
-    looks();
-    let stop = row.plain[STOP].load(Relaxed);
-    if is_gone(stop) {
-        // Only sections look at it, and a thread that stops the row anew has another number. Release: as in `drop`.
-        let _ = row.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
+pub fn reopen(areas: &[CpuArea]) {
+    let Some(area) = areas.get(cpu()) else { return };
+    count_look();
+    let stop = area.plain[STOP].load(Relaxed);
+    if died_in_fork(stop) {
+        // A thread that stops the area anew has another number. Release: as in `drop`.
+        let _ = area.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
     }
 }
 
-/// For tests: the calling thread looks at what may be another CPU's.
+/// For tests: counts accesses to areas that may be those of other CPUs.
 #[inline(always)]
-pub fn looks() {
+pub fn count_look() {
     #[cfg(test)]
     tests::LOOKS.set(tests::LOOKS.get() + 1);
 }

@@ -1,16 +1,16 @@
-//! Which CPUs of a pool have held values: a set that only grows, so that a pop passes the others by.
+//! The CPUs that have pushed to a pool: a set that only grows, so that `pop` skips the others.
 //!
-//! On a machine that may have hundreds of CPUs a process may run on two. A stack has no capacity, and so takes no values, until its
-//! CPU is in the set. So the first push on a CPU fails and [opens](UsedCpus::open) the stack, and later ones pay nothing.
+//! A process may run on two CPUs of a machine that may have hundreds. A local stack has no capacity until its CPU is in the set, so the
+//! first push on a CPU fails and [opens](UsedCpus::open) the stack. Later pushes pay nothing.
 //!
 //! # A value is found
 //!
 //! A pop that comes after a push finds the CPU of the value in the set:
 //!
-//! 1. *A stack.* The CPU is inserted before the capacity is stored (Release). The section of the push has loaded that capacity, and
-//!    then commits. On x86-64 that load is an Acquire. The others are multi-copy atomic: what the section sees, and what came before
-//!    it by the Release, all see from then on, and the releasing commit comes after the load.
-//! 2. *A shelf.* The thread that puts values there has inserted the CPU, or found it there, itself.
+//! 1. *Local stack.* The CPU is inserted before the capacity is stored (Release). The push's section has loaded that capacity before
+//!    it commits. On x86-64 that load is an Acquire. The other architectures are multi-copy atomic: what the section sees, and what
+//!    precedes it by the Release, is visible to all CPUs, and the releasing commit comes after the load.
+//! 2. *Overflow array.* The thread that stores values there has inserted the CPU itself, or seen it in the set.
 
 use core::iter;
 use core::ops::Range;
@@ -26,7 +26,7 @@ pub struct UsedCpus {
 }
 
 impl UsedCpus {
-    /// None of `cpus`.
+    /// An empty set, for CPUs below `cpus`.
     pub fn new(cpus: usize) -> Self {
         Self { words: (0..cpus.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(), cpus }
     }
@@ -34,25 +34,25 @@ impl UsedCpus {
     /// Inserts `cpu`.
     pub fn insert(&self, cpu: usize) {
         let (word, bit) = (&self.words[cpu / 64], 1 << (cpu % 64));
-        // Relaxed, both: a later look by this thread, or after it, sees the bit that this load sees. The set carries nothing else.
+        // Relaxed, both: this thread, and what happens after it, sees the bit that this load sees. The set publishes nothing else.
         if word.load(Relaxed) & bit == 0 {
             word.fetch_or(bit, Relaxed);
         }
     }
 
-    /// Inserts `cpu`, and gives its stack the `capacity` without which it takes no values.
+    /// Inserts `cpu`, and gives its local stack the `capacity` without which it takes no values.
     pub fn open(&self, cpu: usize, stack: &AtomicU64, capacity: u64) {
         if !mutant("used-after-capacity") {
             self.insert(cpu);
         }
-        // Release: the insertion (1); partner: the load of a section that pushes.
+        // Release: publishes the insertion (1); pairs with the load in the section of `push`.
         stack.store(capacity, weaken(Release, "capacity-relaxed"));
         if mutant("used-after-capacity") {
             self.insert(cpu);
         }
     }
 
-    /// The CPUs in the set: those from `first` on, then those below.
+    /// Iterates over the CPUs in the set: those from `first` on, then those below.
     pub fn from(&self, first: usize) -> impl Iterator<Item = usize> {
         self.among(first..self.cpus).chain(self.among(0..first))
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn used_cpus_come_in_order_from_the_first_one() {
+    fn used_cpus_iterate_in_order_from_the_first() {
         let used = UsedCpus::new(200);
         for cpu in [199, 0, 70, 64, 63, 70] {
             used.insert(cpu);

@@ -85,7 +85,7 @@ use crossbeam_utils::CachePadded;
 use crate::grace_period::engine::{Costs, Readers};
 use crate::grace_period::stall::{self, StallDetector};
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, Words, budget, light, light_by_backend, mutant, spin_loop, weaken,
+    AtomicU64, CpuCounters, Futex, Ordering::*, budget, light, light_by_backend, mutant, spin_loop, weaken,
     yield_now,
 };
 use core::convert::Infallible;
@@ -160,7 +160,7 @@ struct Shown {
     phase: AtomicU64,
     /// The phase for which the leader sleeps, or [`NO_PHASE`].
     attention: AtomicU64,
-    words: Words<4>,
+    words: CpuCounters<4>,
 }
 
 /// A phase is not drained; `flip` if the other is still to be waited for.
@@ -176,7 +176,7 @@ impl Phases {
             shown: CachePadded::new(Shown {
                 phase: AtomicU64::new(0),
                 attention: AtomicU64::new(NO_PHASE),
-                words: Words::new(),
+                words: CpuCounters::new(),
             }),
             awaited: CachePadded::new(Futex::new(0)),
             closed: AtomicU64::new(0),

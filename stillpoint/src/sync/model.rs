@@ -216,12 +216,12 @@ pub fn run_on(cpu: usize) {
     CPU.with(|cell| cell.set(cpu));
 }
 
-/// Words that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds what was
+/// Counters that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds what was
 /// added there before, and goes on with its release.
 #[derive(Debug)]
-pub struct Words<const N: usize>([[AtomicU64; N]; CPUS]);
+pub struct CpuCounters<const N: usize>([[AtomicU64; N]; CPUS]);
 
-impl<const N: usize> Words<N> {
+impl<const N: usize> CpuCounters<N> {
     pub fn new() -> Self {
         Self(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
     }

@@ -10,7 +10,7 @@ pub use std::thread::yield_now;
 use std::time::Duration;
 
 pub(crate) use crate::fence::{heavy, light as light_by_backend, light_by_compiler as light};
-pub(crate) use crate::percpu::rows::Words;
+pub(crate) use crate::percpu::counters::CpuCounters;
 use crate::sys;
 
 /// Rounds to spin: tuned on the machine, tiny in a model.

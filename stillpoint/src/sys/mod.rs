@@ -10,13 +10,13 @@ use rustix::thread::futex;
 pub use rustix::thread::{MembarrierCommand, MembarrierQuery};
 use rustix::time::Timespec;
 
-pub mod at_exit;
 pub mod fork;
 pub mod pin;
 pub mod robust;
 pub mod rseq;
 pub mod signal;
 pub mod thread;
+pub mod tls_destructor;
 
 /// The half of the word that the kernel's futex compares: the low one.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {

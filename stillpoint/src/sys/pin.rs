@@ -1,11 +1,12 @@
-//! Keeps this code mapped for as long as the process lives.
+//! Keeps this code mapped until the process ends.
 //!
-//! Threads run it when they end, through a destructor of a `pthread_key_create(3)` key, and so do workers, which sleep in it.
-//! `dlclose(3)` of a shared library with this crate would unmap it under them, and nothing can make sure that none of them is
-//! there. So the library marks itself as one that is never unmapped (`RTLD_NODELETE`) before there is a key or a worker.
+//! Threads run it when they end, through a destructor of a `pthread_key_create(3)` key. Workers sleep in it. The kernel may read the
+//! descriptor of an rseq critical section after that is over. `dlclose(3)` of a shared library with this crate would unmap it under
+//! all of them. So the library marks itself as one that is never unmapped (`RTLD_NODELETE`) before it creates a key or a worker, or
+//! runs a critical section.
 //!
-//! As early as when it is loaded: the lock makes its key then, and `dlopen(3)` is not for signal handlers, in which a thread
-//! may first need one.
+//! It does so when it is loaded: the lock creates its key then, and `dlopen(3)` is not for signal handlers, in which a thread may first
+//! need one. The mark fails only if the dynamic linker has no memory, and later calls try again.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -13,13 +14,13 @@ use super::signal::before_main;
 
 static IS_PINNED: AtomicBool = AtomicBool::new(false);
 
-// If this fails, the first thread that needs it tries again.
+// If this fails, later calls try again.
 before_main!(is_pinned());
 
-/// Keeps this code mapped. False if that cannot be done now.
+/// Keeps this code mapped. Returns `false` if that cannot be done now.
 #[must_use]
 pub fn is_pinned() -> bool {
-    // Relaxed: the mark is the dynamic linker's, and stays.
+    // Relaxed: the dynamic linker has the mark, and keeps it.
     IS_PINNED.load(Relaxed) || pin()
 }
 
@@ -38,7 +39,7 @@ fn mark() -> bool {
     true
 }
 
-/// Marks the library that this code is in. True also if it is in none, but in the program.
+/// Marks the library that contains this code. Returns `true` also if that is the program.
 #[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 fn mark() -> bool {
     use core::ffi::{CStr, c_char, c_int, c_void};
@@ -71,7 +72,7 @@ fn mark() -> bool {
         // The program.
         return true;
     }
-    // SAFETY: by the name that the library is known by, so it is found, and not loaded. The handle is not closed.
+    // SAFETY: the library is found by the name under which it is loaded, so this runs no initializer. The handle is not closed.
     let handle = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
     !handle.is_null()
 }

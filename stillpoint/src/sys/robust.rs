@@ -1,4 +1,4 @@
-//! Whether a thread has ended, whatever became of its id.
+//! Detects that a thread has ended, even if its id is in use again.
 //!
 //! A thread may end without its destructors: they make a few rounds only (`PTHREAD_DESTRUCTOR_ITERATIONS`), and `exit(2)` makes
 //! none. Its id may then be that of another thread. But the kernel marks the robust mutexes that it held, before the id is
@@ -7,7 +7,7 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-/// A robust mutex, which a thread holds for as long as it lives.
+/// A robust mutex that a thread holds until it ends.
 #[derive(Debug)]
 pub struct HeldForLife(UnsafeCell<libc::pthread_mutex_t>);
 
@@ -15,11 +15,11 @@ pub struct HeldForLife(UnsafeCell<libc::pthread_mutex_t>);
 unsafe impl Sync for HeldForLife {}
 
 impl HeldForLife {
-    /// Makes one at `place`, of which no thread is the holder. False where the system has none.
+    /// Creates one at `place`, without an owner. Returns `false` if the system has no robust mutexes.
     ///
     /// # Safety
     ///
-    /// `place` is good for writes, and no thread uses what is there. The value stays in that place.
+    /// `place` is valid for writes, and no thread uses it. The value is not moved.
     #[must_use]
     pub unsafe fn make(place: *mut Self) -> bool {
         let mut attributes = MaybeUninit::uninit();
@@ -36,26 +36,26 @@ impl HeldForLife {
         }
     }
 
-    /// Makes the calling thread the holder. False if another one is.
+    /// Makes the calling thread the owner. Returns `false` if another thread is.
     #[must_use]
     pub fn hold(&self) -> bool {
         // SAFETY: made by `make`.
         match unsafe { libc::pthread_mutex_trylock(self.0.get()) } {
             0 => true,
-            // The holder has ended.
+            // The owner has ended.
             // SAFETY: as above, and locked by the call.
             libc::EOWNERDEAD => unsafe { libc::pthread_mutex_consistent(self.0.get()) == 0 },
             _ => false,
         }
     }
 
-    /// The calling thread, which is the holder, is it no longer.
+    /// Releases the mutex, which the calling thread owns.
     pub fn let_go(&self) {
         // SAFETY: made by `make`, and locked by this thread.
         unsafe { libc::pthread_mutex_unlock(self.0.get()) };
     }
 
-    /// Whether no thread that lives is the holder.
+    /// Returns `true` if no live thread is the owner.
     pub fn is_free(&self) -> bool {
         let held = self.hold();
         if held {

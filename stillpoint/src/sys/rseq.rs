@@ -1,31 +1,31 @@
-//! Restartable sequences: whose registration a thread has, and the words that the kernel keeps in it.
+//! Restartable sequences: the registration of threads, the words of a thread's rseq area, and the number of possible CPUs.
 //!
-//! The kernel knows one area a thread. The C library registers it if it is glibc 2.35 or later (and has not been told not
-//! to, `GLIBC_TUNABLES=glibc.pthread.rseq=0`): then the area lies at the same distance from the thread pointer in every
-//! thread. Otherwise a thread may register one of its own, which it takes back when it ends.
+//! The kernel knows one rseq area a thread. glibc registers it since 2.35, unless `GLIBC_TUNABLES=glibc.pthread.rseq=0`. Then it lies at
+//! the same distance from the thread pointer in every thread. Otherwise a thread may register an area of its own, until it ends.
 //!
-//! Nothing here writes to an area: the critical sections write `rseq_cs`, all else belongs to the kernel.
+//! Nothing here writes to an area: the critical sections write `rseq_cs`, and the kernel writes the rest.
 
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
-use std::io;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::io::{self, Read as _};
 
-/// Whether the code for this architecture exists: here and in `percpu`. Not for big endian: the kernel reads the signature as
-/// data, and aarch64 stores instructions in little endian all the same.
+/// Whether there is code for this architecture, here and in `percpu`. Not for big endian: the kernel reads the signature as data, and
+/// aarch64 stores instructions in little endian always.
 pub const SUPPORTED: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))
         && cfg!(all(target_pointer_width = "64", target_endian = "little"));
 
-/// Bytes of an area as of the first version, which the kernel still takes. Later fields fit into its padding.
+/// Bytes of an area of the first version, which the kernel still accepts. Later fields fit into its padding.
 pub const OWN_SIZE: usize = 32;
 
-/// Where an area has the number of the current CPU; that of an unregistered thread is negative.
+/// Offset of the current CPU's number in an area. That of an unregistered thread is negative.
 const CPU_ID: isize = 4;
 
-/// Where an area has the thread's concurrency id (Linux 6.3).
+/// Offset of the thread's concurrency id in an area (Linux 6.3).
 const MM_CID: isize = 24;
 
-/// What precedes the code that an interrupted section goes on with. The kernel compares it with what was registered.
+/// Precedes each abort handler. The kernel compares it with the one that was registered.
 const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0xd428_bc00
 } else if cfg!(target_arch = "riscv64") {
@@ -34,25 +34,25 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0x5305_3053
 };
 
-/// Size of the part of an area that the kernel uses (Linux 6.3); 0 before that.
+/// Returns the size of the part of an area that the kernel uses (Linux 6.3), or 0 before that.
 pub fn feature_size() -> usize {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) as usize }
 }
 
-/// The C library's registration.
+/// What the C library does about registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// It registers threads: distance of the area from the thread pointer, and size.
+    /// It registers threads: distance of the areas from the thread pointer, and size.
     Registers { offset: isize, size: usize },
-    /// It could, but does not: the kernel refused, or it was told not to.
+    /// It could, but does not: the kernel refuses, or it is disabled.
     Declines,
-    /// It knows nothing of rseq.
+    /// It does not know rseq.
     Ignorant,
 }
 
-/// What the C library does.
+/// Returns what the C library does.
 pub fn library() -> Library {
     let Some((offset, size)) = symbols() else { return Library::Ignorant };
     // SAFETY: glibc defines them as constants: `const ptrdiff_t __rseq_offset; const unsigned int __rseq_size`.
@@ -60,7 +60,7 @@ pub fn library() -> Library {
     if size == 0 { Library::Declines } else { Library::Registers { offset, size } }
 }
 
-/// A linked symbol would make the program require glibc 2.35, so it is looked up.
+/// Looks the symbols up: linking them would require glibc 2.35.
 #[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     // SAFETY: the names are C strings.
@@ -71,7 +71,7 @@ fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     (!offset.is_null() && !size.is_null()).then_some((offset.cast(), size.cast()))
 }
 
-/// A static program has no symbols to look up at run time: weak ones, null where the C library lacks them.
+/// A static program has no symbols to look up. Weak ones are null if the C library lacks them.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     #[repr(C)]
@@ -97,8 +97,8 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// The CPU that the thread with an area at `offset` from the thread pointer runs on; not one where the thread is not
-/// registered. With 0 instead of an offset the result means nothing.
+/// Returns the number of the current CPU, from the area at `offset` from the thread pointer. It is negative if the thread is not
+/// registered, and meaningless if `offset` is 0.
 ///
 /// # Safety
 ///
@@ -145,7 +145,7 @@ unsafe fn read(offset: isize) -> u32 {
     value
 }
 
-/// The thread pointer: what offsets are relative to.
+/// Returns the thread pointer, to which offsets are relative.
 #[inline(always)]
 pub fn thread_pointer() -> *const u8 {
     let pointer: *const u8;
@@ -165,7 +165,7 @@ pub fn thread_pointer() -> *const u8 {
     pointer
 }
 
-/// An area of the thread's own.
+/// An area that this library registers.
 #[repr(C, align(32))]
 struct Own {
     area: UnsafeCell<[u8; OWN_SIZE]>,
@@ -176,26 +176,24 @@ struct Own {
 enum State {
     Untried,
     Registered,
-    /// The kernel refused, with this error.
+    /// The kernel refuses, with this error.
     Refused(i32),
 }
 
 thread_local! {
-    // With a destructor, which must come before the memory goes: so a shared library with this code stays loaded until the
-    // thread has ended.
+    // The destructor ends the registration before the memory is freed.
     static OWN: Own = const { Own { area: UnsafeCell::new([0; OWN_SIZE]), state: Cell::new(State::Untried) } };
 }
 
-/// Registers the calling thread with an area of its own, if that has not been done; the offset of that area.
+/// Registers the calling thread with an area of its own, if that has not been done. Returns the offset of that area.
 ///
 /// # Errors
 ///
-/// That of the kernel, each time; `EINVAL` if somebody else has registered the thread. `ESRCH` when the thread is about to
-/// end.
+/// Returns the kernel's error, each time: `EINVAL` if another library has registered the thread. `ESRCH` if the thread is about to end.
 pub fn register_own() -> io::Result<isize> {
     let registered = OWN.try_with(|own| {
         if matches!(own.state.get(), State::Untried) {
-            // SAFETY: the area lives until `drop` below takes it back.
+            // SAFETY: the area lives until `drop` below unregisters it.
             let refused = unsafe { call(own.area.get().cast(), 0) };
             own.state.set(refused.map_or(State::Registered, State::Refused));
         }
@@ -211,13 +209,13 @@ impl Drop for Own {
     fn drop(&mut self) {
         const UNREGISTER: libc::c_int = 1;
         if matches!(self.state.get(), State::Registered) {
-            // SAFETY: takes back what was registered.
+            // SAFETY: unregisters what was registered.
             unsafe { call(self.area.get().cast(), UNREGISTER) };
         }
     }
 }
 
-/// `rseq(2)`; the error, if it fails.
+/// Calls `rseq(2)`. Returns the error if it fails.
 ///
 /// # Safety
 ///
@@ -228,52 +226,69 @@ unsafe fn call(area: *mut u8, flags: libc::c_int) -> Option<i32> {
     failed.then(|| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
 }
 
-/// The release of the running kernel: major, minor, patch.
+/// Returns the release of the running kernel: major, minor, patch.
 pub fn kernel_release() -> Option<(u32, u32, u32)> {
     let name = rustix::system::uname();
     parse_release(name.release().to_str().ok()?)
 }
 
 fn parse_release(release: &str) -> Option<(u32, u32, u32)> {
-    // "6.18.4-something", "7.0-rc1": what follows the numbers does not matter.
+    // "6.18.4-something", "7.0-rc1": only the numbers matter.
     let mut numbers = release.split(['.', '-', '+', '_']).map(|part| part.parse::<u32>().ok());
     let (major, minor) = (numbers.next()??, numbers.next()??);
     Some((major, minor, numbers.next().flatten().unwrap_or(0)))
 }
 
-/// The CPU that the calling thread runs on, from the C library or the kernel.
+/// Returns the CPU on which the calling thread runs, from the C library or the kernel.
 pub fn getcpu() -> usize {
     // SAFETY: takes nothing.
     usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
-/// The number of CPUs that this machine may ever have: 1 more than the highest number. A guess where the kernel does not
-/// tell.
+/// Returns the number of CPUs that this machine may ever have: CPU numbers are lower. Every call returns the same.
 pub fn possible_cpus() -> usize {
-    use std::io::Read as _;
-    let mut text = [0; 4096];
-    let read =
-        std::fs::File::open("/sys/devices/system/cpu/possible").and_then(|mut file| file.read(&mut text));
-    read.ok().and_then(|len| parse_cpu_list(text.get(..len)?)).unwrap_or_else(guess_cpus)
+    /// 0 before the first call.
+    static CPUS: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed, both: nothing is published with the number, and the first one stays.
+    let known = CPUS.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let found = listed_cpus().unwrap_or_else(cpus_in_masks);
+    CPUS.compare_exchange(0, found, Relaxed, Relaxed).map_or_else(|first| first, |_| found)
 }
 
-/// 1 more than the highest number of a list such as "0-3,6".
+/// Reads the number from `/sys`, if that is the kernel's own: in containers, another file system may show other numbers.
+fn listed_cpus() -> Option<usize> {
+    const SYSFS_MAGIC: u64 = 0x6265_6572;
+    let mut text = [0; 4096];
+    let mut file = std::fs::File::open("/sys/devices/system/cpu/possible").ok()?;
+    if rustix::fs::fstatfs(&file).ok()?.f_type as u64 != SYSFS_MAGIC {
+        return None;
+    }
+    let len = file.read(&mut text).ok()?;
+    parse_cpu_list(&text[..len])
+}
+
+/// Returns 1 more than the highest number of a list such as "0-3,6".
 fn parse_cpu_list(list: &[u8]) -> Option<usize> {
     let list = core::str::from_utf8(list).ok()?.trim();
     let ends = list.split([',', '-']).map(|number| number.parse::<usize>().ok());
-    // One that is no number makes the list none that we know.
+    // A list with anything but numbers is not understood.
     let highest = ends.reduce(|one, other| Some(one?.max(other?)))??;
     highest.checked_add(1)
 }
 
-/// Without `/sys`. A CPU beyond the guess is handled like one without rseq.
-fn guess_cpus() -> usize {
-    // SAFETY: takes and returns numbers.
-    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    let allowed = rustix::thread::sched_getaffinity(None).ok();
-    let highest =
-        allowed.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| set.is_set(cpu)));
-    usize::try_from(configured).unwrap_or(1).max(highest.map_or(1, |cpu| cpu + 1)).max(getcpu() + 1)
+/// Returns the number of possible CPUs, rounded up to a multiple of 64: the size of the kernel's CPU masks.
+fn cpus_in_masks() -> usize {
+    /// Kernels are not built for more CPUs.
+    const MOST: usize = 8192;
+    let mut mask = [0_u64; MOST / 64];
+    let fits = |words: &usize| {
+        // SAFETY: the kernel writes at most that many bytes. It returns an error if its mask has more.
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words * 8, mask.as_mut_ptr()) > 0 }
+    };
+    (1..=MOST / 64).find(fits).map_or(MOST, |words| words * 64)
 }
 
 #[cfg(test)]
@@ -281,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_read_whatever_follows_its_numbers() {
+    fn release_with_a_suffix_is_parsed() {
         assert_eq!(parse_release("6.18.44-12-generic"), Some((6, 18, 44)));
         assert_eq!(parse_release("7.0-rc1"), Some((7, 0, 0)));
         assert_eq!(parse_release("4.14.0+"), Some((4, 14, 0)));
@@ -289,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_cpu_of_a_list_counts() {
+    fn cpu_list_gives_its_highest_cpu() {
         assert_eq!(parse_cpu_list(b"0-1\n"), Some(2));
         assert_eq!(parse_cpu_list(b"0"), Some(1));
         assert_eq!(parse_cpu_list(b"0-3,6,8-9\n"), Some(10));
@@ -298,8 +313,8 @@ mod tests {
     }
 
     #[test]
-    fn the_guess_covers_the_cpu_we_are_on() {
-        assert!(guess_cpus() > getcpu());
+    fn possible_cpus_include_the_current_one() {
         assert!(possible_cpus() > getcpu());
+        assert!(listed_cpus().is_none_or(|listed| listed > getcpu() && listed <= cpus_in_masks()));
     }
 }

@@ -1,4 +1,4 @@
-//! Threads without restartable sequences, threads that move, and signals that interrupt.
+//! Unregisters threads from rseq, and pins them to CPUs.
 
 use std::io;
 use std::mem;
@@ -14,7 +14,7 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0x5305_3053
 };
 
-/// Takes the calling thread's registration back that the C library made. False if it made none.
+/// Ends the registration of the calling thread that the C library made. Returns `false` if it made none.
 pub fn unregister() -> bool {
     // SAFETY: the names are C strings; glibc defines the symbols as constants of these types.
     let (offset, size) = unsafe {
@@ -28,13 +28,13 @@ pub fn unregister() -> bool {
     assert!(size as usize <= SIZE, "an area larger than the first version's");
     // SAFETY: on the architectures tested `pthread_self` is the thread pointer.
     let area = unsafe { libc::pthread_self() as *mut u8 }.wrapping_offset(offset);
-    // SAFETY: takes back what the C library registered with the same arguments.
+    // SAFETY: unregisters what the C library registered with the same arguments.
     let failed = unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, UNREGISTER, SIGNATURE) };
-    assert_eq!(failed, 0, "the registration cannot be taken back: {}", io::Error::last_os_error());
+    assert_eq!(failed, 0, "the thread cannot be unregistered: {}", io::Error::last_os_error());
     true
 }
 
-/// The CPUs that the calling thread may run on.
+/// Returns the CPUs on which the calling thread may run.
 pub fn allowed_cpus() -> Vec<usize> {
     // SAFETY: a CPU set is plain data, which the call fills.
     unsafe {
@@ -44,7 +44,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// Lets the calling thread run on `cpus` only, and so moves it there.
+/// Restricts the calling thread to `cpus`, and so moves it there.
 pub fn pin(cpus: &[usize]) {
     // SAFETY: a CPU set is plain data; all places outlive the calls.
     unsafe {
@@ -53,17 +53,5 @@ pub fn pin(cpus: &[usize]) {
             libc::CPU_SET(cpu, &mut set);
         }
         libc::sched_setaffinity(0, size_of_val(&set), &set);
-    }
-}
-
-/// `rseq_cs` of the calling thread, if the C library has registered it.
-pub fn current_section() -> Option<u64> {
-    // SAFETY: the name is a C string; glibc defines the symbol as a constant of this type.
-    let offset =
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>().as_ref()? };
-    // SAFETY: as in `unregister`; the word lies in the area.
-    unsafe {
-        let area = (libc::pthread_self() as *const u8).wrapping_offset(*offset);
-        Some(area.add(8).cast::<u64>().read_volatile())
     }
 }

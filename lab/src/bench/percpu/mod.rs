@@ -1,7 +1,7 @@
-//! `bench percpu`: what an operation on per-CPU data costs, beside other ways to the same end.
+//! `bench percpu`: the cost of an operation on per-CPU data, beside alternatives.
 //!
-//! Every system runs the same loop, in one thread, in one thread a CPU, and in 16 threads a CPU, which move as the scheduler
-//! likes. `op_ns` is the CPU time of an operation: with more threads than CPUs the wall time would include the scheduler's.
+//! Every system runs the same loop: in one thread, in one thread a CPU, and in 16 threads a CPU, which the scheduler migrates. `op_ns`
+//! is the CPU time of an operation: with more threads than CPUs the wall time would measure the scheduler.
 
 mod systems;
 

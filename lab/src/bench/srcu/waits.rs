@@ -1,9 +1,9 @@
 //! Waiting for many guards: one thread waits, another drops what it waits for.
 
+use ::stillpoint::Domain as _;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use stillpoint::Domain as _;
 
 use anyhow::Context as _;
 

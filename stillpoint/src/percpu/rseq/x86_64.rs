@@ -1,14 +1,13 @@
-//! The critical sections on x86-64. See [`super::section`] for what each does and what they have in common.
+//! The critical sections on x86-64. See [`super`] for what each does, and for the invariants.
 //!
-//! The areas lie at the same distance from `fs` in every thread (`offset`), so a section needs no thread pointer. A plain
-//! store releases and a plain load acquires, as on every x86.
+//! Rseq areas lie at the same distance from `fs` in every thread (`offset`), so a section needs no thread pointer. Every store is a
+//! Release and every load an Acquire.
 
 use core::arch::asm;
 
-use super::section::{BOUND, Place, Pushed, Tally};
+use super::layout::{AreaRef, CounterRef, Pushed};
 
-/// Says where the section that begins at `4` and ends before `5` goes on if it is interrupted: at `6`. The kernel finds this
-/// through `rseq_cs`, which is set last before `4`.
+/// Arms the section that begins at `4` and ends before `5`, with the abort handler at `6`. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
         concat!(
@@ -18,17 +17,17 @@ macro_rules! arm {
             ".long 0, 0\n",
             ".quad 4f, 5f - 4f, 6f\n",
             ".popsection\n",
-            point!(0),
+            fault_point!(0),
             "lea {t}, [rip + 3b]\n",
             unless_mutant!(2, "", late_table!()),
             unless_mutant!(1, "mov qword ptr fs:[{offset} + 8], {t}", ""),
             "\n4:\n",
-            point!(1),
+            fault_point!(1),
         )
     };
 }
 
-/// For a mutant: a section that begins after the CPU was read.
+/// For a mutant: the descriptor of a section that begins after the CPU number was read.
 #[cfg(stillpoint_faults)]
 macro_rules! late_table {
     () => {
@@ -44,91 +43,76 @@ macro_rules! late_table {
     };
 }
 
-/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`.
-macro_rules! row {
-    ($cpus:literal) => {
+/// Loads the current CPU's area, as bytes from the first area, into `t`. Leaves by `7` if the CPU number is negative.
+macro_rules! area_offset {
+    () => {
         concat!(
-            "mov {t:e}, dword ptr fs:[{offset} + 4]\n",
-            point!(2),
+            "movsxd {t}, dword ptr fs:[{offset} + 4]\n",
+            fault_point!(2),
             "14:\n",
-            unless_mutant!(3, concat!("cmp {t}, ", $cpus, "\njae 7f\n"), ""),
-            "shl {t}, 7\n",
+            unless_mutant!(3, "shl {t}, 7\njs 7f\n", "shl {t}, 7\n"),
         )
     };
 }
 
-/// The same as an address, of a row that nobody has stopped.
-macro_rules! open_row {
+/// Loads the address of the current CPU's area into `t`. Leaves by `7` if the area is stopped too.
+macro_rules! open_area {
     () => {
         concat!(
-            row!("{cpus}"),
-            "add {t}, {rows}\n",
+            area_offset!(),
+            "add {t}, {areas}\n",
             unless_mutant!(4, "cmp qword ptr [{t}], 0\njne 7f\n", ""),
         )
     };
 }
 
-/// After the commit: the section is over. And, out of the way, what happens otherwise: interrupted (`6`, behind the
-/// signature, the kernel has cleared `rseq_cs`) or left early (`7`).
+/// Ends the section after the commit. Out of line come the abort handler (`6`, behind the signature) and early exits (`7`).
 macro_rules! end {
     ($failed:expr) => {
         concat!(
             "5:\n",
-            point!(5),
-            unless_mutant!(6, "mov qword ptr fs:[{offset} + 8], 0", ""),
-            "\n.pushsection __rseq_failure, \"ax\", @progbits\n",
-            // The signature, as the operand of an instruction that nobody executes.
+            fault_point!(5),
+            ".pushsection __rseq_failure, \"ax\", @progbits\n",
+            // The signature, as the operand of an instruction that is never executed.
             ".byte 0x0f, 0xb9, 0x3d\n",
             ".long 0x53053053\n",
             "6:\n",
-            point!(6),
-            $failed,
-            "\n7:\n",
-            unless_mutant!(9, "mov qword ptr fs:[{offset} + 8], 0", ""),
-            "\n",
+            fault_point!(6),
+            "7:\n",
             $failed,
             "\n.popsection\n",
         )
     };
 }
 
-/// Out of the way: left early by `8`.
+/// Out of line: early exits by `8`, without a value.
 macro_rules! leave {
     ($how:literal) => {
-        concat!(
-            ".pushsection __rseq_failure, \"ax\", @progbits\n",
-            "8:\n",
-            unless_mutant!(10, "mov qword ptr fs:[{offset} + 8], 0", ""),
-            "\n",
-            $how,
-            "\n.popsection\n",
-        )
+        concat!(".pushsection __rseq_failure, \"ax\", @progbits\n", "8:\n", $how, "\n.popsection\n")
     };
 }
 
-/// See [`super::section::add`].
+/// See [`super::add`].
 #[inline(always)]
-pub unsafe fn add(tally: Tally, by: u64) -> bool {
-    // SAFETY: the caller's contract, with (1) to (3) of `section`.
+pub unsafe fn add(counter: CounterRef, by: u64) -> bool {
+    // SAFETY: the caller's contract, and (1) to (3) of `super`.
     unsafe {
         asm!(
             arm!(),
-            row!("qword ptr [{rows} - {BOUND}]"),
+            area_offset!(),
             "add {t}, {word}",
-            // Not one `add` to memory, nor an index in the address: with these processors forward a store to the load of
-            // the next add several cycles later.
+            // Not one `add` to memory, nor an index in the address: processors forward such a store to the load of the next
+            // add several cycles later.
             "mov {x}, qword ptr [{t}]",
             "lea {x}, [{x} + {by}]",
-            point!(3),
+            fault_point!(3),
             "mov qword ptr [{t}], {x}",
             end!("jmp {failed}"),
             t = out(reg) _,
             x = out(reg) _,
-            offset = in(reg) tally.offset,
-            rows = in(reg) tally.rows,
-            word = in(reg) tally.word,
+            offset = in(reg) counter.offset,
+            word = in(reg) counter.word,
             by = in(reg) by,
-            BOUND = const BOUND,
             failed = label { return false },
             options(nostack),
         );
@@ -136,31 +120,29 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
     true
 }
 
-/// See [`super::section::push`].
+/// See [`super::push`].
 #[inline(always)]
-pub unsafe fn push(place: Place, value: u64) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "mov {len}, qword ptr [{t} + 8]",
-            unless_mutant!(8, "cmp {len}, qword ptr [{t} + 16]\njae 8f\n", ""),
-            point!(3),
+            unless_mutant!(8, "cmp {len}, qword ptr [{t} + 16]\njae {full}\n", ""),
+            fault_point!(3),
             "mov {slots}, qword ptr [{t} + 24]",
             unless_mutant!(5, "", "inc qword ptr [{t} + 8]\n"),
             "mov qword ptr [{slots} + 8 * {len}], {value}",
-            point!(4),
+            fault_point!(4),
             "inc {len}",
             "mov qword ptr [{t} + 8], {len}",
             end!("jmp {failed}"),
-            leave!("jmp {full}"),
             t = out(reg) _,
             len = out(reg) _,
             slots = out(reg) _,
-            offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            offset = in(reg) target.offset,
+            areas = in(reg) target.areas,
             value = in(reg) value,
             failed = label { return Pushed::Failed },
             full = label { return Pushed::Full },
@@ -170,54 +152,53 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
     Pushed::Done
 }
 
-/// See [`super::section::pop`].
+/// See [`super::pop`].
 #[inline(always)]
-pub unsafe fn pop(place: Place) -> u64 {
+pub unsafe fn pop(target: AreaRef) -> u64 {
     let value: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "mov {len}, qword ptr [{t} + 8]",
             "sub {len}, 1",
             "jb 8f",
-            point!(3),
+            fault_point!(3),
             "mov {value}, qword ptr [{t} + 24]",
             "mov {value}, qword ptr [{value} + 8 * {len}]",
-            point!(4),
+            fault_point!(4),
             "mov qword ptr [{t} + 8], {len}",
-            end!(unless_mutant!(11, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
+            end!(unless_mutant!(6, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
             leave!("xor {value:e}, {value:e}\njmp 30f"),
             "30:",
             t = out(reg) _,
             len = out(reg) _,
             value = out(reg) value,
-            offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            offset = in(reg) target.offset,
+            areas = in(reg) target.areas,
             options(nostack),
         );
     }
     value
 }
 
-/// See [`super::section::push_batch`].
+/// See [`super::push_batch`].
 #[inline(always)]
-pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 {
+pub unsafe fn push_batch(target: AreaRef, values: *const u64, count: usize) -> u64 {
     let pushed: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "mov {len}, qword ptr [{t} + 8]",
             // As many as there is room for.
             "mov {n}, qword ptr [{t} + 16]",
             "sub {n}, {len}",
             "cmp {n}, {count}",
             "cmova {n}, {count}",
-            point!(3),
+            fault_point!(3),
             "mov {slots}, qword ptr [{t} + 24]",
             "lea {slots}, [{slots} + 8 * {len}]",
             "add {len}, {n}",
@@ -227,7 +208,7 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             "31:",
             "mov {x}, qword ptr [{values} + 8 * {i}]",
             "mov qword ptr [{slots} + 8 * {i}], {x}",
-            point!(4),
+            fault_point!(4),
             "sub {i}, 1",
             "jae 31b",
             "12:",
@@ -240,9 +221,8 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             i = out(reg) _,
             x = out(reg) _,
             n = out(reg) pushed,
-            offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            offset = in(reg) target.offset,
+            areas = in(reg) target.areas,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -251,21 +231,21 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
     pushed
 }
 
-/// See [`super::section::pop_batch`].
+/// See [`super::pop_batch`].
 #[inline(always)]
-pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
+pub unsafe fn pop_batch(target: AreaRef, values: *mut u64, count: usize) -> u64 {
     let popped: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "mov {len}, qword ptr [{t} + 8]",
             // As many as there are.
             "mov {n}, {len}",
             "cmp {n}, {count}",
             "cmova {n}, {count}",
-            point!(3),
+            fault_point!(3),
             "sub {len}, {n}",
             "mov {slots}, qword ptr [{t} + 24]",
             "lea {slots}, [{slots} + 8 * {len}]",
@@ -275,7 +255,7 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             "31:",
             "mov {x}, qword ptr [{slots} + 8 * {i}]",
             "mov qword ptr [{values} + 8 * {i}], {x}",
-            point!(4),
+            fault_point!(4),
             "sub {i}, 1",
             "jae 31b",
             "12:",
@@ -288,9 +268,8 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             i = out(reg) _,
             x = out(reg) _,
             n = out(reg) popped,
-            offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            offset = in(reg) target.offset,
+            areas = in(reg) target.areas,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -299,47 +278,46 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
     popped
 }
 
-/// See [`super::section::compare_and_store`].
+/// See [`super::compare_and_store`].
 #[inline(always)]
-pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
-    let row: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+pub unsafe fn compare_and_store(target: AreaRef, expected: u64, new: u64) -> u64 {
+    let area: u64;
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "cmp qword ptr [{t} + 8], {expected}",
             "jne 8f",
-            point!(3),
+            fault_point!(3),
             "mov qword ptr [{t} + 8], {new}",
             end!("mov {t}, -1\njmp 30f"),
             leave!("xor {t:e}, {t:e}\njmp 30f"),
             "30:",
-            t = out(reg) row,
-            offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            t = out(reg) area,
+            offset = in(reg) target.offset,
+            areas = in(reg) target.areas,
             expected = in(reg) expected,
             new = in(reg) new,
             options(nostack),
         );
     }
-    row
+    area
 }
 
-/// See [`super::section::record`].
+/// See [`super::record`].
 #[inline(always)]
-pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+pub unsafe fn record(target: AreaRef, words: *const u64, count: usize) -> Pushed {
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "mov {head}, qword ptr [{t} + 8]",
             "mov {x}, {head}",
             "sub {x}, qword ptr [{t} + 64]",
-            unless_mutant!(7, "cmp {x}, qword ptr [{t} + 16]\njae 8f\n", ""),
-            point!(3),
+            unless_mutant!(7, "cmp {x}, qword ptr [{t} + 16]\njae {full}\n", ""),
+            fault_point!(3),
             "mov {slot}, qword ptr [{t} + 32]",
             "and {slot}, {head}",
             "imul {slot}, {count}",
@@ -351,20 +329,18 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             "31:",
             "mov {x}, qword ptr [{words} + 8 * {i} - 8]",
             "mov qword ptr [{slot} + 8 * {i} - 8], {x}",
-            point!(4),
+            fault_point!(4),
             "dec {i}",
             "jnz 31b",
             "mov qword ptr [{t} + 8], {head}",
             end!("jmp {failed}"),
-            leave!("jmp {full}"),
             t = out(reg) _,
             head = out(reg) _,
             slot = out(reg) _,
             i = out(reg) _,
             x = out(reg) _,
-            offset = in(reg) place.offset,
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            offset = in(reg) target.offset,
+            areas = in(reg) target.areas,
             words = in(reg) words,
             count = in(reg) count,
             failed = label { return Pushed::Failed },

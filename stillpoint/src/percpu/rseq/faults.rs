@@ -1,13 +1,12 @@
 //! Faults inside critical sections, for tests: `--cfg stillpoint_faults` compiles them in. Otherwise nothing of this exists.
 //!
-//! Each section has numbered points. At a point a thread can be delayed, or trap: the kernel then delivers a signal in the
-//! middle of the section, in whose handler a test does what it likes (it yields, sleeps, moves to another CPU, or executes
-//! the same operation), and interrupts the section. The same way sections are broken, one step at a time, to show that the
-//! tests see: these are the mutants of `docs/proof.md`.
+//! Each section has numbered fault points. At a point a test can delay a thread, or make it trap. A trap is a signal in the middle of
+//! the section, which aborts it; its handler may yield, sleep, move to another CPU, or execute the same operation. The mutants of
+//! `docs/proof.md` break sections in the same way, one step at a time, to show that the tests notice.
 
-/// A numbered point of a section: nothing, unless faults are compiled in. Changes the flags.
+/// A fault point of a section: nothing, unless faults are compiled in. Changes the flags.
 #[cfg(all(not(stillpoint_faults), target_arch = "x86_64"))]
-macro_rules! point {
+macro_rules! fault_point {
     ($number:literal) => {
         ""
     };
@@ -22,7 +21,7 @@ macro_rules! unless_mutant {
 }
 
 #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
-macro_rules! point {
+macro_rules! fault_point {
     ($number:literal) => {
         concat!(
             "cmp dword ptr fs:[stillpoint_fault_points@tpoff + 4 * ",
@@ -32,7 +31,7 @@ macro_rules! point {
             "je 20f\n",
             ".rept 200\npause\n.endr\n",
             "jmp 21f\n",
-            // With something behind it, which belongs to the point: the trap is where it is, not where the next thing begins.
+            // The `nop` keeps the address behind the trap within the section.
             "20: int3\nnop\n",
             "21:\n",
         )
@@ -65,10 +64,10 @@ mod on {
     use core::sync::atomic::{AtomicU32, Ordering::*};
     use std::sync::LazyLock;
 
-    /// Points of a section.
+    /// Fault points of a section.
     pub const POINTS: usize = 8;
 
-    /// What happens at a point.
+    /// What happens at a fault point.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[repr(u32)]
     pub enum Fault {
@@ -76,11 +75,11 @@ mod on {
         None = 0,
         /// A breakpoint: `SIGTRAP`.
         Trap = 1,
-        /// Some microseconds pass.
+        /// A delay of some microseconds.
         Delay = 2,
     }
 
-    // Thread-local, where instructions find it without a register: in programs, not in shared libraries.
+    // Thread-local, so that instructions find it without a register: in programs, not in shared libraries.
     global_asm!(
         ".pushsection .tbss, \"awT\", @nobits",
         ".balign 32",
@@ -103,18 +102,15 @@ mod on {
     static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 
     /// Mutants of the sections themselves; the first has number 1.
-    const IN_SECTIONS: [&str; 11] = [
+    const IN_SECTIONS: [&str; 8] = [
         "not-armed",
-        "index-read-outside",
-        "bound-not-checked",
+        "cpu-read-before-arming",
+        "sign-not-checked",
         "stop-not-checked",
         "committed-early",
-        "not-cleared",
+        "interrupted-pop-finds-nothing",
         "tail-not-checked",
         "room-not-checked",
-        "not-cleared-after-failure",
-        "not-cleared-after-exit",
-        "interrupted-pop-finds-nothing",
     ];
 
     static SELECTED: LazyLock<Option<String>> = LazyLock::new(|| {
@@ -125,18 +121,18 @@ mod on {
         Some(name)
     });
 
-    /// Whether the mutant is selected.
+    /// Returns `true` if the mutant is selected.
     pub fn mutant(name: &str) -> bool {
         SELECTED.as_deref() == Some(name)
     }
 
-    /// Has `fault` happen when the calling thread passes `point`.
+    /// Makes `fault` happen when the calling thread passes `point`.
     pub fn set(point: usize, fault: Fault) {
         LazyLock::force(&SELECTED);
         points()[point].store(fault as u32, SeqCst);
     }
 
-    /// Takes the fault away; true if there was one.
+    /// Removes the fault. Returns `true` if there was one.
     pub fn disarm(point: usize) -> bool {
         points()[point].swap(0, SeqCst) != 0
     }

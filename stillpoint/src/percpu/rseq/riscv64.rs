@@ -1,15 +1,13 @@
-//! The critical sections on riscv64. See [`super::section`] for what each does and what they have in common.
+//! The critical sections on riscv64. See [`super`] for what each does, and for the invariants.
 //!
-//! Assembled, and never run: see `docs/proof.md`. A `fence rw, w` before each commit releases, a `fence r, rw` behind the
-//! load of a word that threads on other CPUs write acquires. What happens when a section fails stands right behind it, as
-//! conditional branches do not reach far.
+//! A `fence rw, w` before each commit makes it a Release; a `fence r, rw` behind the load of a word that threads on other CPUs write
+//! makes that an Acquire. Abort handler and early exits stand right behind the section, as conditional branches do not reach far.
 
 use core::arch::asm;
 
-use super::section::{Place, Pushed, Tally, area};
+use super::layout::{AreaRef, CounterRef, Pushed, rseq_area};
 
-/// Says where the section that begins at `4` and ends before `5` goes on if it is interrupted: at `6`. The kernel finds this
-/// through `rseq_cs`, which is set last before `4`.
+/// Arms the section that begins at `4` and ends before `5`, with the abort handler at `6`. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
         concat!(
@@ -20,57 +18,59 @@ macro_rules! arm {
             ".quad 4f, 5f - 4f, 6f\n",
             ".popsection\n",
             "lla {t}, 3b\n",
-            "sd {t}, 8({area})\n",
+            "sd {t}, 8({rseq})\n",
             "4:",
         )
     };
 }
 
-/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`.
-macro_rules! row {
+/// Loads the current CPU's area, as bytes from the first area, into `t`. Leaves by `7` if the CPU number is negative.
+macro_rules! area_offset {
     () => {
-        concat!("lwu {t}, 4({area})\n", "bgeu {t}, {cpus}, 7f\n", "slli {t}, {t}, 7\n")
+        concat!("lw {t}, 4({rseq})\n", "bltz {t}, 7f\n", "slli {t}, {t}, 7\n")
     };
 }
 
-/// The same as an address, of a row that nobody has stopped.
-macro_rules! open_row {
+/// Loads the address of the current CPU's area into `t`. Leaves by `7` if the area is stopped too.
+macro_rules! open_area {
     () => {
-        concat!(row!(), "add {t}, {t}, {rows}\n", "ld {x}, 0({t})\n", "fence r, rw\n", "bnez {x}, 7f\n")
+        concat!(
+            area_offset!(),
+            "add {t}, {t}, {areas}\n",
+            "ld {x}, 0({t})\n",
+            "fence r, rw\n",
+            "bnez {x}, 7f\n"
+        )
     };
 }
 
-/// After the commit: the section is over. And what happens otherwise: interrupted (`6`, behind the signature, the kernel has
-/// cleared `rseq_cs`) or left early (`7`, or `8`).
+/// Ends the section after the commit. Behind it come the abort handler (`6`, behind the signature) and early exits (`7`, and `8`
+/// without a value).
 macro_rules! end {
     ($failed:literal, $left:literal) => {
         concat!(
             "5:\n",
-            "sd zero, 8({area})\n",
             "j 9f\n",
             ".balign 4\n",
             ".long 0xf1401073\n",
             "6:\n",
-            $failed,
-            "\n7:\n",
-            "sd zero, 8({area})\n",
+            "7:\n",
             $failed,
             "\n8:\n",
-            "sd zero, 8({area})\n",
             $left,
             "\n9:",
         )
     };
 }
 
-/// See [`super::section::add`].
+/// See [`super::add`].
 #[inline(always)]
-pub unsafe fn add(tally: Tally, by: u64) -> bool {
-    // SAFETY: the caller's contract, with (1) to (3) of `section`.
+pub unsafe fn add(counter: CounterRef, by: u64) -> bool {
+    // SAFETY: the caller's contract, and (1) to (3) of `super`.
     unsafe {
         asm!(
             arm!(),
-            row!(),
+            area_offset!(),
             "add {t}, {t}, {word}",
             "ld {x}, 0({t})",
             "add {x}, {x}, {by}",
@@ -79,9 +79,8 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
             end!("j {failed}", ""),
             t = out(reg) _,
             x = out(reg) _,
-            area = in(reg) area(tally.offset),
-            cpus = in(reg) tally.cpus(),
-            word = in(reg) tally.word,
+            rseq = in(reg) rseq_area(counter.offset),
+            word = in(reg) counter.word,
             by = in(reg) by,
             failed = label { return false },
             options(nostack),
@@ -90,14 +89,14 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
     true
 }
 
-/// See [`super::section::push`].
+/// See [`super::push`].
 #[inline(always)]
-pub unsafe fn push(place: Place, value: u64) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ld {len}, 8({t})",
             "ld {x}, 16({t})",
             "bgeu {len}, {x}, 8f",
@@ -113,9 +112,8 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
             x = out(reg) _,
             y = out(reg) _,
             len = out(reg) _,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             value = in(reg) value,
             failed = label { return Pushed::Failed },
             full = label { return Pushed::Full },
@@ -125,15 +123,15 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
     Pushed::Done
 }
 
-/// See [`super::section::pop`].
+/// See [`super::pop`].
 #[inline(always)]
-pub unsafe fn pop(place: Place) -> u64 {
+pub unsafe fn pop(target: AreaRef) -> u64 {
     let value: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ld {len}, 8({t})",
             "beqz {len}, 8f",
             "addi {len}, {len}, -1",
@@ -149,24 +147,23 @@ pub unsafe fn pop(place: Place) -> u64 {
             y = out(reg) _,
             len = out(reg) _,
             value = out(reg) value,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             options(nostack),
         );
     }
     value
 }
 
-/// See [`super::section::push_batch`].
+/// See [`super::push_batch`].
 #[inline(always)]
-pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 {
+pub unsafe fn push_batch(target: AreaRef, values: *const u64, count: usize) -> u64 {
     let pushed: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ld {len}, 8({t})",
             // As many as there is room for.
             "ld {n}, 16({t})",
@@ -198,9 +195,8 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             slots = out(reg) _,
             i = out(reg) _,
             n = out(reg) pushed,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -209,15 +205,15 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
     pushed
 }
 
-/// See [`super::section::pop_batch`].
+/// See [`super::pop_batch`].
 #[inline(always)]
-pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
+pub unsafe fn pop_batch(target: AreaRef, values: *mut u64, count: usize) -> u64 {
     let popped: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ld {len}, 8({t})",
             // As many as there are.
             "mv {n}, {len}",
@@ -248,9 +244,8 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             slots = out(reg) _,
             i = out(reg) _,
             n = out(reg) popped,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -259,45 +254,44 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
     popped
 }
 
-/// See [`super::section::compare_and_store`].
+/// See [`super::compare_and_store`].
 #[inline(always)]
-pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
-    let row: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+pub unsafe fn compare_and_store(target: AreaRef, expected: u64, new: u64) -> u64 {
+    let area: u64;
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ld {x}, 8({t})",
             "bne {x}, {expected}, 8f",
             "fence r, rw",
             "sd {new}, 8({t})",
             end!("li {t}, -1\nj 9f", "li {t}, 0"),
-            t = out(reg) row,
+            t = out(reg) area,
             x = out(reg) _,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             expected = in(reg) expected,
             new = in(reg) new,
             options(nostack),
         );
     }
-    row
+    area
 }
 
-/// See [`super::section::record`].
+/// See [`super::record`].
 #[inline(always)]
-pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+pub unsafe fn record(target: AreaRef, words: *const u64, count: usize) -> Pushed {
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ld {head}, 8({t})",
             "ld {x}, 64({t})",
-            // The tail, and the head of the record before, by which the reader knows that this slot may change, come before
-            // that.
+            // Orders the load of the tail, and the commit of the record before this one, before the stores to the slot: see
+            // `Reader::drain`.
             "fence rw, rw",
             "sub {x}, {head}, {x}",
             "ld {y}, 16({t})",
@@ -326,9 +320,8 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             head = out(reg) _,
             slot = out(reg) _,
             i = out(reg) _,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             words = in(reg) words,
             count = in(reg) count,
             failed = label { return Pushed::Failed },

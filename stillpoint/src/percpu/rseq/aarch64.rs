@@ -1,14 +1,13 @@
-//! The critical sections on aarch64. See [`super::section`] for what each does and what they have in common.
+//! The critical sections on aarch64. See [`super`] for what each does, and for the invariants.
 //!
-//! Assembled, and never run: see `docs/proof.md`. Commits are `stlr`, words that threads on other CPUs write are read by
-//! `ldar`. What happens when a section fails stands right behind it, as conditional branches do not reach far.
+//! Commits are `stlr`; words that threads on other CPUs write are read by `ldar`. Abort handler and early exits stand right behind
+//! the section, as conditional branches do not reach far.
 
 use core::arch::asm;
 
-use super::section::{Place, Pushed, Tally, area};
+use super::layout::{AreaRef, CounterRef, Pushed, rseq_area};
 
-/// Says where the section that begins at `4` and ends before `5` goes on if it is interrupted: at `6`. The kernel finds this
-/// through `rseq_cs`, which is set last before `4`.
+/// Arms the section that begins at `4` and ends before `5`, with the abort handler at `6`. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
         concat!(
@@ -20,66 +19,51 @@ macro_rules! arm {
             ".popsection\n",
             "adrp {t}, 3b\n",
             "add {t}, {t}, :lo12:3b\n",
-            "str {t}, [{area}, #8]\n",
+            "str {t}, [{rseq}, #8]\n",
             "4:",
         )
     };
 }
 
-/// The row of the CPU that the thread is on, as bytes from the first, in `t`; or leaves by `7`.
-macro_rules! row {
+/// Loads the current CPU's number into `t`. Leaves by `7` if it is negative.
+macro_rules! cpu {
     () => {
-        concat!("ldr {t:w}, [{area}, #4]\n", "cmp {t}, {cpus}\n", "b.hs 7f\n", "lsl {t}, {t}, #7\n")
+        concat!("ldrsw {t}, [{rseq}, #4]\n", "tbnz {t}, #63, 7f\n")
     };
 }
 
-/// The same as an address, of a row that nobody has stopped.
-macro_rules! open_row {
+/// Loads the address of the current CPU's area into `t`. Leaves by `7` if the area is stopped too.
+macro_rules! open_area {
     () => {
-        concat!(row!(), "add {t}, {t}, {rows}\n", "ldar {x}, [{t}]\n", "cbnz {x}, 7f\n")
+        concat!(cpu!(), "add {t}, {areas}, {t}, lsl #7\n", "ldar {x}, [{t}]\n", "cbnz {x}, 7f\n")
     };
 }
 
-/// After the commit: the section is over. And what happens otherwise: interrupted (`6`, behind the signature, the kernel has
-/// cleared `rseq_cs`) or left early (`7`, or `8`).
+/// Ends the section after the commit. Behind it come the abort handler (`6`, behind the signature) and early exits (`7`, and `8`
+/// without a value).
 macro_rules! end {
     ($failed:literal, $left:literal) => {
-        concat!(
-            "5:\n",
-            "str xzr, [{area}, #8]\n",
-            "b 9f\n",
-            ".inst 0xd428bc00\n",
-            "6:\n",
-            $failed,
-            "\n7:\n",
-            "str xzr, [{area}, #8]\n",
-            $failed,
-            "\n8:\n",
-            "str xzr, [{area}, #8]\n",
-            $left,
-            "\n9:",
-        )
+        concat!("5:\n", "b 9f\n", ".inst 0xd428bc00\n", "6:\n", "7:\n", $failed, "\n8:\n", $left, "\n9:",)
     };
 }
 
-/// See [`super::section::add`].
+/// See [`super::add`].
 #[inline(always)]
-pub unsafe fn add(tally: Tally, by: u64) -> bool {
-    // SAFETY: the caller's contract, with (1) to (3) of `section`.
+pub unsafe fn add(counter: CounterRef, by: u64) -> bool {
+    // SAFETY: the caller's contract, and (1) to (3) of `super`.
     unsafe {
         asm!(
             arm!(),
-            row!(),
-            "add {t}, {t}, {word}",
+            cpu!(),
+            "add {t}, {word}, {t}, lsl #7",
             "ldr {x}, [{t}]",
             "add {x}, {x}, {by}",
             "stlr {x}, [{t}]",
             end!("b {failed}", ""),
             t = out(reg) _,
             x = out(reg) _,
-            area = in(reg) area(tally.offset),
-            cpus = in(reg) tally.cpus(),
-            word = in(reg) tally.word,
+            rseq = in(reg) rseq_area(counter.offset),
+            word = in(reg) counter.word,
             by = in(reg) by,
             failed = label { return false },
             options(nostack),
@@ -88,14 +72,14 @@ pub unsafe fn add(tally: Tally, by: u64) -> bool {
     true
 }
 
-/// See [`super::section::push`].
+/// See [`super::push`].
 #[inline(always)]
-pub unsafe fn push(place: Place, value: u64) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ldr {len}, [{t}, #8]",
             "ldr {x}, [{t}, #16]",
             "cmp {len}, {x}",
@@ -109,9 +93,8 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
             t = out(reg) _,
             x = out(reg) _,
             len = out(reg) _,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             value = in(reg) value,
             failed = label { return Pushed::Failed },
             full = label { return Pushed::Full },
@@ -121,15 +104,15 @@ pub unsafe fn push(place: Place, value: u64) -> Pushed {
     Pushed::Done
 }
 
-/// See [`super::section::pop`].
+/// See [`super::pop`].
 #[inline(always)]
-pub unsafe fn pop(place: Place) -> u64 {
+pub unsafe fn pop(target: AreaRef) -> u64 {
     let value: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ldr {len}, [{t}, #8]",
             "cbz {len}, 8f",
             "sub {len}, {len}, #1",
@@ -142,24 +125,23 @@ pub unsafe fn pop(place: Place) -> u64 {
             x = out(reg) _,
             len = out(reg) _,
             value = out(reg) value,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             options(nostack),
         );
     }
     value
 }
 
-/// See [`super::section::push_batch`].
+/// See [`super::push_batch`].
 #[inline(always)]
-pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 {
+pub unsafe fn push_batch(target: AreaRef, values: *const u64, count: usize) -> u64 {
     let pushed: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ldr {len}, [{t}, #8]",
             // As many as there is room for.
             "ldr {n}, [{t}, #16]",
@@ -186,9 +168,8 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
             slots = out(reg) _,
             i = out(reg) _,
             n = out(reg) pushed,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -197,15 +178,15 @@ pub unsafe fn push_batch(place: Place, values: *const u64, count: usize) -> u64 
     pushed
 }
 
-/// See [`super::section::pop_batch`].
+/// See [`super::pop_batch`].
 #[inline(always)]
-pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
+pub unsafe fn pop_batch(target: AreaRef, values: *mut u64, count: usize) -> u64 {
     let popped: u64;
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ldr {len}, [{t}, #8]",
             // As many as there are.
             "cmp {len}, {count}",
@@ -230,9 +211,8 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
             slots = out(reg) _,
             i = out(reg) _,
             n = out(reg) popped,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             values = in(reg) values,
             count = in(reg) count,
             options(nostack),
@@ -241,42 +221,41 @@ pub unsafe fn pop_batch(place: Place, values: *mut u64, count: usize) -> u64 {
     popped
 }
 
-/// See [`super::section::compare_and_store`].
+/// See [`super::compare_and_store`].
 #[inline(always)]
-pub unsafe fn compare_and_store(place: Place, expected: u64, new: u64) -> u64 {
-    let row: u64;
-    // SAFETY: the caller's contract, with (1) to (4) of `section`.
+pub unsafe fn compare_and_store(target: AreaRef, expected: u64, new: u64) -> u64 {
+    let area: u64;
+    // SAFETY: the caller's contract, and (1) to (4) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "add {x}, {t}, #8",
             "ldar {x}, [{x}]",
             "cmp {x}, {expected}",
             "b.ne 8f",
             "str {new}, [{t}, #8]",
             end!("mov {t}, #-1\nb 9f", "mov {t}, #0"),
-            t = out(reg) row,
+            t = out(reg) area,
             x = out(reg) _,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             expected = in(reg) expected,
             new = in(reg) new,
             options(nostack),
         );
     }
-    row
+    area
 }
 
-/// See [`super::section::record`].
+/// See [`super::record`].
 #[inline(always)]
-pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
-    // SAFETY: the caller's contract, with (1) to (5) of `section`.
+pub unsafe fn record(target: AreaRef, words: *const u64, count: usize) -> Pushed {
+    // SAFETY: the caller's contract, and (1) to (5) of `super`.
     unsafe {
         asm!(
             arm!(),
-            open_row!(),
+            open_area!(),
             "ldr {head}, [{t}, #8]",
             "add {x}, {t}, #64",
             "ldar {x}, [{x}]",
@@ -284,7 +263,7 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             "ldr {i}, [{t}, #16]",
             "cmp {x}, {i}",
             "b.hs 8f",
-            // The head of the record before, by which the reader knows that this slot may change, comes before that.
+            // Orders the commit of the record before this one before the stores to the slot: see `Reader::drain`.
             "dmb ishst",
             "ldr {slot}, [{t}, #32]",
             "and {slot}, {slot}, {head}",
@@ -306,9 +285,8 @@ pub unsafe fn record(place: Place, words: *const u64, count: usize) -> Pushed {
             head = out(reg) _,
             slot = out(reg) _,
             i = out(reg) _,
-            area = in(reg) area(place.offset),
-            cpus = in(reg) place.cpus,
-            rows = in(reg) place.rows,
+            rseq = in(reg) rseq_area(target.offset),
+            areas = in(reg) target.areas,
             words = in(reg) words,
             count = in(reg) count,
             failed = label { return Pushed::Failed },

@@ -1,33 +1,33 @@
-//! Running something when a thread ends.
+//! Runs a function when a thread ends.
 //!
-//! A `pthread_key_create(3)` destructor, not a Rust thread-local with `Drop`: glibc runs it after all Rust (and C++)
-//! thread-local destructors, so these may still use what is cleaned up here. A destructor that comes later yet may set the
-//! key again; the C library then makes another round.
+//! This is a `pthread_key_create(3)` destructor, not a Rust thread-local with `Drop`: glibc runs it after all Rust (and C++)
+//! thread-local destructors, so these may still use what is cleaned up here. A later destructor may set the key again; the C library
+//! then makes another round.
 //!
-//! Keys are never deleted: other threads may be about to use them, at the end of the process too. The code of the destructors
-//! stays (see [`super::pin`]).
+//! Keys are never deleted: other threads may be about to use them, at the end of the process too. The destructors stay mapped (see
+//! [`super::pin`]).
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::pin::is_pinned;
 
-/// A function to run at the end of each thread that asks for it.
+/// A function that runs at the end of each thread that arms it.
 #[derive(Debug)]
 pub struct AtThreadExit {
     run: unsafe extern "C" fn(*mut c_void),
-    /// The key plus 1; 0 while there is none. No lock, so that the child of a fork need not care which thread was making it.
+    /// The key plus 1; 0 while there is none. Without a lock, so that a fork may come while another thread creates the key.
     key: AtomicU64,
 }
 
 impl AtThreadExit {
-    /// `run` gets the pointer given to [`arm`](Self::arm). It must not unwind.
+    /// `run` gets the pointer of [`arm`](Self::arm). It must not unwind.
     pub const fn new(run: unsafe extern "C" fn(*mut c_void)) -> Self {
         Self { run, key: AtomicU64::new(0) }
     }
 
-    /// Runs the function with `pointer` when the calling thread ends, in place of an earlier pointer of this thread.
-    /// False when the C library has no key or no memory left, or this code cannot be kept mapped.
+    /// Runs the function with `pointer` when the calling thread ends. It replaces an earlier pointer of this thread. Returns `false` if
+    /// the C library has no key or no memory left, or this code cannot be kept mapped.
     ///
     /// # Safety
     ///
@@ -38,13 +38,13 @@ impl AtThreadExit {
         self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
     }
 
-    /// Has [`arm`](Self::arm) find a key: the sooner, the lower, and the lowest need no memory of their own.
+    /// Creates the key for [`arm`](Self::arm). Early keys are low, and the lowest need no memory of their own.
     pub fn prepare(&self) {
         self.key();
     }
 
     fn key(&self) -> Option<libc::pthread_key_t> {
-        // Acquire, here and below: the key has been created. Partner: the Release below.
+        // Acquire, here and below: the key has been created; pairs with the Release below.
         let stored = self.key.load(Acquire);
         if stored != 0 {
             return Some((stored - 1) as _);
@@ -53,14 +53,14 @@ impl AtThreadExit {
             return None;
         }
         let mut fresh = 0;
-        // SAFETY: `fresh` outlives the call; who calls `arm` vouches for the function.
+        // SAFETY: `fresh` outlives the call; the caller of `arm` vouches for the function.
         if unsafe { libc::pthread_key_create(&mut fresh, Some(self.run)) } != 0 {
             return None;
         }
         match self.key.compare_exchange(0, u64::from(fresh) + 1, Release, Acquire) {
             Ok(_) => Some(fresh),
             Err(stored) => {
-                // Another thread was faster. SAFETY: nobody else knows this key.
+                // Another thread was faster. SAFETY: no other thread knows this key.
                 unsafe { libc::pthread_key_delete(fresh) };
                 Some((stored - 1) as _)
             }

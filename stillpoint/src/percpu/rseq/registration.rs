@@ -1,7 +1,7 @@
-//! Whether this process uses critical sections, and whose registration a thread has for them.
+//! Chooses whether this process uses critical sections, and finds the registration of a thread.
 //!
-//! The choice is made once, by the first use of anything per-CPU, and is never changed. It takes no lock, so that a fork or a
-//! signal may come at any moment: whoever is first publishes what he found, others throw theirs away.
+//! The first use of per-CPU data makes the choice, and it is never changed. It takes no lock, so a fork or a signal may come at any
+//! moment: the first thread publishes its report, and others discard theirs.
 
 use core::cell::Cell;
 use core::fmt;
@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::sys;
+use crate::sys::pin::is_pinned;
 use crate::sys::rseq::{self, Library};
 
 /// How per-CPU data is updated.
@@ -18,7 +19,7 @@ use crate::sys::rseq::{self, Library};
 pub enum Mode {
     /// By restartable sequences, without locked instructions.
     Rseq,
-    /// By atomic operations on words that belong to a CPU: right wherever a thread runs, and mostly uncontended.
+    /// By atomic operations on words of each CPU: correct on whatever CPU the thread runs, and mostly uncontended.
     Atomic,
 }
 
@@ -31,23 +32,24 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What was asked for.
+/// The mode that the caller or the environment asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Nothing,
     For(Mode),
-    /// The environment has a word that names no mode.
+    /// The environment variable names no mode.
     Unknown,
 }
 
-/// Why it came to that.
+/// The reason for the choice.
 #[derive(Debug, Clone, Copy)]
 enum Why {
     NotNeeded,
     NoArchitecture,
+    NotPinned,
     Kernel((u32, u32, u32)),
     LibraryRegisters,
-    /// With the number that the area holds instead of a CPU.
+    /// With the number that the rseq area holds instead of that of a CPU.
     LibraryFailed(i32),
     OwnArea(Library),
     /// With the error of `rseq(2)`.
@@ -55,40 +57,39 @@ enum Why {
     NoMemory,
 }
 
-/// What was chosen for this process, and why.
+/// The mode that was chosen for this process, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     mode: Mode,
     asked: Asked,
     why: Why,
-    /// Of the area, from the thread pointer, if the C library registers all threads; otherwise 0.
+    /// Of the rseq areas, from the thread pointer, if the C library registers all threads; otherwise 0.
     offset: isize,
-    cpus: usize,
     concurrency_ids: bool,
 }
 
 impl Report {
-    /// How per-CPU data is updated. Single threads may have to fall back all the same: see [the module](super).
+    /// Returns how per-CPU data is updated. Single threads may still use the fallback: see [the module](crate::percpu).
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// CPUs that have a place in per-CPU data: all that this machine may ever have.
+    /// Returns the number of CPUs that per-CPU data has room for: all that this machine may ever have.
     pub fn cpus(&self) -> usize {
-        self.cpus
+        rseq::possible_cpus()
     }
 
-    /// Whether [`concurrency_id`](super::concurrency_id) has an answer.
+    /// Returns `true` if [`concurrency_id`](super::cpu_number::concurrency_id) has an answer.
     pub fn has_concurrency_ids(&self) -> bool {
         self.concurrency_ids
     }
 
-    /// Why this mode: what was asked for, what was found, and how it failed.
+    /// Returns the reason to display: what was asked for, what was found, and how it failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
         Reason(self)
     }
 
-    pub(super) fn library_offset(&self) -> isize {
+    pub(in crate::percpu) fn library_offset(&self) -> isize {
         self.offset
     }
 }
@@ -115,6 +116,7 @@ impl fmt::Display for Reason<'_> {
         match self.0.why {
             Why::NotNeeded => f.write_str("it needs nothing"),
             Why::NoArchitecture => f.write_str("there are no critical sections for this architecture"),
+            Why::NotPinned => f.write_str("the dynamic linker refuses to keep this library mapped"),
             Why::Kernel((major, minor, patch)) => write!(
                 f,
                 "Linux {major}.{minor}.{patch} does not interrupt critical sections on this architecture (6.19 to 7.0.13)"
@@ -137,53 +139,97 @@ impl fmt::Display for Reason<'_> {
     }
 }
 
-/// The choice; null before it.
+/// The report; null before the choice.
 static REPORT: AtomicPtr<Report> = AtomicPtr::new(ptr::null_mut());
 
-/// What `cpu()` needs, if the C library registers all threads; otherwise 0, which no number is below.
-pub(super) static FAST: Fast = Fast { offset: AtomicIsize::new(0), cpus: AtomicUsize::new(0) };
+/// What `cpu()` needs if the C library registers all threads. Otherwise 0, and no CPU number is below that.
+pub static FAST: Fast = Fast { offset: AtomicIsize::new(0), cpus: AtomicUsize::new(0) };
 
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Fast {
-    pub(super) offset: AtomicIsize,
-    pub(super) cpus: AtomicUsize,
+pub struct Fast {
+    pub offset: AtomicIsize,
+    pub cpus: AtomicUsize,
 }
 
-/// Without memory for a report, or in the middle of making one.
+/// For a caller without memory for a report, or within the making of one.
 static NO_MEMORY: Report = Report {
     mode: Mode::Atomic,
     asked: Asked::Nothing,
     why: Why::NoMemory,
     offset: 0,
-    cpus: 1,
     concurrency_ids: false,
 };
 
-/// The choice; makes it if that has not been done.
+/// Returns the report on how per-CPU data is updated. Makes the choice if it has not been made.
+///
+/// ```
+/// use stillpoint::percpu;
+///
+/// println!("{}", percpu::report()); // rseq: the C library registers each thread
+/// assert!(percpu::cpu() < percpu::report().cpus());
+/// ```
 #[inline]
-pub(super) fn report() -> &'static Report {
-    // Acquire: the report is complete; partner: the Release in `choose_slow`.
+pub fn report() -> &'static Report {
+    // Acquire: sees the complete report; pairs with the Release in `publish`.
     let report = REPORT.load(Acquire);
     // SAFETY: it is published once, and never freed.
     unsafe { report.as_ref() }.unwrap_or_else(|| choose_slow(asked_by_environment).0)
 }
 
-/// The choice, with `asked` if it has not been made; and whether it was this call that made it.
+/// Chooses `mode`, or [`Mode::Atomic`] if that is not available, whatever the environment asks for.
+///
+/// # Errors
+///
+/// The mode is never changed. Returns an error, with the report, if another mode has been chosen before.
+///
+/// ```
+/// use stillpoint::percpu::{self, Mode};
+///
+/// let report = percpu::choose(Mode::Atomic).expect("nothing per-CPU was used before");
+/// assert_eq!(report.mode(), Mode::Atomic);
+/// assert!(percpu::choose(Mode::Rseq).is_err());
+/// ```
+pub fn choose(mode: Mode) -> Result<&'static Report, AlreadyChosen> {
+    let (report, ours) = choose_slow(|| Asked::For(mode));
+    if ours || report.mode() == mode { Ok(report) } else { Err(AlreadyChosen(report)) }
+}
+
+/// The error of [`choose`] if another mode is in use.
+#[derive(Debug, Clone, Copy)]
+pub struct AlreadyChosen(&'static Report);
+
+impl fmt::Display for AlreadyChosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the per-CPU mode has been chosen already ({}); choose it before the first use", self.0)
+    }
+}
+
+impl std::error::Error for AlreadyChosen {}
+
+/// Registers the calling thread for critical sections, if it is not registered. Returns `true` if it can run them.
+///
+/// There is no need to call this: the first operation of a thread does the same.
+pub fn register_thread() -> bool {
+    // SAFETY: the thread has an rseq area at the offset.
+    offset().is_some_and(|offset| unsafe { rseq::cpu_id(offset) }.cast_signed() >= 0)
+}
+
+/// Returns the report, after a choice of `asked` if none has been made; and whether this call made it.
 #[cold]
-pub(super) fn choose_slow(asked: impl FnOnce() -> AskedFor) -> (&'static Report, bool) {
+fn choose_slow(asked: impl FnOnce() -> Asked) -> (&'static Report, bool) {
     // Acquire: as in `report`.
     let chosen = REPORT.load(Acquire);
     // SAFETY: as in `report`.
     if let Some(chosen) = unsafe { chosen.as_ref() } {
         return (chosen, false);
     }
-    unless_making(|| publish(select(asked().0))).unwrap_or((&NO_MEMORY, false))
+    unless_making(|| publish(select(asked()))).unwrap_or((&NO_MEMORY, false))
 }
 
-/// Nothing if there is no memory.
+/// Publishes `found`, unless another thread was faster. Returns `None` if there is no memory.
 fn publish(found: Report) -> Option<(&'static Report, bool)> {
-    // Not of the global allocator: a sleepable domain that it enters from there would be made without a choice.
+    // Not from the global allocator: a sleepable domain that it enters from there would be made without a choice.
     // SAFETY: the layout has a size.
     let fresh = unsafe { System.alloc(Layout::new::<Report>()) }.cast::<Report>();
     if fresh.is_null() {
@@ -191,13 +237,13 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
     }
     // SAFETY: fresh memory of this layout, ours alone.
     unsafe { fresh.write(found) };
-    // Release: partner is the Acquire in `report`. Acquire: the report of whoever was faster.
+    // Release: publishes the report; pairs with the Acquire in `report`. Acquire: sees that of a thread that was faster.
     Some(match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => {
             FAST.offset.store(found.offset, Relaxed);
             if found.offset != 0 {
-                // Release: who sees the bound sees the offset; partner: the Acquire in `cpu`.
-                FAST.cpus.store(found.cpus, Release);
+                // Release: publishes the offset; pairs with the Acquire in `cpu`.
+                FAST.cpus.store(found.cpus(), Release);
             }
             // SAFETY: published, so never freed.
             (unsafe { &*fresh }, true)
@@ -213,13 +259,13 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
 }
 
 thread_local! {
-    /// Whether the calling thread is making something, in [`unless_making`].
+    /// Whether the calling thread is in [`unless_making`].
     static MAKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `make` makes, which allocates: nothing in the middle of that. So a global allocator may count what it does, and comes
-/// back here only once.
-pub(super) fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
+/// Calls `make`, which allocates. Returns `None` within such a call, so that a global allocator may use per-CPU data: it re-enters
+/// only once.
+pub fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     if MAKING.replace(true) {
         return None;
     }
@@ -228,32 +274,26 @@ pub(super) fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     made
 }
 
-/// What is asked for, as an argument of [`choose_slow`].
-pub(super) struct AskedFor(Asked);
-
-impl From<Mode> for AskedFor {
-    fn from(mode: Mode) -> Self {
-        Self(Asked::For(mode))
-    }
-}
-
-fn asked_by_environment() -> AskedFor {
-    AskedFor(sys::with_variable(c"STILLPOINT_PERCPU", |asked| match asked {
+fn asked_by_environment() -> Asked {
+    sys::with_variable(c"STILLPOINT_PERCPU", |asked| match asked {
         None => Asked::Nothing,
         Some(b"rseq") => Asked::For(Mode::Rseq),
         Some(b"atomic") => Asked::For(Mode::Atomic),
         Some(_) => Asked::Unknown,
-    }))
+    })
 }
 
 fn select(asked: Asked) -> Report {
-    let cpus = rseq::possible_cpus();
-    let fallback = |why| Report { mode: Mode::Atomic, asked, why, offset: 0, cpus, concurrency_ids: false };
+    let fallback = |why| Report { mode: Mode::Atomic, asked, why, offset: 0, concurrency_ids: false };
     if matches!(asked, Asked::For(Mode::Atomic) | Asked::Unknown) {
         return fallback(Why::NotNeeded);
     }
     if !rseq::SUPPORTED {
         return fallback(Why::NoArchitecture);
+    }
+    // `rseq_cs` may point into this library after its sections: invariant 7 of `super`.
+    if !is_pinned() {
+        return fallback(Why::NotPinned);
     }
     if let Some(release) = rseq::kernel_release()
         && cfg!(target_arch = "aarch64")
@@ -263,7 +303,7 @@ fn select(asked: Asked) -> Report {
     }
     let (why, offset, size) = match rseq::library() {
         Library::Registers { offset, size } => {
-            // SAFETY: the area of the calling thread.
+            // SAFETY: the rseq area of the calling thread.
             let cpu = unsafe { rseq::cpu_id(offset) };
             if cpu.cast_signed() < 0 {
                 return fallback(Why::LibraryFailed(cpu.cast_signed()));
@@ -275,16 +315,17 @@ fn select(asked: Asked) -> Report {
             Err(error) => return fallback(Why::Refused(found, error.raw_os_error().unwrap_or(0))),
         },
     };
-    Report { mode: Mode::Rseq, asked, why, offset, cpus, concurrency_ids: rseq::has_mm_cid(size) }
+    Report { mode: Mode::Rseq, asked, why, offset, concurrency_ids: rseq::has_mm_cid(size) }
 }
 
-/// Linux 6.19 to 7.0.13 on arm64 take a preempted thread for one that was not.
+/// Linux 6.19 to 7.0.13 on arm64 do not abort the section of a preempted thread.
 fn is_broken_on_arm(release: (u32, u32, u32)) -> bool {
     ((6, 19, 0)..=(7, 0, 13)).contains(&release)
 }
 
-/// The area of the calling thread, from the thread pointer, registered if need be; nothing if it has none.
-pub(super) fn offset() -> Option<isize> {
+/// Returns the offset of the calling thread's rseq area, from the thread pointer. Registers the thread if need be. Returns `None` if it
+/// cannot run sections.
+pub fn offset() -> Option<isize> {
     let report = report();
     match (report.mode, report.offset) {
         (Mode::Atomic, _) => None,
@@ -293,9 +334,9 @@ pub(super) fn offset() -> Option<isize> {
     }
 }
 
-/// The number of a place, of `places`, for a thread that runs no sections: near its CPU, so that few share it.
-pub(super) fn nearest(places: usize) -> usize {
-    rseq::getcpu() % places
+/// Returns an index below `len` for a thread that runs no sections: that of its CPU, so that few threads share it.
+pub fn nearest(len: usize) -> usize {
+    rseq::getcpu() % len
 }
 
 #[cfg(test)]
@@ -303,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_that_do_not_interrupt_sections_on_arm_are_refused() {
+    fn arm64_kernels_that_do_not_abort_are_refused() {
         for (release, broken) in [
             ((6, 18, 44), false),
             ((6, 19, 0), true),

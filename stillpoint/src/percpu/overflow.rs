@@ -1,0 +1,97 @@
+//! The overflow array of a CPU in a [`Pool`](super::Pool), behind a try-lock.
+//!
+//! The owner of the lock changes the array, and its length after its words. So the array is consistent at every moment, and the child
+//! of a fork goes on with it, whatever the owner was doing.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+use super::owner::{Acquired, OwnerLock};
+use super::rseq::{boxed, mutant};
+use super::used::UsedCpus;
+
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Overflow {
+    lock: OwnerLock,
+    /// The number of words in use: the first ones. Changed by the owner of the lock.
+    len: AtomicUsize,
+    words: Box<[AtomicU64]>,
+}
+
+impl Overflow {
+    /// An empty array.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    pub fn new(capacity: usize) -> Self {
+        let words = boxed(capacity, |_| AtomicU64::new(0));
+        Self { lock: OwnerLock::new(), len: AtomicUsize::new(0), words }
+    }
+
+    /// Returns the number of words, unless another thread changes it.
+    pub fn len(&self) -> usize {
+        // Relaxed: a hint, unless the caller has the lock.
+        self.len.load(Relaxed)
+    }
+
+    /// Acquires the lock, unless another thread has it. `cpu` is that of the array, and joins `used` with the first words.
+    pub fn try_lock<'a>(&'a self, cpu: usize, used: &'a UsedCpus) -> Option<LockedOverflow<'a>> {
+        // The last owner may have died in a fork: the array is consistent at every moment.
+        (self.lock.try_lock() != Acquired::No).then(|| LockedOverflow { overflow: self, cpu, used })
+    }
+
+    /// Removes and returns all words.
+    pub fn drain(&mut self) -> impl Iterator<Item = u64> {
+        let len = core::mem::take(self.len.get_mut());
+        self.words[..len].iter_mut().map(|word| *word.get_mut())
+    }
+}
+
+/// An overflow array whose lock the calling thread has, until this is dropped.
+#[derive(Debug)]
+pub struct LockedOverflow<'a> {
+    overflow: &'a Overflow,
+    cpu: usize,
+    used: &'a UsedCpus,
+}
+
+impl LockedOverflow<'_> {
+    /// Returns the number of words for which there is room.
+    pub fn room(&self) -> usize {
+        self.overflow.words.len() - self.overflow.len()
+    }
+
+    /// Stores as many of `words` as there is room for, from the first. Returns how many.
+    pub fn push(&self, words: &[u64]) -> usize {
+        if !words.is_empty() && !mutant("overflow-cpu-not-marked") {
+            self.used.insert(self.cpu);
+        }
+        let len = self.overflow.len();
+        let free = &self.overflow.words[len..];
+        for (slot, word) in free.iter().zip(words) {
+            slot.store(*word, Relaxed);
+        }
+        let stored = free.len().min(words.len());
+        // Release: publishes the words with the length, for the child of a fork in the middle of this.
+        self.overflow.len.store(len + stored, Release);
+        stored
+    }
+
+    /// Removes the words that were stored last, as many as fit into `words`. Returns how many.
+    pub fn pop(&self, words: &mut [u64]) -> usize {
+        let len = self.overflow.len();
+        let rest = len.saturating_sub(words.len());
+        for (word, slot) in words.iter_mut().zip(&self.overflow.words[rest..len]) {
+            *word = slot.load(Relaxed);
+        }
+        self.overflow.len.store(rest, Relaxed);
+        len - rest
+    }
+}
+
+impl Drop for LockedOverflow<'_> {
+    fn drop(&mut self) {
+        self.overflow.lock.unlock();
+    }
+}

@@ -1,0 +1,96 @@
+//! What sections work on, and what they return: per-CPU areas, references to them, and results. The meaning of each word is in
+//! [`super`].
+
+use core::sync::atomic::AtomicU64;
+
+use crate::sys::rseq::possible_cpus;
+
+/// Plain words of an area, and atomic ones.
+pub const WIDTH: usize = 8;
+
+/// The data of one CPU: two cache lines, as processors prefetch them in pairs, so that no two CPUs write to the same pair.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct CpuArea {
+    /// Written by the sections of this CPU; further writers are named by the container.
+    pub plain: [AtomicU64; WIDTH],
+    /// Written by atomic operations of any thread.
+    pub atomic: [AtomicU64; WIDTH],
+}
+
+/// Sections scale the CPU number by a shift of 7.
+const _: () = assert!(size_of::<CpuArea>() == 128);
+
+impl CpuArea {
+    /// An area for each possible CPU.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory.
+    pub fn for_each_cpu() -> Box<[Self]> {
+        boxed(possible_cpus(), |_| Self::default())
+    }
+}
+
+/// `len` values.
+///
+/// # Panics
+///
+/// If there is no memory.
+pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).expect("there is memory for per-CPU data");
+    values.extend((0..len).map(make));
+    values.into_boxed_slice()
+}
+
+/// Result of pops and batches if the section failed: it was interrupted, the thread is not registered, or the area is stopped.
+pub const FAILED: u64 = u64::MAX;
+
+/// Result of `pop` if the stack is empty, and of `compare_and_store` if the word has another value.
+pub const NOTHING: u64 = 0;
+
+/// Result of `push` and `record`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    /// The value is stored.
+    Done,
+    /// There is no room.
+    Full,
+    /// As [`FAILED`].
+    Failed,
+}
+
+/// The areas in which a section that takes or gives something works.
+#[derive(Debug, Clone, Copy)]
+pub struct AreaRef {
+    /// Of the calling thread's rseq area, from the thread pointer.
+    pub offset: isize,
+    /// The area of CPU 0.
+    pub areas: *const CpuArea,
+}
+
+impl AreaRef {
+    /// A reference to `areas`, one for each possible CPU.
+    #[inline(always)]
+    pub fn of(areas: &[CpuArea], offset: isize) -> Self {
+        debug_assert!(areas.len() >= possible_cpus());
+        Self { offset, areas: areas.as_ptr() }
+    }
+}
+
+/// The word to which `add` adds.
+#[derive(Debug, Clone, Copy)]
+pub struct CounterRef {
+    /// As in [`AreaRef`].
+    pub offset: isize,
+    /// The word in the area of CPU 0. The areas of the other CPUs follow.
+    pub word: *const u64,
+}
+
+/// The rseq area of the calling thread.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub fn rseq_area(offset: isize) -> *const u8 {
+    crate::sys::rseq::thread_pointer().wrapping_offset(offset)
+}
