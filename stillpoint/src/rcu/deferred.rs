@@ -12,11 +12,10 @@ use super::callbacks::{Caller, Host, MayWait};
 use super::domain::{registered_reader, with_new_reader};
 use super::engine::{Due, Engine, Orphaned, Readers as _};
 use super::entry::{self, Data, Entry, Panicked, panicked};
-use super::pool::Job;
 use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
 use super::world::{Static, World, address};
-use super::{Pace, fork, running, stall};
+use super::{Pace, fork, running, stall, worker_pool};
 
 /// What a caller says of deferred work, beyond what it is.
 ///
@@ -137,9 +136,9 @@ impl<W: World> Host for W {
     }
 
     fn start_worker(&self) -> bool {
-        // SAFETY: the job waits for grace periods, and runs what was deferred.
+        // SAFETY: the task waits for grace periods, and runs what was deferred.
         let world = unsafe { self.keep() };
-        Job::new(move || world.core().callbacks.work(&*world, || false)).submit()
+        worker_pool::submit(move || world.core().callbacks.work(&*world, || false))
     }
 
     fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool {

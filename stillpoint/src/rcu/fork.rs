@@ -15,7 +15,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
-use super::{pool, stall};
+use super::{stall, worker_pool};
 use crate::sync::ForkSafe;
 use crate::sys::signal::{at_fork_once, before_main};
 
@@ -107,7 +107,7 @@ unsafe extern "C" fn in_child() {
     // SAFETY: the only thread; nothing under the lock forks.
     unsafe { LISTING.overwrite(Mutex::new(())) };
     // SAFETY: the only thread; `submit` runs no code that forks.
-    unsafe { pool::reset_in_child() };
+    unsafe { worker_pool::reset_in_child() };
     // SAFETY: the only thread; a hook runs outside the lock.
     unsafe { stall::reset_in_child() };
     for domain in domains() {

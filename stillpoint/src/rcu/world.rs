@@ -25,13 +25,12 @@ use std::time::Duration;
 use super::Pace;
 use super::callbacks::{self, Callbacks};
 use super::domain::{Shared, is_reading, registered_reader};
-use super::driver::{self, Driver, Failure};
 use super::engine::{Engine, Orphaned, Readers};
 use super::entry::Entry;
-use super::pool::Job;
+use super::poller::{self, Failure, GpPoller};
 use super::reader::Reader;
 use super::threads::{Kind, Threads};
-use super::{deferred, stall};
+use super::{deferred, stall, worker_pool};
 
 /// A domain of any kind: of [`rcu`](crate::rcu), [`qsbr`](crate::qsbr) or [`srcu`](crate::srcu). The bound for code that is
 /// generic over domains.
@@ -86,7 +85,7 @@ impl<D: Static> AnyDomain for D {
 pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'static {
     /// See [`AnyDomain::Section`].
     type Lender;
-    /// What a job of the library holds on to the domain by: in one word.
+    /// What a task of the library holds on to the domain by.
     type Kept: Deref<Target = Self> + Send + 'static;
 
     /// How long a caller above the limits waits.
@@ -160,7 +159,7 @@ pub struct Words {
 pub(crate) struct Core<R> {
     pub(crate) engine: Engine<R>,
     pub(crate) callbacks: Callbacks,
-    pub(crate) driver: Driver,
+    pub(crate) poller: GpPoller,
     pace: AtomicBool,
 }
 
@@ -169,7 +168,7 @@ impl<R> Core<R> {
         Self {
             engine: Engine::new(readers, name),
             callbacks: Callbacks::new(),
-            driver: Driver::new(),
+            poller: GpPoller::new(),
             pace: AtomicBool::new(false),
         }
     }
@@ -191,8 +190,8 @@ impl<R> Core<R> {
     pub(crate) unsafe fn reset_in_child(&self) {
         self.engine.reset_in_child();
         self.callbacks.reset_in_child();
-        // SAFETY: the caller's contract; the driver's methods run no code that could fork under their lock.
-        unsafe { self.driver.reset_in_child() };
+        // SAFETY: the caller's contract; the poller's methods run no code that could fork under their lock.
+        unsafe { self.poller.reset_in_child() };
     }
 }
 
@@ -283,21 +282,21 @@ impl<D> Deref for Here<D> {
     }
 }
 
-impl<W: World> driver::Host for W {
+impl<W: World> poller::Host for W {
     type Readers = W::Readers;
 
     fn engine(&self) -> &Engine<W::Readers> {
         &self.core().engine
     }
 
-    fn driver(&self) -> &Driver {
-        &self.core().driver
+    fn poller(&self) -> &GpPoller {
+        &self.core().poller
     }
 
     fn submit(&self) -> bool {
-        // SAFETY: the job only waits for grace periods.
+        // SAFETY: the task only waits for grace periods.
         let world = unsafe { self.keep() };
-        Job::new(move || driver::drive(&*world)).submit()
+        worker_pool::submit(move || poller::run(&*world))
     }
 
     fn wait_for_next(&self) -> Result<(), Failure> {
