@@ -12,7 +12,7 @@ limit=300 # seconds a model may take to find its mutant; it is not refuted by ru
 
 # Those of per-CPU data, but for the modules that loom sees, are for `ci/percpu.sh`.
 mapfile -t sources < <(find stillpoint/src -name '*.rs' -not -path '*/percpu/*'
-    echo stillpoint/src/percpu/awaited.rs
+    echo stillpoint/src/percpu/owner_event.rs
     echo stillpoint/src/percpu/used.rs)
 
 # Rows of the table: | `mutant` | ... | `test_file::test` |

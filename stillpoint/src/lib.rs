@@ -81,14 +81,14 @@ mod sys;
 
 // What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
 #[cfg(loom)]
-#[path = "percpu/awaited.rs"]
-pub mod awaited;
-#[cfg(loom)]
 #[path = "fence/model.rs"]
 pub mod fence;
 #[cfg(loom)]
 #[path = "lock/model.rs"]
 pub mod lock;
+#[cfg(loom)]
+#[path = "percpu/owner_event.rs"]
+pub mod owner_event;
 #[cfg(loom)]
 #[path = "rcu/model.rs"]
 pub mod rcu;

@@ -14,11 +14,11 @@ use model::check;
 use stillpoint::rcu::callbacks::{Callbacks, Caller, Host, Limits, MayWait};
 use stillpoint::rcu::engine::{Due, Engine, Orphaned};
 use stillpoint::rcu::entry::{Data, Entry};
-use stillpoint::rcu::progress::Progress;
 use stillpoint::rcu::published::Published;
 use stillpoint::rcu::queue::Chores;
 use stillpoint::rcu::reader::{Exit, Reader};
 use stillpoint::rcu::threads::{Sections, Threads};
+use stillpoint::sync::event_count::EventCount;
 use stillpoint::sync::model::{heavy, poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
@@ -478,13 +478,13 @@ fn lazy_entries_run_when_there_are_many() {
 }
 
 #[test]
-fn two_who_wait_for_different_things_are_woken() {
+fn waiters_with_different_conditions_are_woken() {
     check(0, 2, || {
         struct World {
-            progress: Progress,
+            progress: EventCount,
             reached: AtomicU64,
         }
-        let world = Arc::new(World { progress: Progress::new(), reached: AtomicU64::new(0) });
+        let world = Arc::new(World { progress: EventCount::new(), reached: AtomicU64::new(0) });
         let threads = [None, Some(Duration::from_secs(1))].map(|patience| {
             let w = world.clone();
             let mark = if patience.is_none() { 1 } else { 2 };
@@ -494,7 +494,7 @@ fn two_who_wait_for_different_things_are_woken() {
         });
         for reached in [1, 2] {
             world.reached.store(reached, Relaxed);
-            world.progress.advance();
+            world.progress.notify_all();
         }
         for thread in threads {
             thread.join().unwrap();

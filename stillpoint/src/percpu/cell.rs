@@ -23,9 +23,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 use crate::fence;
 
-use super::awaited::Awaited;
 use super::faults::mutant;
 use super::holder::{Lock, Taken, is_gone, me};
+use super::owner_event::OwnerEvent;
 use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
 use super::runtime::{self, Mode};
@@ -73,7 +73,7 @@ pub struct PerCpu<T> {
 
 #[repr(align(128))]
 struct Own<T> {
-    awaited: Awaited,
+    released: OwnerEvent,
     value: UnsafeCell<Option<T>>,
 }
 
@@ -112,7 +112,7 @@ impl<T> PerCpu<T> {
             make,
             fast: if sections { report.library_offset() } else { 0 },
             sections,
-            own: boxed(rows.len(), |_| Own { awaited: Awaited::new(), value: UnsafeCell::new(None) }),
+            own: boxed(rows.len(), |_| Own { released: OwnerEvent::new(), value: UnsafeCell::new(None) }),
             shared: boxed(rows.len(), |_| Shared::new()),
             rows,
             more: AtomicPtr::new(ptr::null_mut()),
@@ -156,10 +156,10 @@ impl<T> PerCpu<T> {
             let _stopped = Stopped::new(&self.rows, cpu).unwrap_or_else(|error| {
                 panic!("membarrier, which worked when this PerCpu was made, fails now: {error}")
             });
-            let (holder, Own { awaited, value }) = (&self.rows[cpu].plain[HOLDER], &self.own[cpu]);
+            let (holder, Own { released, value }) = (&self.rows[cpu].plain[HOLDER], &self.own[cpu]);
             let mut gone = false;
-            awaited.wait_until(|| {
-                // Acquire: what the holder did with the value; partner: the Release in `Awaited::release`.
+            released.wait_until(|| {
+                // Acquire: what the holder did with the value; partner: the Release in `OwnerEvent::release`.
                 let holder = holder.load(Acquire);
                 gone = is_gone(holder);
                 holder == 0 || gone
@@ -172,7 +172,7 @@ impl<T> PerCpu<T> {
             if !mutant("visitor-without-holder") {
                 holder.store(me(), Relaxed);
             }
-            let _release = Release { holder, awaited };
+            let _release = Release { holder, released };
             // SAFETY: nobody else holds the cell, and nobody can (2).
             if let Some(value) = unsafe { &mut *value.get() } {
                 f(value);
@@ -195,7 +195,7 @@ impl<T> PerCpu<T> {
     /// With the own cell of a CPU, which is held.
     #[inline(always)]
     fn in_own<R>(&self, cpu: usize, f: impl FnOnce(&mut T) -> R) -> R {
-        let _release = Release { holder: &self.rows[cpu].plain[HOLDER], awaited: &self.own[cpu].awaited };
+        let _release = Release { holder: &self.rows[cpu].plain[HOLDER], released: &self.own[cpu].released };
         // SAFETY: the cell is ours (1).
         let value = unsafe { &mut *self.own[cpu].value.get() };
         f(value.get_or_insert_with(self.make))
@@ -312,13 +312,13 @@ impl<T> Shared<T> {
 /// Gives an own cell back.
 struct Release<'a> {
     holder: &'a AtomicU64,
-    awaited: &'a Awaited,
+    released: &'a OwnerEvent,
 }
 
 impl Drop for Release<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.awaited.release(self.holder);
+        self.released.release(self.holder);
     }
 }
 

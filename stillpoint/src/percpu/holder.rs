@@ -3,8 +3,8 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-use super::awaited::Awaited;
 use super::faults::mutant;
+use super::owner_event::OwnerEvent;
 use crate::sync::AtomicU64;
 use crate::sys::signal::{at_fork_once, before_main};
 
@@ -83,12 +83,12 @@ pub enum Taken {
 #[derive(Debug)]
 pub struct Lock {
     holder: AtomicU64,
-    awaited: Awaited,
+    released: OwnerEvent,
 }
 
 impl Lock {
     pub const fn new() -> Self {
-        Self { holder: AtomicU64::new(0), awaited: Awaited::new() }
+        Self { holder: AtomicU64::new(0), released: OwnerEvent::new() }
     }
 
     /// Takes the lock if nobody has it. Never waits.
@@ -109,7 +109,7 @@ impl Lock {
     /// Takes the lock as soon as nobody has it: not for its holder.
     pub fn lock(&self) -> Taken {
         let mut taken = Taken::No;
-        self.awaited.wait_until(|| {
+        self.released.wait_until(|| {
             taken = self.try_lock();
             taken != Taken::No
         });
@@ -130,6 +130,6 @@ impl Lock {
 
     /// Gives it back.
     pub fn unlock(&self) {
-        self.awaited.release(&self.holder);
+        self.released.release(&self.holder);
     }
 }

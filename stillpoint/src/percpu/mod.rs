@@ -70,11 +70,11 @@ pub mod faults;
     path = "portable.rs"
 )]
 mod arch;
-mod awaited;
 mod cell;
 mod counter;
 mod histogram;
 mod holder;
+mod owner_event;
 mod pool;
 mod remote;
 mod ring;

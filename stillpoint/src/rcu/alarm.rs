@@ -76,7 +76,7 @@ impl Alarm {
 
     /// Whether there is no worker.
     pub fn is_idle(&self) -> bool {
-        // Relaxed: whoever must see that a worker was not to be had is told by `Progress`, which orders it.
+        // Relaxed: whoever must see that a worker was not to be had is notified by the `EventCount` of `Callbacks`, which orders it.
         self.state.load(Relaxed) == IDLE
     }
 
@@ -107,7 +107,7 @@ impl Alarm {
     /// For who could not provide a worker, or has been one for long enough: there is none.
     pub fn give_up(&self) {
         // Release: partner is the Acquire in `ring`, of the next worker's maker. Whoever rang meanwhile relied on us, and
-        // appends again some day, or waits and is told by `Progress`.
+        // appends again some day, or waits and is notified.
         self.state.swap(IDLE, Release);
     }
 

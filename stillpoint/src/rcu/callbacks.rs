@@ -1,14 +1,14 @@
 //! Deferred entries of a domain: from its queues (for most kinds of readers one for each thread), through a grace period, to a worker that runs them.
 //!
 //! Appending is the owner's affair ([`super::queue`]), waking the worker [`super::alarm`]'s, waiting for it
-//! [`super::progress`]'s. Here is what the worker does, and what keeps the backlog small.
+//! [`EventCount`]'s. Here is what the worker does, and what keeps the backlog small.
 //!
 //! # A round
 //!
 //! ```text
 //! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
 //! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::take)
-//! advance     wake those that wait                                                          (Progress::advance)
+//! advance     wake those that wait                                                          (EventCount::notify_all)
 //! linger      for LINGER, and PACE after the last round began, unless a caller is urgent or the backlog long
 //! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
 //! ```
@@ -40,10 +40,9 @@ use crossbeam_utils::CachePadded;
 use super::alarm::{Alarm, DROWSY, PACED, Slept};
 use super::engine::{Due, Engine, Orphaned, Readers};
 use super::entry::Entry;
-use super::progress::Progress;
 use super::queue::{Amount, BLOCK, Held, Holds, Queue, STEP};
 use super::reader::Reader;
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
+use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, mutant, now};
 
 /// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
 /// a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
@@ -147,7 +146,7 @@ pub enum MayWait {
 #[derive(Debug)]
 pub struct Callbacks {
     alarm: CachePadded<Alarm>,
-    progress: CachePadded<Progress>,
+    progress: CachePadded<EventCount>,
     /// What waits, as far as the owners have reported. Two's complement: what has run may be told of first.
     backlog: CachePadded<Backlog>,
     limits: Backlog,
@@ -216,7 +215,7 @@ impl Callbacks {
         pub fn new() -> Self {
             Self {
                 alarm: CachePadded::new(Alarm::new()),
-                progress: CachePadded::new(Progress::new()),
+                progress: CachePadded::new(EventCount::new()),
                 backlog: CachePadded::new(Backlog::new(0, 0)),
                 limits: Backlog::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
                 urgent: AtomicU64::new(0),
@@ -252,7 +251,7 @@ impl Callbacks {
             // The entries stay; the next one tries again. Whoever rang meanwhile and waits must look to it himself.
             self.alarm.give_up();
             if !mutant("given-up-silently") {
-                self.progress.advance();
+                self.progress.notify_all();
             }
         }
     }
@@ -264,7 +263,7 @@ impl Callbacks {
         }
         self.alarm.give_up();
         if !mutant("hurry-gives-up-silently") {
-            self.progress.advance();
+            self.progress.notify_all();
         }
         false
     }
@@ -330,7 +329,7 @@ impl Callbacks {
             self.tallies.freed.fetch_add(freed.count, Relaxed);
             // Somebody may have been waiting for just these.
             if !mutant("freed-silently") {
-                self.progress.advance();
+                self.progress.notify_all();
             }
         }
     }
@@ -345,7 +344,7 @@ impl Callbacks {
         self.limits.count.store(limits.count, Relaxed);
         self.limits.bytes.store(limits.bytes, Relaxed);
         // For those who wait above the old ones.
-        self.progress.advance();
+        self.progress.notify_all();
     }
 
     /// Whether as much waits as should: seven eighths of a limit, as threads notice late.
@@ -521,7 +520,7 @@ impl Callbacks {
             if enough() {
                 self.alarm.give_up();
                 if !mutant("worker-stops-silently") {
-                    self.progress.advance();
+                    self.progress.notify_all();
                 }
                 return;
             }
@@ -546,7 +545,7 @@ impl Callbacks {
                     if self.alarm.stop(fence, || self.holds(readers) != Holds::Nothing) == Slept::Gone {
                         // What a caller waits for may have been run by its owner.
                         if !mutant("gone-silently") && !mutant("run-silently") {
-                            self.progress.advance();
+                            self.progress.notify_all();
                         }
                         return;
                     }
@@ -565,7 +564,7 @@ impl Callbacks {
                 None => return,
                 Some(true) => {
                     if !mutant("run-silently") {
-                        self.progress.advance();
+                        self.progress.notify_all();
                     }
                     continue;
                 }
@@ -601,7 +600,7 @@ impl Callbacks {
         self.stuck.store(u64::from(waited.is_err()), Relaxed);
         if waited.is_err() && !mutant("round-fails-silently") {
             self.failed.store(round, Relaxed);
-            self.progress.advance();
+            self.progress.notify_all();
         }
         waited
     }

@@ -155,7 +155,6 @@ pub(crate) mod check;
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod events;
-pub(crate) mod progress;
 pub(crate) mod published;
 pub(crate) mod queue;
 pub(crate) mod reader;

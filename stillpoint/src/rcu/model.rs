@@ -8,7 +8,6 @@ pub mod engine;
 pub mod entry;
 pub mod events;
 pub mod poller;
-pub mod progress;
 pub mod published;
 pub mod queue;
 pub mod reader;

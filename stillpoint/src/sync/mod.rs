@@ -12,6 +12,10 @@
 //! model then fails, `ci/torture.sh` that a torture run on the machine does. The tables in `docs/proof.md` have rows for each
 //! name.
 
+#[cfg(loom)]
+pub mod event_count;
+#[cfg(not(loom))]
+mod event_count;
 mod fork_safe;
 mod memory;
 #[cfg(loom)]
@@ -21,6 +25,7 @@ mod native;
 #[cfg(not(loom))]
 mod pause;
 
+pub(crate) use event_count::EventCount;
 pub(crate) use fork_safe::ForkSafe;
 pub(crate) use memory::Block;
 #[cfg(loom)]
