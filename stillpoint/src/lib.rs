@@ -40,6 +40,7 @@
 //! | `tracing` | events of the target `stillpoint`, for subscribers of [tracing](https://docs.rs/tracing): each grace period at the level `TRACE`, or `DEBUG` if readers held it up; each [report of a stall](rcu#stalls) at the level `WARN`, in place of a line on the standard error |
 //! | `metrics` | the module `metrics`: the statistics for recorders of [metrics](https://docs.rs/metrics) |
 //! | `lock-events` | `lock::events()`: what happened in locks |
+//! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and whose readers cannot afford a fence |
 //! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
 //! | `check` | in release builds too, an assertion after each wait that a full grace period has passed: see [`rcu`](rcu#checks) |
 //!

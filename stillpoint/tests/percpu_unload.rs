@@ -4,6 +4,8 @@
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/backends.rs"]
+mod backends;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/deadline.rs"]
@@ -19,6 +21,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::sync::Barrier;
 use std::thread;
 
+use backends::BACKENDS;
 use deadline::deadline;
 use ways::in_every_way;
 
@@ -114,7 +117,7 @@ fn a_library_is_unloaded_while_threads_that_used_it_go_on() {
 #[ignore = "needs the example `unloaded`: see ci/percpu.sh"]
 fn readers_end_after_their_library_was_closed() {
     if child::variant().is_none() {
-        for backend in ["membarrier", "signal", "seqcst"] {
+        for backend in BACKENDS {
             child::run("readers_end_after_their_library_was_closed", backend, Some(backend));
         }
         return;

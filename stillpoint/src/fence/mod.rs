@@ -20,7 +20,7 @@
 //! | [`Backend`] | `light()` | `heavy()` | chosen |
 //! |---|---|---|---|
 //! | [`Membarrier`](Backend::Membarrier) | compiler fence | `membarrier(PRIVATE_EXPEDITED)`, one inter-processor interrupt per CPU that runs this process | by default, if it works |
-//! | [`Signal`](Backend::Signal) | compiler fence in a known thread ([`register_thread`]), else a real one | a real-time signal to each known thread, and its answer | on request only |
+//! | [`Signal`](Backend::Signal) | compiler fence in a known thread ([`register_thread`]), else a real one | a real-time signal to each known thread, and its answer | on request only, with the feature `signal-fence` |
 //! | [`SeqCst`](Backend::SeqCst) | a real fence | a real fence | otherwise |
 //!
 //! The backend is chosen once, by the first of [`init`], [`heavy`] and the first reader of [`crate::rcu`], and never
@@ -86,6 +86,7 @@ use crate::sys::{self, Errno, MembarrierCommand};
 
 mod membarrier;
 mod shared;
+#[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
 mod signal;
 
 use shared::SharedFence;
@@ -97,7 +98,7 @@ use shared::SharedFence;
 pub enum Backend {
     /// `membarrier(2)`: `light()` is a compiler fence.
     Membarrier = 3,
-    /// Signals to known threads: `light()` is a compiler fence and a look at a thread-local.
+    /// Signals to known threads: `light()` is a compiler fence and a look at a thread-local. Needs the feature `signal-fence`.
     Signal = 2,
     /// Both sides execute a `SeqCst` fence.
     SeqCst = 1,
@@ -150,7 +151,10 @@ enum Why {
     MembarrierFailed(MembarrierCommand, Errno),
     /// With its number.
     SignalFree(i32),
+    #[cfg_attr(not(feature = "signal-fence"), expect(dead_code))]
     NoSignalFree,
+    #[cfg_attr(feature = "signal-fence", expect(dead_code))]
+    SignalNotBuilt,
 }
 
 impl Report {
@@ -196,6 +200,7 @@ impl fmt::Display for Reason<'_> {
             ),
             Why::MembarrierFailed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
             Why::SignalFree(signal) => write!(f, "signal {signal} was free"),
+            Why::SignalNotBuilt => f.write_str("the library is built without the feature signal-fence"),
             Why::NoSignalFree => {
                 f.write_str("no signal could be installed: every real-time signal has a handler already")
             }
@@ -288,8 +293,8 @@ fn select(asked: Asked) -> (Backend, Why) {
             Err(why) => (Backend::SeqCst, why),
         },
         Asked::For(Backend::Signal) => match signal::install() {
-            Some(signal) => (Backend::Signal, Why::SignalFree(signal)),
-            None => (Backend::SeqCst, Why::NoSignalFree),
+            Ok(signal) => (Backend::Signal, Why::SignalFree(signal)),
+            Err(why) => (Backend::SeqCst, why),
         },
         Asked::For(Backend::SeqCst) | Asked::Unknown => (Backend::SeqCst, Why::NotNeeded),
     }

@@ -27,9 +27,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::Why;
 use crate::sync::{ForkSafe, Futex};
 use crate::sys::robust::HeldForLife;
-use crate::sys::{at_exit::AtThreadExit, signal};
+use crate::sys::{at_exit::AtThreadExit, rt_signal, signal};
 
 /// How often a sender that sleeps looks for threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -81,12 +82,12 @@ fn members() -> impl Iterator<Item = &'static Member> + Clone {
     core::iter::successors(unsafe { first.as_ref() }, |member| unsafe { member.next.as_ref() })
 }
 
-/// Installs the handler; the signal, if there is one.
-pub(super) fn install() -> Option<i32> {
+/// Installs the handler. Returns the signal.
+pub(super) fn install() -> Result<i32, Why> {
     // SAFETY: the handler executes a fence, atomic operations and a system call.
-    let signal = unsafe { signal::claim(on_signal) }?;
+    let signal = unsafe { rt_signal::claim(on_signal) }.ok_or(Why::NoSignalFree)?;
     SIGNAL.store(signal, Relaxed);
-    Some(signal)
+    Ok(signal)
 }
 
 extern "C" fn on_signal(_signal: c_int) {
@@ -111,7 +112,7 @@ pub(super) fn register() -> bool {
     if HAS_ENDED.get() || !unsafe { AT_EXIT.arm(ptr::without_provenance_mut(1)) } {
         return false;
     }
-    signal::unblock(SIGNAL.load(Relaxed));
+    rt_signal::unblock(SIGNAL.load(Relaxed));
     let locked = lock();
     let place = members()
         .find(|member| member.tid.load(Relaxed) == 0 && member.life.hold())
@@ -139,7 +140,7 @@ pub(super) unsafe fn reset_in_child() {
     if signal != 0 {
         // The kernel copies handlers before memory, and another thread may have installed this one in between.
         // SAFETY: as in `install`.
-        unsafe { signal::install(signal, on_signal) };
+        unsafe { rt_signal::install(signal, on_signal) };
     }
     // The copies of the parent's members belong to the parent's threads, which answer there (4).
     FIRST.store(ptr::null_mut(), Relaxed);
@@ -205,7 +206,7 @@ pub(super) fn fence() {
 /// Sends the signal; waits while the system has no room for another (`RLIMIT_SIGPENDING`).
 fn send(tid: i32, signal: c_int) -> io::Result<()> {
     loop {
-        match signal::send(tid, signal) {
+        match rt_signal::send(tid, signal) {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => thread::yield_now(),
             sent => return sent,
         }
@@ -271,7 +272,7 @@ mod tests {
     #[test]
     fn ended_thread_whose_id_is_used_again_is_not_waited_for() {
         let _running = deadline();
-        install().expect("a signal is free");
+        assert!(install().is_ok(), "a signal is free");
         static TID: AtomicI32 = AtomicI32::new(0);
         extern "C" fn ends(_: *mut c_void) -> *mut c_void {
             assert!(register());
