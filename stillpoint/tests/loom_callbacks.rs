@@ -70,8 +70,8 @@ impl Host for Here {
         heavy();
     }
 
-    fn try_synchronize(&self, own: Option<&Reader>, _alone: bool) -> bool {
-        self.0.engine.try_synchronize(own, true)
+    fn try_synchronize(&self, own: Option<&Reader>) -> bool {
+        self.0.engine.try_synchronize(own)
     }
 
     fn start_worker(&self) -> bool {

@@ -29,7 +29,7 @@ use std::{fs, mem, thread};
 use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
-use stillpoint::rcu::{Domain, Hints, Limits, Pace};
+use stillpoint::rcu::{Domain, Hints, Limits};
 use stillpoint::srcu;
 use threads::deny_threads;
 use tracked::Tracked;
@@ -436,39 +436,6 @@ fn a_reader_of_one_domain_does_not_delay_the_callbacks_of_another() {
     drop(guard);
     Stalled::barrier();
     assert_eq!(stalled.load(Acquire), 1);
-}
-
-#[test]
-fn callbacks_run_at_the_pace_without_interrupts() {
-    stillpoint::domain! { struct Own; }
-    let _running = deadline();
-    // SAFETY: the call takes no pointers.
-    let commands = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
-    if commands < 0 || commands & i64::from(libc::MEMBARRIER_CMD_GLOBAL) == 0 {
-        eprintln!("NOT CHECKED beside ordinary fences: there is no MEMBARRIER_CMD_GLOBAL here");
-    }
-    let (calls, call) = counter();
-    Own::set_pace(Pace::NoInterrupts);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Relaxed) {
-                drop(Own::enter());
-            }
-        });
-        for round in 1..=5 {
-            let guard = Own::enter();
-            Own::call(call);
-            assert_eq!(calls.load(Acquire), round - 1);
-            drop(guard);
-            until(|| calls.load(Acquire) == round);
-        }
-        Own::set_pace(Pace::Prompt);
-        Own::call(call);
-        Own::barrier();
-        stop.store(true, Relaxed);
-    });
-    assert_eq!(calls.load(Acquire), 6);
 }
 
 #[test]

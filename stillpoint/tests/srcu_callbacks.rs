@@ -26,7 +26,7 @@ use std::time::Instant;
 use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
-use stillpoint::rcu::{GracePeriod, Hints, Limits, Pace, Rcu};
+use stillpoint::rcu::{GracePeriod, Hints, Limits, Rcu};
 use stillpoint::srcu::Domain;
 use threads::deny_threads;
 use tracked::Tracked;
@@ -289,17 +289,6 @@ fn above_the_limits_a_caller_inside_a_section_waits_but_a_moment() {
     drop(guard);
     domain.barrier();
     assert_eq!(calls.load(Acquire) as u64, 4 * LIMIT);
-}
-
-#[test]
-fn callbacks_run_at_the_pace_without_interrupts() {
-    let _running = deadline();
-    let (calls, call) = counter();
-    let domain = Domain::new();
-    domain.set_pace(Pace::NoInterrupts);
-    domain.call(call);
-    domain.barrier();
-    assert_eq!(calls.load(Acquire), 1);
 }
 
 #[test]

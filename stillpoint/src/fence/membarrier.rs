@@ -26,9 +26,3 @@ pub(super) fn fence() {
         );
     }
 }
-
-/// A full fence on every running thread of the system, for which the kernel interrupts nobody. False where it has no such
-/// thing.
-pub(super) fn fence_globally() -> bool {
-    sys::membarrier(MembarrierCommand::Global).is_ok()
-}

@@ -408,15 +408,6 @@ pub fn heavy() {
     }
 }
 
-/// [`heavy`], but without interrupting other CPUs where that can be done; takes tens of milliseconds.
-pub(crate) fn heavy_without_interrupts() {
-    if backend() == Backend::Membarrier && membarrier::fence_globally() {
-        SHARED.count_call();
-    } else {
-        heavy();
-    }
-}
-
 /// Counters of heavy fences since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]

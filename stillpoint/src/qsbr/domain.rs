@@ -7,7 +7,7 @@ use super::handle::{Handle, RegisterError};
 use crate::rcu::deferred;
 use crate::rcu::reports::Reports;
 use crate::rcu::world::{self, Words, World};
-use crate::rcu::{Hints, Limits, Pace, Static, Stats};
+use crate::rcu::{Hints, Limits, Static, Stats};
 
 /// A domain: threads that report, and the grace periods that wait for them and for nobody else.
 ///
@@ -104,11 +104,6 @@ pub unsafe trait Domain: Static<Kind = Reports, Section = Handle<Self>> {
     /// How much may wait: see [`qsbr::set_limits`](super::set_limits).
     fn set_limits(limits: Limits) {
         Self::HERE.core().callbacks.set_limits(limits);
-    }
-
-    /// How the worker waits: see [`qsbr::set_pace`](super::set_pace).
-    fn set_pace(pace: Pace) {
-        Self::HERE.core().set_pace(pace);
     }
 
     /// Counters since the start of the process.

@@ -97,7 +97,7 @@
 mod domain;
 mod handle;
 
-use crate::rcu::{Hints, Limits, Pace, Stats};
+use crate::rcu::{Hints, Limits, Stats};
 
 pub use crate::qsbr_domain as domain;
 #[doc(hidden)]
@@ -220,11 +220,6 @@ pub fn barrier() {
 /// [`Handle::quiescent`].
 pub fn set_limits(limits: Limits) {
     Global::set_limits(limits);
-}
-
-/// How the worker makes sure, before it sleeps, that nothing is left to do. Grace periods interrupt nobody at any pace.
-pub fn set_pace(pace: Pace) {
-    Global::set_pace(pace);
 }
 
 /// Counters since the start of the process.

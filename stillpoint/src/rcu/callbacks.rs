@@ -116,8 +116,8 @@ pub trait Host {
     fn start_worker(&self) -> bool;
 
     /// Completes a grace period if that takes no time to speak of; never waits. The calling thread, whose reader is `own`, is
-    /// outside. `alone`: see [`Readers::is_alone`].
-    fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool;
+    /// outside.
+    fn try_synchronize(&self, own: Option<&Reader>) -> bool;
 }
 
 /// Who does the bookkeeping of a queue, and where.
@@ -291,12 +291,11 @@ impl Callbacks {
     #[cold]
     pub fn relieve(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
         if !caller.is_inside || mutant("grace-period-inside-section") {
-            let alone = host.engine().readers().is_alone(caller.own);
-            if alone {
-                host.try_synchronize(caller.own, alone);
+            if host.engine().readers().is_alone(caller.own) {
+                host.try_synchronize(caller.own);
             } else if queue.is_due() {
                 let begin = now();
-                host.try_synchronize(caller.own, alone);
+                host.try_synchronize(caller.own);
                 queue.tried(now() - begin);
             }
         }

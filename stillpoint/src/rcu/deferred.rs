@@ -15,7 +15,7 @@ use super::entry::{self, Data, Entry, Panicked, panicked};
 use super::queue::{Amount, Chores, Queue};
 use super::reader::Reader;
 use super::world::{Static, World, address};
-use super::{Pace, fork, running, stall, worker_pool};
+use super::{fork, running, stall, worker_pool};
 
 /// What a caller says of deferred work, beyond what it is.
 ///
@@ -105,11 +105,7 @@ impl<W: World> Host for W {
         }
         let (own, engine) = (self.own(), self.engine());
         // A panic here is that of a heavy fence which the kernel denies.
-        let wait = || match self.core().pace() {
-            Pace::Prompt => engine.wait_for(own, due),
-            Pace::NoInterrupts => engine.wait_quietly(own, due),
-        };
-        catch_unwind(AssertUnwindSafe(wait)).unwrap_or(Err(Orphaned))
+        catch_unwind(AssertUnwindSafe(|| engine.wait_for(own, due))).unwrap_or(Err(Orphaned))
     }
 
     fn run(&self, entry: Entry) -> bool {
@@ -125,10 +121,7 @@ impl<W: World> Host for W {
 
     fn fence(&self) {
         // If the kernel denies it, an entry that was appended this moment may wait for the next one.
-        let _ = catch_unwind(AssertUnwindSafe(|| match self.core().pace() {
-            Pace::Prompt => crate::fence::heavy(),
-            Pace::NoInterrupts => crate::fence::heavy_without_interrupts(),
-        }));
+        let _ = catch_unwind(crate::fence::heavy);
     }
 
     fn is_reporting(&self) -> bool {
@@ -141,11 +134,9 @@ impl<W: World> Host for W {
         worker_pool::submit(move || world.core().callbacks.work(&*world, || false))
     }
 
-    fn try_synchronize(&self, own: Option<&Reader>, alone: bool) -> bool {
-        let fence = self.core().pace() == Pace::Prompt;
+    fn try_synchronize(&self, own: Option<&Reader>) -> bool {
         // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
-        (alone || fence)
-            && catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(own, fence))).unwrap_or(false)
+        catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(own))).unwrap_or(false)
     }
 }
 

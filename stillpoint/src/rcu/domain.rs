@@ -126,11 +126,6 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
         Self::shared().core.callbacks.set_limits(limits);
     }
 
-    /// How the worker waits: see [`rcu::set_pace`](super::set_pace).
-    fn set_pace(pace: Pace) {
-        Self::shared().core.set_pace(pace);
-    }
-
     /// Registers the calling thread now: see [`rcu::register`](super::register).
     #[track_caller]
     fn register() {
@@ -147,19 +142,6 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
     fn stats() -> Stats {
         Stats::of(&Self::HERE)
     }
-}
-
-/// How the worker of a domain waits for grace periods.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Pace {
-    /// Like everybody else, with [`fence::heavy`](crate::fence::heavy).
-    #[default]
-    Prompt,
-    /// Without interrupting other CPUs, which takes tens of milliseconds (`MEMBARRIER_CMD_GLOBAL`): for programs whose
-    /// readers run on isolated CPUs. A caller of [`synchronize`](super::synchronize) who comes while the worker leads a grace
-    /// period waits as long. Where the kernel cannot do it (`nohz_full`), or another backend of the fence is in use, as
-    /// `Prompt`.
-    NoInterrupts,
 }
 
 /// What all threads share of a domain.

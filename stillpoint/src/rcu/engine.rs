@@ -34,7 +34,7 @@ use super::queue::Queue;
 use super::reader::Reader;
 use super::stall::{Blockers, Watch};
 use crate::sequence::{Sequence, Target};
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, heavy};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// Who is waited for: one kind of reader.
 pub trait Readers {
@@ -46,15 +46,15 @@ pub trait Readers {
     fn is_alone(&self, own: Option<&Reader>) -> bool;
 
     /// The part of a grace period that does not sleep: a bounded look at all who may be inside. `own` is the calling thread's
-    /// reader, which is outside. `fence` is what heavy fences are issued by; without one there must be none.
+    /// reader, which is outside.
     ///
     /// # Errors
     ///
-    /// What blocks the rest: readers, or a heavy fence that is not to be.
-    fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Self::Blocked>;
+    /// What blocks the rest.
+    fn begin(&self, own: Option<&Reader>) -> Result<(), Self::Blocked>;
 
     /// Sleeps until what blocks the grace period has gone. After each sleep `vigil` must be told.
-    fn sleep(&self, blocked: Self::Blocked, fence: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned>;
+    fn sleep(&self, blocked: Self::Blocked, vigil: &mut Vigil<'_>) -> Result<(), Orphaned>;
 
     /// The calling thread, whose reader is `own`, has put off its bookkeeping because it is inside a section: has it take the slow
     /// way out of the outermost one. `above`: more waits than should.
@@ -245,25 +245,15 @@ impl<R: Readers> Engine<R> {
     pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         let ticket = self.check.ticket();
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.join(turn))?;
+        self.lead_or_wait(own, |turn| self.turns.join(turn))?;
         self.check.served(ticket);
         Ok(())
     }
 
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
     pub fn wait_for(&self, own: Option<&Reader>, due: Due) -> Result<(), Orphaned> {
-        self.wait_with(own, due, heavy)
-    }
-
-    /// [`wait_for`](Self::wait_for), without interrupting other CPUs.
-    #[cfg(not(loom))]
-    pub fn wait_quietly(&self, own: Option<&Reader>, due: Due) -> Result<(), Orphaned> {
-        self.wait_with(own, due, crate::fence::heavy_without_interrupts)
-    }
-
-    fn wait_with(&self, own: Option<&Reader>, due: Due, heavy: fn()) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(due.target, turn))?;
+        self.lead_or_wait(own, |turn| self.turns.wait_for(due.target, turn))?;
         self.check.served(due.ticket);
         Ok(())
     }
@@ -271,20 +261,19 @@ impl<R: Readers> Engine<R> {
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
     pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(self.turns.next(), turn))
+        self.lead_or_wait(own, |turn| self.turns.wait_for(self.turns.next(), turn))
     }
 
     /// Waits by `wait` until a grace period has ended; leads it, if no other thread does, and tells of it afterwards.
     fn lead_or_wait(
         &self,
         own: Option<&Reader>,
-        heavy: fn(),
         wait: impl FnOnce(&mut dyn FnMut() -> Result<(), Orphaned>) -> Result<(), Orphaned>,
     ) -> Result<(), Orphaned> {
         // Of two, after another leader has failed, the last.
         let mut ended = None;
         let result = wait(&mut || {
-            ended = self.grace_period(own, heavy)?;
+            ended = self.grace_period(own)?;
             Ok(())
         });
         self.tell(ended);
@@ -297,14 +286,14 @@ impl<R: Readers> Engine<R> {
         }
     }
 
-    /// Completes a grace period, if nobody else is at it, no reader blocks it for long, and it needs no heavy fence, unless it
-    /// may `fence`. The calling thread, whose reader is `own`, is outside.
-    pub fn try_synchronize(&self, own: Option<&Reader>, fence: bool) -> bool {
+    /// Completes a grace period, unless another thread leads one, or a reader blocks it for long. The calling thread, whose
+    /// reader is `own`, is outside.
+    pub fn try_synchronize(&self, own: Option<&Reader>) -> bool {
         let mut told = None;
         let is_led = self.turns.try_lead(|| {
             let begun = Begun::now();
             let number = self.check.begin();
-            let ended = self.readers.begin(own, fence.then_some(heavy)).is_ok();
+            let ended = self.readers.begin(own).is_ok();
             if ended {
                 self.check.end(number);
                 told = begun.end(|| self.led(), false);
@@ -315,15 +304,15 @@ impl<R: Readers> Engine<R> {
         is_led
     }
 
-    /// Leads a grace period, whose heavy fences are `heavy`. What there is to tell of it.
-    fn grace_period(&self, own: Option<&Reader>, heavy: fn()) -> Result<Option<Ended>, Orphaned> {
+    /// Leads a grace period. What there is to tell of it.
+    fn grace_period(&self, own: Option<&Reader>) -> Result<Option<Ended>, Orphaned> {
         let begun = Begun::now();
         let number = self.check.begin();
-        let blocked = self.readers.begin(own, Some(heavy)).err();
+        let blocked = self.readers.begin(own).err();
         let held_up = blocked.is_some();
         if let Some(blocked) = blocked {
             let forks = self.turns.forks();
-            self.sleep(blocked, heavy)?;
+            self.sleep(blocked)?;
             if self.turns.forks() != forks {
                 // A stall hook has forked, and this is the child: the turn does not count.
                 return Ok(None);
@@ -345,14 +334,14 @@ impl<R: Readers> Engine<R> {
     }
 
     #[cold]
-    fn sleep(&self, blocked: R::Blocked, heavy: fn()) -> Result<(), Orphaned> {
+    fn sleep(&self, blocked: R::Blocked) -> Result<(), Orphaned> {
         let mut vigil = Vigil {
             watch: Watch::begin(),
             tallies: &self.tallies,
             domain: self.domain,
             grace_period: self.led(),
         };
-        self.readers.sleep(blocked, heavy, &mut vigil)
+        self.readers.sleep(blocked, &mut vigil)
     }
 }
 

@@ -78,9 +78,9 @@
 //! # Waiting
 //!
 //! There is one kind of waiting, not an expedited and a relaxed one. A grace period that no reader holds up takes some
-//! microseconds, most of them the `membarrier` call, so there is nothing to be gained for a caller by another kind; and it
-//! interrupts only CPUs that run this process. Only the worker, for whom nobody waits, can be told to take its time
-//! ([`Pace::NoInterrupts`]).
+//! microseconds, most of them the `membarrier` call, so a caller would gain nothing by another kind. It interrupts only CPUs
+//! that run this process. Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr): its grace periods interrupt no CPU. (Its worker
+//! does, before it sleeps: such programs wait in [`qsbr::synchronize`](crate::qsbr::synchronize) instead of deferring.)
 //!
 //! # Stalls
 //!
@@ -167,7 +167,7 @@ pub(crate) mod worker_pool;
 pub use callbacks::Limits;
 pub use cookie::{Elapse, GracePeriod, WaitTimeoutError};
 pub use deferred::Hints;
-pub use domain::{Domain, Global, Pace};
+pub use domain::{Domain, Global};
 #[doc(hidden)]
 pub use domain::{Local, Shared, WORDS};
 pub use guard::Guard;
@@ -329,11 +329,6 @@ pub fn barrier() {
 /// ```
 pub fn set_limits(limits: Limits) {
     Global::set_limits(limits);
-}
-
-/// How the worker waits for grace periods, from now on. See [`Pace`].
-pub fn set_pace(pace: Pace) {
-    Global::set_pace(pace);
 }
 
 /// Registers the calling thread now, not when it first reads. Nothing if it is registered.

@@ -68,7 +68,8 @@ use super::reader::{AWAITED, ORPHANED, Reader};
 use super::registry::Registry;
 use super::stall;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, heavy, mutant, now, spin_loop, weaken,
+    yield_now,
 };
 
 /// How often a grace period looks at readers that block it before it sleeps.
@@ -183,7 +184,7 @@ impl<K: Kind> Threads<K> {
         &self.registry
     }
 
-    fn fence(&self, heavy: fn()) {
+    fn fence(&self) {
         // Relaxed, as everywhere in `costs`: statistics.
         self.costs.heavy_fences.fetch_add(1, Relaxed);
         heavy();
@@ -287,22 +288,19 @@ impl<K: Kind> Readers for Threads<K> {
         self.registry.others(own) == 0
     }
 
-    fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Blocked> {
+    fn begin(&self, own: Option<&Reader>) -> Result<(), Blocked> {
         let early = mutant("len-read-early").then(|| self.registry.len());
         if self.is_alone(own) {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
         }
         if K::FENCED {
-            let Some(heavy) = fence else {
-                return Err(Blocked { first: 0, end: 0, counter: 0 });
-            };
             if mutant("counter-before-fence") {
                 let counter = self.counter.load(Relaxed) + 1;
                 self.counter.store(counter, Relaxed);
             }
             if !mutant("no-fence") {
-                self.fence(heavy);
+                self.fence();
             }
         }
         let counter = if K::FENCED && mutant("counter-before-fence") {
@@ -318,7 +316,7 @@ impl<K: Kind> Readers for Threads<K> {
         if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
     }
 
-    fn sleep(&self, blocked: Blocked, heavy: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
+    fn sleep(&self, blocked: Blocked, vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
         let Blocked { first, end, counter } = blocked;
         let readers = || self.registry.readers(first, end);
         let orphaned = || readers().any(|reader| reader.is_orphaned() && K::blocks(reader, counter));
@@ -333,7 +331,7 @@ impl<K: Kind> Readers for Threads<K> {
         }
         if K::FENCED && !mutant("no-fence-before-rescan") {
             let requests = Requests { threads: self, first, end };
-            self.fence(heavy);
+            self.fence();
             core::mem::forget(requests);
         }
         for reader in readers() {

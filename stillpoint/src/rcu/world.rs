@@ -17,12 +17,10 @@
 use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::Pace;
 use super::callbacks::{self, Callbacks};
 use super::domain::{Shared, is_reading, registered_reader};
 use super::engine::{Engine, Orphaned, Readers};
@@ -160,25 +158,11 @@ pub(crate) struct Core<R> {
     pub(crate) engine: Engine<R>,
     pub(crate) callbacks: Callbacks,
     pub(crate) poller: GpPoller,
-    pace: AtomicBool,
 }
 
 impl<R> Core<R> {
     pub(crate) const fn new(readers: R, name: fn() -> &'static str) -> Self {
-        Self {
-            engine: Engine::new(readers, name),
-            callbacks: Callbacks::new(),
-            poller: GpPoller::new(),
-            pace: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn set_pace(&self, pace: Pace) {
-        self.pace.store(pace == Pace::NoInterrupts, Relaxed);
-    }
-
-    pub(crate) fn pace(&self) -> Pace {
-        if self.pace.load(Relaxed) { Pace::NoInterrupts } else { Pace::Prompt }
+        Self { engine: Engine::new(readers, name), callbacks: Callbacks::new(), poller: GpPoller::new() }
     }
 
     /// Forgets all that threads do which the child of a fork does not have. The readers are the caller's affair.

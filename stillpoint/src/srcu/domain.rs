@@ -28,7 +28,7 @@ use crate::rcu::deferred;
 use crate::rcu::entry::Entry;
 use crate::rcu::reader::Reader;
 use crate::rcu::world::{self, AnyDomain, Core, HasReaders, Words, World};
-use crate::rcu::{Hints, Limits, Pace, Stats};
+use crate::rcu::{Hints, Limits, Stats};
 use crate::sync::Block;
 
 /// A domain: its sections, and the grace periods that wait for them and for nobody else.
@@ -210,11 +210,6 @@ impl Domain {
     /// How much may wait to be done: see [`Limits`].
     pub fn set_limits(&self, limits: Limits) {
         self.core().callbacks.set_limits(limits);
-    }
-
-    /// How the worker waits for grace periods: see [`Pace`].
-    pub fn set_pace(&self, pace: Pace) {
-        self.core().set_pace(pace);
     }
 
     /// Counters since the domain was first used. [`Stats::readers`] are the sections that are open.
@@ -452,7 +447,7 @@ unsafe impl World for Domain {
         let engine = &self.core().engine;
         let due = engine.ask();
         (0..TRIES).any(|_| {
-            let _ = catch_unwind(AssertUnwindSafe(|| engine.try_synchronize(None, true)));
+            let _ = catch_unwind(AssertUnwindSafe(|| engine.try_synchronize(None)));
             engine.is_done(due)
         })
     }

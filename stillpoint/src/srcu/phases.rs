@@ -88,7 +88,7 @@ use crate::rcu::queue::Queue;
 use crate::rcu::reader::Reader;
 use crate::rcu::stall;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, Words, budget, light, light_by_backend, mutant, spin_loop, weaken,
+    AtomicU64, Futex, Ordering::*, Words, budget, heavy, light, light_by_backend, mutant, spin_loop, weaken,
     yield_now,
 };
 
@@ -298,17 +298,17 @@ impl Phases {
         true
     }
 
-    fn fence(&self, heavy: fn()) {
+    fn fence(&self) {
         self.costs.heavy_fences.fetch_add(1, Relaxed);
         heavy();
     }
 
     /// Sleeps until `phase` is drained.
-    fn sleep_for(&self, phase: Phase, heavy: fn(), vigil: &mut Vigil<'_>) {
+    fn sleep_for(&self, phase: Phase, vigil: &mut Vigil<'_>) {
         let attention = Attention::to(phase, self);
         if !mutant("no-fence-before-sum") {
             // B; a panic in it drops `attention`.
-            self.fence(heavy);
+            self.fence();
         }
         loop {
             let late = mutant("summed-before-armed").then(|| self.open(phase));
@@ -391,19 +391,18 @@ impl Readers for Phases {
         false
     }
 
-    fn begin(&self, _own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Blocked> {
+    fn begin(&self, _own: Option<&Reader>) -> Result<(), Blocked> {
         if self.is_closed() {
             return Ok(());
         }
         // Relaxed: leaders come one after another.
         let busy = Phase::of(self.shown.phase.load(Relaxed));
         let idle = busy.other();
-        let Some(heavy) = fence else { return Err(Blocked { phase: idle, flip: true }) };
         let spins = &mut budget(SPINS);
         let early = mutant("idle-phase-before-fence").then(|| self.is_drained(idle, spins));
         if !mutant("grace-period-unfenced") {
             // A.
-            self.fence(heavy);
+            self.fence();
         }
         if !mutant("idle-phase-forgotten") && !early.unwrap_or_else(|| self.is_drained(idle, spins)) {
             return Err(Blocked { phase: idle, flip: true });
@@ -415,14 +414,14 @@ impl Readers for Phases {
         if self.is_drained(busy, spins) { Ok(()) } else { Err(Blocked { phase: busy, flip: false }) }
     }
 
-    fn sleep(&self, blocked: Blocked, heavy: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
+    fn sleep(&self, blocked: Blocked, vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
         self.costs.sleeps.fetch_add(1, Relaxed);
-        self.sleep_for(blocked.phase, heavy, vigil);
+        self.sleep_for(blocked.phase, vigil);
         if blocked.flip {
             let busy = blocked.phase.other();
             self.flip();
             if !self.is_drained(busy, &mut budget(SPINS)) {
-                self.sleep_for(busy, heavy, vigil);
+                self.sleep_for(busy, vigil);
             }
         }
         Ok(())

@@ -64,7 +64,7 @@ impl Host for &'static World {
         fence::heavy();
     }
 
-    fn try_synchronize(&self, _own: Option<&Reader>, _alone: bool) -> bool {
+    fn try_synchronize(&self, _own: Option<&Reader>) -> bool {
         false
     }
 
