@@ -5,7 +5,7 @@
  *   barrier()             Callbacks::barrier; hurry() is its Alarm::ring, with Callbacks::provide_or_work
  *   ring(), stir()        Alarm::ring, Alarm::stir
  *   work()                Callbacks::work, with Alarm::settle, nap and stop
- *   pool_thread           a worker of the pool; submit() is Job::submit
+ *   pool_thread           a worker of the pool; submit() is worker_pool::submit
  *
  * States of the alarm, and what leaves them:
  *   IDLE    no worker                                     any entry

@@ -72,8 +72,6 @@ pub mod qsbr;
 #[cfg(not(loom))]
 pub mod rcu;
 #[cfg(not(loom))]
-mod sequence;
-#[cfg(not(loom))]
 pub mod srcu;
 #[cfg(not(loom))]
 mod sync;
@@ -82,7 +80,7 @@ mod sys;
 
 // What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
 #[cfg(loom)]
-#[path = "fence/model.rs"]
+#[path = "fence/loom.rs"]
 pub mod fence;
 #[cfg(loom)]
 #[path = "lock/model.rs"]
@@ -93,8 +91,6 @@ pub mod owner_event;
 #[cfg(loom)]
 #[path = "rcu/model.rs"]
 pub mod rcu;
-#[cfg(loom)]
-pub mod sequence;
 #[cfg(loom)]
 #[path = "srcu/model.rs"]
 pub mod srcu;

@@ -164,11 +164,11 @@ fn backend_is_chosen_once() {
     let backend = report.backend();
     assert_eq!(fence::backend(), backend);
     assert!(ptr::eq(fence::report(), report));
-    assert!(fence::choose(backend).is_ok_and(|again| ptr::eq(again, report)));
+    assert!(fence::set_backend(backend).is_ok_and(|again| ptr::eq(again, report)));
     for other in [Backend::Membarrier, Backend::Signal, Backend::SeqCst] {
         if other != backend {
-            let error = fence::choose(other).expect_err("another backend is in use").to_string();
-            assert!(error.contains("chosen already") && error.contains(&report.to_string()), "{error}");
+            let error = fence::set_backend(other).expect_err("another backend is in use").to_string();
+            assert!(error.contains("set already") && error.contains(&report.to_string()), "{error}");
         }
     }
     assert_eq!(fence::backend(), backend);
@@ -227,7 +227,7 @@ fn set_backend_overrides_the_environment() {
         let test = "set_backend_overrides_the_environment";
         return child::run(test, "seqcst", Some("membarrier"));
     }
-    let report = fence::choose(Backend::SeqCst).expect("nothing was chosen before");
+    let report = fence::set_backend(Backend::SeqCst).expect("nothing was chosen before");
     assert_eq!(report.backend(), Backend::SeqCst, "{report}");
     assert_eq!(fence::init().backend(), Backend::SeqCst);
     assert_fences();
@@ -297,7 +297,7 @@ fn first_reader_chooses_the_backend() {
     }
     // The first reader chooses, if nobody else did.
     drop(stillpoint::rcu::enter());
-    assert!(fence::choose(fence::backend()).is_ok());
+    assert!(fence::set_backend(fence::backend()).is_ok());
     assert_fences();
 }
 

@@ -11,6 +11,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
+use stillpoint::fence::heavy;
 use stillpoint::rcu::callbacks::{Callbacks, Caller, Host, Limits, MayWait};
 use stillpoint::rcu::engine::{Due, Engine, Orphaned};
 use stillpoint::rcu::entry::{Data, Entry};
@@ -19,7 +20,7 @@ use stillpoint::rcu::queue::Chores;
 use stillpoint::rcu::reader::{Exit, Reader};
 use stillpoint::rcu::threads::{Sections, Threads};
 use stillpoint::sync::event_count::EventCount;
-use stillpoint::sync::model::{heavy, poll, reader as interruptible};
+use stillpoint::sync::model::{poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 /// Two owners at most; each counts in a cell how many of its entries have run.

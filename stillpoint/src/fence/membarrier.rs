@@ -1,6 +1,6 @@
 //! The `membarrier(2)` backend.
 
-use super::Why;
+use super::backend::Why;
 use crate::sys::{self, MembarrierCommand};
 
 /// Registers the process and tries one call. *Any* failure means that the call is not there for us: the error says which.

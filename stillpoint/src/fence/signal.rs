@@ -27,7 +27,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::Why;
+use super::backend::Why;
 use crate::sync::{ForkSafe, Futex};
 use crate::sys::robust::HeldForLife;
 use crate::sys::{at_exit::AtThreadExit, rt_signal, signal};

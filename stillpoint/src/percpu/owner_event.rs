@@ -4,9 +4,8 @@
 //! looks whether a thread waits. A waiter announces itself, issues a heavy fence, and looks at the owner. If the owner's fence
 //! came first, the waiter finds the release; otherwise the owner finds the waiter, and wakes it.
 
-use crate::sync::{
-    AtomicU64, EventCount, Ordering::*, const_unless_loom, heavy, light_by_backend, mutant, weaken,
-};
+use crate::fence::{heavy, light};
+use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, mutant, weaken};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -26,7 +25,7 @@ impl OwnerEvent {
         // of a waiter's `done`.
         owner.store(0, weaken(Release, "held-relaxed"));
         // Pairs with the heavy fence in `wait_until`.
-        light_by_backend();
+        light();
         if self.0.has_waiters() && !mutant("awaited-not-woken") {
             self.notify_slow();
         }

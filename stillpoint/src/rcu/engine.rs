@@ -11,14 +11,14 @@
 //! # A grace period
 //!
 //! ```text
-//! begin         the turn is taken: who asks from now on waits for the next one   (Sequence::begin)
+//! begin         the round starts: callers from now on wait for the next one        (SharedSeq::start)
 //! look          whatever can be done without sleeping                            (Readers::begin)
 //! sleep         until the rest has left; long sleeps are reported                (Readers::sleep, Vigil)
-//! finish        and wake                                                         (Lead::finish)
+//! finish        and wake                                                         (Leader::end)
 //! ```
 //!
 //! Asking and beginning order everything that the caller did before, unpublishing above all, before [`Readers::begin`]; what
-//! that and [`Readers::sleep`] have acquired happens before the return of all callers (see [`crate::sequence`]). One grace
+//! that and [`Readers::sleep`] have acquired happens before the return of all callers (see [`crate::sync::shared_seq`]). One grace
 //! period begins after the other has ended, so `begin` and `sleep` are never called by two threads at a time.
 
 use core::cmp;
@@ -33,7 +33,7 @@ use super::events::{Begun, Ended};
 use super::queue::Queue;
 use super::reader::Reader;
 use super::stall::{Blockers, Watch};
-use crate::sequence::{Sequence, Target};
+use crate::sync::shared_seq::{SeqSnapshot, SharedSeq};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// Who is waited for: one kind of reader.
@@ -78,7 +78,7 @@ pub trait Readers {
 pub struct Engine<R> {
     readers: R,
     /// The grace periods.
-    turns: CachePadded<Sequence>,
+    rounds: CachePadded<SharedSeq>,
     /// Shows that nobody is served too early.
     check: Check,
     /// The name of the domain, for reports.
@@ -136,19 +136,19 @@ pub struct Orphaned;
 /// A grace period to wait for, or to ask after. Of two, the smaller one ends no later.
 #[derive(Clone, Copy)]
 pub struct Due {
-    target: Target,
+    snapshot: SeqSnapshot,
     ticket: Ticket,
 }
 
 impl fmt::Debug for Due {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.target.fmt(f)
+        self.snapshot.fmt(f)
     }
 }
 
 impl PartialEq for Due {
     fn eq(&self, other: &Self) -> bool {
-        self.target == other.target
+        self.snapshot == other.snapshot
     }
 }
 
@@ -162,13 +162,13 @@ impl PartialOrd for Due {
 
 impl Ord for Due {
     fn cmp(&self, other: &Self) -> cmp::Ordering {
-        self.target.cmp(&other.target)
+        self.snapshot.cmp(&other.snapshot)
     }
 }
 
 impl Hash for Due {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.target.hash(state);
+        self.snapshot.hash(state);
     }
 }
 
@@ -177,7 +177,7 @@ impl<R> Engine<R> {
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
             Self {
                 readers,
-                turns: CachePadded::new(Sequence::new()),
+                rounds: CachePadded::new(SharedSeq::new()),
                 check: Check::new(),
                 domain,
                 tallies: CachePadded::new(Tallies {
@@ -198,13 +198,13 @@ impl<R> Engine<R> {
     pub fn ask(&self) -> Due {
         // In this order: see `Check`.
         let ticket = self.check.ticket();
-        Due { target: self.turns.ask(), ticket }
+        Due { snapshot: self.rounds.snapshot(), ticket }
     }
 
     /// Whether the grace period has ended.
     #[inline]
     pub fn is_done(&self, due: Due) -> bool {
-        let done = self.turns.is_done(due.target);
+        let done = self.rounds.is_done(due.snapshot);
         if done {
             self.check.served(due.ticket);
         }
@@ -213,13 +213,13 @@ impl<R> Engine<R> {
 
     /// The grace period that is under way, if one is. It serves those only that have asked before it began.
     pub fn running(&self) -> Option<Due> {
-        self.turns.running().map(|target| Due { target, ticket: Ticket::default() })
+        self.rounds.in_progress().map(|snapshot| Due { snapshot, ticket: Ticket::default() })
     }
 
     /// No grace period is under way: for the only thread of a process, as after a fork. The readers are the caller's affair.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.turns.reset_in_child();
+        self.rounds.reset_in_child();
     }
 }
 
@@ -229,7 +229,7 @@ impl<R: Readers> Engine<R> {
         // Relaxed, as everywhere in `tallies` and `costs`: statistics.
         Tally {
             // First, so that no grace period is counted whose caller is not.
-            grace_periods: self.turns.completed(),
+            grace_periods: self.rounds.completed(),
             callers: self.tallies.callers.load(Relaxed),
             heavy_fences: costs.heavy_fences.load(Relaxed),
             sleeps: costs.sleeps.load(Relaxed),
@@ -245,7 +245,7 @@ impl<R: Readers> Engine<R> {
     pub fn synchronize(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         let ticket = self.check.ticket();
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, |turn| self.turns.join(turn))?;
+        self.lead_or_wait(own, |run| self.rounds.run_or_wait(run))?;
         self.check.served(ticket);
         Ok(())
     }
@@ -253,7 +253,7 @@ impl<R: Readers> Engine<R> {
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
     pub fn wait_for(&self, own: Option<&Reader>, due: Due) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, |turn| self.turns.wait_for(due.target, turn))?;
+        self.lead_or_wait(own, |run| self.rounds.wait_for(due.snapshot, run))?;
         self.check.served(due.ticket);
         Ok(())
     }
@@ -261,7 +261,7 @@ impl<R: Readers> Engine<R> {
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
     pub fn drive(&self, own: Option<&Reader>) -> Result<(), Orphaned> {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, |turn| self.turns.wait_for(self.turns.next(), turn))
+        self.lead_or_wait(own, |run| self.rounds.wait_for(self.rounds.next_round(), run))
     }
 
     /// Waits by `wait` until a grace period has ended; leads it, if no other thread does, and tells of it afterwards.
@@ -290,7 +290,7 @@ impl<R: Readers> Engine<R> {
     /// reader is `own`, is outside.
     pub fn try_synchronize(&self, own: Option<&Reader>) -> bool {
         let mut told = None;
-        let is_led = self.turns.try_lead(|| {
+        let is_led = self.rounds.try_run(|| {
             let begun = Begun::now();
             let number = self.check.begin();
             let ended = self.readers.begin(own).is_ok();
@@ -311,10 +311,10 @@ impl<R: Readers> Engine<R> {
         let blocked = self.readers.begin(own).err();
         let held_up = blocked.is_some();
         if let Some(blocked) = blocked {
-            let forks = self.turns.forks();
+            let forks = self.rounds.forks();
             self.sleep(blocked)?;
-            if self.turns.forks() != forks {
-                // A stall hook has forked, and this is the child: the turn does not count.
+            if self.rounds.forks() != forks {
+                // A stall hook has forked, and this is the child: the round does not count.
                 return Ok(None);
             }
         }
@@ -330,7 +330,7 @@ impl<R: Readers> Engine<R> {
 
     /// The number of the grace period that the calling thread leads.
     fn led(&self) -> u64 {
-        self.turns.completed() + 1
+        self.rounds.completed() + 1
     }
 
     #[cold]

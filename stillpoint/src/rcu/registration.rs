@@ -23,7 +23,8 @@ use super::queue::Queue;
 use super::reader::{FENCED, LATE, Owner, Reader};
 use super::registry::Registry;
 use super::threads::{Kind, Threads};
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, mutant};
+use crate::fence::light;
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -179,5 +180,5 @@ pub fn enter_slow(reader: &'static Reader, counter: &AtomicU64) {
         reader.nest();
     }
     // A real fence, or the backend's reason why a compiler fence will do.
-    light_by_backend();
+    light();
 }

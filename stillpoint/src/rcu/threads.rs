@@ -67,9 +67,9 @@ use super::queue::Queue;
 use super::reader::{AWAITED, ORPHANED, Reader};
 use super::registry::Registry;
 use super::stall;
+use crate::fence::heavy;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, heavy, mutant, now, spin_loop, weaken,
-    yield_now,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
 };
 
 /// How often a grace period looks at readers that block it before it sleeps.

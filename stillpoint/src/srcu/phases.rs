@@ -83,14 +83,12 @@ use core::panic::Location;
 use crossbeam_utils::CachePadded;
 
 use super::lines::Lines;
+use crate::fence::{heavy, light, light_compiler_only};
 use crate::rcu::engine::{Costs, Orphaned, Readers, Vigil};
 use crate::rcu::queue::Queue;
 use crate::rcu::reader::Reader;
 use crate::rcu::stall;
-use crate::sync::{
-    AtomicU64, Futex, Ordering::*, Words, budget, heavy, light, light_by_backend, mutant, spin_loop, weaken,
-    yield_now,
-};
+use crate::sync::{AtomicU64, Futex, Ordering::*, Words, budget, mutant, spin_loop, weaken, yield_now};
 
 /// How often a grace period looks at phases that are not drained before it sleeps.
 const SPINS: u32 = 100;
@@ -219,7 +217,7 @@ impl Phases {
     fn count(&self, word: usize) {
         if self.shown.words.try_add(word, 1) {
             // A compiler fence is one, or this would have failed: see `prepare`.
-            light();
+            light_compiler_only();
         } else {
             self.count_slow(word);
         }
@@ -229,7 +227,7 @@ impl Phases {
     #[inline(never)]
     fn count_slow(&self, word: usize) {
         self.shown.words.add_slow(word, 1);
-        light_by_backend();
+        light();
     }
 
     /// One section less to wait for; the last wakes the leader.

@@ -1,8 +1,8 @@
-//! What every algorithm is built from: atomics, futex words, words of each CPU, the two sides of the process-wide fence, spinning.
+//! What every algorithm is built from: atomics, futex words, words of each CPU, spinning; shared rounds and eventcounts.
 //!
-//! Algorithms take these from here and nowhere else, so that the same source runs on the machine and, under
-//! `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the heavy fence is modelled exactly (see
-//! `sync/model.rs`): the light fence stays what it is on the machine, nothing.
+//! Algorithms take these from here and nowhere else, and the process-wide fence from [`crate::fence`], so that the same source
+//! runs on the machine and, under `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the heavy fence is
+//! modelled exactly (see `sync/model.rs`): the light fence stays what it is on the machine, nothing.
 //!
 //! # Mutants
 //!
@@ -12,10 +12,7 @@
 //! model then fails, `ci/torture.sh` that a torture run on the machine does. The tables in `docs/proof.md` have rows for each
 //! name.
 
-#[cfg(loom)]
 pub mod event_count;
-#[cfg(not(loom))]
-mod event_count;
 mod fork_safe;
 mod memory;
 #[cfg(loom)]
@@ -24,6 +21,7 @@ pub mod model;
 mod native;
 #[cfg(not(loom))]
 mod pause;
+pub mod shared_seq;
 
 pub(crate) use event_count::EventCount;
 pub(crate) use fork_safe::ForkSafe;
@@ -31,12 +29,12 @@ pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness,
-    Words, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, spins, yield_now,
+    Words, budget, cpu, fence, now, spin_loop, spins, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, Witness,
-    Words, budget, cpu, fence, heavy, light, light_by_backend, now, spin_loop, yield_now,
+    Words, budget, cpu, fence, now, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use pause::spins;

@@ -4,7 +4,7 @@
 //!
 //! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and its
 //! return, and a context switch counts as one. loom knows nothing of this, so it is acted out as an inter-processor
-//! interrupt. [`light`] is nothing. [`heavy`] posts a request, and every atomic operation of a thread that runs under
+//! interrupt. `fence::light` is nothing. `fence::heavy` posts a request ([`interrupt_all`]), and every atomic operation of a thread that runs under
 //! [`reader`] may take the interrupt just before it: it then executes a fence and acknowledges. loom's scheduler and the
 //! freedom of its relaxed load decide where the interrupt lands, so every program point of every reader is tried.
 //!
@@ -116,12 +116,6 @@ pub fn reader<R>(index: usize, body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Nothing, as on the machine.
-pub fn light() {}
-
-/// Nothing, as on the machine with `membarrier`.
-pub fn light_by_backend() {}
-
 /// Always the same time.
 pub fn now() -> u64 {
     0
@@ -132,9 +126,9 @@ pub fn cpu() -> u32 {
     0
 }
 
-/// A process-wide fence. Several may be in flight: who acknowledges a request acknowledges the earlier ones, as the requests
-/// are a chain of read-modify-writes.
-pub fn heavy() {
+/// Interrupts all other readers; returns when each has executed a fence. Several requests may be in flight: a reader that
+/// acknowledges one acknowledges the earlier ones, as the requests are a chain of read-modify-writes.
+pub fn interrupt_all() {
     let own = READER.with(|cell| cell.get().map(|(index, _)| index));
     fence(AcqRel);
     let request = INTERRUPTS.request.fetch_add(1, Relaxed) + 1;
@@ -146,7 +140,7 @@ pub fn heavy() {
                 OFF => {}
                 seen if seen >= request => break,
                 _ => {
-                    // Somebody may wait for this thread.
+                    // Another thread may wait for this one.
                     poll();
                     thread::yield_now();
                 }
