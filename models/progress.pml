@@ -307,7 +307,7 @@ again:
        atomic {
            lock(q);
            ripen(q);
-           /* Plain entries are left to an owner who is appending. */
+           /* Plain entries are left to an owner that is appending. */
            taken = ripe[q] > head[q] && (q == 1 || urgent || pushed[0] == seen);
            if :: taken -> left = ripe[q] - head[q]; head[q] = ripe[q]; busy[q] = 1 :: else fi;
            unlock(WORKER, q)

@@ -21,7 +21,7 @@ use stillpoint::fence::{self, Backend};
 
 const ROUNDS: usize = 20_000;
 
-/// Waits for the other of two threads, `round` after `round`.
+/// Waits until both of two threads have arrived in this round.
 fn meet(arrived: &AtomicUsize, round: usize) {
     arrived.fetch_add(1, AcqRel);
     let mut looks = 0;
@@ -31,8 +31,8 @@ fn meet(arrived: &AtomicUsize, round: usize) {
     }
 }
 
-/// Store buffering: each of two threads writes its own location, executes its fence, and reads the other's. True if
-/// both ever missed the other's write. The first fence is that of the calling thread.
+/// Store buffering: each of two threads writes its own location, executes its fence, and reads the other's. Returns
+/// `true` if both ever missed the other's write. The calling thread executes the first fence.
 fn both_miss(fences: [fn(); 2]) -> bool {
     let _running = deadline();
     let cells = || (0..ROUNDS).map(|_| AtomicBool::new(false)).collect::<Vec<_>>();
@@ -59,7 +59,7 @@ fn both_miss(fences: [fn(); 2]) -> bool {
     one.iter().zip(&two).any(|(one, two)| *one && *two)
 }
 
-/// The light fence of a thread that is known to the backend.
+/// The light fence of a registered thread.
 fn registered_light() {
     fence::register_thread();
     fence::light();
@@ -83,7 +83,7 @@ fn heavy_and_heavy_never_both_miss() {
 
 #[test]
 fn without_fences_both_miss() {
-    // Not a property of the library: the tests above could have failed.
+    // Not a property of the library: shows that the tests above can fail.
     let _running = deadline();
     if thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         while !both_miss([|| (), || ()]) {}
@@ -146,11 +146,11 @@ fn threads_register_and_end_while_others_call_heavy() {
             }
         });
         for _ in 0..500 {
-            let known = || {
+            let registered = || {
                 assert_eq!(fence::register_thread(), fence::backend() != Backend::SeqCst);
                 fence::light();
             };
-            for thread in [(); 4].map(|()| scope.spawn(known)) {
+            for thread in [(); 4].map(|()| scope.spawn(registered)) {
                 thread.join().expect("the thread ends");
             }
         }
@@ -175,7 +175,7 @@ fn backend_is_chosen_once() {
     assert_eq!(report.signal().is_some(), backend == Backend::Signal);
 }
 
-/// The fence works, whatever it is.
+/// The fence works, on any backend.
 fn assert_fences() {
     assert!(!both_miss([registered_light, fence::heavy]));
     stillpoint::rcu::synchronize();
@@ -295,7 +295,6 @@ fn first_reader_chooses_the_backend() {
         let test = "first_reader_chooses_the_backend";
         return child::run(test, "", None);
     }
-    // The first reader chooses, if nobody else did.
     drop(stillpoint::rcu::enter());
     assert!(fence::set_backend(fence::backend()).is_ok());
     assert_fences();
@@ -311,7 +310,7 @@ fn forked_child_can_fence() {
     };
     fence::register_thread();
     drop(stillpoint::rcu::enter());
-    // SAFETY: this process has one thread, so nobody holds a lock that the child would miss.
+    // SAFETY: this process has one thread, so no other holds a lock that the child would miss.
     match unsafe { libc::fork() } {
         0 => {
             let ordered = panic::catch_unwind(|| {
@@ -406,7 +405,7 @@ mod ends {
     }
 }
 
-/// Makes the thread known and a reader; leaves something that is deferred.
+/// Registers the thread, also as a reader, and leaves a deferred callback.
 fn use_all() {
     fence::register_thread();
     fence::light();
@@ -415,7 +414,7 @@ fn use_all() {
     drop(stillpoint::qsbr::register());
 }
 
-/// In a process of its own for each backend. True in that.
+/// Runs the test in a process of its own for each backend. Returns `true` in such a process.
 fn on_each_backend(test: &str) -> bool {
     if child::variant().is_none() {
         for backend in BACKENDS {

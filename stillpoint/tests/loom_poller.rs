@@ -1,5 +1,5 @@
-//! Models of grace periods that futures wait for: the poller, the threads that poll, and their sleep. There are no readers,
-//! so a grace period ends as soon as a thread leads it.
+//! Models of grace periods that futures wait for: the poller, the threads that poll, and their sleep. There are no
+//! readers, so a grace period ends as soon as a thread leads it.
 #![cfg(loom)]
 
 mod model;

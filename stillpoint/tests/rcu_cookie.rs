@@ -584,7 +584,7 @@ fn futures_wait_in_place_if_no_thread_can_start() {
         denied.wait();
         done.wait();
     });
-    // Nobody polls: nothing comes of it, and a later wait makes up for it.
+    // No thread polls: nothing comes of it, and a later wait makes up for it.
     let started = GracePeriod::start_in(Own);
     assert!(!started.is_elapsed());
     assert_eq!(started.wait_timeout(Duration::ZERO), Ok(()));

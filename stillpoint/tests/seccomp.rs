@@ -36,7 +36,7 @@ fn errno(name: &str) -> i32 {
     known.expect("an errno of the list").1
 }
 
-/// Makes `membarrier` fail in all threads from now on: every call, or that with one `command`.
+/// Makes `membarrier` fail in all threads from now on: every call, or those with one `command`.
 fn deny_membarrier(errno: i32, command: Option<i32>) {
     let rule = |command: i32| {
         let equals = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command as u64)
@@ -82,7 +82,7 @@ fn workload() {
         }
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(500) {
-            // Each value has a counter of its own, so that a reader can tell.
+            // Each value has a counter of its own, so that a reader sees which one was dropped.
             let old = value.replace(Tracked(Box::leak(Box::default()))).wait();
             drop(old);
             let old = value.replace(Tracked(Box::leak(Box::default())));
@@ -205,7 +205,7 @@ fn late_denial_panics_writers_not_readers() {
             Own::synchronize,
             || Rcu::new_in((), Own).replace(()).wait(),
             || GracePeriod::now_in(Own).wait(),
-            // Driven by another thread, as a future is.
+            // The poller waits for it, in another thread.
             || GracePeriod::now_in(Own).wait_timeout(Duration::MAX).expect("the time is never up"),
         ];
         for waits in ways {
@@ -218,7 +218,7 @@ fn late_denial_panics_writers_not_readers() {
         // Many at a time: each finds out for itself.
         let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(Own::synchronize).is_err()));
         assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
-        // Retired values stay, as nobody can tell when they may go.
+        // Retired values stay, as no grace period can end.
         for _ in 0..100 {
             drop(value.replace(Tracked(&DROPS)));
             reads_go_on();

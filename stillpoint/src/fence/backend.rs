@@ -16,7 +16,8 @@ use crate::sys::{self, Errno, MembarrierCommand};
 pub enum Backend {
     /// `membarrier(2)`: `light()` is a compiler fence.
     Membarrier = 3,
-    /// Signals to known threads: `light()` is a compiler fence and a look at a thread-local. Needs the feature `signal-fence`.
+    /// Signals to registered threads: `light()` is a compiler fence and a look at a thread-local. Needs the feature
+    /// `signal-fence`.
     Signal = 2,
     /// Both sides execute a `SeqCst` fence.
     SeqCst = 1,
@@ -225,7 +226,7 @@ fn select(asked: Asked) -> (Backend, Why) {
     }
 }
 
-/// Forks are known.
+/// The fork handler is registered.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 
 before_main!(arm);
@@ -234,17 +235,17 @@ extern "C" fn arm() {
     at_fork_once(&IS_ARMED, in_child);
 }
 
-/// The child of a fork, which has one thread: others may have been at work on what is here.
+/// The child of a fork, which has one thread: other threads may have been in the middle of something here.
 unsafe extern "C" fn in_child() {
     match REPORT.get().get() {
         Some(report) if report.backend == Backend::Membarrier => {
-            // The kernel copies the registration before memory, and another thread may have made the choice in between. If it
-            // fails, so does the next fence.
+            // The kernel copies the registration before memory, and another thread may have made the choice in between.
+            // If it fails, so does the next fence.
             let _ = membarrier::register();
         }
         Some(_) => {}
         None => {
-            // Perhaps another thread was about to choose, and got as far as this.
+            // Perhaps another thread was in the middle of the choice.
             CHOSEN.store(0, Relaxed);
             // SAFETY: the only thread, which did not fork while it chose; and it has no reference to a report.
             unsafe { REPORT.overwrite(OnceLock::new()) };

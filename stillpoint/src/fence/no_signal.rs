@@ -6,7 +6,7 @@ pub(super) fn install() -> Result<i32, Why> {
     Err(Why::SignalNotBuilt)
 }
 
-pub(super) fn is_known() -> bool {
+pub(super) fn is_registered() -> bool {
     false
 }
 

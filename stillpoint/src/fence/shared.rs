@@ -22,7 +22,8 @@ impl SharedFence {
         }
     }
 
-    /// Returns when `issue` has returned in a thread that called it after the start of this call. One thread at a time calls it.
+    /// Returns when `issue` has returned in a thread that called it after the start of this call. One thread at a time
+    /// calls it.
     pub fn call(&self, mut issue: impl FnMut()) {
         self.count_call();
         let Ok(()) = self.rounds.run_or_wait(|| {

@@ -1,8 +1,8 @@
 //! Waiting until an owner that never waits itself releases what it owns.
 //!
-//! Owners are many and fast; waiters are rare and pay for both sides. The owner releases by a store, passes a light fence, and
-//! looks whether a thread waits. A waiter announces itself, issues a heavy fence, and looks at the owner. If the owner's fence
-//! came first, the waiter finds the release; otherwise the owner finds the waiter, and wakes it.
+//! Owners are many and fast; waiters are rare and pay for both sides. The owner releases by a store, passes a light
+//! fence, and looks whether a thread waits. A waiter announces itself, issues a heavy fence, and looks at the owner. If
+//! the owner's fence came first, the waiter finds the release; otherwise the owner finds the waiter, and wakes it.
 
 use crate::fence::{heavy, light};
 use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, mutant, weaken};
@@ -21,8 +21,8 @@ impl OwnerEvent {
     /// Releases what `owner`, the calling thread's word, stands for.
     #[inline]
     pub fn release(&self, owner: &AtomicU64) {
-        // Release: publishes what the owner did; pairs with the Acquires of the next owner (`Lock::try_lock`, a section), and
-        // of a waiter's `done`.
+        // Release: publishes what the owner did; pairs with the Acquires of the next owner (`Lock::try_lock`, a
+        // section), and of a waiter's `done`.
         owner.store(0, weaken(Release, "held-relaxed"));
         // Pairs with the heavy fence in `wait_until`.
         light();

@@ -6,8 +6,8 @@ use std::task::Wake;
 
 use crate::sync::{Futex32, Ordering::Relaxed, mutant, now};
 
-/// Wakes the thread. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one unpark token, and that belongs to
-/// the program.
+/// Wakes the thread. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one unpark token, and that
+/// belongs to the program.
 struct Signal(Futex32);
 
 const QUIET: u32 = 0;
@@ -25,8 +25,8 @@ impl Wake for Signal {
 
 /// Blocks until `is_ready` returns `true`, or [`now`] is `until`. Returns `true` if it was ready.
 ///
-/// `is_ready` is called first, and again after each call of its waker. It must order itself after the change that it is woken
-/// for, as a function that takes a lock does.
+/// `is_ready` is called first, and again after each call of its waker. It must order itself after the change that it is
+/// woken for, as a function that takes a lock does.
 pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) -> bool {
     let signal = Arc::new(Signal(Futex32::new(QUIET)));
     let waker = Waker::from(Arc::clone(&signal));

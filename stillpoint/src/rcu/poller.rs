@@ -1,23 +1,23 @@
 //! Grace periods without a waiting thread: for futures, and for cookies that were started.
 //!
-//! A future that is polled leaves its waker here; [`super::cookie`] may also start a grace period that nothing waits for.
-//! While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one grace period after
-//! the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures that each of them
-//! serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
+//! A future that is polled leaves its waker here; [`super::cookie`] may also start a grace period that nothing waits
+//! for. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one grace
+//! period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures that
+//! each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
 //!
 //! # Invariants
 //!
-//! 1. One lock orders all decisions. While `running` is set, the poller takes the lock again before it stops, and it stops
-//!    only if no future waits and all started grace periods have ended. A thread that leaves a waker or starts a grace
-//!    period, and finds `running` clear, sets it and submits the poller.
-//! 2. A waker leaves the map when its grace period has ended, when its future is dropped, or when no poller can run. So a
-//!    future that has an id, is not in the map and whose grace period has not ended, was dismissed.
+//! 1. One lock orders all decisions. While `running` is set, the poller takes the lock again before it stops, and it
+//!    stops only if no future waits and all started grace periods have ended. A thread that leaves a waker or starts a
+//!    grace period, and finds `running` clear, sets it and submits the poller.
+//! 2. A waker leaves the map when its grace period has ended, when its future is dropped, or when no poller can run. So
+//!    a future that has an id, is not in the map and whose grace period has not ended, was dismissed.
 //! 3. Wakers are foreign code: they are cloned, called and dropped outside the lock, and may panic.
 //!
 //! # When no poller can run
 //!
-//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken, and find out when they are
-//! polled. Without a thread each waits where it is polled; a failure is their result.
+//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken, and find out when
+//! they are polled. Without a thread each waits where it is polled; a failure is their result.
 
 use core::mem;
 use core::task::Waker;
@@ -51,7 +51,8 @@ pub trait Host {
 #[derive(Debug)]
 pub struct GpPoller {
     waiters: ForkSafe<Mutex<Waiters>>,
-    /// The last id given out. The child of a fork goes on counting, so that it never repeats the id of an inherited future.
+    /// The last id given out. The child of a fork goes on counting, so that it never repeats the id of an inherited
+    /// future.
     last_id: AtomicU64,
 }
 
@@ -142,8 +143,8 @@ impl GpPoller {
         drop(waker);
     }
 
-    /// Forgets all futures, and what was started: the child of a fork has no poller. Futures that are polled there become
-    /// waiters again.
+    /// Forgets all futures, and what was started: the child of a fork has no poller. Futures that are polled there
+    /// become waiters again.
     ///
     /// # Safety
     ///
@@ -212,7 +213,8 @@ pub fn run(host: &impl Host) {
     }
 }
 
-/// Calls a waker, outside the lock. A panic is reported by its hook, and goes no further: other wakers are still called.
+/// Calls a waker, outside the lock. A panic is reported by its hook, and goes no further: other wakers are still
+/// called.
 fn wake(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         // Its destructor could panic too.

@@ -1,8 +1,8 @@
 //! Worker threads, shared by all domains.
 //!
-//! A task never waits behind another: one that is submitted gets a thread that has nothing else to do, the idle worker or a
-//! new one. So a task may block for as long as it likes. A worker that has finished its task becomes the idle one, or ends if
-//! there is one already: an idle process keeps one thread, which sleeps until there is a task for it.
+//! A task never waits behind another: one that is submitted gets a thread that has nothing else to do, the idle worker
+//! or a new one. So a task may block for as long as it likes. A worker that has finished its task becomes the idle one,
+//! or ends if there is one already: an idle process keeps one thread, which sleeps until there is a task for it.
 //!
 //! # States
 //!
@@ -16,8 +16,8 @@
 //!
 //! # Fork
 //!
-//! Workers are not counted and own nothing of the pool while they run a task. So [`reset_in_child`] only has to store that
-//! no worker is idle.
+//! Workers are not counted and own nothing of the pool while they run a task. So [`reset_in_child`] only has to store
+//! that no worker is idle.
 
 use core::ffi::c_void;
 use core::{mem, ptr};
@@ -37,8 +37,8 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// Runs the task in a worker. Returns `false` if it will not run, as no worker is idle and none can be started.
 ///
-/// Takes a lock for a moment, and may start a thread. The task should not panic: a worker survives that, but can only report
-/// it.
+/// Takes a lock for a moment, and may start a thread. The task should not panic: a worker survives that, but can only
+/// report it.
 #[must_use]
 pub fn submit(task: impl FnOnce() + Send + 'static) -> bool {
     match POOL.get().assign(Box::new(task)) {
@@ -47,8 +47,8 @@ pub fn submit(task: impl FnOnce() + Send + 'static) -> bool {
     }
 }
 
-/// Forgets the workers: the child of a fork has none. Tasks that the parent's workers run, or were about to, will not run
-/// in the child unless they are submitted again.
+/// Forgets the workers: the child of a fork has none. Tasks that the parent's workers run, or were about to, will not
+/// run in the child unless they are submitted again.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
 //! An eventcount: threads sleep until a condition holds that other threads bring about.
 //!
-//! One word: bit 0, `WAITERS`, is set while a thread may sleep; the rest counts notifications. A notifier first makes its
-//! change visible, then raises the count and clears the bit, in one step; it wakes the sleepers if the bit was set. A waiter
-//! sets the bit, checks its condition, and sleeps if the word is still the one that it left.
+//! One word: bit 0, `WAITERS`, is set while a thread may sleep; the rest counts notifications. A notifier first makes
+//! its change visible, then raises the count and clears the bit, in one step; it wakes the sleepers if the bit was set.
+//! A waiter sets the bit, checks its condition, and sleeps if the word is still the one that it left.
 //!
 //! # No wake-up is lost
 //!
@@ -10,8 +10,8 @@
 //! notifier's comes first, the waiter acquires the change, and its condition holds.
 //!
 //! A notifier that is too frequent for a read-modify-write executes a light fence instead, and notifies only if
-//! [`EventCount::has_waiters`]. Its waiters then execute a heavy fence between [`EventCount::prepare_wait`] and their check: see
-//! [`crate::percpu`]'s `owner_event.rs`.
+//! [`EventCount::has_waiters`]. Its waiters then execute a heavy fence between [`EventCount::prepare_wait`] and their
+//! check: see [`crate::percpu`]'s `owner_event.rs`.
 
 use core::num::NonZeroU32;
 use std::time::Duration;
@@ -70,8 +70,8 @@ impl EventCount {
         Key(self.word.fetch_or(WAITERS, weaken(Acquire, "eventcount-wait-relaxed")) | WAITERS)
     }
 
-    /// Sleeps until the next notification after [`prepare_wait`](Self::prepare_wait), but no longer than `limit`. May return
-    /// for no reason.
+    /// Sleeps until the next notification after [`prepare_wait`](Self::prepare_wait), but no longer than `limit`. May
+    /// return for no reason.
     pub fn wait(&self, key: Key, limit: Option<Duration>) {
         match limit {
             None => self.word.wait(key.0, ALL),

@@ -2,14 +2,15 @@
 //!
 //! # The exact model of a process-wide fence
 //!
-//! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and its
-//! return, and a context switch counts as one. loom knows nothing of this, so it is acted out as an inter-processor
-//! interrupt. `fence::light` is nothing. `fence::heavy` posts a request ([`interrupt_all`]), and every atomic operation of a thread that runs under
-//! [`reader`] may take the interrupt just before it: it then executes a fence and acknowledges. loom's scheduler and the
-//! freedom of its relaxed load decide where the interrupt lands, so every program point of every reader is tried.
+//! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and
+//! its return, and a context switch counts as one. loom knows nothing of this, so it is acted out as an inter-processor
+//! interrupt. `fence::light` is nothing. `fence::heavy` posts a request ([`interrupt_all`]), and every atomic operation
+//! of a thread that runs under [`reader`] may take the interrupt just before it: it then executes a fence and
+//! acknowledges. loom's scheduler and the freedom of its relaxed load decide where the interrupt lands, so every
+//! program point of every reader is tried.
 //!
-//! The fences in the handshake are `AcqRel`. loom over-synchronizes `SeqCst` fences and does not treat them as scheduling
-//! points, which hides real races; it treats `SeqCst` accesses as `AcqRel`.
+//! The fences in the handshake are `AcqRel`. loom over-synchronizes `SeqCst` fences and does not treat them as
+//! scheduling points, which hides real races; it treats `SeqCst` accesses as `AcqRel`.
 //!
 //! A thread that sleeps in the model's futex, or has ended, is off the processor: it counts as fenced, and the exchange
 //! that says so orders it like the context switch does.
@@ -126,8 +127,8 @@ pub fn cpu() -> u32 {
     0
 }
 
-/// Interrupts all other readers; returns when each has executed a fence. Several requests may be in flight: a reader that
-/// acknowledges one acknowledges the earlier ones, as the requests are a chain of read-modify-writes.
+/// Interrupts all other readers; returns when each has executed a fence. Several requests may be in flight: a reader
+/// that acknowledges one acknowledges the earlier ones, as the requests are a chain of read-modify-writes.
 pub fn interrupt_all() {
     let own = READER.with(|cell| cell.get().map(|(index, _)| index));
     fence(AcqRel);
@@ -215,8 +216,8 @@ pub fn run_on(cpu: usize) {
     CPU.with(|cell| cell.set(cpu));
 }
 
-/// Words that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds what was
-/// added there before, and goes on with its release.
+/// Words that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds
+/// what was added there before, and goes on with its release.
 #[derive(Debug)]
 pub struct Words<const N: usize>([[AtomicU64; N]; CPUS]);
 

@@ -127,7 +127,7 @@ impl Witness {
     #[inline(always)]
     pub fn shared(&self) {}
 
-    /// Here nobody else uses the memory.
+    /// Here no other thread uses the memory.
     #[inline(always)]
     pub fn alone(&self) {}
 }

@@ -1,11 +1,11 @@
 //! Rounds of work that callers share: sequence arithmetic, leader election, sleeping.
 //!
-//! A caller that wants a piece of work *done after now* (a grace period, a process-wide fence) need not do it itself: any round
-//! that **started** after its call serves it, whichever thread runs the round. [`SharedSeq::run_or_wait`] is that rule: it
-//! returns when such a round has ended. Until then the caller runs a round if no other thread does, or sleeps. A caller may
-//! also take a [`snapshot`](SharedSeq::snapshot) now, and ask ([`is_done`](SharedSeq::is_done)) or wait
-//! ([`wait_for`](SharedSeq::wait_for)) later. [`crate::fence`] shares heavy fences by it, and [`crate::rcu`] grace periods. The
-//! arithmetic is that of the Linux kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
+//! A caller that wants a piece of work *done after now* (a grace period, a process-wide fence) need not do it itself:
+//! any round that **started** after its call serves it, whichever thread runs the round. [`SharedSeq::run_or_wait`] is
+//! that rule: it returns when such a round has ended. Until then the caller runs a round if no other thread does, or
+//! sleeps. A caller may also take a [`snapshot`](SharedSeq::snapshot) now, and ask ([`is_done`](SharedSeq::is_done)) or
+//! wait ([`wait_for`](SharedSeq::wait_for)) later. [`crate::fence`] shares heavy fences by it, and [`crate::rcu`] grace
+//! periods. The arithmetic is that of the Linux kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
 //!
 //! # State
 //!
@@ -18,25 +18,26 @@
 //! | 1 | `WAITERS_THIS` | a thread sleeps for round `n + 1` |
 //! | 0 | `IN_PROGRESS` | round `n + 1` has started and has a leader |
 //!
-//! A sleeper's futex mask is the bit `snapshot % 32`. Only two rounds have sleepers at any time, so a wake-up reaches exactly
-//! the threads that it is meant for.
+//! A sleeper's futex mask is the bit `snapshot % 32`. Only two rounds have sleepers at any time, so a wake-up reaches
+//! exactly the threads that it is meant for.
 //!
 //! # Invariants
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it goes on for ever.
 //! 2. At most one thread is between setting `IN_PROGRESS` and clearing it: the leader.
-//! 3. A caller that finds `n` rounds completed is served by round `n + 1` if that has not started, else by round `n + 2`. If
-//!    round `n + 1` fails, it is run again, and serves all callers that came before it starts again: they may take a new
-//!    snapshot.
-//! 4. If no round is in progress and `WAITERS_THIS` is set, at least one thread that waits for round `n + 1` is awake: the one
-//!    that the last leader woke to lead, or one whose sleep failed because the word had changed.
+//! 3. A caller that finds `n` rounds completed is served by round `n + 1` if that has not started, else by round
+//!    `n + 2`. If round `n + 1` fails, it is run again, and serves all callers that came before it starts again: they
+//!    may take a new snapshot.
+//! 4. If no round is in progress and `WAITERS_THIS` is set, at least one thread that waits for round `n + 1` is awake:
+//!    the one that the last leader woke to lead, or one whose sleep failed because the word had changed.
 //!
 //! # Orderings
 //!
-//! - A *snapshot* is a read-modify-write with Release; the *start* of a round is one with Acquire. If a round is to serve the
-//!   caller, its start comes after the snapshot in the word's modification order (3), so by (1) it synchronizes with it: all
-//!   that the caller did before happens before the round.
-//! - The *end* is a Release, and *checking whether it is done* an Acquire: the round happens before the callers' return.
+//! - A *snapshot* is a read-modify-write with Release; the *start* of a round is one with Acquire. If a round is to
+//!   serve the caller, its start comes after the snapshot in the word's modification order (3), so by (1) it
+//!   synchronizes with it: all that the caller did before happens before the round.
+//! - The *end* is a Release, and *checking whether it is done* an Acquire: the round happens before the callers'
+//!   return.
 //! - The *start* acquires from the last *end* too: rounds happen one after another.
 //! - The end needs no Acquire: what callers released during the round reaches the next leader through (1).
 
@@ -95,9 +96,9 @@ impl SharedSeq {
 
     /// Returns the round to wait for: the first that starts after this call.
     pub fn snapshot(&self) -> SeqSnapshot {
-        // Release: publishes what the caller did; pairs with the Acquire in `start`. A read-modify-write, not a load, so that a
-        // round which starts later cannot miss it (invariant 1). Acquire costs nothing more, and lets a caller see what the
-        // rounds before did.
+        // Release: publishes what the caller did; pairs with the Acquire in `start`. A read-modify-write, not a load,
+        // so that a round which starts later cannot miss it (invariant 1). Acquire costs nothing more, and lets a
+        // caller see what the rounds before did.
         let word = if mutant("ask-by-load") {
             self.word.load(Acquire)
         } else {
@@ -136,14 +137,14 @@ impl SharedSeq {
     ///
     /// # Errors
     ///
-    /// That of `run`, if this thread called it. The round then does not count, and each of the other waiters runs one itself.
-    /// The same holds if `run` panics.
+    /// That of `run`, if this thread called it. The round then does not count, and each of the other waiters runs one
+    /// itself. The same holds if `run` panics.
     pub fn wait_for<E>(&self, snapshot: SeqSnapshot, run: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         self.run_or_sleep(snapshot, false, run)
     }
 
-    /// The loop of all callers that wait. After a failure the caller takes a new snapshot, if it may: its old one may then never
-    /// be completed, so it must not be one that is kept.
+    /// The loop of all callers that wait. After a failure the caller takes a new snapshot, if it may: its old one may
+    /// then never be completed, so it must not be one that is kept.
     fn run_or_sleep<E>(
         &self,
         mut snapshot: SeqSnapshot,
@@ -159,8 +160,8 @@ impl SharedSeq {
             }
             if word & IN_PROGRESS == 0 {
                 if may_renew && !snapshot.is_next(word) && !mutant("failure-waited-for") {
-                    // The round that was in progress at the snapshot has failed: the first that comes serves. Not later than
-                    // before, as other threads may have completed some by now.
+                    // The round that was in progress at the snapshot has failed: the first that comes serves. Not later
+                    // than before, as other threads may have completed some by now.
                     snapshot = snapshot.min(self.snapshot());
                 }
                 if let Some(leader) = self.start(word) {
@@ -176,8 +177,8 @@ impl SharedSeq {
         }
     }
 
-    /// Calls `run`, unless there is a leader already. If it returns `false`, the round does not count. Returns `true` if a round
-    /// has been completed.
+    /// Calls `run`, unless there is a leader already. If it returns `false`, the round does not count. Returns `true`
+    /// if a round has been completed.
     pub fn try_run(&self, run: impl FnOnce() -> bool) -> bool {
         // Relaxed: `start` orders.
         let word = self.word.load(Relaxed);
@@ -202,7 +203,8 @@ impl SharedSeq {
 
     /// Becomes the leader, if the word is still `idle`.
     fn start(&self, idle: u64) -> Option<Leader<'_>> {
-        // Acquire: pairs with the Release in `snapshot` of each caller that this round serves, and in `update` of the last round.
+        // Acquire: pairs with the Release in `snapshot` of each caller that this round serves, and in `update` of the
+        // last round.
         let started =
             self.word.compare_exchange(idle, idle | IN_PROGRESS, weaken(Acquire, "begin-relaxed"), Relaxed);
         // `then`, not `then_some`: dropping a `Leader` ends a round, so there must be none that did not start one.
@@ -244,8 +246,8 @@ impl SharedSeq {
     }
 }
 
-/// Held by the thread that runs a round, which must end it. If it is dropped without [`end`](Self::end), the round does not
-/// count.
+/// Held by the thread that runs a round, which must end it. If it is dropped without [`end`](Self::end), the round does
+/// not count.
 struct Leader<'a> {
     seq: &'a SharedSeq,
     forks: u64,
