@@ -188,7 +188,7 @@ fn drive<'scope>(
     Ok(Answer { calls, issued, busy })
 }
 
-/// A running thread: known to the library, so that its light fence is cheap on the signal backend too.
+/// A running thread: registered with the library, so that its light fence is cheap on the signal backend too.
 fn run(controls: &Controls, role: Role) {
     if role != Role::Syscall {
         fence::register_thread();
