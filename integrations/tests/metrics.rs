@@ -1,7 +1,8 @@
 //! The statistics as a recorder of `metrics` gets them.
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use stillpoint::rcu::{self, Domain};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, RcuDomain};
 use stillpoint::{fence, metrics, srcu};
 
 /// What a recorder has got after `record`: name and labels, what describes it, its value.
@@ -38,11 +39,11 @@ fn a_domain_is_exported_under_the_name_that_it_is_given() {
     stillpoint::domain! { struct Own; }
     drop(Own::enter());
     for _ in 0..3 {
-        Own::synchronize();
+        Own.synchronize();
     }
-    Own::retire(Box::new(1));
-    Own::barrier();
-    let stats = Own::stats();
+    Own.retire(Box::new(1));
+    Own.barrier();
+    let stats = Own.stats();
     let got = recorded(|| metrics::export_domain("own", &stats));
     assert_eq!(counter(&got, "stillpoint_grace_periods_total,domain=own"), stats.grace_periods);
     assert_eq!(counter(&got, "stillpoint_grace_period_callers_total,domain=own"), stats.callers);
@@ -51,7 +52,7 @@ fn a_domain_is_exported_under_the_name_that_it_is_given() {
     assert_eq!(gauge(&got, "stillpoint_deferred,domain=own"), 0.0);
     assert!(stats.grace_periods >= 3 && stats.readers >= 1, "{stats:?}");
 
-    let sessions = srcu::Domain::new();
+    let sessions = srcu::RcuDomain::new();
     let _guard = sessions.enter();
     let got = recorded(|| metrics::export_domain(String::from("made at run time"), &sessions.stats()));
     assert_eq!(gauge(&got, "stillpoint_readers,domain=made at run time"), 1.0);

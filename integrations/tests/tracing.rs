@@ -14,7 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use deadline::deadline;
-use stillpoint::rcu::{self, Domain};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, RcuDomain};
 use stillpoint::srcu;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{set_global_default, with_default};
@@ -76,7 +77,7 @@ fn captured(also: fn(), f: impl FnOnce()) -> Vec<Seen> {
 fn each_grace_period_is_an_event_of_the_thread_that_leads_it() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    let seen = captured(|| {}, || (0..3).for_each(|_| Own::synchronize()));
+    let seen = captured(|| {}, || (0..3).for_each(|_| Own.synchronize()));
     let numbers: Vec<_> = seen.iter().map(|(_, fields)| fields["number"].as_str()).collect();
     assert_eq!(numbers, ["1", "2", "3"]);
     for (level, fields) in &seen {
@@ -85,10 +86,10 @@ fn each_grace_period_is_an_event_of_the_thread_that_leads_it() {
         assert!(fields["took"].ends_with('s'), "{fields:?}");
     }
 
-    let domain = srcu::Domain::new();
+    let domain = srcu::RcuDomain::new();
     let seen = captured(|| {}, || domain.synchronize());
     assert_eq!(seen.len() as u64, domain.stats().grace_periods);
-    assert_eq!(seen[0].1["domain"], "srcu::Domain");
+    assert_eq!(seen[0].1["domain"], "srcu::RcuDomain");
 }
 
 #[test]
@@ -102,13 +103,13 @@ fn one_that_readers_hold_up_is_told_at_debug_level() {
             let reader = thread::spawn(move || {
                 let guard = Own::enter();
                 entered.send(()).expect("the test listens");
-                while Own::stats().sleeps == 0 {
+                while Own.stats().sleeps == 0 {
                     thread::yield_now();
                 }
                 drop(guard);
             });
             enters.recv().expect("the reader enters");
-            Own::synchronize();
+            Own.synchronize();
             reader.join().expect("the reader is content");
         },
     );
@@ -124,11 +125,11 @@ fn a_subscriber_may_wait_for_grace_periods_and_panic() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     // What it waits for is not told in turn.
-    let seen = captured(Own::synchronize, Own::synchronize);
-    assert_eq!((seen.len(), Own::stats().grace_periods), (1, 2));
+    let seen = captured(|| Own.synchronize(), || Own.synchronize());
+    assert_eq!((seen.len(), Own.stats().grace_periods), (1, 2));
 
-    let seen = captured(|| panic!("this panic is part of a test"), Own::synchronize);
-    assert_eq!((seen.len(), Own::stats().grace_periods), (1, 3));
+    let seen = captured(|| panic!("this panic is part of a test"), || Own.synchronize());
+    assert_eq!((seen.len(), Own.stats().grace_periods), (1, 3));
 }
 
 #[test]
@@ -150,8 +151,8 @@ fn a_stall_is_a_warning_if_somebody_listens() {
     }
     rcu::set_stall_timeout(Some(Duration::from_millis(1)));
     let guard = Own::enter();
-    let writer = thread::spawn(Own::synchronize);
-    while Own::stats().stalls == 0 {
+    let writer = thread::spawn(|| Own.synchronize());
+    while Own.stats().stalls == 0 {
         thread::yield_now();
     }
     drop(guard);

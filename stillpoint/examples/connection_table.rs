@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use stillpoint::Domain as _;
 use stillpoint::fence;
 use stillpoint::percpu::Counter;
 use stillpoint::qsbr::{self, Handle};
@@ -74,7 +75,7 @@ static BILLS: Counter = Counter::new();
 
 /// The bill of a connection that is in the table no more.
 fn bill(connection: Arc<Connection>) {
-    qsbr::call(move || {
+    qsbr::Global.call(move || {
         BILLED.add(connection.bytes.load(Relaxed));
         BILLS.add(1);
     });
@@ -138,12 +139,17 @@ fn main() {
         while forever || begun.elapsed() < Duration::from_secs(1) || BILLS.sum() == 0 {
             thread::sleep(Duration::from_millis(if forever { 1000 } else { 10 }));
             if forever {
-                println!("{} MB carried, {} bills; {}", CARRIED.sum() >> 20, BILLS.sum(), qsbr::stats());
+                println!(
+                    "{} MB carried, {} bills; {}",
+                    CARRIED.sum() >> 20,
+                    BILLS.sum(),
+                    qsbr::Global.stats()
+                );
             }
         }
         stop.store(true, Relaxed);
     });
-    qsbr::barrier();
+    qsbr::Global.barrier();
     println!("{} bytes on {} bills; {} packets refused", BILLED.sum(), BILLS.sum(), REFUSED.sum());
     assert_eq!(BILLED.sum(), CARRIED.sum(), "a byte was carried after its bill was written");
 }

@@ -4,7 +4,7 @@
 //! to be seen: with [`export`] and [`export_domain`], each few seconds, or before each scrape.
 //!
 //! ```
-//! use stillpoint::rcu::Domain;
+//! use stillpoint::rcu::RcuDomain;
 //! use stillpoint::{domain, metrics};
 //!
 //! domain! {
@@ -13,7 +13,7 @@
 //!
 //! metrics::describe(); // once, when a recorder has been installed
 //! metrics::export();
-//! metrics::export_domain("routes", &Routes::stats());
+//! metrics::export_domain("routes", &Routes.stats());
 //! ```
 //!
 //! # What there is
@@ -131,7 +131,7 @@ pub fn describe() {
 pub fn export() {
     let stats = rcu::stats();
     export_domain("rcu", &stats);
-    export_domain("qsbr", &qsbr::stats());
+    export_domain("qsbr", &qsbr::Global.stats());
     counter!("stillpoint_deferred_panics_total").absolute(stats.panics);
     counter!("stillpoint_deferred_lost_total").absolute(stats.lost);
     let fences = fence::stats();

@@ -17,6 +17,7 @@ use std::{hint, iter, mem, panic, ptr, thread};
 use backends::BACKENDS;
 use deadline::deadline;
 use far::Far;
+use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
 
 const ROUNDS: usize = 20_000;
@@ -435,7 +436,7 @@ fn destructors_that_use_everything_leave_nothing() {
     ends::make_key(0);
     use_all();
     ends::make_key(1);
-    let readers = || [stillpoint::rcu::stats().readers, stillpoint::qsbr::stats().readers];
+    let readers = || [stillpoint::rcu::stats().readers, stillpoint::qsbr::Global.stats().readers];
     extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
         use_all();
         ends::arm_key(0);

@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use grace::{Broken, Held, Kind, Sections, Stage, Value, ops};
 use program::{How, holds, is_found};
 use rules::Rules;
+use stillpoint::Domain as _;
 use stillpoint::{qsbr, rcu, srcu};
 
 /// A kind whose domain is a type.
@@ -69,7 +70,7 @@ macro_rules! threads {
     ($name:ident) => {
         stillpoint::domain! { struct $name; }
         typed! {
-            $name, rcu::Domain, Nested, rcu::Guard<Self>, enter,
+            $name, rcu::RcuDomain, Nested, rcu::Guard<Self>, enter,
             fn renew(guard: &mut Self::Guard) {
                 guard.repin();
             }
@@ -81,7 +82,7 @@ macro_rules! reports {
     ($name:ident) => {
         stillpoint::qsbr_domain! { struct $name; }
         typed! {
-            $name, qsbr::Domain, One, qsbr::Handle<Self>, register,
+            $name, qsbr::QsbrDomain, One, qsbr::Handle<Self>, register,
             fn renew(guard: &mut Self::Guard) {
                 guard.quiescent();
             }

@@ -1,5 +1,5 @@
 //! Models of a thread's way through a domain: it enters, is registered by that, reads, ends, and reads once more in a late
-//! destructor. All that `rcu::Domain::enter` and the end of a thread do, but for the thread-local variable and the system calls.
+//! destructor. All that `rcu::RcuDomain::enter` and the end of a thread do, but for the thread-local variable and the system calls.
 #![cfg(loom)]
 
 mod model;

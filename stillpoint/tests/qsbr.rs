@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use deadline::deadline;
 use panics::message;
-use stillpoint::qsbr::{self, Domain, RegisterError};
+use stillpoint::Domain as _;
+use stillpoint::qsbr::{self, RegisterError};
 use stillpoint::rcu::{GracePeriod, Limits, Rcu};
 use tracked::Tracked;
 use until::until;
@@ -53,13 +54,13 @@ fn readers_see_whole_values_while_writers_replace_and_free_them() {
             match number % 3 {
                 0 => assert_eq!(old.wait().0, number - 1),
                 1 => drop(old),
-                _ => Here::synchronize(),
+                _ => Here.synchronize(),
             }
         }
         stop.store(true, Relaxed);
     });
-    Here::barrier();
-    let stats = Here::stats();
+    Here.barrier();
+    let stats = Here.stats();
     assert_eq!(stats.heavy_fences, 0);
     assert!(stats.wakeups <= stats.sleeps, "{stats:?}");
     assert_eq!(stats.queued, 0);
@@ -92,14 +93,14 @@ fn a_grace_period_waits_for_every_thread_that_is_online_and_for_no_other() {
         });
         registered.wait();
         let period = GracePeriod::start_in(Here);
-        until(|| Here::stats().sleeps == 1);
+        until(|| Here.stats().sleeps == 1);
         assert!(!period.is_elapsed());
         report.send(()).expect("it listens");
         period.wait();
         drop(report);
         drop(wake);
     });
-    let stats = Here::stats();
+    let stats = Here.stats();
     assert_eq!((stats.sleeps, stats.wakeups), (1, 1));
 }
 
@@ -128,8 +129,8 @@ fn who_is_online_cannot_wait_for_itself() {
     let mut handle = Here::register();
     let number = Rcu::new_in(1, Here);
     let waits: [(&str, &dyn Fn()); 4] = [
-        ("synchronize", &Here::synchronize),
-        ("barrier", &Here::barrier),
+        ("synchronize", &|| Here.synchronize()),
+        ("barrier", &|| Here.barrier()),
         ("a cookie", &|| GracePeriod::now_in(Here).wait()),
         ("a value", &|| _ = number.replace(2).wait()),
     ];
@@ -185,7 +186,7 @@ fn threads_that_come_and_go_are_waited_for() {
         }
     });
     // A thread may still be ending when its scope has.
-    assert!(Here::stats().readers < 20, "{:?}", Here::stats());
+    assert!(Here.stats().readers < 20, "{:?}", Here.stats());
 }
 
 #[test]
@@ -194,12 +195,12 @@ fn a_deferred_call_waits_for_threads_that_are_online() {
     static CALLED: AtomicBool = AtomicBool::new(false);
     let _running = deadline();
     let mut handle = Here::register();
-    Here::call(|| {
+    Here.call(|| {
         // The worker is in no section, and may wait.
         assert!(!Here::is_online());
         CALLED.store(true, Release);
     });
-    until(|| Here::stats().sleeps > 0);
+    until(|| Here.stats().sleeps > 0);
     assert!(!CALLED.load(Acquire));
     handle.quiescent();
     until(|| {
@@ -214,18 +215,18 @@ fn an_online_thread_that_defers_without_end_waits_where_it_reports() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     const LIMIT: u64 = 1000;
     let _running = deadline();
-    Here::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    Here.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let mut handle = Here::register();
     let mut most = 0;
     for _ in 0..2_000 {
         for _ in 0..32 {
-            Here::retire(Box::new(Tracked(&DROPPED)));
+            Here.retire(Box::new(Tracked(&DROPPED)));
         }
         handle.quiescent();
-        most = most.max(Here::stats().queued);
+        most = most.max(Here.stats().queued);
     }
-    assert!(most < 2 * LIMIT, "{most} were queued, {:?}", Here::stats());
-    handle.offline(Here::barrier);
+    assert!(most < 2 * LIMIT, "{most} were queued, {:?}", Here.stats());
+    handle.offline(|| Here.barrier());
     assert_eq!(DROPPED.load(Acquire), 64_000);
 }
 
@@ -245,7 +246,7 @@ fn a_lock_that_is_waited_for_offline_does_not_stop_grace_periods() {
             });
         });
         waits.wait();
-        Here::synchronize();
+        Here.synchronize();
         drop(held);
     });
 }
@@ -269,17 +270,17 @@ fn readers_that_have_reported_make_no_system_call_for_a_grace_period_that_waits_
             let mut handle = Here::register();
             online.wait();
             // Another reader reports often meanwhile.
-            until(|| Here::stats().sleeps == 1);
+            until(|| Here.stats().sleeps == 1);
             let before = reports.load(Relaxed);
             until(|| reports.load(Relaxed) > before + 1000);
             handle.quiescent();
             handle.offline(|| until(|| stop.load(Acquire)));
         });
         online.wait();
-        Here::synchronize();
+        Here.synchronize();
         stop.store(true, Release);
     });
-    assert_eq!(Here::stats().wakeups, 1);
+    assert_eq!(Here.stats().wakeups, 1);
 }
 
 #[test]
@@ -320,7 +321,7 @@ fn a_thread_that_ends_with_a_leaked_handle_makes_waiting_panic() {
     .expect("no panic");
     drop(number.replace(8));
     for _ in 0..2 {
-        let panic = catch_unwind(Here::synchronize).expect_err("it would wait for ever");
+        let panic = catch_unwind(|| Here.synchronize()).expect_err("it would wait for ever");
         assert!(message(&*panic).contains("its handle was leaked"), "{}", message(&*panic));
     }
     assert_eq!(*lent, 7);
@@ -329,7 +330,7 @@ fn a_thread_that_ends_with_a_leaked_handle_makes_waiting_panic() {
     // A thread whose handle is leaked, but offline, is in nobody's way.
     qsbr::domain! { struct There; }
     thread::spawn(|| mem::forget(There::register())).join().expect("no panic");
-    assert!(catch_unwind(There::synchronize).is_err());
+    assert!(catch_unwind(|| There.synchronize()).is_err());
 }
 
 #[test]
@@ -345,10 +346,10 @@ fn a_leaked_handle_that_another_waits_for_ends_the_wait_when_its_thread_ends() {
         scope.spawn(|| {
             mem::forget(Here::register());
             online.wait();
-            until(|| Here::stats().sleeps == 1);
+            until(|| Here.stats().sleeps == 1);
         });
         online.wait();
-        assert!(catch_unwind(Here::synchronize).is_err());
+        assert!(catch_unwind(|| Here.synchronize()).is_err());
     });
 }
 
@@ -361,7 +362,7 @@ fn a_handle_in_thread_local_storage_is_dropped_with_its_thread() {
     let _running = deadline();
     for _ in 0..3 {
         thread::spawn(|| HANDLE.with_borrow_mut(|handle| handle.quiescent())).join().expect("no panic");
-        Here::synchronize();
+        Here.synchronize();
     }
 }
 
@@ -374,13 +375,13 @@ fn a_long_grace_period_costs_its_leader_no_processor_time() {
         scope.spawn(|| {
             let handle = Here::register();
             online.wait();
-            until(|| Here::stats().sleeps == 1);
+            until(|| Here.stats().sleeps == 1);
             thread::sleep(Duration::from_millis(300));
             drop(handle);
         });
         online.wait();
         let before = cpu_time();
-        Here::synchronize();
+        Here.synchronize();
         let spent = cpu_time() - before;
         assert!(spent < Duration::from_millis(100), "{spent:?} of 300 ms");
     });
@@ -399,16 +400,16 @@ fn limits_hold_for_threads_that_go_offline_or_leave_instead_of_reporting() {
     qsbr::domain! { struct Here; }
     const LIMIT: u64 = 1000;
     let _running = deadline();
-    Here::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    Here.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let work = |handle: Option<&mut qsbr::Handle<Here>>| {
         for _ in 0..64 {
             // Slower than the caller.
-            Here::call(thread::yield_now);
+            Here.call(thread::yield_now);
         }
         if let Some(handle) = handle {
             handle.offline(|| ());
         }
-        assert!(Here::stats().queued <= LIMIT + 64, "{}", Here::stats());
+        assert!(Here.stats().queued <= LIMIT + 64, "{}", Here.stats());
     };
     let mut handle = Here::register();
     (0..500).for_each(|_| work(Some(&mut handle)));
@@ -418,5 +419,5 @@ fn limits_hold_for_threads_that_go_offline_or_leave_instead_of_reporting() {
         work(None);
         drop(handle);
     }
-    assert!(Here::stats().limit_waits > 0, "{}", Here::stats());
+    assert!(Here.stats().limit_waits > 0, "{}", Here.stats());
 }

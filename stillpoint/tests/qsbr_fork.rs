@@ -12,7 +12,8 @@ use std::time::Duration;
 use std::{io, thread};
 
 use deadline::deadline;
-use stillpoint::qsbr::{self, Domain};
+use stillpoint::Domain as _;
+use stillpoint::qsbr;
 use stillpoint::rcu::{self, Rcu};
 
 /// Forks; what `child` returns is whether it is content.
@@ -61,7 +62,7 @@ fn a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle() {
                 handle.quiescent();
             }
         });
-        scope.spawn(Here::synchronize);
+        scope.spawn(|| Here.synchronize());
         let mut handle = Here::register();
         online.wait();
         for _ in 0..20 {
@@ -71,9 +72,9 @@ fn a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle() {
                 let kept = *number.load(&handle) == 2 && Here::is_online();
                 handle.synchronize();
                 let old = handle.offline(|| old.wait());
-                Here::retire(Box::new(5));
-                handle.offline(Here::barrier);
-                kept && old == 1 && Here::stats().queued == 0
+                Here.retire(Box::new(5));
+                handle.offline(|| Here.barrier());
+                kept && old == 1 && Here.stats().queued == 0
             });
             handle.quiescent();
         }
@@ -116,10 +117,10 @@ fn a_stall_hook_may_fork() {
         });
         online.wait();
         // The leader of this grace period is two afterwards.
-        Here::synchronize();
+        Here.synchronize();
         let pid = FORKED.load(Acquire);
         if pid == 0 {
-            Here::synchronize();
+            Here.synchronize();
             // SAFETY: a plain call.
             unsafe { libc::_exit(0) };
         }

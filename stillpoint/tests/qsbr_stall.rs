@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use deadline::deadline;
-use stillpoint::qsbr::{self, Domain};
+use stillpoint::Domain as _;
+use stillpoint::qsbr;
 use stillpoint::rcu::{self, Stall};
 
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
@@ -45,7 +46,7 @@ fn a_stall_names_the_thread_that_has_not_reported_and_no_other() {
         }
     });
     is_online.recv().expect("it registers");
-    let waiting = thread::spawn(Here::synchronize);
+    let waiting = thread::spawn(|| Here.synchronize());
     let stall = loop {
         let stalls = STALLS.lock().expect("no panic").clone();
         // The first report may still name one that is about to report.

@@ -17,6 +17,7 @@ use std::thread;
 
 use backends::BACKENDS;
 use deadline::deadline;
+use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
 use stillpoint::{rcu, srcu};
 
@@ -32,7 +33,7 @@ impl Reading {
     fn read() {
         let outer = rcu::enter();
         let sleepable = SLEEPABLE.enter();
-        let inner = <Own as rcu::Domain>::enter();
+        let inner = <Own as rcu::RcuDomain>::enter();
         CALLS.fetch_add(1, Relaxed);
         drop((outer, sleepable, inner));
     }
@@ -87,5 +88,5 @@ fn allocator_reads_in_every_call_and_grace_periods_end() {
     rcu::barrier();
     SLEEPABLE.barrier();
     assert!(CALLS.load(Relaxed) > 100 * THREADS as u64);
-    assert!(!rcu::is_inside());
+    assert!(!rcu::in_read_section());
 }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use std::thread;
 
 use deadline::deadline;
-use stillpoint::rcu::{Domain, Guard, Hints, Limits};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Guard, Hints, Limits, RcuDomain};
 use until::until;
 
 const THREADS: u64 = 4;
@@ -65,8 +66,8 @@ impl Stack {
     }
 
     /// Takes a node out of the stack, for the caller to retire. The caller is inside a section of `D`.
-    fn unlink<D: Domain>(&self) -> Option<NonNull<Node>> {
-        assert!(D::is_inside());
+    fn unlink<D: RcuDomain>(&self) -> Option<NonNull<Node>> {
+        assert!(D::in_read_section());
         loop {
             // Acquire: the node; pairs with the Release in `push`.
             let head = NonNull::new(self.head.load(Acquire))?;
@@ -81,13 +82,13 @@ impl Stack {
         }
     }
 
-    fn retire<D: Domain>(&self, node: NonNull<Node>) {
+    fn retire<D: RcuDomain>(&self, node: NonNull<Node>) {
         // SAFETY: from a box, and out of the stack, by the caller.
-        unsafe { D::retire_raw(node, Hints::new().owning(self.owning)) };
+        unsafe { D::INSTANCE.retire_raw(node, Hints::new().owning(self.owning)) };
     }
 
     /// The guide's.
-    fn pop<D: Domain>(&self) {
+    fn pop<D: RcuDomain>(&self) {
         let _guard = D::enter();
         if let Some(node) = self.unlink::<D>() {
             self.retire::<D>(node);
@@ -97,9 +98,9 @@ impl Stack {
 
 /// Has the threads push values of `len` bytes and pop them, and checks what waits. `operation` is a push of a value and a pop;
 /// it has a number, and may hold a guard until the next one. A reader stalls until it delays a writer, a few times.
-fn check<D: Domain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut Option<Guard<D>>) + Sync) {
+fn check<D: RcuDomain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut Option<Guard<D>>) + Sync) {
     let _running = deadline();
-    D::set_limits(LIMITS);
+    D::INSTANCE.set_limits(LIMITS);
     let stack = Stack {
         head: AtomicPtr::default(),
         live: Box::leak(Box::default()),
@@ -107,7 +108,7 @@ fn check<D: Domain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut Opt
     };
     let (most, most_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let look = || {
-        let stats = D::stats();
+        let stats = D::INSTANCE.stats();
         most.fetch_max(stats.queued, Relaxed);
         most_bytes.fetch_max(stats.queued_bytes, Relaxed);
         stats
@@ -150,8 +151,8 @@ fn check<D: Domain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut Opt
         stop.store(true, Relaxed);
         ended.into_iter().for_each(|ended| ended.expect("no panic"));
     });
-    D::barrier();
-    let (stats, live) = (D::stats(), stack.live);
+    D::INSTANCE.barrier();
+    let (stats, live) = (D::INSTANCE.stats(), stack.live);
     assert_eq!((live.now.load(Relaxed), stats.done, stats.limit_overruns), (0, THREADS * OPERATIONS, 0));
     let (most, most_bytes, live) = (most.into_inner(), most_bytes.into_inner(), live.peak.load(Relaxed));
     let seen = format!("at most {most} nodes of {most_bytes} bytes waited, {live} existed; {LIMITS:?}");

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use asleep::{sleeps, tid};
 use deadline::deadline;
 use owner::{LOCAL, section_elsewhere};
-use stillpoint::rcu::{Domain, Hints, Limits};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Hints, Limits, RcuDomain};
 use until::until;
 
 /// A value with a destructor.
@@ -35,13 +36,13 @@ fn threads_that_retire_little_and_end_stay_within_the_limit() {
     const LIMIT: u64 = 1 << 20;
     const THREADS: u64 = 4;
     let _running = deadline();
-    Own::set_limits(Limits { count: 1 << 20, bytes: LIMIT });
+    Own.set_limits(Limits { count: 1 << 20, bytes: LIMIT });
     let leave = section_elsewhere::<Own>();
     let stop = AtomicBool::new(false);
     // Less than makes a thread do its bookkeeping.
     let retire = || {
         let _guard = Own::enter();
-        Own::retire_with(value(), Hints::new().owning(60 << 10));
+        Own.retire_with(value(), Hints::new().owning(60 << 10));
     };
     let most = thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -51,9 +52,9 @@ fn threads_that_retire_little_and_end_stay_within_the_limit() {
                 }
             });
         }
-        let mut stats = Own::stats();
+        let mut stats = Own.stats();
         until(|| {
-            stats = Own::stats();
+            stats = Own.stats();
             stats.limit_waits >= THREADS || stats.queued_bytes > 4 * LIMIT
         });
         stop.store(true, Relaxed);
@@ -68,22 +69,22 @@ fn threads_that_retire_in_every_way_stay_within_the_limit() {
     stillpoint::domain! { struct Own; }
     const LIMIT: u64 = 4096;
     let _running = deadline();
-    Own::set_limits(Limits { count: LIMIT, bytes: 1 << 30 });
+    Own.set_limits(Limits { count: LIMIT, bytes: 1 << 30 });
     let stop = AtomicBool::new(false);
-    let outside: fn(Hints) = |hints| Own::retire_with(value(), hints);
+    let outside: fn(Hints) = |hints| Own.retire_with(value(), hints);
     let inside = |hints| {
         let _guard = Own::enter();
-        (0..32).for_each(|_| Own::retire_with(value(), hints));
+        (0..32).for_each(|_| Own.retire_with(value(), hints));
     };
     let nested = |hints| {
         let _outer = Own::enter();
         let _inner = Own::enter();
-        Own::retire_with(value(), hints);
+        Own.retire_with(value(), hints);
     };
     let repinned = |hints| {
         let mut guard = Own::enter();
         for _ in 0..1000 {
-            Own::retire_with(value(), hints);
+            Own.retire_with(value(), hints);
             guard.repin();
         }
     };
@@ -103,7 +104,7 @@ fn threads_that_retire_in_every_way_stay_within_the_limit() {
         let threads: Vec<_> = start.iter().take(16).collect();
         let mut most = 0;
         let mut look = || {
-            let queued = Own::stats().queued;
+            let queued = Own.stats().queued;
             most = queued.max(most);
             queued
         };
@@ -122,12 +123,12 @@ fn threads_that_retire_in_every_way_stay_within_the_limit() {
 fn two_domains_nested_either_way_do_not_hold_each_other_up() {
     stillpoint::domain! { struct A; }
     stillpoint::domain! { struct B; }
-    fn nested<Outer: Domain, Inner: Domain>(all: &Barrier) -> Duration {
-        Inner::set_limits(Limits { count: 256, bytes: 1 << 20 });
+    fn nested<Outer: RcuDomain, Inner: RcuDomain>(all: &Barrier) -> Duration {
+        Inner::INSTANCE.set_limits(Limits { count: 256, bytes: 1 << 20 });
         let _outer = Outer::enter();
         all.wait();
         let inner = Inner::enter();
-        (0..1024).for_each(|_| Inner::retire(value()));
+        (0..1024).for_each(|_| Inner::INSTANCE.retire(value()));
         let begin = Instant::now();
         drop(inner);
         begin.elapsed()

@@ -29,7 +29,8 @@ use std::{fs, mem, thread};
 use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
-use stillpoint::rcu::{Domain, Hints, Limits};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Hints, Limits, RcuDomain};
 use stillpoint::srcu;
 use threads::deny_threads;
 use tracked::Tracked;
@@ -54,16 +55,16 @@ fn callbacks_of_a_thread_run_in_its_order_and_those_of_all_threads_before_barrie
                             wrong.fetch_add(1, Relaxed);
                         }
                     };
-                    Own::call_with(check, hints);
+                    Own.call_with(check, hints);
                     if index % 1000 == 0 {
-                        Own::barrier();
+                        Own.barrier();
                         assert_eq!(seen.load(Acquire), index + 1);
                     }
                 }
             });
         }
     });
-    Own::barrier();
+    Own.barrier();
     assert_eq!(seen.map(|seen| seen.load(Acquire)), [EACH; THREADS]);
     assert_eq!(wrong.load(Relaxed), 0);
 }
@@ -76,29 +77,29 @@ fn everything_deferred_waits_for_the_sections_that_are_open_its_own_threads_too(
     let value = || Box::new(Tracked(drops));
     let guard = Own::enter();
     let defer = || {
-        Own::call(call);
-        Own::call_with(call, LAZY);
-        Own::call_with(call, Hints::new().owning(1 << 20));
-        Own::retire(value());
-        Own::retire_with(value(), LAZY);
-        Own::retire_all((0..5).map(|_| value()));
+        Own.call(call);
+        Own.call_with(call, LAZY);
+        Own.call_with(call, Hints::new().owning(1 << 20));
+        Own.retire(value());
+        Own.retire_with(value(), LAZY);
+        Own.retire_all((0..5).map(|_| value()));
         // SAFETY: from a box, and used by nobody.
-        unsafe { Own::retire_raw(NonNull::from(Box::leak(value())), Hints::new()) };
+        unsafe { Own.retire_raw(NonNull::from(Box::leak(value())), Hints::new()) };
     };
     defer();
     thread::scope(|scope| _ = scope.spawn(defer));
-    let stats = Own::stats();
+    let stats = Own.stats();
     assert_eq!((stats.queued, stats.done), (22, 0));
     assert!(stats.queued_bytes >= 2 << 20, "{stats:?}");
-    until(|| Own::stats().sleeps != 0);
-    until(|| Own::stats().oldest > Duration::ZERO);
+    until(|| Own.stats().sleeps != 0);
+    until(|| Own.stats().oldest > Duration::ZERO);
     assert_eq!((calls.load(Acquire), drops.load(Acquire)), (0, 0));
     drop(guard);
-    Own::barrier();
+    Own.barrier();
     assert_eq!((calls.load(Acquire), drops.load(Acquire)), (6, 16));
     // Which are counted when the barrier may have returned already.
-    until(|| Own::stats().done == 22);
-    let stats = Own::stats();
+    until(|| Own.stats().done == 22);
+    let stats = Own.stats();
     assert_eq!((stats.queued, stats.queued_bytes, stats.oldest), (0, 0, Duration::ZERO));
     assert!(stats.to_string().contains("0 queued"), "{stats}");
 }
@@ -108,17 +109,17 @@ fn a_callback_may_append_read_and_wait() {
     stillpoint::domain! { struct Own; }
     fn chain(left: usize, end: impl FnOnce() + Send + 'static) {
         drop(Own::enter());
-        Own::synchronize();
+        Own.synchronize();
         match left {
             0 => end(),
-            _ => Own::call(move || chain(left - 1, end)),
+            _ => Own.call(move || chain(left - 1, end)),
         }
     }
     let _running = deadline();
     let (ends, end) = counter();
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| Own::call(move || chain(20, end)));
+            scope.spawn(|| Own.call(move || chain(20, end)));
         }
     });
     until(|| ends.load(Acquire) == 4);
@@ -141,18 +142,18 @@ fn thread_local_destructors_may_append_and_what_they_append_runs() {
     for round in 1..=50 {
         thread::spawn(move || {
             let append = move || {
-                Own::call(call);
-                Own::retire(Box::new(7));
+                Own.call(call);
+                Own.retire(Box::new(7));
                 let guard = Own::enter();
-                Own::call(call);
+                Own.call(call);
                 drop(guard);
             };
             APPENDS.with(|appends| appends.0.replace(Some(Box::new(append))));
-            Own::call(call);
+            Own.call(call);
         })
         .join()
         .expect("no panic");
-        Own::barrier();
+        Own.barrier();
         assert_eq!(calls.load(Acquire), 3 * round);
     }
 }
@@ -168,16 +169,16 @@ fn a_callback_that_panics_is_counted_and_keeps_no_other_from_running() {
     }
     let _running = deadline();
     let (calls, call) = counter();
-    let before = Own::stats().panics;
+    let before = Own.stats().panics;
     for _ in 0..10 {
-        Own::call(call);
-        Own::call(|| panic!("on purpose"));
-        Own::call(|| std::panic::panic_any(PanicsToo));
-        Own::call(call);
+        Own.call(call);
+        Own.call(|| panic!("on purpose"));
+        Own.call(|| std::panic::panic_any(PanicsToo));
+        Own.call(call);
     }
-    Own::barrier();
+    Own.barrier();
     assert_eq!(calls.load(Acquire), 20);
-    assert!(Own::stats().panics >= before + 20);
+    assert!(Own.stats().panics >= before + 20);
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn panic_in_a_callback_is_reported_with_domain_and_type() {
         }
     }
     const SITE: u32 = line!() + 1;
-    static SLEEPABLE: srcu::Domain = srcu::Domain::new();
+    static SLEEPABLE: srcu::Domain = srcu::RcuDomain::new();
     const TEST: &str = "panic_in_a_callback_is_reported_with_domain_and_type";
     if child::variant().is_none() {
         let said = child::stderr(TEST, "", None);
@@ -200,19 +201,19 @@ fn panic_in_a_callback_is_reported_with_domain_and_type() {
             "stillpoint: a callback deferred in {own} has panicked: rcu_callbacks::{TEST}::{{{{closure}}}}"
         );
         let value = format!("stillpoint: the destructor of a value retired in {own} has panicked: {fragile}");
-        let sleepable = format!("deferred in srcu::Domain, made at {}:{SITE}:", file!());
+        let sleepable = format!("deferred in srcu::RcuDomain, made at {}:{SITE}:", file!());
         assert_eq!(lines.len(), 4, "{said}");
         assert_eq!(lines.iter().filter(|line| line.starts_with(&callback)).count(), 2, "{said}");
         assert_eq!(lines.iter().filter(|line| **line == value).count(), 1, "{said}");
         return assert!(lines.iter().any(|line| line.contains(&sleepable)), "{said}");
     }
     let _running = deadline();
-    Own::call(|| panic!("on purpose"));
+    Own.call(|| panic!("on purpose"));
     // Too large for an entry.
     let large = [7_u8; 100];
-    Own::call(move || panic!("on purpose, {}", large[99]));
-    Own::retire(Box::new(Fragile));
-    Own::barrier();
+    Own.call(move || panic!("on purpose, {}", large[99]));
+    Own.retire(Box::new(Fragile));
+    Own.barrier();
     SLEEPABLE.call(|| panic!("on purpose"));
     SLEEPABLE.barrier();
 }
@@ -222,19 +223,19 @@ fn barrier_panics_where_it_would_wait_for_itself() {
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct Other; }
     let _running = deadline();
-    Own::call(|| ());
+    Own.call(|| ());
     let guard = Own::enter();
-    let panic = catch_unwind(Own::barrier).expect_err("inside a section");
+    let panic = catch_unwind(|| Own.barrier()).expect_err("inside a section");
     assert!(message(&*panic).starts_with("barrier() inside a read-side section"), "{}", message(&*panic));
-    Other::barrier();
+    Other.barrier();
     drop(guard);
     let said = Arc::new(Mutex::new(String::new()));
     let says = Arc::clone(&said);
-    Own::call(move || {
-        let panic = catch_unwind(Own::barrier).expect_err("inside a callback");
+    Own.call(move || {
+        let panic = catch_unwind(|| Own.barrier()).expect_err("inside a callback");
         *says.lock().expect("no panic") = message(&*panic).to_owned();
     });
-    Own::barrier();
+    Own.barrier();
     assert!(said.lock().expect("no panic").starts_with("barrier() inside a callback"));
 }
 
@@ -247,7 +248,7 @@ fn barrier_panics_inside_a_callback_of_another_domain_in_its_own() {
     impl Drop for Asks {
         fn drop(&mut self) {
             if thread::current().id() == self.0 {
-                let panic = catch_unwind(Outer::barrier).expect_err("inside a callback");
+                let panic = catch_unwind(|| Outer.barrier()).expect_err("inside a callback");
                 *self.1.lock().expect("no panic") = Some(message(&*panic).to_owned());
             }
         }
@@ -255,16 +256,16 @@ fn barrier_panics_inside_a_callback_of_another_domain_in_its_own() {
     let _running = deadline();
     let said = Arc::new(Mutex::new(None));
     let says = Arc::clone(&said);
-    Outer::call(move || {
+    Outer.call(move || {
         // The thread that retires them drops some of them itself.
         until(|| {
             let asks = Asks(thread::current().id(), Arc::clone(&says));
-            Inner::retire_with(Box::new(asks), Hints::new().local());
+            Inner.retire_with(Box::new(asks), Hints::new().local());
             says.lock().expect("no panic").is_some()
         });
     });
-    Outer::barrier();
-    Inner::barrier();
+    Outer.barrier();
+    Inner.barrier();
     let said = said.lock().expect("no panic").take().expect("the callback has run");
     assert!(said.starts_with("barrier() inside a callback"), "{said}");
 }
@@ -274,14 +275,14 @@ fn barrier_panics_once_a_thread_has_ended_inside_a_section_with_work_left() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let (calls, call) = counter();
-    Own::call(call);
-    Own::barrier();
+    Own.call(call);
+    Own.barrier();
     thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
     // Nothing is left to wait for.
-    Own::barrier();
+    Own.barrier();
     for _ in 0..3 {
-        Own::call(call);
-        let panic = catch_unwind(Own::barrier).expect_err("no grace period can end");
+        Own.call(call);
+        let panic = catch_unwind(|| Own.barrier()).expect_err("no grace period can end");
         assert!(
             message(&*panic).contains("a thread ended inside a read-side section"),
             "{}",
@@ -290,8 +291,8 @@ fn barrier_panics_once_a_thread_has_ended_inside_a_section_with_work_left() {
     }
     assert_eq!(calls.load(Acquire), 1);
     // Nor does anybody wait above the limits.
-    Own::set_limits(Limits { count: 10, bytes: 10 });
-    (0..1000).for_each(|_| Own::call(call));
+    Own.set_limits(Limits { count: 10, bytes: 10 });
+    (0..1000).for_each(|_| Own.call(call));
     assert_eq!(calls.load(Acquire), 1);
 }
 
@@ -302,23 +303,23 @@ fn lazy_callbacks_wait_for_company_and_run_with_it() {
     let (calls, call) = counter();
     let mut expected = 0;
     let mut company: [(usize, Box<dyn FnMut()>); 4] = [
-        (0, Box::new(Own::barrier)),
-        (1, Box::new(move || Own::call(call))),
+        (0, Box::new(|| Own.barrier())),
+        (1, Box::new(move || Own.call(call))),
         // As many as make a crowd, or as large.
-        (20_000, Box::new(move || (0..20_000).for_each(|_| Own::call_with(call, LAZY)))),
-        (1, Box::new(move || Own::call_with(call, LAZY.owning(20 << 20)))),
+        (20_000, Box::new(move || (0..20_000).for_each(|_| Own.call_with(call, LAZY)))),
+        (1, Box::new(move || Own.call_with(call, LAZY.owning(20 << 20)))),
     ];
     for _ in 0..3 {
         for (more, bring) in &mut company {
-            Own::call_with(call, LAZY);
+            Own.call_with(call, LAZY);
             // Whether or not a worker looks at it: nothing is done.
-            let (rounds, start) = (Own::stats().grace_periods, Instant::now());
+            let (rounds, start) = (Own.stats().grace_periods, Instant::now());
             until(|| start.elapsed() > Duration::from_millis(20));
-            assert_eq!((calls.load(Acquire), Own::stats().grace_periods), (expected, rounds));
+            assert_eq!((calls.load(Acquire), Own.stats().grace_periods), (expected, rounds));
             bring();
             // The others are still waiting when the crowd is there: the last of them may be left.
             until(|| calls.load(Acquire) > expected);
-            Own::barrier();
+            Own.barrier();
             expected += 1 + *more;
             assert_eq!(calls.load(Acquire), expected);
         }
@@ -332,7 +333,7 @@ fn lazy_callbacks_run_after_ten_seconds() {
     let _running = deadline();
     let (calls, call) = counter();
     let start = Instant::now();
-    Own::call_with(call, LAZY);
+    Own.call_with(call, LAZY);
     until(|| calls.load(Acquire) == 1);
     assert!(start.elapsed() >= Duration::from_secs(9));
 }
@@ -343,7 +344,7 @@ fn above_the_limits_callers_outside_sections_wait_and_those_inside_do_not() {
     const LIMIT: u64 = 1000;
     let _running = deadline();
     let (calls, call) = counter();
-    Own::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let (inside, stop) = (Barrier::new(2), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -353,19 +354,19 @@ fn above_the_limits_callers_outside_sections_wait_and_those_inside_do_not() {
             drop(guard);
         });
         inside.wait();
-        let writer = scope.spawn(|| (0..5 * LIMIT).for_each(|_| Own::call(call)));
-        until(|| Own::stats().limit_waits != 0);
-        assert!(Own::stats().queued <= LIMIT, "{}", Own::stats());
+        let writer = scope.spawn(|| (0..5 * LIMIT).for_each(|_| Own.call(call)));
+        until(|| Own.stats().limit_waits != 0);
+        assert!(Own.stats().queued <= LIMIT, "{}", Own.stats());
         // Inside a section: counted only.
         let guard = Own::enter();
-        (0..5 * LIMIT).for_each(|_| Own::call(call));
-        assert!(Own::stats().queued >= 5 * LIMIT);
+        (0..5 * LIMIT).for_each(|_| Own.call(call));
+        assert!(Own.stats().queued >= 5 * LIMIT);
         drop(guard);
         assert_eq!(calls.load(Acquire), 0);
         stop.store(true, Release);
         writer.join().expect("no panic");
     });
-    Own::barrier();
+    Own.barrier();
     assert_eq!(calls.load(Acquire) as u64, 10 * LIMIT);
 }
 
@@ -389,33 +390,33 @@ fn a_reader_that_stalls_keeps_the_bytes_of_a_busy_writer_under_the_limit() {
         }
     }
     let _running = deadline();
-    Own::set_limits(Limits { bytes: LIMIT, ..Limits::default() });
+    Own.set_limits(Limits { bytes: LIMIT, ..Limits::default() });
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             // Stalls until the writers have to wait for it, some times.
             for _ in 0..20 {
                 let guard = Own::enter();
-                until(|| Own::stats().queued_bytes > LIMIT / 8 * 7);
+                until(|| Own.stats().queued_bytes > LIMIT / 8 * 7);
                 drop(guard);
             }
-            until(|| Own::stats().limit_waits != 0);
+            until(|| Own.stats().limit_waits != 0);
             stop.store(true, Release);
         });
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Acquire) {
-                    Own::retire(Block::new());
+                    Own.retire(Block::new());
                 }
             });
         }
     });
-    Own::barrier();
+    Own.barrier();
     assert_eq!(WAITING.load(Relaxed), 0);
     // Each of the two may add a report's worth and one value before it notices.
     let bound = LIMIT as usize + 2 * ((64 << 10) + 2 * SIZE);
     assert!(PEAK.load(Relaxed) <= bound, "{} bytes waited, more than {bound}", PEAK.load(Relaxed));
-    assert_eq!(Own::stats().limit_overruns, 0);
+    assert_eq!(Own.stats().limit_overruns, 0);
 }
 
 #[test]
@@ -425,16 +426,16 @@ fn a_reader_of_one_domain_does_not_delay_the_callbacks_of_another() {
     let _running = deadline();
     let ((stalled, of_stalled), (others, of_other)) = (counter(), counter());
     let guard = Stalled::enter();
-    Stalled::call(of_stalled);
-    until(|| Stalled::stats().sleeps != 0);
+    Stalled.call(of_stalled);
+    until(|| Stalled.stats().sleeps != 0);
     for round in 1..=100 {
-        Other::call(of_other);
+        Other.call(of_other);
         until(|| others.load(Acquire) == round);
     }
-    Other::barrier();
+    Other.barrier();
     assert_eq!(stalled.load(Acquire), 0);
     drop(guard);
-    Stalled::barrier();
+    Stalled.barrier();
     assert_eq!(stalled.load(Acquire), 1);
 }
 
@@ -455,9 +456,9 @@ fn where_no_thread_can_be_started_barrier_runs_the_callbacks_and_callers_above_t
             scope.spawn(|| {
                 denied.wait();
                 for _ in 0..100 {
-                    (0..100).for_each(|_| Own::call(call));
+                    (0..100).for_each(|_| Own.call(call));
                     drop(Own::enter());
-                    Own::barrier();
+                    Own.barrier();
                 }
                 done.wait();
             });
@@ -467,22 +468,22 @@ fn where_no_thread_can_be_started_barrier_runs_the_callbacks_and_callers_above_t
         done.wait();
     });
     assert_eq!(calls.load(Acquire), 20_000);
-    Own::set_limits(Limits { count: LIMIT, ..Limits::default() });
+    Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
     // It may hold a lock that the callbacks take.
     for _ in 0..20 * LIMIT {
-        Own::call(call);
+        Own.call(call);
     }
     assert_eq!(calls.load(Acquire), 20_000);
-    assert!(Own::stats().limit_overruns >= 10);
-    Own::barrier();
+    assert!(Own.stats().limit_overruns >= 10);
+    Own.barrier();
     assert_eq!(calls.load(Acquire), 20_000 + 20 * LIMIT as usize);
     // A callback that waits, and one that appends, in the caller's own thread.
-    Own::call(move || {
-        Own::synchronize();
-        Own::call(call);
+    Own.call(move || {
+        Own.synchronize();
+        Own.call(call);
     });
-    Own::barrier();
-    Own::barrier();
+    Own.barrier();
+    Own.barrier();
     assert_eq!(calls.load(Acquire), 20_001 + 20 * LIMIT as usize);
 }
 
@@ -509,12 +510,12 @@ fn are_idle_for(time: Duration) -> bool {
 }
 
 /// Lets workers work, of both kinds, and waits until one has nothing more to do.
-fn work<D: Domain>() {
+fn work<D: RcuDomain>() {
     let (calls, call) = counter();
-    D::call(call);
+    D::INSTANCE.call(call);
     until(|| calls.load(Acquire) == 1);
-    D::call_with(call, LAZY);
-    D::barrier();
+    D::INSTANCE.call_with(call, LAZY);
+    D::INSTANCE.barrier();
     until(|| switches().len() == 1);
     until(|| are_idle_for(Duration::from_millis(100)));
 }
@@ -549,15 +550,15 @@ fn statistics_can_be_asked_for_in_a_local_destructor() {
     struct Asks(&'static AtomicUsize);
     impl Drop for Asks {
         fn drop(&mut self) {
-            Own::stats();
+            Own.stats();
             self.0.fetch_add(1, Relaxed);
         }
     }
     let _running = deadline();
     let (count, _) = counter();
     for _ in 0..1000 {
-        Own::retire_with(Box::new(Asks(count)), Hints::new().local());
+        Own.retire_with(Box::new(Asks(count)), Hints::new().local());
     }
-    Own::barrier();
+    Own.barrier();
     assert_eq!(count.load(Relaxed), 1000);
 }

@@ -7,7 +7,8 @@ mod deadline;
 use std::thread;
 
 use deadline::deadline;
-use stillpoint::rcu::{Domain, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::Rcu;
 
 /// Whether this build checks.
 const CHECKS: bool = cfg!(any(debug_assertions, feature = "check"));
@@ -25,13 +26,13 @@ fn every_wait_is_checked_in_debug_builds_and_with_the_feature_and_none_elsewhere
             scope.spawn(move || {
                 for _ in 0..ROUNDS / 2 {
                     assert!(*value.load(&Own::enter()) < CALLERS);
-                    Own::synchronize();
+                    Own.synchronize();
                     value.replace(caller).wait();
                 }
             });
         }
     });
-    let stats = Own::stats();
+    let stats = Own.stats();
     assert_eq!(stats.callers, CALLERS * ROUNDS);
     assert_eq!(stats.checked, if CHECKS { CALLERS * ROUNDS } else { 0 });
 }

@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 
 use deadline::deadline;
 use panics::message;
-use stillpoint::rcu::{Domain, Elapse, GracePeriod, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Elapse, GracePeriod, Rcu, RcuDomain};
 use threads::deny_threads;
 use until::until;
 use waiting::waiting_synchronize;
@@ -81,7 +82,7 @@ fn block_on(future: impl IntoFuture<Output = (), IntoFuture: Unpin>) {
 }
 
 /// Runs `body` while a section is open in another thread, until what `body` gets is dropped.
-fn beside_a_section<D: Domain>(body: impl FnOnce(Sender<()>)) {
+fn beside_a_section<D: RcuDomain>(body: impl FnOnce(Sender<()>)) {
     let inside = &Barrier::new(2);
     let (section, ended) = mpsc::channel();
     thread::scope(|scope| {
@@ -97,7 +98,7 @@ fn beside_a_section<D: Domain>(body: impl FnOnce(Sender<()>)) {
 }
 
 /// All ways to wait.
-fn ways<D: Domain>() -> [fn(GracePeriod<D>); 5] {
+fn ways<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
     [
         |period| period.wait(),
         |period| period.wait_timeout(Duration::MAX).expect("the time is never up"),
@@ -130,7 +131,7 @@ fn cookie_elapses_only_after_open_sections_end() {
     assert!(readers.is_elapsed());
     // That one had begun before.
     assert!(!late.is_elapsed());
-    Own::synchronize();
+    Own.synchronize();
     assert!(late.is_elapsed());
 }
 
@@ -140,13 +141,13 @@ fn taking_a_cookie_starts_no_grace_period() {
     let _running = deadline();
     let readers = GracePeriod::now_in(Own);
     assert!(!readers.is_elapsed());
-    assert_eq!(Own::stats().grace_periods, 0);
+    assert_eq!(Own.stats().grace_periods, 0);
     readers.wait();
     assert!(readers.is_elapsed());
-    assert_eq!(Own::stats().grace_periods, 1);
+    assert_eq!(Own.stats().grace_periods, 1);
     ways().iter().for_each(|way| way(readers));
     assert_eq!(readers.wait_timeout(Duration::ZERO), Ok(()));
-    assert_eq!(Own::stats().grace_periods, 1);
+    assert_eq!(Own.stats().grace_periods, 1);
 }
 
 #[test]
@@ -156,7 +157,7 @@ fn started_cookie_elapses_without_a_waiter() {
     for round in 1..=100 {
         let guard = Own::enter();
         let readers = GracePeriod::start_in(Own);
-        until(|| Own::stats().sleeps == round);
+        until(|| Own.stats().sleeps == round);
         assert!(!readers.is_elapsed());
         drop(guard);
         until(|| readers.is_elapsed());
@@ -171,16 +172,16 @@ fn started_cookies_share_grace_periods() {
     let _running = deadline();
     let guard = Own::enter();
     let first = GracePeriod::start_in(Own);
-    until(|| Own::stats().sleeps == 1);
+    until(|| Own.stats().sleeps == 1);
     let others: Vec<_> = (0..1000).map(|_| GracePeriod::start_in(Own)).collect();
     assert!(others.iter().all(|other| *other > first));
     drop(guard);
     until(|| others.iter().all(|other| other.is_elapsed()));
-    assert_eq!(Own::stats().grace_periods, 2);
+    assert_eq!(Own.stats().grace_periods, 2);
     // A grace period too many of the poller would come before this one.
     let last = GracePeriod::start_in(Own);
     until(|| last.is_elapsed());
-    assert_eq!(Own::stats().grace_periods, 3);
+    assert_eq!(Own.stats().grace_periods, 3);
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn cookies_are_small_and_ordered_by_elapse() {
     fn future<T: Future<Output = ()> + Send + Sync + Unpin + 'static>(_: T) {}
     let _running = deadline();
     let (a, b) = (GracePeriod::now_in(Own), GracePeriod::now_in(Own));
-    Own::synchronize();
+    Own.synchronize();
     let c = GracePeriod::now_in(Own);
     assert!(a == b && a < c && c.max(a) == c);
     assert_eq!(HashSet::from([a, b, c]).len(), 2);
@@ -244,7 +245,7 @@ fn unpark_token_survives_wait_timeout() {
             readers.wait_timeout(Duration::MAX).expect("the time is never up");
             thread::park();
         });
-        until(|| Own::stats().sleeps != 0);
+        until(|| Own.stats().sleeps != 0);
         drop(guard);
         parks.join().expect("no panic");
     });
@@ -256,7 +257,7 @@ fn waiting_inside_a_section_panics_in_every_form() {
     stillpoint::domain! { struct Other; }
     let _running = deadline();
     let elapsed = GracePeriod::now_in(Own);
-    Own::synchronize();
+    Own.synchronize();
     let guard = Own::enter();
     for readers in [elapsed, GracePeriod::now_in(Own), GracePeriod::start_in(Own)] {
         for way in ways() {
@@ -274,7 +275,7 @@ fn once_a_thread_has_ended_inside_a_section_waiting_panics_in_every_form() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let elapsed = GracePeriod::now_in(Own);
-    Own::synchronize();
+    Own.synchronize();
     thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
     let started = GracePeriod::start_in(Own);
     for _ in 0..3 {
@@ -330,7 +331,7 @@ fn futures_share_grace_periods() {
         until(|| count.get() == 1000);
         assert!(futures.iter_mut().all(|future| poll(future, &waker).is_ready()));
     });
-    assert!(Own::stats().grace_periods <= 2, "{:?}", Own::stats());
+    assert!(Own.stats().grace_periods <= 2, "{:?}", Own.stats());
 }
 
 #[test]
@@ -346,7 +347,7 @@ fn late_polled_future_is_woken_by_its_own_grace_period() {
         let (mut early, mut late) = (early.into_future(), late.into_future());
         // The poller waits for the later one before the earlier is polled.
         assert!(poll(&mut late, &late_waker).is_pending());
-        until(|| Own::stats().callers == 2);
+        until(|| Own.stats().callers == 2);
         assert!(poll(&mut early, &early_waker).is_pending());
         beside_a_section::<Own>(|second_section| {
             drop(first_section);
@@ -483,7 +484,7 @@ fn mixed_waiters_lose_no_wake_up() {
                     for round in 0..ROUNDS {
                         let old = value.replace(round);
                         match (waiter + round) % (ways.len() + 2) {
-                            0 => Own::synchronize(),
+                            0 => Own.synchronize(),
                             1 => {
                                 let started = GracePeriod::start_in(Own);
                                 until(|| started.is_elapsed());

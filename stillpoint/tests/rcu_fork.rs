@@ -22,7 +22,8 @@ use std::time::Duration;
 use std::{fs, io, mem, process, ptr, thread};
 
 use fork::{await_child, exit, fork, in_child, is_alone};
-use stillpoint::rcu::{Domain, GracePeriod, Hints, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{GracePeriod, Hints, Rcu, RcuDomain};
 use stillpoint::{fence, rcu};
 use threads::deny_threads;
 use tracked::Tracked;
@@ -80,8 +81,8 @@ fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<
 }
 
 /// Everything that is there to be used, outside sections.
-fn exercise<D: Domain + Copy>(domain: D) {
-    assert!(!D::is_inside());
+fn exercise<D: RcuDomain + Copy>(domain: D) {
+    assert!(!D::in_read_section());
     fence::light();
     fence::heavy();
     let runs = Arc::new(AtomicUsize::new(0));
@@ -93,43 +94,43 @@ fn exercise<D: Domain + Copy>(domain: D) {
     let value = Rcu::new_in(Tracked(drops), domain);
     let guard = D::enter();
     let old = value.replace(Tracked(drops));
-    D::call(run());
-    D::call_with(run(), Hints::new().lazy());
-    D::retire(Box::new([7_u8; 100]));
+    D::INSTANCE.call(run());
+    D::INSTANCE.call_with(run(), Hints::new().lazy());
+    D::INSTANCE.retire(Box::new([7_u8; 100]));
     let readers = GracePeriod::start_in(domain);
     drop(old);
     assert!(!readers.is_elapsed());
     assert_eq!((runs.load(Acquire), drops.load(Acquire)), (0, 0));
     drop(guard);
     until(|| readers.is_elapsed());
-    D::barrier();
+    D::INSTANCE.barrier();
     assert_eq!((runs.load(Acquire), drops.load(Acquire)), (2, 1));
     // The worker sleeps by now, or will.
-    D::call(run());
+    D::INSTANCE.call(run());
     until(|| runs.load(Acquire) == 3);
     drop(value.replace(Tracked(drops)).wait());
-    D::synchronize();
+    D::INSTANCE.synchronize();
     GracePeriod::now_in(domain).wait();
     GracePeriod::now_in(domain).wait_timeout(Duration::MAX).expect("the time is never up");
     block_on(GracePeriod::now_in(domain).into_future());
 }
 
 /// The same beside other threads: a grace period waits for their sections.
-fn exercise_with_threads<D: Domain + Copy + Send + Sync>(domain: D) {
+fn exercise_with_threads<D: RcuDomain + Copy + Send + Sync>(domain: D) {
     exercise(domain);
     let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let guard = D::enter();
-            let before = D::stats().sleeps;
+            let before = D::INSTANCE.stats().sleeps;
             inside.wait();
-            until(|| D::stats().sleeps != before);
+            until(|| D::INSTANCE.stats().sleeps != before);
             left.store(true, Release);
             drop(guard);
             exercise(domain);
         });
         inside.wait();
-        D::synchronize();
+        D::INSTANCE.synchronize();
         assert!(left.load(Acquire));
         exercise(domain);
         reader.join().expect("no panic");
@@ -154,7 +155,7 @@ fn native_thread(body: fn()) {
 }
 
 /// What the other nine threads of a parent do, until told to stop; they pause while the gate is closed.
-fn commotion<'scope, D: Domain + Copy + Send + Sync>(
+fn commotion<'scope, D: RcuDomain + Copy + Send + Sync>(
     scope: &'scope thread::Scope<'scope, '_>,
     domain: D,
     (stop, gate, started): (&'scope AtomicBool, &'scope RwLock<()>, &'scope Barrier),
@@ -175,9 +176,9 @@ fn commotion<'scope, D: Domain + Copy + Send + Sync>(
         drop(D::enter());
         drop(outer);
     });
-    spawn(|_| D::synchronize());
-    spawn(|_| D::synchronize());
-    spawn(|_| D::barrier());
+    spawn(|_| D::INSTANCE.synchronize());
+    spawn(|_| D::INSTANCE.synchronize());
+    spawn(|_| D::INSTANCE.barrier());
     spawn(|_| fence::heavy());
     spawn(|domain| {
         GracePeriod::start_in(domain);
@@ -196,12 +197,12 @@ fn commotion<'scope, D: Domain + Copy + Send + Sync>(
                 for _ in 0..50 {
                     let index = next.fetch_add(1, Relaxed);
                     let hints = if index % 3 == 0 { Hints::new().lazy() } else { Hints::new() };
-                    D::call_with(tally.once(index), hints);
-                    D::retire(Box::new(index));
+                    D::INSTANCE.call_with(tally.once(index), hints);
+                    D::INSTANCE.retire(Box::new(index));
                 }
                 thread::yield_now();
                 if next.load(Relaxed) % 8 == 0 {
-                    D::barrier();
+                    D::INSTANCE.barrier();
                 }
             }
         });
@@ -224,14 +225,14 @@ fn the_child_of_a_fork_works_whatever_the_other_threads_were_doing() {
         commotion(scope, Own, (&stop, &gate, &started), (&tally, &next));
         started.wait();
         for round in 0..ROUNDS {
-            let before = Own::stats().sleeps;
+            let before = Own.stats().sleeps;
             let mut sections: Vec<_> = (0..round % 3).map(|_| Own::enter()).collect();
             // Pending at the fork, if there is a section.
-            Own::call(tally.once(next.fetch_add(1, Relaxed)));
+            Own.call(tally.once(next.fetch_add(1, Relaxed)));
             drop(value.replace(format!("value {round}")));
             if !sections.is_empty() {
                 // Somebody sleeps until this thread leaves.
-                until(|| Own::stats().sleeps != before);
+                until(|| Own.stats().sleeps != before);
             }
             let in_child_alone = |child: &mut dyn FnMut()| match fork() {
                 0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),
@@ -243,12 +244,12 @@ fn the_child_of_a_fork_works_whatever_the_other_threads_were_doing() {
             };
             in_child_alone(&mut || {
                 let is_inside = !sections.is_empty();
-                assert_eq!(Own::is_inside(), is_inside);
+                assert_eq!(Own::in_read_section(), is_inside);
                 if let Some(guard) = sections.first() {
                     assert_eq!(*value.load(guard), format!("value {round}"));
-                    let before = Own::stats().sleeps;
-                    let writer = thread::spawn(Own::synchronize);
-                    until(|| Own::stats().sleeps != before || writer.is_finished());
+                    let before = Own.stats().sleeps;
+                    let writer = thread::spawn(|| Own.synchronize());
+                    until(|| Own.stats().sleeps != before || writer.is_finished());
                     assert!(!writer.is_finished());
                     sections.clear();
                     writer.join().expect("the section was left");
@@ -262,7 +263,7 @@ fn the_child_of_a_fork_works_whatever_the_other_threads_were_doing() {
         }
         stop.store(true, Relaxed);
     });
-    Own::barrier();
+    Own.barrier();
     exercise_with_threads(Own);
     tally.assert_once(next.into_inner());
 }
@@ -278,22 +279,22 @@ fn what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_eit
     // Before the first of them: nothing runs until it is dropped.
     let mut guard = Some(Own::enter());
     for index in 0..EACH / 2 {
-        Own::call_with(tally.once(index), Hints::new().lazy());
+        Own.call_with(tally.once(index), Hints::new().lazy());
     }
     thread::scope(|scope| {
-        let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own::call(tally.once(index))));
+        let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own.call(tally.once(index))));
         other.join().expect("no panic");
     });
     in_child(|| {
-        (EACH..2 * EACH).for_each(|index| Own::call(tally.once(index)));
+        (EACH..2 * EACH).for_each(|index| Own.call(tally.once(index)));
         guard = None;
-        Own::barrier();
-        assert_eq!((tally.sum(), Own::stats().queued), (EACH, 0));
+        Own.barrier();
+        assert_eq!((tally.sum(), Own.stats().queued), (EACH, 0));
     });
     assert_eq!(tally.sum(), EACH);
-    (2 * EACH..3 * EACH).for_each(|index| Own::call(tally.once(index)));
+    (2 * EACH..3 * EACH).for_each(|index| Own.call(tally.once(index)));
     drop(guard);
-    Own::barrier();
+    Own.barrier();
     tally.assert_once(3 * EACH);
 }
 
@@ -318,11 +319,11 @@ fn the_child_has_no_part_in_guards_that_other_threads_hold_or_leaked() {
         other.join().expect("no panic");
     });
     thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
-    assert!(catch_unwind(Own::synchronize).is_err());
+    assert!(catch_unwind(|| Own.synchronize()).is_err());
     for _ in 0..10 {
         in_child(|| exercise_with_threads(Own));
     }
-    assert!(catch_unwind(Own::synchronize).is_err());
+    assert!(catch_unwind(|| Own.synchronize()).is_err());
 }
 
 #[test]
@@ -336,7 +337,7 @@ fn others_may_be_using_the_library_for_the_first_time_at_the_fork() {
         in_child(|| {
             let start = Barrier::new(4);
             thread::scope(|scope| {
-                let first: [fn(); 3] = [|| drop(Own::enter()), || Own::call(|| ()), || Own::synchronize()];
+                let first: [fn(); 3] = [|| drop(Own::enter()), || Own.call(|| ()), || Own.synchronize()];
                 for first in first {
                     let start = &start;
                     scope.spawn(move || {
@@ -404,9 +405,9 @@ fn a_callback_that_forks_is_the_last_one_in_the_child() {
         let tally: &'static Tally = Box::leak(Box::new(Tally::new(CALLBACKS)));
         let guard = Own::enter();
         for index in 0..CALLBACKS / 2 {
-            Own::call(tally.once(index));
+            Own.call(tally.once(index));
         }
-        Own::call(move || {
+        Own.call(move || {
             tally.once(CALLBACKS / 2)();
             let pid = fork();
             PID.store(pid, Release);
@@ -420,8 +421,8 @@ fn a_callback_that_forks_is_the_last_one_in_the_child() {
                     exercise_with_threads(Own);
                     // It becomes a worker, or ends.
                     until(|| {
-                        Own::call(|| *RAN_IN.lock().expect("no panic") = Some(thread::current().id()));
-                        Own::barrier();
+                        Own.call(|| *RAN_IN.lock().expect("no panic") = Some(thread::current().id()));
+                        Own.barrier();
                         has_ended(tid) || *RAN_IN.lock().expect("no panic") == Some(forked)
                     });
                     exercise_with_threads(Own);
@@ -430,10 +431,10 @@ fn a_callback_that_forks_is_the_last_one_in_the_child() {
             });
         });
         for index in CALLBACKS / 2 + 1..CALLBACKS {
-            Own::call(tally.once(index));
+            Own.call(tally.once(index));
         }
         drop(guard);
-        Own::barrier();
+        Own.barrier();
         await_child(PID.load(Acquire));
         tally.assert_once(CALLBACKS);
     }
@@ -473,21 +474,21 @@ fn a_callback_may_fork_that_barrier_runs_for_want_of_threads() {
     deny_threads();
     let tally = Tally::new(2 * CALLBACKS);
     for index in 0..CALLBACKS {
-        Own::call(tally.once(index));
+        Own.call(tally.once(index));
         if index == CALLBACKS / 2 {
-            Own::call(|| PID.store(fork(), Release));
+            Own.call(|| PID.store(fork(), Release));
         }
     }
-    Own::barrier();
+    Own.barrier();
     match PID.load(Acquire) {
         0 => {
             // In the child nothing is left of it.
             let before = tally.sum();
             for index in CALLBACKS..2 * CALLBACKS {
-                Own::call_with(tally.once(index), Hints::new().lazy());
+                Own.call_with(tally.once(index), Hints::new().lazy());
             }
             let right = tally.0[CALLBACKS..].iter().all(|times| times.load(Acquire) == 0);
-            Own::barrier();
+            Own.barrier();
             exit(right && tally.sum() >= before + CALLBACKS);
         }
         pid => await_child(pid),
@@ -545,7 +546,7 @@ fn leader_forked_in_a_stall_hook_ends_no_grace_period_of_the_child() {
             drop(guard);
         });
         inside.wait();
-        Own::synchronize();
+        Own.synchronize();
         if IS_CHILD.load(Acquire) {
             until(|| SEEN.load(Acquire));
             exit(true);

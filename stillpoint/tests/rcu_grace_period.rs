@@ -15,7 +15,8 @@ use std::thread;
 
 use deadline::deadline;
 use panics::message;
-use stillpoint::rcu::{Domain, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::Rcu;
 use waiting::waiting_synchronize;
 
 #[test]
@@ -23,13 +24,13 @@ fn synchronize_inside_a_section_of_the_same_domain_panics_and_does_no_harm() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let guard = Own::enter();
-    let panic = catch_unwind(Own::synchronize).expect_err("it would wait for itself");
+    let panic = catch_unwind(|| Own.synchronize()).expect_err("it would wait for itself");
     assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
     let retired = Rcu::new_in(1, Own).replace(2);
     let panic = catch_unwind(|| retired.wait()).expect_err("it would wait for itself");
     assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
     drop(guard);
-    Own::synchronize();
+    Own.synchronize();
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn synchronize_inside_a_section_of_another_domain_works() {
     stillpoint::domain! { struct Other; }
     let _running = deadline();
     let guard = Other::enter();
-    Own::synchronize();
+    Own.synchronize();
     drop(guard);
 }
 
@@ -46,12 +47,12 @@ fn synchronize_inside_a_section_of_another_domain_works() {
 fn a_grace_period_without_readers_issues_no_heavy_fence() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    Own::synchronize();
-    assert_eq!((Own::stats().grace_periods, Own::stats().heavy_fences), (1, 0));
+    Own.synchronize();
+    assert_eq!((Own.stats().grace_periods, Own.stats().heavy_fences), (1, 0));
     // The caller alone does not count as a reader.
     drop(Own::enter());
-    Own::synchronize();
-    assert_eq!((Own::stats().grace_periods, Own::stats().heavy_fences), (2, 0));
+    Own.synchronize();
+    assert_eq!((Own.stats().grace_periods, Own.stats().heavy_fences), (2, 0));
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn a_grace_period_that_sleeps_is_woken_once() {
         leave.wait();
         writer.join().expect("the grace period ends");
     });
-    let stats = Own::stats();
+    let stats = Own.stats();
     assert_eq!((stats.grace_periods, stats.sleeps, stats.heavy_fences), (1, 1, 2));
     assert!(stats.wakeups <= 1, "{stats:?}");
 }
@@ -128,11 +129,11 @@ fn grace_periods_end_though_some_section_is_always_open() {
         }
         reached(1);
         for _ in 0..200 {
-            Own::synchronize();
+            Own.synchronize();
         }
         stop.store(true, Relaxed);
     });
-    assert_eq!(Own::stats().grace_periods, 200);
+    assert_eq!(Own.stats().grace_periods, 200);
 }
 
 #[test]
@@ -148,12 +149,12 @@ fn callers_at_the_same_time_share_grace_periods_and_all_return() {
                 drop(Own::enter());
                 start.wait();
                 for _ in 0..ROUNDS {
-                    Own::synchronize();
+                    Own.synchronize();
                 }
             });
         }
     });
-    let stats = Own::stats();
+    let stats = Own.stats();
     assert_eq!(stats.callers, CALLERS * ROUNDS);
     assert!(stats.grace_periods <= stats.callers, "{stats:?}");
 }
@@ -165,19 +166,19 @@ fn callers_who_come_while_a_grace_period_runs_share_the_next_one() {
     let _running = deadline();
     let guard = Own::enter();
     let first = waiting_synchronize::<Own>();
-    let others: Vec<_> = (0..CALLERS).map(|_| thread::spawn(Own::synchronize)).collect();
+    let others: Vec<_> = (0..CALLERS).map(|_| thread::spawn(|| Own.synchronize())).collect();
     // Counted when they have asked.
-    while Own::stats().callers < 1 + CALLERS {
+    while Own.stats().callers < 1 + CALLERS {
         thread::yield_now();
     }
-    assert_eq!(Own::stats().grace_periods, 0);
+    assert_eq!(Own.stats().grace_periods, 0);
     assert!(others.iter().all(|other| !other.is_finished()));
     drop(guard);
     first.join().expect("the grace period ends");
     for other in others {
         other.join().expect("the grace period ends");
     }
-    assert_eq!(Own::stats().grace_periods, 2);
+    assert_eq!(Own.stats().grace_periods, 2);
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn what_a_caller_wrote_before_is_seen_by_sections_that_see_that_it_returned() {
                 scope.spawn(move || {
                     for round in 1..=ROUNDS {
                         WRITTEN[caller].store(round, Relaxed);
-                        Own::synchronize();
+                        Own.synchronize();
                         RETURNED[caller].store(round, Relaxed);
                     }
                 })
@@ -225,9 +226,9 @@ fn writers_and_readers_of_several_domains_at_once_do_not_deadlock() {
             scope.spawn(|| {
                 for _ in 0..500 {
                     let guard = One::enter();
-                    Two::synchronize();
+                    Two.synchronize();
                     drop(guard);
-                    One::synchronize();
+                    One.synchronize();
                 }
             });
             scope.spawn(|| {

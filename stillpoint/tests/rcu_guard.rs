@@ -11,7 +11,8 @@ mod waiting;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use deadline::deadline;
-use stillpoint::rcu::{self, Domain, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, Rcu};
 use tracked::Tracked;
 use waiting::{waiting, waiting_synchronize};
 
@@ -24,11 +25,11 @@ fn the_section_lasts_until_the_last_guard_is_dropped_in_any_order() {
         let writer = waiting_synchronize::<Own>();
         for guard in &order[..2] {
             guards[*guard] = None;
-            assert!(Own::is_inside());
+            assert!(Own::in_read_section());
             assert!(!writer.is_finished());
         }
         guards[order[2]] = None;
-        assert!(!Own::is_inside());
+        assert!(!Own::in_read_section());
         writer.join().expect("the grace period ends");
     }
 }
@@ -57,10 +58,10 @@ fn repin_lets_a_waiting_grace_period_end_while_the_guard_lives() {
         let writer = waiting_synchronize::<Own>();
         guard.repin();
         writer.join().expect("the grace period ends");
-        assert!(Own::is_inside());
+        assert!(Own::in_read_section());
     }
     drop(guard);
-    assert!(!Own::is_inside());
+    assert!(!Own::in_read_section());
 }
 
 #[test]
@@ -111,9 +112,9 @@ fn domains_do_not_wait_for_each_other() {
     stillpoint::domain! { struct Written; }
     let _running = deadline();
     let guard = Read::enter();
-    assert!(!Written::is_inside());
-    Written::synchronize();
-    assert_eq!((Read::stats().grace_periods, Written::stats().grace_periods), (0, 1));
+    assert!(!Written::in_read_section());
+    Written.synchronize();
+    assert_eq!((Read.stats().grace_periods, Written.stats().grace_periods), (0, 1));
     drop(guard);
 }
 
@@ -123,7 +124,7 @@ fn the_functions_of_the_module_are_those_of_the_global_domain() {
     let before = rcu::stats();
     rcu::register();
     let guard = rcu::enter();
-    assert!(rcu::is_inside() && rcu::Global::is_inside());
+    assert!(rcu::in_read_section() && rcu::Global::in_read_section());
     drop(guard);
     rcu::synchronize();
     assert!(rcu::stats().grace_periods > before.grace_periods);

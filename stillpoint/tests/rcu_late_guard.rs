@@ -16,11 +16,12 @@ use std::thread;
 
 use deadline::deadline;
 use owner::{BLOCK, LOCAL, busy, retire_plain, section_elsewhere};
-use stillpoint::rcu::{Domain, Guard};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Guard, RcuDomain};
 use waiting::waiting_synchronize;
 
 /// A key whose destructor runs after that of the domain, as glibc goes by their age.
-fn late_key<D: Domain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
+fn late_key<D: RcuDomain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
     D::register();
     let mut key = 0;
     // SAFETY: `key` outlives the call.
@@ -29,7 +30,7 @@ fn late_key<D: Domain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::p
 }
 
 /// Leaves the guard to the destructor of `key`.
-fn leave_to<D: Domain>(key: libc::pthread_key_t, guard: Guard<D>) {
+fn leave_to<D: RcuDomain>(key: libc::pthread_key_t, guard: Guard<D>) {
     let guard = Box::into_raw(Box::new(guard));
     // SAFETY: the key exists, and its destructor takes this pointer.
     assert_eq!(unsafe { libc::pthread_setspecific(key, guard.cast()) }, 0);
@@ -38,7 +39,7 @@ fn leave_to<D: Domain>(key: libc::pthread_key_t, guard: Guard<D>) {
 /// # Safety
 ///
 /// `guard` comes from [`leave_to`], and is the destructor's argument.
-unsafe fn late_guard<D: Domain>(guard: *mut c_void) -> Guard<D> {
+unsafe fn late_guard<D: RcuDomain>(guard: *mut c_void) -> Guard<D> {
     // SAFETY: from a box that the destructor, which runs once and on the thread of the guard, is given.
     *unsafe { Box::from_raw(guard.cast()) }
 }
@@ -64,7 +65,7 @@ fn owner_without_reader_leaves_its_former_queue_alone() {
     let owner = thread::spawn(move || {
         let busy = busy::<Own>();
         let leave = section_elsewhere::<Own>();
-        Own::retire_with(Box::new(Counts), LOCAL);
+        Own.retire_with(Box::new(Counts), LOCAL);
         retire_plain::<Own>(BLOCK - 1);
         let writer = waiting_synchronize::<Own>();
         let guard = Own::enter();
@@ -102,7 +103,7 @@ fn repin_of_a_late_guard_keeps_the_reader() {
     REPINNED.wait();
     let register = || {
         Own::register();
-        Own::is_inside()
+        Own::in_read_section()
     };
     let is_inside = thread::spawn(register).join().expect("the thread ends");
     SEEN.wait();

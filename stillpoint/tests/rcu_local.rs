@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use deadline::deadline;
-use stillpoint::rcu::{Domain, Hints};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Hints, RcuDomain};
 
 /// One test at a time: the workers of the process are watched.
 static ONE: Mutex<()> = Mutex::new(());
@@ -25,13 +26,13 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 }
 
 /// What `f` returns in a local destructor that this thread runs.
-fn run_locally<D: Domain, R: Send + 'static>(f: fn() -> R) -> R {
+fn run_locally<D: RcuDomain, R: Send + 'static>(f: fn() -> R) -> R {
     let own = thread::current().id();
     let (ended, has_ended) = channel::<Option<R>>();
     let retire = |ended: Sender<_>| {
         // Nothing if the worker was faster.
         let run = move || ended.send((thread::current().id() == own).then(f)).expect("the test waits");
-        D::retire_with(Box::new(OnDrop(run)), Hints::new().local());
+        D::INSTANCE.retire_with(Box::new(OnDrop(run)), Hints::new().local());
     };
     retire(ended.clone());
     loop {
@@ -39,7 +40,7 @@ fn run_locally<D: Domain, R: Send + 'static>(f: fn() -> R) -> R {
             Ok(Some(result)) => return result,
             Ok(None) => retire(ended.clone()),
             // Owners run what is ripe while they retire.
-            Err(_) => D::retire(Box::new([0_u64; 8])),
+            Err(_) => D::INSTANCE.retire(Box::new([0_u64; 8])),
         }
     }
 }
@@ -51,7 +52,7 @@ fn local_destructor_may_wait_for_another_threads_callback() {
     let _running = deadline();
     run_locally::<Own, _>(|| {
         let (called, is_called) = channel();
-        let other = thread::spawn(|| Own::call(move || called.send(()).expect("the destructor waits")));
+        let other = thread::spawn(|| Own.call(move || called.send(()).expect("the destructor waits")));
         is_called.recv().expect("the callback runs meanwhile");
         other
     })
@@ -77,7 +78,7 @@ fn worker_sleeps_while_a_local_destructor_runs() {
     let _running = deadline();
     let (barrier, ended, ran, all) = run_locally::<Own, _>(|| {
         let barrier = thread::spawn(|| {
-            Own::barrier();
+            Own.barrier();
             Instant::now()
         });
         let (begin, before) = (Instant::now(), worker_time());
@@ -110,7 +111,7 @@ fn nested_retirements_of_a_destructor_do_not_wake_the_worker_each() {
     let (sleeps, time) = run_locally::<Own, _>(|| {
         let (before, begin) = (worker_sleeps(), Instant::now());
         for number in 0..COUNT {
-            Own::retire(Box::new(0_u64));
+            Own.retire(Box::new(0_u64));
             // Long enough for a worker that is woken to sleep again.
             while begin.elapsed() < number * Duration::from_micros(20) {}
         }

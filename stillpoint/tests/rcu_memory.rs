@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deadline::deadline;
-use stillpoint::rcu::{Domain, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::Rcu;
 use tracked::Tracked;
 
 /// Has no memory for threads that ask for none.
@@ -66,7 +67,7 @@ const MANY: usize = 200;
 fn without_memory_outside_sections_entries_that_find_no_room_wait_and_run_in_place() {
     stillpoint::domain! { struct Own; }
     let (_running, _alone) = (deadline(), alone());
-    let ([calls, drops], lost) = (counters(), Own::stats().lost);
+    let ([calls, drops], lost) = (counters(), Own.stats().lost);
     // A thread that is registered and one that cannot be.
     for registered in [true, false] {
         std::thread::spawn(move || {
@@ -76,21 +77,21 @@ fn without_memory_outside_sections_entries_that_find_no_room_wait_and_run_in_pla
             let values: Vec<_> = (0..MANY).map(|_| Box::new(Tracked(drops))).collect();
             without_memory(|| {
                 for value in values {
-                    Own::retire(value);
-                    Own::call(move || _ = calls.fetch_add(1, AcqRel));
+                    Own.retire(value);
+                    Own.call(move || _ = calls.fetch_add(1, AcqRel));
                     // Too large for an entry.
                     let large = [1; 10];
-                    Own::call(move || _ = calls.fetch_add(large[3], AcqRel));
+                    Own.call(move || _ = calls.fetch_add(large[3], AcqRel));
                 }
             });
         })
         .join()
         .expect("no panic");
-        Own::barrier();
+        Own.barrier();
         let rounds = if registered { 1 } else { 2 };
         assert_eq!((calls.load(Acquire), drops.load(Acquire)), (2 * MANY * rounds, MANY * rounds));
     }
-    assert_eq!(Own::stats().lost, lost);
+    assert_eq!(Own.stats().lost, lost);
 }
 
 #[test]
@@ -99,24 +100,24 @@ fn without_memory_inside_a_section_entries_that_find_no_room_are_lost_and_counte
     let (_running, _alone) = (deadline(), alone());
     let [calls, drops] = counters();
     let values: Vec<_> = (0..MANY).map(|_| Box::new(Tracked(drops))).collect();
-    let before = Own::stats().lost;
+    let before = Own.stats().lost;
     let guard = Own::enter();
     without_memory(|| {
         for value in values {
-            Own::retire(value);
+            Own.retire(value);
             let large = [1; 10];
-            Own::call(move || _ = calls.fetch_add(large[3], AcqRel));
+            Own.call(move || _ = calls.fetch_add(large[3], AcqRel));
         }
     });
-    let lost = (Own::stats().lost - before) as usize;
+    let lost = (Own.stats().lost - before) as usize;
     assert_eq!((calls.load(Acquire), drops.load(Acquire)), (0, 0));
     drop(guard);
-    Own::barrier();
+    Own.barrier();
     assert_eq!(calls.load(Acquire) + drops.load(Acquire) + lost, 2 * MANY);
     assert!(lost >= MANY, "{lost}");
     // Nothing is broken.
-    Own::call(|| _ = calls.fetch_add(1, AcqRel));
-    Own::barrier();
+    Own.call(|| _ = calls.fetch_add(1, AcqRel));
+    Own.barrier();
     assert_eq!(calls.load(Acquire), 1);
 }
 
@@ -128,11 +129,11 @@ fn barrier_and_grace_periods_need_no_memory() {
     let value = Rcu::new_in(Tracked(drops), Own);
     for round in 1..=20 {
         let old = value.replace(Tracked(drops));
-        Own::call(|| _ = calls.fetch_add(1, AcqRel));
+        Own.call(|| _ = calls.fetch_add(1, AcqRel));
         without_memory(|| {
             drop(old);
-            Own::synchronize();
-            Own::barrier();
+            Own.synchronize();
+            Own.barrier();
         });
         assert_eq!((calls.load(Acquire), drops.load(Acquire)), (round, round));
     }

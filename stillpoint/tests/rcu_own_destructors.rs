@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use deadline::deadline;
 use owner::{BLOCK, LOCAL, busy, retire_plain, section_elsewhere};
-use stillpoint::rcu::{Domain, Guard};
+use stillpoint::Domain as _;
+use stillpoint::rcu::Guard;
 use waiting::waiting_synchronize;
 
 #[test]
@@ -29,7 +30,7 @@ fn repin_counts_its_guard_beside_one_a_destructor_has_made() {
     let _running = deadline();
     let _busy = busy::<Own>();
     let leave = section_elsewhere::<Own>();
-    Own::retire_with(Box::new(Enters), LOCAL);
+    Own.retire_with(Box::new(Enters), LOCAL);
     retire_plain::<Own>(BLOCK - 1);
     let writer = waiting_synchronize::<Own>();
     let mut guard = Own::enter();
@@ -39,9 +40,9 @@ fn repin_counts_its_guard_beside_one_a_destructor_has_made() {
     assert!(HELD.with_borrow(Option::is_none));
     guard.repin();
     assert!(HELD.take().is_some(), "the destructor runs in repin");
-    assert!(Own::is_inside(), "`guard` is one, now that the destructor's is dropped");
+    assert!(Own::in_read_section(), "`guard` is one, now that the destructor's is dropped");
     drop(guard);
-    assert!(!Own::is_inside());
+    assert!(!Own::in_read_section());
 }
 
 #[test]
@@ -53,15 +54,15 @@ fn section_begun_by_a_destructor_holds_up_its_own_threads_writer() {
     impl Drop for Enters {
         fn drop(&mut self) {
             HELD.set(Some(Own::enter()));
-            BEFORE.store(Own::stats().grace_periods, Relaxed);
+            BEFORE.store(Own.stats().grace_periods, Relaxed);
         }
     }
     let _running = deadline();
     let _busy = busy::<Own>();
-    Own::retire_with(Box::new(Enters), LOCAL);
+    Own.retire_with(Box::new(Enters), LOCAL);
     // The thread is the only one, so that its bookkeeping completes a grace period; the next runs the destructor first.
     retire_plain::<Own>(2 * BLOCK - 1);
-    let after = Own::stats().grace_periods;
+    let after = Own.stats().grace_periods;
     assert!(HELD.take().is_some(), "the destructor runs here");
     assert_eq!(after, BEFORE.load(Relaxed), "a grace period ends inside the section");
 }
@@ -96,17 +97,17 @@ fn signal_after_a_destructor_left_the_section_runs_none() {
     unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
     let _busy = busy::<Own>();
     let leave = section_elsewhere::<Own>();
-    Own::retire_with(Box::new(Leaves), LOCAL);
-    (1..BLOCK).for_each(|_| Own::retire_with(Box::new(Counts), LOCAL));
+    Own.retire_with(Box::new(Leaves), LOCAL);
+    (1..BLOCK).for_each(|_| Own.retire_with(Box::new(Counts), LOCAL));
     let writer = waiting_synchronize::<Own>();
     HELD.set(Some(Own::enter()));
     retire_plain::<Own>(BLOCK - 1);
     leave();
     writer.join().expect("the grace period ends");
-    assert!(Own::is_inside());
+    assert!(Own::in_read_section());
     // The bookkeeping, inside at its beginning and outside at its end.
     retire_plain::<Own>(1);
-    assert!(!Own::is_inside(), "the destructor runs here");
+    assert!(!Own::in_read_section(), "the destructor runs here");
     // SAFETY: a plain call.
     unsafe { libc::raise(libc::SIGUSR1) };
     assert_eq!(IN_HANDLER.load(Relaxed), 0, "destructors run in a signal handler");

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
 
 use deadline::deadline;
-use stillpoint::rcu::{self, Domain, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, Rcu};
 use tracked::Tracked;
 
 #[test]
@@ -84,10 +85,10 @@ fn update_inside_a_section_works() {
     let guard = Own::enter();
     let before = value.load(&guard);
     drop(value.update(|old| {
-        assert!(Own::is_inside());
+        assert!(Own::in_read_section());
         old + 1
     }));
-    assert!(Own::is_inside());
+    assert!(Own::in_read_section());
     assert_eq!((*before, *value.load(&guard)), (1, 2));
 }
 
@@ -98,8 +99,8 @@ fn a_panic_in_update_changes_nothing_and_leaves_the_section() {
     let value = Rcu::new_in(1, Own);
     let update = || drop(value.update(|_| panic!("the closure failed")));
     assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
-    assert!(!Own::is_inside());
-    Own::synchronize();
+    assert!(!Own::in_read_section());
+    Own.synchronize();
     assert_eq!(value.into_inner(), 1);
 }
 
@@ -125,7 +126,7 @@ fn values_are_dropped_once_by_whoever_owns_them_last() {
     assert_eq!(counts(), [1, 0, 0, 0]);
 
     let deferred = value.replace(Tracked(drops[2]));
-    Own::synchronize();
+    Own.synchronize();
     assert_eq!(counts(), [1, 0, 0, 0]);
     drop(deferred);
     while counts() == [1, 0, 0, 0] {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 
 use deadline::deadline;
-use stillpoint::rcu::{Domain, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Rcu, RcuDomain};
 use tracked::Tracked;
 
 /// Waits until `count` values have been dropped, and nothing else is done.
@@ -50,7 +51,7 @@ fn what_was_retired_inside_a_section_is_dropped_after_it() {
     for _ in 0..COUNT {
         drop(value.replace(Tracked(&DROPS)));
     }
-    while Own::stats().sleeps == 0 {
+    while Own.stats().sleeps == 0 {
         thread::yield_now();
     }
     assert_eq!(DROPS.load(Acquire), 0);
@@ -69,7 +70,7 @@ fn a_value_retired_while_another_thread_reads_it_is_dropped_after_that_section()
         scope.spawn(|| drop(value.replace(Tracked(&DROPS))));
     });
     // The worker's grace period waits for this section.
-    while Own::stats().sleeps == 0 {
+    while Own.stats().sleeps == 0 {
         thread::yield_now();
     }
     assert_eq!(value.load(&guard).0.load(Acquire), 0);
@@ -113,7 +114,7 @@ fn destructors_of_retired_values_may_retire_read_and_wait() {
                 drop(child.replace(Some(Parent(left))));
                 drop(child.replace(None));
             }
-            Own::synchronize();
+            Own.synchronize();
             drop(child.replace(None).wait());
             DROPS.fetch_add(1, Release);
         }
@@ -165,7 +166,7 @@ impl<const SIZE: usize> Drop for Member<SIZE> {
 }
 
 /// Retires `count` values of `SIZE` bytes beside a reader in long sections; the most that existed at a time.
-fn peak<D: Domain, const SIZE: usize>(domain: D, count: usize) -> usize {
+fn peak<D: RcuDomain, const SIZE: usize>(domain: D, count: usize) -> usize {
     let population: &'static Population = Box::leak(Box::default());
     let value = Rcu::new_in(Member::<SIZE>::new(population), domain);
     let stop = AtomicBool::new(false);

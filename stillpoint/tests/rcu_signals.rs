@@ -16,7 +16,8 @@ use std::{io, mem};
 
 use deadline::deadline;
 use libc::c_int;
-use stillpoint::rcu::{Domain, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::Rcu;
 use tracked::Tracked;
 
 /// Lets `handler` handle a real-time signal of the lower end, where the library looks last.
@@ -63,7 +64,7 @@ fn handlers_read_at_any_moment_of_a_section() {
     }
 
     extern "C" fn read(_signal: c_int) {
-        let was_inside = Own::is_inside();
+        let was_inside = Own::in_read_section();
         MOMENTS[usize::from(was_inside)].fetch_add(1, Relaxed);
         if let Some(value) = VALUE.get() {
             let mut outer = Own::enter();
@@ -84,7 +85,7 @@ fn handlers_read_at_any_moment_of_a_section() {
                 drop(outer);
             }
         }
-        if Own::is_inside() != was_inside {
+        if Own::in_read_section() != was_inside {
             WRONG.fetch_add(1, Relaxed);
         }
         HANDLED.fetch_add(1, Release);
@@ -108,7 +109,7 @@ fn handlers_read_at_any_moment_of_a_section() {
             outer.repin();
             check(value.load(&outer).0);
             drop(outer);
-            assert!(!Own::is_inside());
+            assert!(!Own::in_read_section());
         }
         while HANDLED.load(Acquire) < 100 {
             thread::yield_now();
@@ -143,7 +144,7 @@ fn handlers_read_at_any_moment_of_a_section() {
     reader.join().expect("the reader is content");
     writer.join().expect("the writer is content");
     assert_eq!(WRONG.load(Relaxed), 0);
-    Own::synchronize();
+    Own.synchronize();
 }
 
 #[test]
@@ -156,8 +157,8 @@ fn signals_neither_end_nor_prolong_a_wait_for_readers() {
     let _running = deadline();
     let signal = install(2, count);
     let guard = Own::enter();
-    let writers = [(); 3].map(|()| thread::spawn(Own::synchronize));
-    while Own::stats().sleeps == 0 || Own::stats().callers < writers.len() as u64 {
+    let writers = [(); 3].map(|()| thread::spawn(|| Own.synchronize()));
+    while Own.stats().sleeps == 0 || Own.stats().callers < writers.len() as u64 {
         thread::yield_now();
     }
     for round in 1..=1000 {
@@ -187,12 +188,12 @@ fn handlers_may_read_while_their_thread_waits_for_readers() {
     let signal = install(3, read);
     for _ in 0..20 {
         let guard = Own::enter();
-        let before = Own::stats().sleeps;
+        let before = Own.stats().sleeps;
         let writer = thread::spawn(|| {
             Own::register();
-            Own::synchronize();
+            Own.synchronize();
         });
-        while Own::stats().sleeps == before {
+        while Own.stats().sleeps == before {
             thread::yield_now();
         }
         for _ in 0..100 {

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use deadline::deadline;
 use panics::message;
-use stillpoint::rcu::{self, Domain, Global, Guard, Rcu, Stall};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, Global, Guard, Rcu, RcuDomain, Stall};
 use waiting::waiting_synchronize;
 
 /// How long grace periods wait here before they report.
@@ -46,12 +47,12 @@ fn note_stalls() {
 }
 
 /// Lets the hook call `extra` when `D` stalls.
-fn in_the_hook<D: Domain>(extra: fn()) {
+fn in_the_hook<D: RcuDomain>(extra: fn()) {
     EXTRAS.lock().expect("no panic under the lock").push((type_name::<D>(), extra));
 }
 
 /// Stalls of `D`, once there are `count` of them.
-fn stalls<D: Domain>(count: usize) -> Vec<Stall> {
+fn stalls<D: RcuDomain>(count: usize) -> Vec<Stall> {
     loop {
         let mut stalls = STALLS.lock().expect("no panic under the lock").clone();
         stalls.retain(|stall| stall.domain() == type_name::<D>());
@@ -74,7 +75,7 @@ fn gettid() -> u32 {
     unsafe { libc::gettid() }.unsigned_abs()
 }
 
-fn linger<D: Domain>(name: &str, enter: fn() -> Guard<D>) -> Lingerer {
+fn linger<D: RcuDomain>(name: &str, enter: fn() -> Guard<D>) -> Lingerer {
     let (entered, enters) = mpsc::channel();
     let (leave, told_to_leave) = mpsc::channel();
     let body = move || {
@@ -143,7 +144,7 @@ fn a_stall_is_reported_again_each_time_it_has_lasted_twice_as_long() {
     const REPORTS: usize = 5;
     let _running = deadline();
     note_stalls();
-    Own::synchronize();
+    Own.synchronize();
     let reader = linger("again", Own::enter);
     let writer = waiting_synchronize::<Own>();
     let stalls = stalls::<Own>(REPORTS);
@@ -155,7 +156,7 @@ fn a_stall_is_reported_again_each_time_it_has_lasted_twice_as_long() {
         assert_eq!((stall.grace_period(), stall.readers().len()), (2, 1), "{stall:?}");
     }
     // While it stalls, too.
-    let stats = Own::stats();
+    let stats = Own.stats();
     assert!(stats.longest_wait >= stalls[REPORTS - 1].waited(), "{stats:?}");
     assert!(stats.stalls >= REPORTS as u64, "{stats:?}");
     reader.leave();
@@ -179,7 +180,7 @@ fn a_reader_that_has_left_is_reported_no_more() {
     long.leave();
     writer.join().expect("the grace period ends");
     let ended = stalls::<Own>(1).len();
-    Own::synchronize();
+    Own.synchronize();
     assert_eq!(stalls::<Own>(1).len(), ended);
 }
 
@@ -200,7 +201,7 @@ fn a_panic_in_the_hook_is_caught() {
     stalls::<Own>(2);
     reader.leave();
     writer.join().expect("the grace period ends");
-    Own::synchronize();
+    Own.synchronize();
 }
 
 #[test]
@@ -213,7 +214,9 @@ fn in_the_hook_reading_works_and_waiting_panics() {
     in_the_hook::<Own>(|| {
         let value = Rcu::new_in(7, Own);
         assert_eq!(*value.load(&Own::enter()), 7);
-        for waits in [Own::synchronize, Other::synchronize, || Rcu::new_in((), Other).replace(()).wait()] {
+        for waits in
+            [|| Own.synchronize(), || Other.synchronize(), || Rcu::new_in((), Other).replace(()).wait()]
+        {
             let panic = catch_unwind(waits).expect_err("it would wait for itself");
             assert!(message(&*panic).starts_with("synchronize() in a stall hook"));
             PANICS.fetch_add(1, Release);
@@ -221,10 +224,10 @@ fn in_the_hook_reading_works_and_waiting_panics() {
     });
     let reader = linger("hook", Own::enter);
     let writer = thread::spawn(|| {
-        Own::synchronize();
+        Own.synchronize();
         // Out of the hook, the same thread may wait.
-        Other::synchronize();
-        Own::synchronize();
+        Other.synchronize();
+        Own.synchronize();
     });
     while PANICS.load(Acquire) < 3 {
         thread::yield_now();
@@ -260,7 +263,7 @@ fn without_a_hook_stalls_are_reported_on_stderr_a_line_for_each_of_eight_readers
         (0..READERS).map(|index| linger(&format!("reader {index}"), || Own::enter())).collect();
     let writer = waiting_synchronize::<Own>();
     // The hook is told after the report has been made that is counted here.
-    while Own::stats().stalls < 2 {
+    while Own.stats().stalls < 2 {
         thread::yield_now();
     }
     // The default can be had as a hook, and ours again.
@@ -292,7 +295,7 @@ fn a_grace_period_that_ends_before_the_limit_is_not_reported() {
         reader.leave();
         writer.join().expect("the grace period ends");
     }
-    let stats = Own::stats();
+    let stats = Own.stats();
     assert_eq!((stats.sleeps, stats.stalls), (100, 0));
     assert!(stats.longest_wait > Duration::ZERO, "{stats:?}");
     assert!(stalls::<Own>(0).is_empty());

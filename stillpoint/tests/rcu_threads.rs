@@ -29,16 +29,17 @@ use backends::BACKENDS;
 use deadline::deadline;
 use far::Far;
 use panics::message;
+use stillpoint::Domain as _;
 use stillpoint::fence;
-use stillpoint::rcu::{Domain, Guard, Rcu};
+use stillpoint::rcu::{Guard, Rcu, RcuDomain};
 use tracked::Tracked;
 use waiting::waiting_synchronize;
 
 /// What `synchronize` of a domain says in which a thread ended inside a section.
 const ORPHANED: &str = "a thread ended inside a read-side section of this domain";
 
-fn assert_poisoned<D: Domain>() {
-    let panic = catch_unwind(D::synchronize).expect_err("no grace period can be completed");
+fn assert_poisoned<D: RcuDomain>() {
+    let panic = catch_unwind(|| D::INSTANCE.synchronize()).expect_err("no grace period can be completed");
     assert!(message(&*panic).contains(ORPHANED), "{}", message(&*panic));
 }
 
@@ -49,7 +50,7 @@ fn let_others_work() {
     for _ in 0..20 {
         let dropped = DROPS.load(Acquire);
         drop(Rcu::new_in(Tracked(&DROPS), Other).replace(Tracked(Box::leak(Box::default()))));
-        Other::synchronize();
+        Other.synchronize();
         while DROPS.load(Acquire) == dropped {
             thread::yield_now();
         }
@@ -72,8 +73,8 @@ fn a_leaked_guard_protects_while_its_thread_lives_and_fails_synchronize_afterwar
     leaks.recv().expect("the guard is leaked");
 
     drop(value.replace(Tracked(&DROPS)));
-    let writer = thread::spawn(Own::synchronize);
-    while Own::stats().callers < 2 || Own::stats().sleeps == 0 {
+    let writer = thread::spawn(|| Own.synchronize());
+    while Own.stats().callers < 2 || Own.stats().sleeps == 0 {
         thread::yield_now();
     }
     let_others_work();
@@ -135,8 +136,8 @@ fn a_thread_that_ends_inside_a_section_fails_every_waiting_caller() {
         told_to_end.recv().expect("the test tells");
     });
     leaks.recv().expect("the guards are leaked");
-    let callers: Vec<_> = (0..CALLERS).map(|_| thread::spawn(Own::synchronize)).collect();
-    while Own::stats().callers < CALLERS || Own::stats().sleeps == 0 {
+    let callers: Vec<_> = (0..CALLERS).map(|_| thread::spawn(|| Own.synchronize())).collect();
+    while Own.stats().callers < CALLERS || Own.stats().sleeps == 0 {
         thread::yield_now();
     }
     end.send(()).expect("the reader listens");
@@ -155,7 +156,7 @@ fn once_a_thread_has_ended_inside_a_section_waiting_fails_after_one_fence_and_wi
     reader.join().expect("the thread ends quietly");
     for calls in 1..=10 {
         assert_poisoned::<Own>();
-        let stats = Own::stats();
+        let stats = Own.stats();
         assert_eq!((stats.heavy_fences, stats.sleeps, stats.wakeups), (calls, 0, 0));
     }
 }
@@ -171,7 +172,7 @@ fn a_poisoned_domain_leaves_others_alone() {
     });
     reader.join().expect("the thread ends quietly");
     assert_poisoned::<Poisoned>();
-    Healthy::synchronize();
+    Healthy.synchronize();
     let_others_work();
 }
 
@@ -196,7 +197,7 @@ fn a_guard_kept_in_a_thread_local_ends_with_its_thread() {
         writer.join().expect("the grace period ends");
         reader.join().expect("the thread ends");
     }
-    assert_eq!(Own::stats().readers, 1);
+    assert_eq!(Own.stats().readers, 1);
 }
 
 #[test]
@@ -225,8 +226,8 @@ fn reading_in_a_thread_local_destructor_works_and_leaks_no_reader() {
         }
     }
     assert_eq!(READS.load(Relaxed), 100);
-    assert_eq!(Own::stats().readers, 1);
-    Own::synchronize();
+    assert_eq!(Own.stats().readers, 1);
+    Own.synchronize();
 }
 
 #[test]
@@ -279,9 +280,9 @@ fn a_guard_dropped_after_its_thread_was_given_up_heals_the_domain() {
     for _ in 0..3 {
         let reader = thread::spawn(move || set(late, Box::into_raw(Box::new(Own::enter())).cast()));
         reader.join().expect("the thread ends");
-        Own::synchronize();
+        Own.synchronize();
     }
-    assert!(Own::stats().readers <= 2, "{:?}", Own::stats());
+    assert!(Own.stats().readers <= 2, "{:?}", Own.stats());
 }
 
 #[test]
@@ -313,8 +314,8 @@ fn reading_in_a_destructor_of_the_c_library_works_and_leaks_no_reader() {
         reader.join().expect("the thread ends");
     }
     assert_eq!(READS.load(Relaxed), 150);
-    assert!(Own::stats().readers <= 2, "{:?}", Own::stats());
-    Own::synchronize();
+    assert!(Own.stats().readers <= 2, "{:?}", Own.stats());
+    Own.synchronize();
 }
 
 #[test]
@@ -354,7 +355,7 @@ fn sections_in_a_destructor_of_the_c_library_protect_what_they_read() {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(2) && WRONG.load(Relaxed) == 0 {
         let retired = value.replace(Tracked(Box::leak(Box::default())));
-        Own::synchronize();
+        Own.synchronize();
         // As if it were dropped now.
         retired.0.fetch_add(1, Release);
     }
@@ -386,8 +387,8 @@ fn ten_thousand_threads_need_no_more_readers_than_lived_at_a_time() {
         });
         started += WAVE;
     }
-    assert_eq!(Own::stats().readers, WAVE as u64);
-    Own::synchronize();
+    assert_eq!(Own.stats().readers, WAVE as u64);
+    Own.synchronize();
 }
 
 #[test]
@@ -418,5 +419,5 @@ fn threads_that_come_and_go_do_not_disturb_a_writer() {
         }
     });
     // Each of the four, the test itself, and the reclaimer if there were one.
-    assert!(Own::stats().readers <= 6, "{:?}", Own::stats());
+    assert!(Own.stats().readers <= 6, "{:?}", Own.stats());
 }

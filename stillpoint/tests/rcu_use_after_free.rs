@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use deadline::deadline;
 use far::Far;
-use stillpoint::rcu::{Domain, Guard, Rcu};
+use stillpoint::Domain as _;
+use stillpoint::rcu::{Guard, Rcu, RcuDomain};
 use tracked::Tracked;
 
 const READERS: usize = 4;
@@ -25,7 +26,7 @@ fn fresh() -> Tracked {
 }
 
 /// Loads the value and asks, until the end of the look, whether it has been dropped.
-fn look<D: Domain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, looks: usize) {
+fn look<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, looks: usize) {
     let drops = value.load(guard).0;
     for look in 0..looks {
         if look % 64 == 63 {
@@ -36,7 +37,7 @@ fn look<D: Domain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, looks: usize) {
 }
 
 /// Readers of several habits, and one writer that calls `dispose` again and again.
-fn stress<D: Domain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
+fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
     let _running = deadline();
     let value = Rcu::new_in(fresh(), domain);
     let stop = AtomicBool::new(false);
@@ -116,7 +117,7 @@ fn a_value_unpublished_before_synchronize_is_not_read_any_more() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| {
         let retired = value.replace(fresh());
-        Own::synchronize();
+        Own.synchronize();
         // As if it were dropped now: readers that still look would see it.
         retired.0.fetch_add(1, Release);
     });

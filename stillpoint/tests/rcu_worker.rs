@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use deadline::deadline;
 use owner::{BLOCK, LOCAL, busy, section_elsewhere};
-use stillpoint::rcu::Domain;
+use stillpoint::Domain as _;
+use stillpoint::rcu::RcuDomain;
 use until::until;
 use waiting::waiting_synchronize;
 
@@ -30,7 +31,7 @@ fn ripe_callbacks_run_while_a_grace_period_waits() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let busy = busy::<Own>();
     let leave = section_elsewhere::<Own>();
-    (0..BLOCK).for_each(|_| Own::call(|| _ = CALLS.fetch_add(1, Release)));
+    (0..BLOCK).for_each(|_| Own.call(|| _ = CALLS.fetch_add(1, Release)));
     let writer = waiting_synchronize::<Own>();
     leave();
     writer.join().expect("the grace period ends");
@@ -38,7 +39,7 @@ fn ripe_callbacks_run_while_a_grace_period_waits() {
     let leave = section_elsewhere::<Own>();
     let writer = waiting_synchronize::<Own>();
     // Its slice is over, so that it looks at the queues anew.
-    until(|| Own::stats().oldest > Duration::from_millis(5));
+    until(|| Own.stats().oldest > Duration::from_millis(5));
     drop(busy);
     until(|| CALLS.load(Acquire) == BLOCK);
     assert!(!writer.is_finished());
@@ -62,10 +63,10 @@ fn grace_periods_of_an_idle_writer_are_paced() {
     registered.recv().expect("the thread registers");
     let begin = Instant::now();
     for number in 0..COUNT {
-        Own::call(|| ());
-        until(|| Own::stats().done > number);
+        Own.call(|| ());
+        until(|| Own.stats().done > number);
     }
-    let (time, grace_periods) = (begin.elapsed(), Own::stats().grace_periods);
+    let (time, grace_periods) = (begin.elapsed(), Own.stats().grace_periods);
     drop(stay);
     reader.join().expect("the thread ends");
     // They begin a millisecond apart, but for those of the writer's own bookkeeping.
@@ -98,9 +99,9 @@ fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
             begin.wait();
             let begin = Instant::now();
             for _ in (0..BATCHES).take_while(|_| begin.elapsed() < LIMIT) {
-                (0..4 * BLOCK).for_each(|_| Own::retire_with(Box::new(Spins), LOCAL.lazy()));
+                (0..4 * BLOCK).for_each(|_| Own.retire_with(Box::new(Spins), LOCAL.lazy()));
                 // Only a barrier makes these run.
-                until(|| Own::stats().queued == 0);
+                until(|| Own.stats().queued == 0);
             }
             stop.store(true, Relaxed);
         });
@@ -119,7 +120,7 @@ fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
         let mut longest = Duration::ZERO;
         while !stop.load(Relaxed) {
             let begin = Instant::now();
-            Own::barrier();
+            Own.barrier();
             longest = longest.max(begin.elapsed());
         }
         // They are due after ten seconds.

@@ -25,8 +25,9 @@ use panics::message;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
+use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
-use stillpoint::rcu::{Domain, GracePeriod, Rcu};
+use stillpoint::rcu::{GracePeriod, Rcu};
 use tracked::Tracked;
 
 const ERRNOS: [(&str, i32); 2] = [("ENOSYS", libc::ENOSYS), ("EPERM", libc::EPERM)];
@@ -86,7 +87,7 @@ fn workload() {
             let old = value.replace(Tracked(Box::leak(Box::default()))).wait();
             drop(old);
             let old = value.replace(Tracked(Box::leak(Box::default())));
-            Own::synchronize();
+            Own.synchronize();
             drop(old);
         }
         stop.store(true, Relaxed);
@@ -191,18 +192,18 @@ fn late_denial_panics_writers_not_readers() {
             }
         };
         reads_go_on();
-        Own::synchronize();
+        Own.synchronize();
         deny_membarrier(errno(&name), None);
         if chosen == Backend::SeqCst {
             // It was denied to this process before.
             eprintln!("not checked what happens when it is denied later: {}", fence::report());
-            Own::synchronize();
+            Own.synchronize();
             return stop.store(true, Relaxed);
         }
         let denied = "membarrier, which worked when the fence backend was chosen, fails now";
         let ways: [fn(); 5] = [
             fence::heavy,
-            Own::synchronize,
+            || Own.synchronize(),
             || Rcu::new_in((), Own).replace(()).wait(),
             || GracePeriod::now_in(Own).wait(),
             // The poller waits for it, in another thread.
@@ -216,7 +217,7 @@ fn late_denial_panics_writers_not_readers() {
             }
         }
         // Many at a time: each finds out for itself.
-        let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(Own::synchronize).is_err()));
+        let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(|| Own.synchronize()).is_err()));
         assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
         // Retired values stay, as no grace period can end.
         for _ in 0..100 {

@@ -26,6 +26,7 @@ use std::time::Instant;
 use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
+use stillpoint::Domain as _;
 use stillpoint::rcu::{GracePeriod, Hints, Limits, Rcu};
 use stillpoint::srcu::Domain;
 use threads::deny_threads;
@@ -144,22 +145,20 @@ impl Drop for Table {
 
 #[test]
 fn retired_structure_drains_its_own_domain() {
-    use stillpoint::rcu::Domain as _;
     stillpoint::domain! { struct Outer; }
     const TABLES: usize = 10;
     let _running = deadline();
     let (calls, call) = counter();
     let (drained, _) = counter();
     for _ in 0..TABLES {
-        Outer::retire(Box::new(Table { domain: Domain::new(), call: Box::new(call), drained }));
+        Outer.retire(Box::new(Table { domain: Domain::new(), call: Box::new(call), drained }));
     }
-    Outer::barrier();
+    Outer.barrier();
     assert_eq!([calls, drained].map(|count| count.load(Acquire)), [TABLES; 2]);
 }
 
 #[test]
 fn retired_structure_drains_its_domain_without_workers() {
-    use stillpoint::rcu::Domain as _;
     stillpoint::domain! { struct Outer; }
     if child::variant().is_none() {
         return child::run("retired_structure_drains_its_domain_without_workers", "", None);
@@ -168,9 +167,9 @@ fn retired_structure_drains_its_domain_without_workers() {
     let (calls, call) = counter();
     let (drained, _) = counter();
     deny_threads();
-    Outer::retire(Box::new(Table { domain: Domain::new(), call: Box::new(call), drained }));
+    Outer.retire(Box::new(Table { domain: Domain::new(), call: Box::new(call), drained }));
     // This thread does the work of both domains, one inside the other.
-    Outer::barrier();
+    Outer.barrier();
     assert_eq!([calls, drained].map(|count| count.load(Acquire)), [1; 2]);
 }
 

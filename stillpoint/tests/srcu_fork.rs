@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use fork::{in_child, is_alone};
+use stillpoint::Domain as _;
 use stillpoint::rcu::{GracePeriod, Hints, Rcu, set_stall_hook, set_stall_timeout};
 use stillpoint::srcu::Domain;
 use tracked::Tracked;

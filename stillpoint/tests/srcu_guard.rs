@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use deadline::deadline;
 use panics::message;
+use stillpoint::Domain as _;
 use stillpoint::rcu::{GracePeriod, Rcu};
 use stillpoint::srcu::{Domain, Guard};
 use tokio::runtime::{Builder, Runtime};

@@ -18,6 +18,7 @@ use std::thread;
 
 use deadline::deadline;
 use panics::message;
+use stillpoint::Domain as _;
 use stillpoint::rcu::{GracePeriod, Hints, Rcu};
 use stillpoint::srcu::Domain;
 use tracked::Tracked;

@@ -13,6 +13,7 @@ use std::{io, mem, ptr, thread};
 
 use deadline::deadline;
 use libc::c_int;
+use stillpoint::Domain as _;
 use stillpoint::percpu;
 use stillpoint::rcu::Rcu;
 use stillpoint::srcu::{Domain, Guard};

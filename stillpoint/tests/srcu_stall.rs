@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use deadline::deadline;
+use stillpoint::Domain as _;
 use stillpoint::rcu::{Stall, set_stall_hook, set_stall_timeout};
 use stillpoint::srcu::Domain;
 

@@ -132,7 +132,7 @@
 //! | `rcu_init` | [`fence::init`](crate::fence::init), which nobody need call |
 //! | `rcu_register_thread` | nothing; [`register`](crate::rcu::register) before signal handlers read; [`qsbr::register`](crate::qsbr::register) |
 //! | `rcu_read_lock`, `rcu_read_unlock` | [`enter`](crate::rcu::enter), and dropping the guard |
-//! | `rcu_read_ongoing` | [`is_inside`](crate::rcu::is_inside) |
+//! | `rcu_read_ongoing` | [`is_inside`](crate::rcu::in_read_section) |
 //! | `rcu_dereference` | [`Rcu::load`](crate::rcu::Rcu::load) |
 //! | `rcu_xchg_pointer`, `rcu_assign_pointer` | [`Rcu::swap`](crate::rcu::Rcu::swap), [`Rcu::replace`](crate::rcu::Rcu::replace) |
 //! | `rcu_cmpxchg_pointer` | [`Rcu::update`](crate::rcu::Rcu::update) |

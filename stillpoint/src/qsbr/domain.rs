@@ -49,12 +49,12 @@ pub unsafe trait Domain: Static<Kind = Reports, Section = Handle<Self>> {
 
     /// Whether the calling thread has a handle that is online.
     fn is_online() -> bool {
-        Self::HERE.is_reading()
+        Self::INSTANCE.is_reading()
     }
 
     /// Waits for a grace period: see [`qsbr::synchronize`](super::synchronize).
     fn synchronize() {
-        world::synchronize(&Self::HERE);
+        world::synchronize(&Self::INSTANCE);
     }
 
     /// Calls `f` after a grace period: see [`rcu::call`](crate::rcu::call).
@@ -66,7 +66,7 @@ pub unsafe trait Domain: Static<Kind = Reports, Section = Handle<Self>> {
     /// [`call`](Self::call), with [`Hints`].
     #[track_caller]
     fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        deferred::call(&Self::HERE, f, hints);
+        deferred::call(&Self::INSTANCE, f, hints);
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
@@ -93,22 +93,22 @@ pub unsafe trait Domain: Static<Kind = Reports, Section = Handle<Self>> {
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire(&Self::HERE, value, hints) };
+        unsafe { deferred::retire(&Self::INSTANCE, value, hints) };
     }
 
     /// Waits until all that was deferred before has been done: see [`qsbr::barrier`](super::barrier).
     fn barrier() {
-        deferred::barrier(&Self::HERE);
+        deferred::barrier(&Self::INSTANCE);
     }
 
     /// How much may wait: see [`qsbr::set_limits`](super::set_limits).
     fn set_limits(limits: Limits) {
-        Self::HERE.core().callbacks.set_limits(limits);
+        Self::INSTANCE.core().callbacks.set_limits(limits);
     }
 
     /// Counters since the start of the process.
     fn stats() -> Stats {
-        Stats::of(&Self::HERE)
+        Stats::of(&Self::INSTANCE)
     }
 }
 

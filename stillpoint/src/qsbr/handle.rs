@@ -118,7 +118,7 @@ impl<D: Domain> Handle<D> {
     /// A thread that has deferred work waits here, offline, while more is queued than it should be.
     fn relieve(&self) {
         if D::shared().core.callbacks.presses(self.reader.queue) {
-            deferred::settle(&D::HERE, self.reader.queue, Chores::All);
+            deferred::settle(&D::INSTANCE, self.reader.queue, Chores::All);
         }
     }
 
@@ -145,7 +145,7 @@ impl<D: Domain> Drop for Handle<D> {
     fn drop(&mut self) {
         if D::shared().readers().resign(self.reader) == Healed::Yes {
             // The handle was not leaked after all: a late thread-local destructor dropped it. What is deferred can be done again.
-            deferred::notify(&D::HERE);
+            deferred::notify(&D::INSTANCE);
         } else if is_own::<D>(self.reader) {
             self.relieve();
         }

@@ -205,13 +205,13 @@ fn defer_to<D: Static>(reader: Option<&'static Reader>, entry: Entry, lazy: bool
     // SAFETY: the reader is this thread's.
     let Some(reader) = reader.filter(|reader| unsafe { reader.queue.reserve() }) else {
         let (run, data, weight) = entry.into_parts();
-        return without_queue(&D::HERE, run, data, weight);
+        return without_queue(&D::INSTANCE, run, data, weight);
     };
     // SAFETY: as above.
     let chores = unsafe { reader.queue.push(entry, lazy) };
-    D::shared().core.callbacks.notify(lazy, &D::HERE);
+    D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
     if chores != Chores::None {
-        settle(&D::HERE, reader.queue, chores);
+        settle(&D::INSTANCE, reader.queue, chores);
     }
 }
 

@@ -67,7 +67,7 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
 
     /// Waits for a grace period: see [`rcu::synchronize`](super::synchronize).
     fn synchronize() {
-        world::synchronize(&Self::HERE);
+        world::synchronize(&Self::INSTANCE);
     }
 
     /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](super::call).
@@ -79,7 +79,7 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
     /// [`call`](Self::call), with [`Hints`].
     #[track_caller]
     fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
-        deferred::call(&Self::HERE, f, hints);
+        deferred::call(&Self::INSTANCE, f, hints);
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](super::retire).
@@ -113,12 +113,12 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire(&Self::HERE, value, hints) };
+        unsafe { deferred::retire(&Self::INSTANCE, value, hints) };
     }
 
     /// Waits until all that was deferred before has been done: see [`rcu::barrier`](super::barrier).
     fn barrier() {
-        deferred::barrier(&Self::HERE);
+        deferred::barrier(&Self::INSTANCE);
     }
 
     /// How much may wait: see [`rcu::set_limits`](super::set_limits).
@@ -140,7 +140,7 @@ pub unsafe trait Domain: Static<Kind = Sections, Section = Guard<Self>> {
 
     /// Counters since the start of the process.
     fn stats() -> Stats {
-        Stats::of(&Self::HERE)
+        Stats::of(&Self::INSTANCE)
     }
 }
 
@@ -284,11 +284,11 @@ pub(crate) fn leave_if_ended<D: Static>() {
 pub(super) fn attend<D: Static>(reader: &'static Reader) {
     if D::shared().readers().attend(reader) == Healed::Yes {
         // What is deferred can be done again. The reader may be another thread's by now.
-        return deferred::notify(&D::HERE);
+        return deferred::notify(&D::INSTANCE);
     }
     if reader.take_reclaim() {
         // The reader stays the thread's meanwhile.
-        while_it_stays::<D, _>(|| deferred::settle(&D::HERE, reader.queue, Chores::All));
+        while_it_stays::<D, _>(|| deferred::settle(&D::INSTANCE, reader.queue, Chores::All));
     }
     // A flag of the thread, not of the reader, which may be another's by now.
     if D::with_local(|local| local.registration.has_ended()) {
@@ -329,7 +329,7 @@ unsafe extern "C" fn part<D: Static>(reader: *mut c_void) {
     // the pointers of one that was about to call its destructors.
     let (readers, callbacks) = (shared.readers(), &shared.core.callbacks);
     if is_own::<D>(reader) {
-        deferred::end_of_owner(&D::HERE, reader.queue);
+        deferred::end_of_owner(&D::INSTANCE, reader.queue);
     }
     if D::with_local(|local| local.registration.part(reader, readers, callbacks)) == Some(false) {
         let tid = crate::sys::signal::tid();
@@ -400,7 +400,7 @@ macro_rules! static_domain {
         // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr` that is
         // borrowed cannot report.
         unsafe impl $crate::rcu::Static for $name {
-            const HERE: Self = Self;
+            const INSTANCE: Self = Self;
             const WORDS: &'static $crate::rcu::Words = &$crate::$kind::WORDS;
             type Kind = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);

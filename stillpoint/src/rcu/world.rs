@@ -193,7 +193,7 @@ impl<R> Core<R> {
 )]
 pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
-    const HERE: Self;
+    const INSTANCE: Self;
     const WORDS: &'static Words;
     type Kind: Kind;
     type Section;
@@ -224,7 +224,7 @@ unsafe impl<D: Static> World for D {
     }
 
     unsafe fn keep(&self) -> Here<D> {
-        Here(D::HERE)
+        Here(D::INSTANCE)
     }
 
     #[inline]

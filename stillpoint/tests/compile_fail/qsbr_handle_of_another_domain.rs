@@ -1,5 +1,6 @@
 //! Grace periods of one domain do not wait for threads of another.
-use stillpoint::qsbr::{self, Domain};
+use stillpoint::Domain as _;
+use stillpoint::qsbr;
 use stillpoint::rcu::Rcu;
 
 qsbr::domain! { struct Here; }

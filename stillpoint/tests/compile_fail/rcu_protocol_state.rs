@@ -1,13 +1,14 @@
 //! A bound that implies the protocol of domains does not give it to programs: they could end a section under its guard.
 #![forbid(unsafe_code)]
 
-use stillpoint::rcu::{AnyDomain, Global, Rcu};
+use stillpoint::Domain;
+use stillpoint::rcu::{Global, Rcu};
 
-fn end_section<D: AnyDomain>(domain: &D) {
+fn end_section<D: Domain>(domain: &D) {
     let _ = domain.own().unwrap().leave();
 }
 
-fn end_grace_periods<D: AnyDomain>(domain: &D) {
+fn end_grace_periods<D: Domain>(domain: &D) {
     let _ = domain.core();
 }
 

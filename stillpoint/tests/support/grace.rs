@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use stillpoint::rcu::{AnyDomain, GracePeriod, Rcu, Retired};
+use stillpoint::Domain;
+use stillpoint::rcu::{GracePeriod, Rcu, Retired};
 
 use crate::program::Scene;
 
@@ -110,7 +111,7 @@ pub enum Broken {
 
 /// A kind of domain.
 pub trait Kind: Sync + 'static {
-    type World: AnyDomain;
+    type World: Domain;
     type Guard: 'static;
 
     const SECTIONS: Sections;
@@ -118,7 +119,7 @@ pub trait Kind: Sync + 'static {
     fn new() -> Self;
     fn world(&self) -> Self::World;
     fn enter(&self) -> Self::Guard;
-    fn section(guard: &Self::Guard) -> &<Self::World as AnyDomain>::Section;
+    fn section(guard: &Self::Guard) -> &<Self::World as Domain>::Section;
     fn synchronize(&self);
     fn call(&self, f: impl FnOnce() + Send + 'static);
     fn retire(&self, value: Box<Value>);

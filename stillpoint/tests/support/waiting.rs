@@ -2,19 +2,20 @@
 
 use std::thread::{self, JoinHandle};
 
-use stillpoint::rcu::Domain;
+use stillpoint::Domain as _;
+use stillpoint::rcu::RcuDomain;
 
-/// A thread in `D::synchronize()`, asleep for a section that is open now. There must be one, and no other writer; something
+/// A thread in `D::INSTANCE.synchronize()`, asleep for a section that is open now. There must be one, and no other writer; something
 /// that was deferred counts as one.
-pub fn waiting_synchronize<D: Domain>() -> JoinHandle<()> {
-    waiting::<D>(D::synchronize)
+pub fn waiting_synchronize<D: RcuDomain>() -> JoinHandle<()> {
+    waiting::<D>(|| D::INSTANCE.synchronize())
 }
 
 /// The same for `wait`, which waits for a grace period.
-pub fn waiting<D: Domain>(wait: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    let before = D::stats().sleeps;
+pub fn waiting<D: RcuDomain>(wait: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let before = D::INSTANCE.stats().sleeps;
     let writer = thread::spawn(wait);
-    while D::stats().sleeps == before {
+    while D::INSTANCE.stats().sleeps == before {
         thread::yield_now();
     }
     writer
