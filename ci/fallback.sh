@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The library's tests, optimized: all that run, and those that a fence matters to on each of its backends, asked for or fallen
-# back to (those of the fence itself choose for themselves); and with every wait checked (rcu/check.rs).
+# The library's tests, optimized: all of them, and those that a fence matters to on each of its backends, chosen or fallen
+# back to (those of the fence itself choose for themselves); and with every wait checked (`grace_period/audit.rs`). The signal backend
+# needs the feature `signal-fence`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset STILLPOINT_FENCE
@@ -12,12 +13,14 @@ suite=(cargo test --release --package stillpoint --quiet)
 fenced=("${suite[@]}" --test 'rcu_*' --test 'srcu_*' --test 'fuzz_g*')
 
 echo "-- the backend that is chosen here: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
-"${suite[@]}" --lib --test denied --test fence --test 'lock*' --test 'fuzz_*' --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'srcu_*'
+"${suite[@]}" --lib --test seccomp --test fence --test 'lock*' --test 'fuzz_*' --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'srcu_*'
 
-for backend in seqcst signal; do
-    echo "-- STILLPOINT_FENCE=$backend"
-    STILLPOINT_FENCE=$backend "${fenced[@]}"
-done
+echo "-- STILLPOINT_FENCE=seqcst"
+STILLPOINT_FENCE=seqcst "${fenced[@]}"
+
+echo "-- STILLPOINT_FENCE=signal"
+"${suite[@]}" --features signal-fence --lib --test seccomp --test fence
+STILLPOINT_FENCE=signal "${fenced[@]}" --features signal-fence
 
 for errno in ENOSYS EPERM; do
     echo "-- membarrier fails with $errno"

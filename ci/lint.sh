@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo clippy --workspace --all-targets -- -D warnings
-cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics -- -D warnings
+cargo clippy --package stillpoint --all-targets -- -D warnings
+cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics,signal-fence -- -D warnings
 cargo clippy --package stillpoint-integrations --all-targets --features tests -- -D warnings
 cargo clippy --package stillpoint-lab --all-targets --features liburcu,mimalloc -- -D warnings

@@ -12,11 +12,11 @@ limit=300 # seconds a model may take to find its mutant; it is not refuted by ru
 
 # Those of per-CPU data, but for the modules that loom sees, are for `ci/percpu.sh`.
 mapfile -t sources < <(find stillpoint/src -name '*.rs' -not -path '*/percpu/*'
-    echo stillpoint/src/percpu/awaited.rs
+    echo stillpoint/src/percpu/owner_event.rs
     echo stillpoint/src/percpu/used.rs)
 
 # Rows of the table: | `mutant` | ... | `test_file::test` |
-rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `(loom_[a-z]+)::([a-z_]+)` \|$/\1 \2 \3/p' "$table")
+rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `(loom_[a-z_]+)::([a-z_]+)` \|$/\1 \2 \3/p' "$table")
 in_source=$(grep -rhoE '(weaken\([^"]*|mutant\()"[a-z-]+"' "${sources[@]}" | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u)
 in_table=$(cut -d' ' -f1 <<<"$rows" | sort -u)
 if ! diff <(echo "$in_source") <(echo "$in_table"); then
@@ -50,7 +50,7 @@ refute() {
         echo "SURVIVES  $mutant ($file::$test, ${seconds} s)"
         return 1
     else
-        found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a turn|began after he asked|assertion' "$log" | head -1 || true)
+        found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a round|began after he asked|assertion' "$log" | head -1 || true)
         printf 'refuted   %-26s %-60s %5s s  %s\n' "$mutant" "$test" "$seconds" "${found:-ended otherwise}"
     fi
 }

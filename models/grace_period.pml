@@ -5,7 +5,7 @@
  *   take_awaited(), count_down()
  *
  * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
- * another (sequence.pml), so there is one.
+ * another (shared_seq.pml), so there is one.
  *
  * Invariants:
  *   1. No reader looks at a version that has been freed.

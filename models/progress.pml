@@ -1,17 +1,17 @@
-/* Waiting until deferred entries have run: stillpoint/src/rcu/progress.rs, with its users in callbacks.rs and queue.rs.
+/* Waiting until deferred entries have run: stillpoint/src/sync/event_count.rs, with its users in callbacks.rs and queue.rs.
  *
  *   owner()      retires plain values, then does its bookkeeping: Callbacks::settle, run_own, press
  *   barrier()    Callbacks::barrier, over both queues
  *   worker()     Callbacks::work: collect, wait, slices, stop; Queue::collect, run_batch
  *   others()     end grace periods that are asked for: the worker's, and those of callers of synchronize()
- *   wait_until() Progress::wait_until; advance(): Progress::advance
+ *   wait_until() EventCount::wait_until; notify_all(): EventCount::notify_all
  *
- * Queue 0 is the owner's, its entries are plain. Queue 1 holds one callback, queued long ago. WORD is the progress word: bit
- * 0 says that somebody sleeps, the rest counts.
+ * Queue 0 is the owner's, its entries are plain. Queue 1 holds one callback, queued long ago. WORD is the eventcount: bit
+ * 0 says that a thread may sleep, the rest counts.
  *
  * Invariants:
  *   1. A barrier returns after the entries queued before it have run, and sees what they did.
- *   2. Nobody sleeps for what has happened (invalid end state). That includes the owner above the limits, whose patience
+ *   2. No thread sleeps for what has happened (invalid end state). That includes the owner above the limits, whose patience
  *      would end the sleep, but late.
  *   3. The worker's job is submitted once.
  *
@@ -29,7 +29,7 @@
 #define VARIABLES 5
 #define COUNTER(v) ((v) != WORD)
 
-#define SLEEPERS 1
+#define WAITERS 1
 #define ONE 2
 
 #define ENTRIES 2           /* of queue 0 */
@@ -82,10 +82,10 @@ end:
 inline lock(q) { !locked[q] -> locked[q] = 1 }
 inline unlock(t, q) { fenced(t) -> locked[q] = 0 }
 
-inline advance(me) {
-#ifdef ADVANCE_BY_STORE
+inline notify_all(me) {
+#ifdef NOTIFY_BY_STORE
     word = mem[WORD];
-    mem[WORD] = (word + ONE) & ~SLEEPERS;
+    mem[WORD] = (word + ONE) & ~WAITERS;
 #else
     do
     :: word = mem[WORD];
@@ -94,9 +94,9 @@ inline advance(me) {
            if
            :: mem[WORD] == word ->
 #ifdef COUNT_NOT_RAISED
-              mem[WORD] = word & ~SLEEPERS;
+              mem[WORD] = word & ~WAITERS;
 #else
-              mem[WORD] = (word + ONE) & ~SLEEPERS;
+              mem[WORD] = (word + ONE) & ~WAITERS;
 #endif
               break
            :: else
@@ -105,12 +105,12 @@ inline advance(me) {
     od;
 #endif
     if
-#ifdef SLEEPERS_NOT_WOKEN
+#ifdef WAITERS_NOT_WOKEN
     :: false
-#elif defined(ONE_SLEEPER_WOKEN)
-    :: word & SLEEPERS -> if :: asleep[0] -> asleep[0] = 0 :: asleep[1] -> asleep[1] = 0 :: else fi
+#elif defined(ONE_WAITER_WOKEN)
+    :: word & WAITERS -> if :: asleep[0] -> asleep[0] = 0 :: asleep[1] -> asleep[1] = 0 :: else fi
 #else
-    :: word & SLEEPERS -> d_step { asleep[0] = 0; asleep[1] = 0 }
+    :: word & WAITERS -> d_step { asleep[0] = 0; asleep[1] = 0 }
 #endif
     :: else
     fi;
@@ -168,7 +168,7 @@ inline run_own() {
        :: freed ->
           atomic { backlog = backlog - freed; freed = 0 }
 #ifndef FREED_SILENTLY
-          advance(OWNER)
+          notify_all(OWNER)
 #endif
        :: else
        fi
@@ -194,13 +194,13 @@ inline wait_until(me) {
        if :: reached -> break :: else fi;
 #endif
 #ifdef BIT_BY_STORE
-       word = load(me, WORD) | SLEEPERS;
+       word = load(me, WORD) | WAITERS;
        store(me, WORD, word);
        fenced(me);
 #elif defined(NO_BIT)
        word = mem[WORD];
 #else
-       atomic { fenced(me) -> word = mem[WORD] | SLEEPERS; mem[WORD] = word }
+       atomic { fenced(me) -> word = mem[WORD] | WAITERS; mem[WORD] = word }
 #endif
        kept = word;
 #ifndef LOOK_BEFORE_BIT
@@ -297,8 +297,8 @@ again:
        fi
     :: else
     fi;
-#ifdef ADVANCE_BEFORE_RUN
-    advance(WORKER);
+#ifdef NOTIFY_BEFORE_RUN
+    notify_all(WORKER);
 #endif
     /* A slice: a batch of each queue, or only of the first. */
     ripe_left = 0;
@@ -307,7 +307,7 @@ again:
        atomic {
            lock(q);
            ripen(q);
-           /* Plain entries are left to an owner who is appending. */
+           /* Plain entries are left to an owner that is appending. */
            taken = ripe[q] > head[q] && (q == 1 || urgent || pushed[0] == seen);
            if :: taken -> left = ripe[q] - head[q]; head[q] = ripe[q]; busy[q] = 1 :: else fi;
            unlock(WORKER, q)
@@ -322,8 +322,8 @@ again:
        q++
     :: else -> q = 0; left = 0; break
     od;
-#ifndef ADVANCE_BEFORE_RUN
-    advance(WORKER);
+#ifndef NOTIFY_BEFORE_RUN
+    notify_all(WORKER);
 #endif
     goto again
 }

@@ -5,7 +5,7 @@
  *   change()        Threads::change, with take_request and count_down
  *
  * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
- * another (sequence.pml), so there is one. A reader loads the version, uses it, and then reports, or goes offline and perhaps
+ * another (shared_seq.pml), so there is one. A reader loads the version, uses it, and then reports, or goes offline and perhaps
  * comes back.
  *
  * Invariants:

@@ -5,7 +5,7 @@
  *   barrier()             Callbacks::barrier; hurry() is its Alarm::ring, with Callbacks::provide_or_work
  *   ring(), stir()        Alarm::ring, Alarm::stir
  *   work()                Callbacks::work, with Alarm::settle, nap and stop
- *   pool_thread           a worker of the pool; submit() is Job::submit
+ *   pool_thread           a worker of the pool; submit() is worker_pool::submit
  *
  * States of the alarm, and what leaves them:
  *   IDLE    no worker                                     any entry
@@ -92,7 +92,7 @@ inline heavy() {
     od
 }
 
-/* Progress::advance */
+/* EventCount::notify_all */
 inline advance() {
     d_step { told[0] = BARRIERS > 0; told[1] = BARRIERS > 1 }
 }
@@ -343,7 +343,7 @@ inline barrier(me) {
         if :: mark[0] > now[0] -> now[0] = mark[0] :: else fi;
         if :: mark[1] > now[1] -> now[1] = mark[1] :: else fi
     }
-    /* Progress::wait_until */
+    /* EventCount::wait_until */
     do
     ::
 #ifdef IDLE_BEFORE_BIT

@@ -40,6 +40,7 @@
 //! | `tracing` | events of the target `stillpoint`, for subscribers of [tracing](https://docs.rs/tracing): each grace period at the level `TRACE`, or `DEBUG` if readers held it up; each [report of a stall](rcu#stalls) at the level `WARN`, in place of a line on the standard error |
 //! | `metrics` | the module `metrics`: the statistics for recorders of [metrics](https://docs.rs/metrics) |
 //! | `lock-events` | `lock::events()`: what happened in locks |
+//! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and whose readers cannot afford a fence |
 //! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
 //!
 //! Events have the fields `domain` and `number`, which grace period of that it is; and `took`, or, of a stall, `waited`.
@@ -76,8 +77,6 @@ pub mod rcu;
 mod readers;
 #[cfg(not(loom))]
 mod reclaim;
-#[cfg(not(loom))]
-mod sequence;
 pub mod srcu;
 #[cfg(not(loom))]
 mod sync;
@@ -89,19 +88,17 @@ pub use domain::api::Domain;
 
 // What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
 #[cfg(loom)]
-#[path = "percpu/awaited.rs"]
-pub mod awaited;
-#[cfg(loom)]
-#[path = "fence/model.rs"]
+#[path = "fence/loom.rs"]
 pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
 #[cfg(loom)]
+#[path = "percpu/owner_event.rs"]
+pub mod owner_event;
+#[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]
 pub mod reclaim;
-#[cfg(loom)]
-pub mod sequence;
 #[cfg(loom)]
 pub mod sync;
 #[cfg(loom)]

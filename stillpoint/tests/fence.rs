@@ -1,6 +1,8 @@
 //! The process-wide fence.
 #![cfg(not(loom))]
 
+#[path = "support/backends.rs"]
+mod backends;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/deadline.rs"]
@@ -12,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 use std::{hint, iter, mem, panic, ptr, thread};
 
+use backends::BACKENDS;
 use deadline::deadline;
 use far::Far;
 use stillpoint::Domain as _;
@@ -19,7 +22,7 @@ use stillpoint::fence::{self, Backend};
 
 const ROUNDS: usize = 20_000;
 
-/// Waits for the other of two threads, `round` after `round`.
+/// Waits until both of two threads have arrived in this round.
 fn meet(arrived: &AtomicUsize, round: usize) {
     arrived.fetch_add(1, AcqRel);
     let mut looks = 0;
@@ -29,8 +32,8 @@ fn meet(arrived: &AtomicUsize, round: usize) {
     }
 }
 
-/// Store buffering: each of two threads writes its own location, executes its fence, and reads the other's. True if
-/// both ever missed the other's write. The first fence is that of the calling thread.
+/// Store buffering: each of two threads writes its own location, executes its fence, and reads the other's. Returns
+/// `true` if both ever missed the other's write. The calling thread executes the first fence.
 fn both_miss(fences: [fn(); 2]) -> bool {
     let _running = deadline();
     let cells = || (0..ROUNDS).map(|_| AtomicBool::new(false)).collect::<Vec<_>>();
@@ -57,7 +60,7 @@ fn both_miss(fences: [fn(); 2]) -> bool {
     one.iter().zip(&two).any(|(one, two)| *one && *two)
 }
 
-/// The light fence of a thread that is known to the backend.
+/// The light fence of a registered thread.
 fn registered_light() {
     fence::register_thread();
     fence::light();
@@ -70,7 +73,7 @@ fn light_and_heavy_never_both_miss() {
 }
 
 #[test]
-fn light_in_a_registered_thread_and_heavy_never_both_miss() {
+fn registered_light_and_heavy_never_both_miss() {
     assert!(!both_miss([registered_light, fence::heavy]));
 }
 
@@ -81,7 +84,7 @@ fn heavy_and_heavy_never_both_miss() {
 
 #[test]
 fn without_fences_both_miss() {
-    // Not a property of the library: the tests above could have failed.
+    // Not a property of the library: shows that the tests above can fail.
     let _running = deadline();
     if thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         while !both_miss([|| (), || ()]) {}
@@ -89,7 +92,7 @@ fn without_fences_both_miss() {
 }
 
 #[test]
-fn heavy_may_be_called_by_many_threads_at_once() {
+fn heavy_may_be_called_concurrently() {
     const CALLERS: u64 = 8;
     const CALLS: u64 = 1000;
     let _running = deadline();
@@ -112,7 +115,7 @@ fn heavy_may_be_called_by_many_threads_at_once() {
 }
 
 #[test]
-fn never_more_fences_are_issued_than_asked_for() {
+fn issued_never_exceeds_calls() {
     let _running = deadline();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -134,7 +137,7 @@ fn never_more_fences_are_issued_than_asked_for() {
 }
 
 #[test]
-fn known_threads_come_and_go_while_others_call_heavy() {
+fn threads_register_and_end_while_others_call_heavy() {
     let _running = deadline();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -144,11 +147,11 @@ fn known_threads_come_and_go_while_others_call_heavy() {
             }
         });
         for _ in 0..500 {
-            let known = || {
+            let registered = || {
                 assert_eq!(fence::register_thread(), fence::backend() != Backend::SeqCst);
                 fence::light();
             };
-            for thread in [(); 4].map(|()| scope.spawn(known)) {
+            for thread in [(); 4].map(|()| scope.spawn(registered)) {
                 thread.join().expect("the thread ends");
             }
         }
@@ -157,33 +160,33 @@ fn known_threads_come_and_go_while_others_call_heavy() {
 }
 
 #[test]
-fn the_choice_is_made_once() {
+fn backend_is_chosen_once() {
     let report = fence::init();
     let backend = report.backend();
     assert_eq!(fence::backend(), backend);
     assert!(ptr::eq(fence::report(), report));
-    assert!(fence::choose(backend).is_ok_and(|again| ptr::eq(again, report)));
+    assert!(fence::set_backend(backend).is_ok_and(|again| ptr::eq(again, report)));
     for other in [Backend::Membarrier, Backend::Signal, Backend::SeqCst] {
         if other != backend {
-            let error = fence::choose(other).expect_err("another backend is in use").to_string();
-            assert!(error.contains("chosen already") && error.contains(&report.to_string()), "{error}");
+            let error = fence::set_backend(other).expect_err("another backend is in use").to_string();
+            assert!(error.contains("set already") && error.contains(&report.to_string()), "{error}");
         }
     }
     assert_eq!(fence::backend(), backend);
     assert_eq!(report.signal().is_some(), backend == Backend::Signal);
 }
 
-/// The fence works, whatever it is.
+/// The fence works, on any backend.
 fn assert_fences() {
     assert!(!both_miss([registered_light, fence::heavy]));
     stillpoint::rcu::synchronize();
 }
 
 #[test]
-fn the_environment_asks_for_a_backend() {
+fn environment_chooses_the_backend() {
     let Some(asked) = child::variant() else {
-        for backend in ["membarrier", "signal", "seqcst"] {
-            child::run("the_environment_asks_for_a_backend", backend, Some(backend));
+        for backend in BACKENDS {
+            child::run("environment_chooses_the_backend", backend, Some(backend));
         }
         return;
     };
@@ -204,10 +207,10 @@ fn the_environment_asks_for_a_backend() {
 }
 
 #[test]
-fn an_unknown_backend_falls_back_and_the_report_says_why() {
+fn unknown_backend_falls_back_with_a_reason() {
     if child::variant().is_none() {
         for unknown in ["rseq", "SEQCST", ""] {
-            let test = "an_unknown_backend_falls_back_and_the_report_says_why";
+            let test = "unknown_backend_falls_back_with_a_reason";
             child::run(test, unknown, Some(unknown));
         }
         return;
@@ -220,22 +223,35 @@ fn an_unknown_backend_falls_back_and_the_report_says_why() {
 }
 
 #[test]
-fn the_program_chooses_before_the_environment_is_asked() {
+fn set_backend_overrides_the_environment() {
     if child::variant().is_none() {
-        let test = "the_program_chooses_before_the_environment_is_asked";
-        return child::run(test, "signal", Some("seqcst"));
+        let test = "set_backend_overrides_the_environment";
+        return child::run(test, "seqcst", Some("membarrier"));
     }
-    let report = fence::choose(Backend::Signal).expect("nothing was chosen before");
-    assert_eq!(report.backend(), Backend::Signal, "{report}");
-    assert_eq!(fence::init().backend(), Backend::Signal);
+    let report = fence::set_backend(Backend::SeqCst).expect("nothing was chosen before");
+    assert_eq!(report.backend(), Backend::SeqCst, "{report}");
+    assert_eq!(fence::init().backend(), Backend::SeqCst);
     assert_fences();
 }
 
+#[cfg(not(feature = "signal-fence"))]
 #[test]
-fn the_signal_backend_takes_no_signal_that_has_a_handler() {
+fn signal_backend_needs_its_feature() {
+    if child::variant().is_none() {
+        return child::run("signal_backend_needs_its_feature", "", Some("signal"));
+    }
+    let report = fence::init();
+    assert_eq!(report.backend(), Backend::SeqCst);
+    assert!(report.why().to_string().contains("built without the feature signal-fence"), "{report}");
+    assert_fences();
+}
+
+#[cfg(feature = "signal-fence")]
+#[test]
+fn signal_backend_skips_signals_with_handlers() {
     let Some(free) = child::variant() else {
         for free in ["some", "none"] {
-            child::run("the_signal_backend_takes_no_signal_that_has_a_handler", free, Some("signal"));
+            child::run("signal_backend_skips_signals_with_handlers", free, Some("signal"));
         }
         return;
     };
@@ -257,10 +273,11 @@ fn the_signal_backend_takes_no_signal_that_has_a_handler() {
     assert_fences();
 }
 
+#[cfg(feature = "signal-fence")]
 #[test]
-fn the_signal_reaches_threads_that_were_started_with_all_signals_blocked() {
+fn signal_reaches_threads_started_with_signals_blocked() {
     if child::variant().is_none() {
-        let test = "the_signal_reaches_threads_that_were_started_with_all_signals_blocked";
+        let test = "signal_reaches_threads_started_with_signals_blocked";
         return child::run(test, "", Some("signal"));
     }
     // SAFETY: the set is plain data, initialized before use; threads started from here on inherit the mask.
@@ -274,28 +291,27 @@ fn the_signal_reaches_threads_that_were_started_with_all_signals_blocked() {
 }
 
 #[test]
-fn the_first_reader_chooses_if_nobody_did() {
+fn first_reader_chooses_the_backend() {
     if child::variant().is_none() {
-        let test = "the_first_reader_chooses_if_nobody_did";
+        let test = "first_reader_chooses_the_backend";
         return child::run(test, "", None);
     }
-    // The first reader chooses, if nobody else did.
     drop(stillpoint::rcu::enter());
-    assert!(fence::choose(fence::backend()).is_ok());
+    assert!(fence::set_backend(fence::backend()).is_ok());
     assert_fences();
 }
 
 #[test]
-fn the_child_of_a_process_with_one_thread_can_fence() {
+fn forked_child_can_fence() {
     let Some(asked) = child::variant() else {
-        for backend in ["membarrier", "signal", "seqcst"] {
-            child::run("the_child_of_a_process_with_one_thread_can_fence", backend, Some(backend));
+        for backend in BACKENDS {
+            child::run("forked_child_can_fence", backend, Some(backend));
         }
         return;
     };
     fence::register_thread();
     drop(stillpoint::rcu::enter());
-    // SAFETY: this process has one thread, so nobody holds a lock that the child would miss.
+    // SAFETY: this process has one thread, so no other holds a lock that the child would miss.
     match unsafe { libc::fork() } {
         0 => {
             let ordered = panic::catch_unwind(|| {
@@ -390,7 +406,7 @@ mod ends {
     }
 }
 
-/// Makes the thread known and a reader; leaves something that is deferred.
+/// Registers the thread, also as a reader, and leaves a deferred callback.
 fn use_all() {
     fence::register_thread();
     fence::light();
@@ -399,10 +415,10 @@ fn use_all() {
     drop(stillpoint::qsbr::register());
 }
 
-/// In a process of its own for each backend. True in that.
+/// Runs the test in a process of its own for each backend. Returns `true` in such a process.
 fn on_each_backend(test: &str) -> bool {
     if child::variant().is_none() {
-        for backend in ["membarrier", "signal", "seqcst"] {
+        for backend in BACKENDS {
             child::run(test, backend, Some(backend));
         }
         return false;
@@ -411,8 +427,8 @@ fn on_each_backend(test: &str) -> bool {
 }
 
 #[test]
-fn thread_that_uses_all_in_every_destructor_leaves_nothing() {
-    if !on_each_backend("thread_that_uses_all_in_every_destructor_leaves_nothing") {
+fn destructors_that_use_everything_leave_nothing() {
+    if !on_each_backend("destructors_that_use_everything_leave_nothing") {
         return;
     }
     let _running = deadline();
@@ -440,8 +456,8 @@ fn thread_that_uses_all_in_every_destructor_leaves_nothing() {
 }
 
 #[test]
-fn thread_whose_first_use_is_its_last_destructor_is_not_waited_for() {
-    if !on_each_backend("thread_whose_first_use_is_its_last_destructor_is_not_waited_for") {
+fn first_use_in_the_last_destructor_blocks_nothing() {
+    if !on_each_backend("first_use_in_the_last_destructor_blocks_nothing") {
         return;
     }
     let _running = deadline();
@@ -460,8 +476,8 @@ fn thread_whose_first_use_is_its_last_destructor_is_not_waited_for() {
 }
 
 #[test]
-fn thread_that_ends_without_destructors_is_not_waited_for() {
-    if !on_each_backend("thread_that_ends_without_destructors_is_not_waited_for") {
+fn thread_that_skips_destructors_blocks_nothing() {
+    if !on_each_backend("thread_that_skips_destructors_blocks_nothing") {
         return;
     }
     let _running = deadline();

@@ -10,8 +10,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
+use stillpoint::fence::heavy;
 use stillpoint::reclaim::worker_state::{Alarm, DROWSY, PACED, Slept};
-use stillpoint::sync::model::{heavy, reader as interruptible};
+use stillpoint::sync::model::reader as interruptible;
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 const NEVER: Duration = Duration::MAX;

@@ -13,9 +13,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
+use stillpoint::fence::heavy;
 use stillpoint::grace_period::cookie::Due;
 use stillpoint::grace_period::engine::{Engine, Readers as _};
-use stillpoint::rcu::progress::Progress;
 use stillpoint::rcu::published_ptr::Published;
 use stillpoint::readers::reader::{Exit, Reader};
 use stillpoint::readers::threads::{Sections, Threads};
@@ -23,7 +23,8 @@ use stillpoint::reclaim::backlog::{Limits, MayWait};
 use stillpoint::reclaim::callback::{Data, Entry};
 use stillpoint::reclaim::queue::{Chores, Queue};
 use stillpoint::reclaim::worker::{Callbacks, Caller, Denied, Host};
-use stillpoint::sync::model::{heavy, poll, reader as interruptible};
+use stillpoint::sync::event_count::EventCount;
+use stillpoint::sync::model::{poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 /// Two owners at most; each counts in a cell how many of its entries have run.
@@ -90,8 +91,8 @@ impl Host for Here {
         heavy();
     }
 
-    fn try_synchronize(&self, _alone: bool) -> bool {
-        self.0.engine.try_synchronize(OWN.with(Cell::get), true)
+    fn try_synchronize(&self) -> bool {
+        self.0.engine.try_synchronize(OWN.with(Cell::get))
     }
 
     fn start_worker(&self) -> bool {
@@ -515,13 +516,13 @@ fn lazy_entries_run_when_there_are_many() {
 }
 
 #[test]
-fn two_who_wait_for_different_things_are_woken() {
+fn waiters_with_different_conditions_are_woken() {
     check(0, 2, || {
         struct World {
-            progress: Progress,
+            progress: EventCount,
             reached: AtomicU64,
         }
-        let world = Arc::new(World { progress: Progress::new(), reached: AtomicU64::new(0) });
+        let world = Arc::new(World { progress: EventCount::new(), reached: AtomicU64::new(0) });
         let threads = [None, Some(Duration::from_secs(1))].map(|patience| {
             let w = world.clone();
             let mark = if patience.is_none() { 1 } else { 2 };
@@ -531,7 +532,7 @@ fn two_who_wait_for_different_things_are_woken() {
         });
         for reached in [1, 2] {
             world.reached.store(reached, Relaxed);
-            world.progress.advance();
+            world.progress.notify_all();
         }
         for thread in threads {
             thread.join().unwrap();

@@ -7,8 +7,9 @@ use loom::sync::Arc;
 use loom::thread;
 use model::check;
 use stillpoint::fence::shared::SharedFence;
-use stillpoint::sync::model::{heavy, reader};
-use stillpoint::sync::{AtomicU64, Ordering::*, light};
+use stillpoint::fence::{heavy, light_compiler_only};
+use stillpoint::sync::model::reader;
+use stillpoint::sync::{AtomicU64, Ordering::*};
 
 const CALLERS: usize = 2;
 
@@ -20,17 +21,17 @@ struct World {
 }
 
 impl World {
-    /// Whether the caller sees the reader.
+    /// Returns `true` if the caller sees the reader.
     fn call(&self, caller: usize) -> bool {
         self.called[caller].store(1, Relaxed);
         self.fence.call(heavy);
         self.read.load(Relaxed) != 0
     }
 
-    /// Whether the reader sees each of the callers.
+    /// Returns for each caller whether the reader sees it.
     fn read(&self) -> [bool; CALLERS] {
         self.read.store(1, Relaxed);
-        light();
+        light_compiler_only();
         [0, 1].map(|caller| self.called[caller].load(Relaxed) != 0)
     }
 }
@@ -56,6 +57,6 @@ fn both_see() {
 }
 
 #[test]
-fn callers_that_share_a_fence_are_ordered_against_a_reader() {
+fn shared_fence_orders_each_caller_against_a_reader() {
     check(0, 2, both_see);
 }

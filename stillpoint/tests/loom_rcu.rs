@@ -289,7 +289,7 @@ fn a_report_names_the_owner_that_the_leader_waits_for() {
 fn try_update(world: &World, own: &'static Reader) {
     let old = world.published.swap(boxed(8));
     let due = world.engine.ask();
-    let tried = world.engine.try_synchronize(Some(own), true);
+    let tried = world.engine.try_synchronize(Some(own));
     if world.engine.is_done(due) {
         // SAFETY: the memory of values is never given back.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });

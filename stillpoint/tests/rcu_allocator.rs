@@ -2,6 +2,8 @@
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
+#[path = "support/backends.rs"]
+mod backends;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/deadline.rs"]
@@ -13,6 +15,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread;
 
+use backends::BACKENDS;
 use deadline::deadline;
 use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
@@ -57,7 +60,7 @@ static ALLOCATOR: Reading = Reading;
 #[test]
 fn allocator_reads_in_every_call_and_grace_periods_end() {
     if child::variant().is_none() {
-        for backend in ["membarrier", "signal", "seqcst", "none of these"] {
+        for backend in BACKENDS.iter().chain(&["none of these"]) {
             child::run("allocator_reads_in_every_call_and_grace_periods_end", backend, Some(backend));
         }
         return;

@@ -1,4 +1,4 @@
-//! Grace periods that one asks after, waits for with a timeout, or awaits.
+//! Grace-period cookies: asked, waited for with and without a timeout, started, awaited.
 #![cfg(not(loom))]
 
 #[path = "support/child.rs"]
@@ -113,7 +113,7 @@ fn ways<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
 }
 
 #[test]
-fn a_cookie_elapses_with_a_grace_period_and_not_before_the_sections_have_ended() {
+fn cookie_elapses_only_after_open_sections_end() {
     stillpoint::domain! { struct Own; }
     fn period() -> GracePeriod<Own> {
         GracePeriod::now_in(Own)
@@ -135,7 +135,7 @@ fn a_cookie_elapses_with_a_grace_period_and_not_before_the_sections_have_ended()
 }
 
 #[test]
-fn taking_a_cookie_starts_no_grace_period_and_waiting_for_an_elapsed_one_neither() {
+fn taking_a_cookie_starts_no_grace_period() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let readers = GracePeriod::now_in(Own);
@@ -150,7 +150,7 @@ fn taking_a_cookie_starts_no_grace_period_and_waiting_for_an_elapsed_one_neither
 }
 
 #[test]
-fn a_cookie_that_was_started_elapses_with_nobody_waiting() {
+fn started_cookie_elapses_without_a_waiter() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     for round in 1..=100 {
@@ -166,7 +166,7 @@ fn a_cookie_that_was_started_elapses_with_nobody_waiting() {
 }
 
 #[test]
-fn started_cookies_share_grace_periods_and_none_runs_afterwards() {
+fn started_cookies_share_grace_periods() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let guard = Own::enter();
@@ -177,14 +177,14 @@ fn started_cookies_share_grace_periods_and_none_runs_afterwards() {
     drop(guard);
     until(|| others.iter().all(|other| other.is_elapsed()));
     assert_eq!(Own.stats().grace_periods, 2);
-    // What the driver would do too much, it would do before this.
+    // A grace period too many of the poller would come before this one.
     let last = GracePeriod::start_in(Own);
     until(|| last.is_elapsed());
     assert_eq!(Own.stats().grace_periods, 3);
 }
 
 #[test]
-fn cookies_are_small_plain_values_in_the_order_in_which_they_elapse() {
+fn cookies_are_small_and_ordered_by_elapse() {
     stillpoint::domain! { struct Own; }
     fn plain<T: Copy + Ord + std::hash::Hash + std::fmt::Debug + Send + Sync + Unpin + 'static>(_: T) {}
     fn future<T: Future<Output = ()> + Send + Sync + Unpin + 'static>(_: T) {}
@@ -202,7 +202,7 @@ fn cookies_are_small_plain_values_in_the_order_in_which_they_elapse() {
 }
 
 #[test]
-fn a_wait_with_a_timeout_ends_with_the_time_or_with_the_sections() {
+fn wait_timeout_ends_at_timeout_or_with_the_sections() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let guard = Own::enter();
@@ -251,7 +251,7 @@ fn unpark_token_survives_wait_timeout() {
 }
 
 #[test]
-fn waiting_inside_a_section_of_the_same_domain_panics_in_every_form() {
+fn waiting_inside_a_section_panics_in_every_form() {
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct Other; }
     let _running = deadline();
@@ -300,7 +300,7 @@ fn futures_share_grace_periods() {
 }
 
 #[test]
-fn a_future_polled_late_is_woken_by_its_own_grace_period_and_not_by_a_later_one() {
+fn late_polled_future_is_woken_by_its_own_grace_period() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     beside_a_section::<Own>(|first_section| {
@@ -310,7 +310,7 @@ fn a_future_polled_late_is_woken_by_its_own_grace_period_and_not_by_a_later_one(
         assert!(early < late);
         let ((of_early, early_waker), (of_late, late_waker)) = (Count::new(), Count::new());
         let (mut early, mut late) = (early.into_future(), late.into_future());
-        // The driver waits for the later one before it hears of the earlier.
+        // The poller waits for the later one before the earlier is polled.
         assert!(poll(&mut late, &late_waker).is_pending());
         until(|| Own.stats().callers == 2);
         assert!(poll(&mut early, &early_waker).is_pending());
@@ -328,7 +328,7 @@ fn a_future_polled_late_is_woken_by_its_own_grace_period_and_not_by_a_later_one(
 }
 
 #[test]
-fn the_waker_of_the_last_poll_is_called_and_no_other() {
+fn only_the_waker_of_the_last_poll_is_called() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     beside_a_section::<Own>(|section| {
@@ -351,7 +351,7 @@ fn the_waker_of_the_last_poll_is_called_and_no_other() {
 }
 
 #[test]
-fn a_future_that_is_dropped_leaves_nothing_behind_and_others_are_woken() {
+fn dropped_future_leaves_no_waker_behind() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     beside_a_section::<Own>(|section| {
@@ -375,7 +375,7 @@ fn a_future_that_is_dropped_leaves_nothing_behind_and_others_are_woken() {
         assert_eq!(dropped.get(), 0);
         assert!(keep.iter_mut().all(|future| poll(future, &of_kept).is_ready()));
     });
-    // One with nobody left is given up, and the next is not disturbed.
+    // A grace period that no future waits for any more does not disturb the next.
     let mut future = GracePeriod::now_in(Own).into_future();
     let _ = poll(&mut future, Waker::noop());
     drop(future);
@@ -383,7 +383,7 @@ fn a_future_that_is_dropped_leaves_nothing_behind_and_others_are_woken() {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_no_other_from_being_called() {
+fn panicking_waker_does_not_stop_other_wakers() {
     stillpoint::domain! { struct Own; }
     struct Panics;
     impl Wake for Panics {
@@ -408,7 +408,7 @@ fn a_waker_that_panics_keeps_no_other_from_being_called() {
 }
 
 #[test]
-fn a_waker_may_use_cookies() {
+fn waker_may_use_cookies() {
     stillpoint::domain! { struct Own; }
     static DONE: AtomicBool = AtomicBool::new(false);
     struct Uses;
@@ -432,7 +432,7 @@ fn a_waker_may_use_cookies() {
 }
 
 #[test]
-fn no_wake_up_is_lost_among_many_waiters_of_all_kinds() {
+fn mixed_waiters_lose_no_wake_up() {
     stillpoint::domain! { struct Own; }
     const WAITERS: usize = 32;
     const ROUNDS: usize = 100;
@@ -521,9 +521,9 @@ fn grace_periods_are_awaited_on_tokio() {
 }
 
 #[test]
-fn where_no_thread_can_be_started_those_who_poll_drive_grace_periods_themselves() {
+fn futures_wait_in_place_if_no_thread_can_start() {
     if child::variant().is_none() {
-        let test = "where_no_thread_can_be_started_those_who_poll_drive_grace_periods_themselves";
+        let test = "futures_wait_in_place_if_no_thread_can_start";
         return child::run(test, "no threads", None);
     }
     stillpoint::domain! { struct Own; }
@@ -550,7 +550,7 @@ fn where_no_thread_can_be_started_those_who_poll_drive_grace_periods_themselves(
         denied.wait();
         done.wait();
     });
-    // Nobody polls: nothing comes of it, and a later wait makes up for it.
+    // No thread polls: nothing comes of it, and a later wait makes up for it.
     let started = GracePeriod::start_in(Own);
     assert!(!started.is_elapsed());
     assert_eq!(started.wait_timeout(Duration::ZERO), Ok(()));

@@ -1,6 +1,8 @@
 //! Threads that come, go, and end where they should not.
 #![cfg(not(loom))]
 
+#[path = "support/backends.rs"]
+mod backends;
 #[path = "support/child.rs"]
 mod child;
 #[path = "support/deadline.rs"]
@@ -20,6 +22,7 @@ use std::sync::{Barrier, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use backends::BACKENDS;
 use deadline::deadline;
 use far::Far;
 use stillpoint::Domain as _;
@@ -291,7 +294,7 @@ fn sections_in_a_destructor_of_the_c_library_protect_what_they_read() {
     }
     if child::variant().is_none() {
         // Keys are destroyed in the order of their making, which is up to a process.
-        for backend in ["membarrier", "signal", "seqcst"] {
+        for backend in BACKENDS {
             let test = "sections_in_a_destructor_of_the_c_library_protect_what_they_read";
             child::run(test, backend, Some(backend));
         }

@@ -8,17 +8,16 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::fork;
-use super::raw::{Pace, World, address};
+use super::raw::{World, address};
 use crate::grace_period::cookie::Due;
 use crate::grace_period::engine::{Engine, Readers as _};
 use crate::grace_period::stall;
-use crate::rcu::pool::Job;
 use crate::reclaim::backlog::{Amount, MayWait};
 use crate::reclaim::callback::{Entry, Panicked, panicked};
 use crate::reclaim::options::Hints;
 use crate::reclaim::queue::{Chores, Queue};
-use crate::reclaim::running;
 use crate::reclaim::worker::{Caller, Denied, Host};
+use crate::reclaim::{running, worker_pool};
 
 /// Callbacks and destructors that panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -49,11 +48,7 @@ impl<W: World> Host for W {
         let own = self.own().filter(|_| !self.is_reading());
         let engine = self.engine();
         // A panic here is that of a heavy fence which the kernel denies.
-        let wait = || match self.core().pace() {
-            Pace::Prompt => engine.wait_for(own, due),
-            Pace::NoInterrupts => engine.wait_quietly(own, due),
-        };
-        catch_unwind(AssertUnwindSafe(wait)).map_err(|_| Denied)
+        catch_unwind(AssertUnwindSafe(|| engine.wait_for(own, due))).map_err(|_| Denied)
     }
 
     fn run(&self, entry: Entry) {
@@ -73,10 +68,7 @@ impl<W: World> Host for W {
 
     fn fence(&self) {
         // If the kernel denies it, an entry that was appended this moment may wait for the next one.
-        let _ = catch_unwind(AssertUnwindSafe(|| match self.core().pace() {
-            Pace::Prompt => crate::fence::heavy(),
-            Pace::NoInterrupts => crate::fence::heavy_without_interrupts(),
-        }));
+        let _ = catch_unwind(crate::fence::heavy);
     }
 
     fn is_reporting(&self) -> bool {
@@ -84,17 +76,14 @@ impl<W: World> Host for W {
     }
 
     fn start_worker(&self) -> bool {
-        // SAFETY: the job waits for grace periods, and runs what was deferred.
+        // SAFETY: the task waits for grace periods, and runs what was deferred.
         let world = unsafe { self.keep() };
-        Job::new(move || world.core().callbacks.work(&*world, || false)).submit()
+        worker_pool::submit(move || world.core().callbacks.work(&*world, || false))
     }
 
-    fn try_synchronize(&self, alone: bool) -> bool {
-        let fence = self.core().pace() == Pace::Prompt;
+    fn try_synchronize(&self) -> bool {
         // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
-        (alone || fence)
-            && catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(self.own(), fence)))
-                .unwrap_or(false)
+        catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(self.own()))).unwrap_or(false)
     }
 }
 

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use crate::grace_period::stall;
-use crate::rcu::pool;
+use crate::reclaim::worker_pool;
 use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::signal::before_main;
@@ -94,7 +94,7 @@ unsafe fn in_child() {
     // SAFETY: the caller's contract.
     unsafe {
         LISTING.overwrite(Mutex::new(()));
-        pool::reset_in_child();
+        worker_pool::reset_in_child();
         stall::reset_in_child();
     }
     for domain in domains() {

@@ -17,16 +17,15 @@
 use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::grace_period::engine::{Engine, Readers};
 use crate::grace_period::stall;
-use crate::rcu::driver::{self, Driver, Failure};
-use crate::rcu::pool::Job;
 use crate::reclaim::callback::Entry;
+use crate::reclaim::poller::{self, Failure, GpPoller};
 use crate::reclaim::worker::{CallbackQueues, Callbacks};
+use crate::reclaim::worker_pool;
 
 /// See the [module](self).
 ///
@@ -37,7 +36,7 @@ use crate::reclaim::worker::{CallbackQueues, Callbacks};
 pub(crate) unsafe trait World: HasReaders + Clone + Send + Sync + Unpin + 'static {
     /// See [`Domain::Section`].
     type Lender;
-    /// What a job of the library holds on to the domain by: in one word.
+    /// What a task of the library holds on to the domain by.
     type Kept: Deref<Target = Self> + Send + 'static;
 
     /// A thread outside sections that are known may be inside one.
@@ -101,44 +100,17 @@ pub struct Words {
     pub(crate) inside_barrier: &'static str,
 }
 
-/// How the worker of a domain waits for grace periods.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Pace {
-    /// Like everybody else, with [`fence::heavy`](crate::fence::heavy).
-    #[default]
-    Prompt,
-    /// Without interrupting other CPUs, which takes tens of milliseconds (`MEMBARRIER_CMD_GLOBAL`): for programs whose
-    /// readers run on isolated CPUs. A caller of [`synchronize`](super::synchronize) who comes while the worker leads a grace
-    /// period waits as long. Where the kernel cannot do it (`nohz_full`), or another backend of the fence is in use, as
-    /// `Prompt`.
-    NoInterrupts,
-}
-
 /// What all domains have.
 #[derive(Debug)]
 pub(crate) struct Core<R> {
     pub(crate) engine: Engine<R>,
     pub(crate) callbacks: Callbacks,
-    pub(crate) driver: Driver,
-    pace: AtomicBool,
+    pub(crate) poller: GpPoller,
 }
 
 impl<R> Core<R> {
     pub(crate) const fn new(readers: R, name: fn() -> &'static str) -> Self {
-        Self {
-            engine: Engine::new(readers, name),
-            callbacks: Callbacks::new(),
-            driver: Driver::new(),
-            pace: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn set_pace(&self, pace: Pace) {
-        self.pace.store(pace == Pace::NoInterrupts, Relaxed);
-    }
-
-    pub(crate) fn pace(&self) -> Pace {
-        if self.pace.load(Relaxed) { Pace::NoInterrupts } else { Pace::Prompt }
+        Self { engine: Engine::new(readers, name), callbacks: Callbacks::new(), poller: GpPoller::new() }
     }
 
     /// Forgets all that threads do which the child of a fork does not have. The readers are the caller's affair.
@@ -150,25 +122,25 @@ impl<R> Core<R> {
         self.engine.reset_in_child();
         self.callbacks.reset_in_child();
         // SAFETY: the caller's contract.
-        unsafe { self.driver.reset_in_child() };
+        unsafe { self.poller.reset_in_child() };
     }
 }
 
-impl<W: World> driver::Host for W {
+impl<W: World> poller::Host for W {
     type Readers = W::Readers;
 
     fn engine(&self) -> &Engine<W::Readers> {
         &self.core().engine
     }
 
-    fn driver(&self) -> &Driver {
-        &self.core().driver
+    fn poller(&self) -> &GpPoller {
+        &self.core().poller
     }
 
     fn submit(&self) -> bool {
-        // SAFETY: the job only waits for grace periods.
+        // SAFETY: the task only waits for grace periods.
         let world = unsafe { self.keep() };
-        Job::new(move || driver::drive(&*world)).submit()
+        worker_pool::submit(move || poller::run(&*world))
     }
 
     fn wait_for_next(&self) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! The `membarrier(2)` backend.
 
-use super::Why;
+use super::backend::Why;
 use crate::sys::{self, MembarrierCommand};
 
-/// Registers the process and tries one call. *Any* failure means that the call is not there for us: the error says which.
+/// Registers the process, and tries one call. On *any* failure the backend is not available: the error says why.
 pub(super) fn register() -> Result<(), Why> {
     if !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
         return Err(Why::MembarrierMissing);
@@ -17,7 +17,7 @@ pub(super) fn register() -> Result<(), Why> {
     Ok(())
 }
 
-/// A full fence on every running thread of the process.
+/// Executes a full fence on every running thread of the process.
 pub(super) fn fence() {
     if let Err(error) = sys::membarrier(MembarrierCommand::PrivateExpedited) {
         panic!(
@@ -25,10 +25,4 @@ pub(super) fn fence() {
              let seccomp filters allow it, install them before the first use, or set STILLPOINT_FENCE=seqcst"
         );
     }
-}
-
-/// A full fence on every running thread of the system, for which the kernel interrupts nobody. False where it has no such
-/// thing.
-pub(super) fn fence_globally() -> bool {
-    sys::membarrier(MembarrierCommand::Global).is_ok()
 }

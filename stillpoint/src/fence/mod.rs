@@ -1,8 +1,8 @@
 //! A process-wide memory barrier: the frequent side pays nothing, the rare side pays one system call.
 //!
-//! Two threads that each write one location and then read the other's need a full fence on *both* sides, or each may miss
-//! the other's write. Where one side runs a million times more often than the other, that is a bad bargain. Here the
-//! frequent side calls [`light`], which only stops the compiler, and the rare side calls [`heavy`], which makes every
+//! Two threads that each write one location and then read the other's need a full fence on *both* sides, or each may
+//! miss the other's write. That is a bad bargain if one side runs a million times more often than the other. Here the
+//! frequent side calls [`light`], which only stops the compiler. The rare side calls [`heavy`], which makes every
 //! running thread of the process execute a full fence. The idea is Mathieu Desnoyers' `sys_membarrier` (2010), today
 //! `membarrier(2)`.
 //!
@@ -17,32 +17,37 @@
 //!
 //! # Backends
 //!
-//! | [`Backend`] | `light()` | `heavy()` | chosen |
+//! | [`Backend`] | `light()` | `heavy()` | in use |
 //! |---|---|---|---|
 //! | [`Membarrier`](Backend::Membarrier) | compiler fence | `membarrier(PRIVATE_EXPEDITED)`, one inter-processor interrupt per CPU that runs this process | by default, if it works |
-//! | [`Signal`](Backend::Signal) | compiler fence in a known thread ([`register_thread`]), else a real one | a real-time signal to each known thread, and its answer | on request only |
-//! | [`SeqCst`](Backend::SeqCst) | a real fence | a real fence | otherwise |
+//! | [`SeqCst`](Backend::SeqCst) | full fence | full fence | otherwise |
+//! | [`Signal`](Backend::Signal) | compiler fence in a registered thread ([`register_thread`]), else a full one | a real-time signal to each registered thread, and its answer | on request only, with the feature `signal-fence` |
 //!
-//! The backend is chosen once, by the first of [`init`], [`heavy`] and the first reader of [`crate::rcu`], and never
-//! changes. Before that, `light()` is a real fence. The environment variable `STILLPOINT_FENCE` (`membarrier`, `signal`,
-//! `seqcst`) asks for one; whatever cannot be had falls back to `SeqCst`, and [`report`] says why.
+//! The backend is chosen once, by the first of [`init`], [`set_backend`], [`heavy`] and the first reader of
+//! [`crate::rcu`], and never changes. Before that, `light()` is a full fence. The environment variable
+//! `STILLPOINT_FENCE` (`membarrier`, `seqcst`, `signal`) asks for one. If the backend asked for is not available,
+//! `SeqCst` is used, and [`report`] says why.
 //!
-//! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one thread, and
-//! in about ten milliseconds afterwards.
+//! So where the kernel lacks or denies `membarrier`, readers execute a full fence on entering and leaving a section.
+//! The signal backend spares them that, at the price of slow and disturbing heavy fences: see below.
+//!
+//! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one thread,
+//! and in about ten milliseconds afterwards.
 //!
 //! # Trade-offs
 //!
-//! - `heavy()` interrupts other CPUs that run this process. Kernels from 6.8 on serialize the calls of the whole system.
-//!   Concurrent callers here share one call: see [`stats`].
+//! - `heavy()` interrupts other CPUs that run this process. Kernels from 6.8 on serialize the calls of the whole
+//!   system. Concurrent callers here share one call: see [`stats`].
 //! - `membarrier` must stay allowed. If a seccomp filter installed *after* the choice denies it, `heavy()` panics, as
-//!   nothing could order the readers any more: install filters first, or choose `SeqCst`.
-//! - With the signal backend a thread must not block the signal ([`Report::signal`] says which) for long, and system calls
-//!   that `SA_RESTART` does not cover (`nanosleep`, `epoll_wait`, ...) may return `EINTR` in such threads.
-//! - `heavy()` may wait for another caller's, so it is not for signal handlers. `light()` is; with the signal backend,
-//!   in a library that was loaded by `dlopen(3)`, only in threads that have called it, or [`register_thread`], before: at its first use in a
-//!   thread the C library allocates a thread-local variable.
-//! - The child of a `fork` may use this module, whatever other threads were doing. Like all of the library it learns of the
-//!   fork from `pthread_atfork(3)`: a system call that does not go through `fork` leaves it in the dark. The backend stays.
+//!   nothing could order the readers any more: install filters first, or set `SeqCst`.
+//! - With the signal backend, `heavy()` takes milliseconds if registered threads are not running. A thread must not
+//!   block the signal ([`Report::signal`]) for long, and system calls that `SA_RESTART` does not cover (`nanosleep`,
+//!   `epoll_wait`, ...) may return `EINTR` in registered threads.
+//! - `heavy()` may wait for another caller's, so it must not be called in signal handlers. `light()` may; with the
+//!   signal backend, in a library that was loaded by `dlopen(3)`, only in threads that have called it, or
+//!   [`register_thread`], before: at its first use in a thread the C library allocates a thread-local variable.
+//! - The child of a `fork` may use this module, whatever other threads were doing. Like all of the library it relies on
+//!   `pthread_atfork(3)`: a system call that does not go through `fork` is not noticed. The backend stays.
 //!
 //! # Example
 //!
@@ -74,272 +79,25 @@
 //! assert!(close());
 //! ```
 
-use core::fmt;
-use core::sync::atomic::{AtomicU8, Ordering::*, compiler_fence, fence};
-use std::sync::OnceLock;
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::ForkSafe;
-use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::before_main;
-use crate::sys::{self, Errno, MembarrierCommand};
-
+mod backend;
 mod membarrier;
 mod shared;
+#[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
 mod signal;
 
+pub use backend::{Backend, BackendAlreadySet, Report, backend, init, report, set_backend};
 use shared::SharedFence;
 
-/// How the two sides of the fence are made. See the [module](self).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Backend {
-    /// `membarrier(2)`: `light()` is a compiler fence.
-    Membarrier = 3,
-    /// Signals to known threads: `light()` is a compiler fence and a look at a thread-local.
-    Signal = 2,
-    /// Both sides execute a `SeqCst` fence.
-    SeqCst = 1,
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Backend::Membarrier => "membarrier",
-            Backend::Signal => "signal",
-            Backend::SeqCst => "seqcst",
-        })
-    }
-}
-
-/// The [`Backend`] chosen, as a number; 0 before the choice.
-static CHOSEN: AtomicU8 = AtomicU8::new(0);
-
-/// The choice and its reasons.
-static REPORT: ForkSafe<OnceLock<Report>> = ForkSafe::new(OnceLock::new());
-
-/// What was chosen, and why.
-///
-/// Without a string: a global allocator may be the first to enter a section, and choosing must not call it.
-#[derive(Debug, Clone, Copy)]
-pub struct Report {
-    backend: Backend,
-    asked: Asked,
-    why: Why,
-}
-
-/// What was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Nothing,
-    For(Backend),
-    /// The environment has a word that names no backend.
-    Unknown,
-}
-
-/// Why it came to that.
-#[derive(Debug, Clone, Copy)]
-enum Why {
-    NotNeeded,
-    NoMemory,
-    MembarrierWorks,
-    MembarrierMissing,
-    NoBarrierInSwitch,
-    /// With the command that failed.
-    MembarrierFailed(MembarrierCommand, Errno),
-    /// With its number.
-    SignalFree(i32),
-    NoSignalFree,
-}
-
-impl Report {
-    /// The backend in use.
-    pub fn backend(&self) -> Backend {
-        self.backend
-    }
-
-    /// The real-time signal of the signal backend.
-    pub fn signal(&self) -> Option<i32> {
-        match self.why {
-            Why::SignalFree(signal) => Some(signal),
-            _ => None,
-        }
-    }
-
-    /// Why this backend: what was asked for, what was tried, and how it failed.
-    pub fn why(&self) -> impl fmt::Display + '_ {
-        Reason(self)
-    }
-}
-
-struct Reason<'a>(&'a Report);
-
-impl fmt::Display for Reason<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.asked {
-            Asked::Nothing => {}
-            Asked::For(backend) => write!(f, "{backend} was asked for; ")?,
-            Asked::Unknown => {
-                return f.write_str("STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)");
-            }
-        }
-        match self.0.why {
-            Why::NotNeeded => f.write_str("it needs nothing"),
-            Why::NoMemory => f.write_str("no memory to prepare for a fork"),
-            Why::MembarrierWorks => f.write_str("membarrier(PRIVATE_EXPEDITED) works"),
-            Why::MembarrierMissing => {
-                f.write_str("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)")
-            }
-            Why::NoBarrierInSwitch => f.write_str(
-                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on, and in 6.6 from 6.6.51 on",
-            ),
-            Why::MembarrierFailed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
-            Why::SignalFree(signal) => write!(f, "signal {signal} was free"),
-            Why::NoSignalFree => {
-                f.write_str("no signal could be installed: every real-time signal has a handler already")
-            }
-        }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.backend, self.why())
-    }
-}
-
-/// Chooses the backend, if that has not been done, and says what was chosen.
-///
-/// Takes half a microsecond while the process has one thread, about ten milliseconds later.
-pub fn init() -> &'static Report {
-    init_with(asked_by_environment)
-}
-
-fn asked_by_environment() -> Asked {
-    sys::with_variable(c"STILLPOINT_FENCE", |asked| match asked {
-        None => Asked::Nothing,
-        Some(b"membarrier") => Asked::For(Backend::Membarrier),
-        Some(b"signal") => Asked::For(Backend::Signal),
-        Some(b"seqcst") => Asked::For(Backend::SeqCst),
-        Some(_) => Asked::Unknown,
-    })
-}
-
-/// Chooses `backend`, or, where it cannot be had, [`Backend::SeqCst`]. The environment is not asked.
-///
-/// # Errors
-///
-/// The backend is never changed: if another one has been chosen before, the error says which and why.
-///
-/// ```
-/// use stillpoint::fence::{self, Backend};
-///
-/// let report = fence::choose(Backend::SeqCst).expect("nothing used a fence before");
-/// assert_eq!(report.backend(), Backend::SeqCst);
-/// assert!(fence::choose(Backend::Membarrier).is_err());
-/// ```
-pub fn choose(backend: Backend) -> Result<&'static Report, AlreadyChosen> {
-    let mut ours = false;
-    let report = init_with(|| {
-        ours = true;
-        Asked::For(backend)
-    });
-    if ours || report.backend == backend { Ok(report) } else { Err(AlreadyChosen(report)) }
-}
-
-/// [`choose`] came too late: another backend is in use.
-#[derive(Debug, Clone, Copy)]
-pub struct AlreadyChosen(&'static Report);
-
-impl fmt::Display for AlreadyChosen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the fence backend has been chosen already ({}); choose it before the first reader", self.0)
-    }
-}
-
-impl std::error::Error for AlreadyChosen {}
-
-fn init_with(asked: impl FnOnce() -> Asked) -> &'static Report {
-    if let Some(report) = REPORT.get().get() {
-        return report;
-    }
-    // Nothing in it allocates: a global allocator that enters a section would come back, and wait for itself.
-    REPORT.get().get_or_init(|| {
-        let asked = asked();
-        // Again, if it has not been called before `main`.
-        let (backend, why) = if register_for_fork(&FORK) {
-            select(asked)
-        } else {
-            // Which has no state that a fork could break.
-            (Backend::SeqCst, Why::NoMemory)
-        };
-        // Relaxed: `light` that sees the choice late executes a real fence, which every backend allows.
-        CHOSEN.store(backend as u8, Relaxed);
-        Report { backend, asked, why }
-    })
-}
-
-fn select(asked: Asked) -> (Backend, Why) {
-    match asked {
-        Asked::Nothing | Asked::For(Backend::Membarrier) => match membarrier::register() {
-            Ok(()) => (Backend::Membarrier, Why::MembarrierWorks),
-            Err(why) => (Backend::SeqCst, why),
-        },
-        Asked::For(Backend::Signal) => match signal::install() {
-            Some(signal) => (Backend::Signal, Why::SignalFree(signal)),
-            None => (Backend::SeqCst, Why::NoSignalFree),
-        },
-        Asked::For(Backend::SeqCst) | Asked::Unknown => (Backend::SeqCst, Why::NotNeeded),
-    }
-}
-
-static FORK: ForkHook = ForkHook::in_child(Part::Fence, in_child);
-
-before_main!(register_for_fork(&FORK));
-
-/// The child of a fork: other threads may have been at work on what is here.
-///
-/// # Safety
-///
-/// See [`ForkHook::child`].
-unsafe fn in_child() {
-    match REPORT.get().get() {
-        Some(report) if report.backend == Backend::Membarrier => {
-            // The kernel copies the registration before memory, and another thread may have made the choice in between. If it
-            // fails, so does the next fence.
-            let _ = membarrier::register();
-        }
-        Some(_) => {}
-        None => {
-            // Perhaps another thread was about to choose, and got as far as this.
-            CHOSEN.store(0, Relaxed);
-            // SAFETY: the only thread, which did not fork while it chose; and it has no reference to a report.
-            unsafe { REPORT.overwrite(OnceLock::new()) };
-        }
-    }
-    SHARED.reset_in_child();
-    // SAFETY: the only thread, which did not fork in the middle of a fence.
-    unsafe { signal::reset_in_child() };
-}
-
-/// The backend in use; chooses it if that has not been done.
-pub fn backend() -> Backend {
-    report().backend
-}
-
-/// What was chosen and why; chooses the backend if that has not been done.
-pub fn report() -> &'static Report {
-    init()
-}
-
-/// The frequent side of the fence. A compiler fence, or whatever the backend needs; never blocks.
+/// Executes the frequent side of the fence: a compiler fence, or what the backend needs. Never blocks.
 ///
 /// Orders nothing against other `light()` calls: see the [module](self).
 #[inline(always)]
 pub fn light() {
-    if CHOSEN.load(Relaxed) == Backend::Membarrier as u8 {
+    if backend::is_chosen(Backend::Membarrier) {
         compiler_fence(SeqCst);
     } else {
         light_slow();
@@ -348,24 +106,24 @@ pub fn light() {
 
 #[cold]
 fn light_slow() {
-    if CHOSEN.load(Relaxed) == Backend::Signal as u8 && signal::is_known() {
+    if backend::is_chosen(Backend::Signal) && signal::is_registered() {
         compiler_fence(SeqCst);
     } else {
         fence(SeqCst);
     }
 }
 
-/// The light fence of code that runs with [`Backend::Membarrier`] only, or calls [`light`] as well.
+/// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too.
 #[inline(always)]
-pub(crate) fn light_by_compiler() {
+pub(crate) fn light_compiler_only() {
     compiler_fence(SeqCst);
 }
 
-/// Makes the calling thread known to the backend, until it ends; chooses the backend if that has not been done. True if a
-/// compiler fence is now a light fence in this thread: always with `membarrier`, never with `SeqCst`.
+/// Registers the calling thread with the backend, until it ends; chooses the backend if that has not been done. Returns
+/// `true` if [`light`] is a compiler fence in this thread from now on: always with `membarrier`, never with `SeqCst`.
 ///
-/// Nobody need call it: with the signal backend a thread that is not known executes real fences in [`light`]. Readers of
-/// [`crate::rcu`] are known.
+/// Optional: with the signal backend, a thread that is not registered executes real fences in [`light`]. Readers of
+/// [`crate::rcu`] register themselves.
 ///
 /// ```
 /// use stillpoint::fence::{self, Backend};
@@ -380,17 +138,17 @@ pub fn register_thread() -> bool {
     }
 }
 
-/// The heavy fences, which callers share.
+/// Heavy fences, which callers share.
 static SHARED: CachePadded<SharedFence> = CachePadded::new(SharedFence::new());
 
-/// The rare side of the fence: orders what this thread did before against what it does afterwards, for every thread that
-/// passes a [`light`] or `heavy` fence.
+/// Executes the rare side of the fence: orders what this thread did before against what it does afterwards, for every
+/// thread that executes a [`light`] or `heavy` fence.
 ///
-/// Costs one system call and an interrupt to each CPU that runs this process; callers at the same time share one.
+/// Costs one system call, and an interrupt to each CPU that runs this process. Concurrent callers share one.
 ///
 /// # Panics
 ///
-/// If the kernel denies `membarrier`, or the signal, now though it was allowed when the backend was chosen.
+/// If the kernel denies `membarrier`, or the signal, although it allowed it when the backend was chosen.
 pub fn heavy() {
     match backend() {
         Backend::Membarrier => SHARED.call(membarrier::fence),
@@ -402,26 +160,17 @@ pub fn heavy() {
     }
 }
 
-/// [`heavy`], but without interrupting other CPUs where that can be done; takes tens of milliseconds.
-pub(crate) fn heavy_without_interrupts() {
-    if backend() == Backend::Membarrier && membarrier::fence_globally() {
-        SHARED.count_call();
-    } else {
-        heavy();
-    }
-}
-
 /// Counters of heavy fences since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Calls of [`heavy`].
     pub calls: u64,
-    /// Process-wide fences executed for them: fewer, when callers shared one.
+    /// Process-wide fences executed for them: fewer, if callers shared one.
     pub issued: u64,
 }
 
-/// How many heavy fences were asked for, and how many were executed.
+/// Returns how many heavy fences were called for, and how many were executed.
 ///
 /// ```
 /// use stillpoint::fence;

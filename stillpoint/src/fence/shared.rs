@@ -1,47 +1,48 @@
 //! Heavy fences that callers share.
 //!
-//! A fence that begins after a caller asked serves that caller, whichever thread issues it: see [`crate::sequence`].
+//! A fence that starts after a call serves that call, whichever thread issues it: see [`crate::sync::shared_seq`].
 
-use crate::sequence::Sequence;
+use crate::sync::shared_seq::SharedSeq;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct SharedFence {
-    /// Fences that were asked for.
+    /// Calls so far.
     calls: AtomicU64,
-    turns: Sequence,
+    rounds: SharedSeq,
 }
 
 impl SharedFence {
     const_unless_loom! {
         pub fn new() -> Self {
-            Self { calls: AtomicU64::new(0), turns: Sequence::new() }
+            Self { calls: AtomicU64::new(0), rounds: SharedSeq::new() }
         }
     }
 
-    /// Returns when `issue` has returned in some thread that called it after this thread asked. Called by one thread at a time.
+    /// Returns when `issue` has returned in a thread that called it after the start of this call. One thread at a time
+    /// calls it.
     pub fn call(&self, issue: impl FnMut()) {
         self.count_call();
-        self.turns.join(issue);
+        self.rounds.run_or_wait(issue);
     }
 
-    /// Counts a call that is served otherwise.
+    /// Counts a call that needs no shared fence.
     pub fn count_call(&self) {
-        // Relaxed: the end of the turn that serves the caller is a Release.
+        // Relaxed: the end of the round that serves the caller is a Release.
         self.calls.fetch_add(1, Relaxed);
     }
 
-    /// Fences that were asked for, and those that were issued: no more.
+    /// Returns the number of calls, and that of fences issued for them, which is not greater.
     pub fn stats(&self) -> (u64, u64) {
         // In this order, so that no fence is counted whose call is not.
-        let issued = self.turns.completed();
+        let issued = self.rounds.completed();
         (self.calls.load(Relaxed), issued)
     }
 
-    /// No fence is under way: for the only thread of a process, as after a fork.
+    /// Forgets a fence in progress: for the only thread of a process, as after a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.turns.reset_in_child();
+        self.rounds.reset_in_child();
     }
 }

@@ -1,19 +1,19 @@
-//! The signal backend: what user-space RCU did before `membarrier(2)`.
+//! The signal backend: what user-space RCU did before `membarrier(2)`. Built with the feature `signal-fence` only.
 //!
-//! A thread is known from [`register`] until it ends. [`fence`] asks each known thread, by a flag and a signal; the handler
-//! executes a full fence and answers by counting down; the last answer wakes the sender. A thread that is not known
-//! executes real fences.
+//! A thread is registered from [`register`] until it ends. [`fence`] requests a full fence from each registered thread,
+//! by a flag and a signal. The handler executes the fence and answers by counting down; the last answer wakes the
+//! sender. A thread that is not registered executes full fences itself.
 //!
 //! # Invariants
 //!
-//! 1. A [`Member`] is never freed. It belongs to one thread at a time, from [`register`] until that thread takes itself off the
-//!    list, at its end, or is found to have ended.
-//! 2. The list is locked while threads are asked and until all have answered, so a thread takes itself off with the signal still
-//!    deliverable, and answers before. One that ended without doing so does not answer: the sender looks for such threads now and
-//!    then, and answers for them. What a thread that has ended did comes before that.
+//! 1. A [`Member`] is never freed. It belongs to one thread at a time: from [`register`] until that thread unregisters,
+//!    at its end, or is found to have ended.
+//! 2. The list is locked from the first request to the last answer. So a thread that unregisters has the signal still
+//!    unblocked, and answers before. A thread that ended without unregistering does not answer: the sender looks for
+//!    such threads now and then, and answers for them. What a thread did before its end comes before that.
 //! 3. One heavy fence runs at a time ([`super::SHARED`]), so `UNANSWERED` has one user.
 //! 4. The thread that clears a member's `asked` answers for it, once: a signal from elsewhere answers nothing.
-//! 5. A thread that has taken itself off is not known again. Destructors that come later execute real fences.
+//! 5. A thread that has unregistered never registers again. Its later destructors execute full fences.
 
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -27,11 +27,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::backend::Why;
 use crate::sync::{ForkSafe, Futex};
 use crate::sys::robust::HeldForLife;
-use crate::sys::{signal, tls_destructor::AtThreadExit};
+use crate::sys::{rt_signal, signal, tls_destructor::AtThreadExit};
 
-/// How often a sender that sleeps looks for threads that have ended.
+/// How often a sleeping sender looks for threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A thread's place in the list.
@@ -39,14 +40,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 struct Member {
     /// The thread's id; 0 while the place is free.
     tid: AtomicI32,
-    /// What the sender and the handler share.
+    /// The thread has not answered yet.
     asked: AtomicBool,
-    /// The thread lives.
+    /// Held by the thread until its end.
     life: HeldForLife,
     next: *const Member,
 }
 
-// SAFETY: `next` never changes once others can see the member.
+// SAFETY: `next` never changes once other threads can see the member.
 unsafe impl Sync for Member {}
 
 /// The list, which changes under the lock.
@@ -54,18 +55,18 @@ static FIRST: AtomicPtr<Member> = AtomicPtr::new(ptr::null_mut());
 
 static LOCK: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
 
-/// Answers the sender still waits for, and one more while it asks.
+/// Answers that the sender waits for, and one more while it sends requests.
 static UNANSWERED: Futex = Futex::new(0);
 
 /// The signal in use.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-static AT_EXIT: AtThreadExit = AtThreadExit::new(forget);
+static AT_EXIT: AtThreadExit = AtThreadExit::new(unregister);
 
 thread_local! {
     /// The calling thread's place.
     static OWN: Cell<Option<&'static Member>> = const { Cell::new(None) };
-    /// It has taken itself off the list.
+    /// It has unregistered.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -75,63 +76,66 @@ fn lock() -> MutexGuard<'static, ()> {
 }
 
 fn members() -> impl Iterator<Item = &'static Member> + Clone {
-    // Acquire: the member is complete; partner: the Release in `append`.
+    // Acquire: the member is complete; pairs with the Release in `append`.
     let first = FIRST.load(Acquire);
     // SAFETY: members are never freed (1).
     core::iter::successors(unsafe { first.as_ref() }, |member| unsafe { member.next.as_ref() })
 }
 
-/// Installs the handler; the signal, if there is one.
-pub(super) fn install() -> Option<i32> {
+/// Installs the handler. Returns the signal.
+pub(super) fn install() -> Result<i32, Why> {
     // SAFETY: the handler executes a fence, atomic operations and a system call.
-    let signal = unsafe { signal::claim(on_signal) }?;
+    let signal = unsafe { rt_signal::claim(on_signal) }.ok_or(Why::NoSignalFree)?;
     SIGNAL.store(signal, Relaxed);
-    Some(signal)
+    Ok(signal)
 }
 
 extern "C" fn on_signal(_signal: c_int) {
-    // The fence this is all about: what the interrupted thread did comes before what it does from here on.
+    // The fence that was requested: it orders what the interrupted thread did before what it does from here on.
     atomic::fence(SeqCst);
     if let Some(own) = OWN.get() {
         own.answer();
     }
 }
 
-/// Whether a compiler fence is a light fence in this thread.
-pub(super) fn is_known() -> bool {
+/// Returns `true` if a compiler fence is a light fence in this thread.
+pub(super) fn is_registered() -> bool {
     OWN.get().is_some()
 }
 
-/// Makes the calling thread known. False if it cannot be, or is about to end: it then executes real fences.
+/// Registers the calling thread. Returns `false` if that fails, or the thread is about to end: it then executes full
+/// fences.
 pub(super) fn register() -> bool {
-    if is_known() {
+    if is_registered() {
         return true;
     }
-    // SAFETY: `forget` ignores its argument; any non-null pointer makes the C library call it.
+    // SAFETY: `unregister` ignores its argument; any non-null pointer makes the C library call it.
     if HAS_ENDED.get() || !unsafe { AT_EXIT.arm(ptr::without_provenance_mut(1)) } {
         return false;
     }
-    signal::unblock(SIGNAL.load(Relaxed));
+    rt_signal::unblock(SIGNAL.load(Relaxed));
     let locked = lock();
     let place = members()
         .find(|member| member.tid.load(Relaxed) == 0 && member.life.hold())
-        // Before there is another one: perhaps some thread has ended without taking itself off.
+        // Rather than append one: perhaps a thread has ended without unregistering.
         .or_else(|| members().find(|member| member.life.hold()))
         .or_else(Member::append);
     if let Some(own) = place {
         own.tid.store(signal::tid(), Relaxed);
     }
-    // Until here the thread executed real fences. The lock orders them before or after a heavy fence that did not ask.
+    // Until here the thread executed full fences. The lock orders them before or after a heavy fence that sent it no
+    // request.
     OWN.set(place);
     drop(locked);
     place.is_some()
 }
 
-/// The child of a fork has only the thread that forked, under another id.
+/// Forgets all threads but the calling one, which has another id: for the child of a fork.
 ///
 /// # Safety
 ///
-/// The calling thread is the only one in the process, and was not in the middle of another function here when it forked.
+/// The calling thread is the only one in the process, and was not in the middle of another function here when it
+/// forked.
 pub(super) unsafe fn reset_in_child() {
     // SAFETY: the caller's contract; references to the lock live no longer than a call of a function.
     unsafe { LOCK.overwrite(Mutex::new(())) };
@@ -139,18 +143,18 @@ pub(super) unsafe fn reset_in_child() {
     if signal != 0 {
         // The kernel copies handlers before memory, and another thread may have installed this one in between.
         // SAFETY: as in `install`.
-        unsafe { signal::install(signal, on_signal) };
+        unsafe { rt_signal::install(signal, on_signal) };
     }
     // The copies of the parent's members belong to the parent's threads, which answer there (4).
     FIRST.store(ptr::null_mut(), Relaxed);
     if OWN.take().is_some() {
-        // If that fails, it executes real fences.
+        // If that fails, the thread executes full fences.
         register();
     }
 }
 
-/// Takes the calling thread off the list, at its end. From then on it executes real fences.
-unsafe extern "C" fn forget(_: *mut c_void) {
+/// Unregisters the calling thread, at its end. From then on it executes full fences.
+unsafe extern "C" fn unregister(_: *mut c_void) {
     HAS_ENDED.set(true);
     let _locked = lock();
     if let Some(own) = OWN.take() {
@@ -159,12 +163,12 @@ unsafe extern "C" fn forget(_: *mut c_void) {
     }
 }
 
-/// A full fence on every known thread, and on this one.
+/// Executes a full fence on every registered thread, and on this one.
 pub(super) fn fence() {
     atomic::fence(SeqCst);
     let signal = SIGNAL.load(Relaxed);
     let locked = lock();
-    // One more than are asked, so that no answer wakes us before all have been asked.
+    // One more than the requests, so that no answer wakes us before all have been sent.
     UNANSWERED.store(1, Relaxed);
     let mut failure = None;
     for member in members() {
@@ -174,19 +178,19 @@ pub(super) fn fence() {
         }
         // Relaxed: the Release below orders it.
         UNANSWERED.fetch_add(1, Relaxed);
-        // Release: partner is the Acquire in `answer`.
+        // Release: publishes the count that includes this thread; pairs with the Acquire in `answer`.
         member.asked.store(true, Release);
         if let Err(error) = send(tid, signal) {
             if error.raw_os_error() == Some(libc::ESRCH) {
                 member.answer_for_ended();
             } else {
-                // Reported once all threads that were asked have answered.
+                // Reported once all requests have been answered.
                 failure = Some(error);
                 member.answer();
             }
         }
     }
-    // Acquire, here and below: the answers, and what those threads did before, come before what we do next.
+    // Acquire, here and below: what those threads did before their answers; pairs with the Release in `answer`.
     let mut left = UNANSWERED.fetch_sub(1, Acquire) - 1;
     while left != 0 {
         UNANSWERED.wait_timeout(left, NonZeroU32::MAX, LOOK_EVERY);
@@ -202,10 +206,10 @@ pub(super) fn fence() {
     }
 }
 
-/// Sends the signal; waits while the system has no room for another (`RLIMIT_SIGPENDING`).
+/// Sends the signal; retries while the system has no room for another (`RLIMIT_SIGPENDING`).
 fn send(tid: i32, signal: c_int) -> io::Result<()> {
     loop {
-        match signal::send(tid, signal) {
+        match rt_signal::send(tid, signal) {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => thread::yield_now(),
             sent => return sent,
         }
@@ -213,9 +217,10 @@ fn send(tid: i32, signal: c_int) -> io::Result<()> {
 }
 
 impl Member {
-    /// A new member at the head of the list, which is locked; it is the calling thread's. Nothing without memory.
+    /// Appends a member of the calling thread to the list, which is locked. Returns `None` without memory.
     ///
-    /// Not of the global allocator: that may enter a section, and come back here; and in the child of a fork it may not work yet.
+    /// Its memory is not the global allocator's: that may contain a reader, and come back here; and in the child of a
+    /// fork it may not work yet.
     fn append() -> Option<&'static Self> {
         let layout = Layout::new::<Self>();
         // SAFETY: the layout has a size. The place is this thread's until it is published, and good for the value.
@@ -231,29 +236,29 @@ impl Member {
                 System.dealloc(place.cast(), layout);
                 return None;
             }
-            // Release: partner is the Acquire in `members`.
+            // Release: publishes the member; pairs with the Acquire in `members`.
             FIRST.store(place, Release);
             Some(&*place)
         }
     }
 
-    /// Answers, if the thread was asked.
+    /// Answers, if there is a request.
     fn answer(&self) {
-        // Acquire: the count includes this thread; partner: the Release in `fence`.
+        // Acquire: the count that includes this thread; pairs with the Release in `fence`.
         if self.asked.swap(false, Acquire) {
-            // Release: partner is the Acquire in `fence`, of the whole chain of answers.
+            // Release: publishes what the thread did; pairs with the Acquire in `fence`, of the whole chain of answers.
             if UNANSWERED.fetch_sub(1, Release) == 1 {
                 UNANSWERED.wake(1, NonZeroU32::MAX);
             }
         }
     }
 
-    /// Whether the thread has ended, and was asked: it will not answer.
+    /// Returns `true` if the thread has ended without an answer.
     fn has_ended(&self) -> bool {
         self.asked.load(Relaxed) && self.life.is_free()
     }
 
-    /// A thread that is no more needs no fence: it ended without its destructors. Its place is free.
+    /// Answers for a thread that ended without its destructors: it needs no fence. Its place is free.
     fn answer_for_ended(&self) {
         self.tid.store(0, Relaxed);
         self.answer();
@@ -271,7 +276,7 @@ mod tests {
     #[test]
     fn ended_thread_whose_id_is_used_again_is_not_waited_for() {
         let _running = deadline();
-        install().expect("a signal is free");
+        assert!(install().is_ok(), "a signal is free");
         static TID: AtomicI32 = AtomicI32::new(0);
         extern "C" fn ends(_: *mut c_void) -> *mut c_void {
             assert!(register());

@@ -2,14 +2,14 @@
 //!
 //! In debug builds, in the models, and in builds with `--cfg stillpoint_audit`. Otherwise all of it is empty and costs nothing.
 //!
-//! The leader counts grace periods as they begin and as they end, apart from [`crate::sequence`], whose rules decide who is
+//! The leader counts grace periods as they begin and as they end, apart from [`crate::sync::shared_seq`], whose rules decide who is
 //! served when. A caller takes a [`Ticket`], the number of those that have begun, before he asks; when he has been told that
 //! he is served, a grace period with a greater number must have ended ([`Check::served`]).
 //!
 //! # Why a right algorithm never fails
 //!
 //! The grace period that serves a caller begins after he asked: his asking happens before its beginning (see
-//! [`crate::sequence`]), so his ticket comes before its number in the order of changes of `begun`, and is smaller. That it
+//! [`crate::sync::shared_seq`]), so his ticket comes before its number in the order of changes of `begun`, and is smaller. That it
 //! ended happens before he is told, so he sees `ended` at its number, or at a later one: grace periods come one after
 //! another.
 //!

@@ -5,24 +5,24 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 
 use super::audit::Ticket;
-use crate::sequence::Target;
+use crate::sync::shared_seq::SeqSnapshot;
 
 /// A grace period to wait for, or to ask after. Of two, the smaller one ends no later.
 #[derive(Clone, Copy)]
 pub struct Due {
-    pub(crate) target: Target,
+    pub(crate) snapshot: SeqSnapshot,
     pub(crate) ticket: Ticket,
 }
 
 impl fmt::Debug for Due {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.target.fmt(f)
+        self.snapshot.fmt(f)
     }
 }
 
 impl PartialEq for Due {
     fn eq(&self, other: &Self) -> bool {
-        self.target == other.target
+        self.snapshot == other.snapshot
     }
 }
 
@@ -36,12 +36,12 @@ impl PartialOrd for Due {
 
 impl Ord for Due {
     fn cmp(&self, other: &Self) -> cmp::Ordering {
-        self.target.cmp(&other.target)
+        self.snapshot.cmp(&other.snapshot)
     }
 }
 
 impl Hash for Due {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.target.hash(state);
+        self.snapshot.hash(state);
     }
 }

@@ -11,14 +11,14 @@
 //! # A grace period
 //!
 //! ```text
-//! begin         the turn is taken: who asks from now on waits for the next one   (Sequence::begin)
+//! begin         the round starts: callers from now on wait for the next one        (SharedSeq::start)
 //! look          whatever can be done without sleeping                            (Readers::begin)
 //! sleep         until the rest has left; long sleeps are reported                (Readers::sleep, StallDetector)
-//! finish        and wake                                                         (Lead::finish)
+//! finish        and wake                                                         (Leader::end)
 //! ```
 //!
 //! Asking and beginning order everything that the caller did before, unpublishing above all, before [`Readers::begin`]; what
-//! that and [`Readers::sleep`] have acquired happens before the return of all callers (see [`crate::sequence`]). One grace
+//! that and [`Readers::sleep`] have acquired happens before the return of all callers (see [`crate::sync::shared_seq`]). One grace
 //! period begins after the other has ended, so `begin` and `sleep` are never called by two threads at a time.
 
 use std::time::Duration;
@@ -29,8 +29,8 @@ use super::cookie::Due;
 use crate::grace_period::audit::{Check, Ticket};
 use crate::grace_period::stall::{StallDetector, StallStats};
 use crate::grace_period::trace::{Begun, Ended};
-use crate::sequence::Sequence;
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, heavy};
+use crate::sync::shared_seq::SharedSeq;
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// Who is waited for: one kind of reader.
 pub trait Readers {
@@ -44,15 +44,15 @@ pub trait Readers {
     fn is_alone(&self, own: Option<&Self::Reader>) -> bool;
 
     /// The part of a grace period that does not sleep: a bounded look at all who may be inside. `own` is the calling thread's
-    /// reader, which is outside. `fence` is what heavy fences are issued by; without one there must be none.
+    /// reader, which is outside.
     ///
     /// # Errors
     ///
-    /// What blocks the rest: readers, or a heavy fence that is not to be.
-    fn begin(&self, own: Option<&Self::Reader>, fence: Option<fn()>) -> Result<(), Self::Blocked>;
+    /// What blocks the rest.
+    fn begin(&self, own: Option<&Self::Reader>) -> Result<(), Self::Blocked>;
 
     /// Sleeps until what blocks the grace period has gone. After each sleep it calls [`StallDetector::check`].
-    fn sleep(&self, blocked: Self::Blocked, fence: fn(), detector: &mut StallDetector<'_>);
+    fn sleep(&self, blocked: Self::Blocked, detector: &mut StallDetector<'_>);
 
     /// The calling thread, whose reader is `own`, has put off its bookkeeping because it is inside a section: has it take the slow
     /// way out of the outermost one. `above`: more waits than should.
@@ -70,7 +70,7 @@ pub trait Readers {
 pub struct Engine<R> {
     readers: R,
     /// The grace periods.
-    turns: CachePadded<Sequence>,
+    rounds: CachePadded<SharedSeq>,
     /// Shows that nobody is served too early.
     check: Check,
     /// The name of the domain, for reports.
@@ -123,7 +123,7 @@ impl<R> Engine<R> {
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
             Self {
                 readers,
-                turns: CachePadded::new(Sequence::new()),
+                rounds: CachePadded::new(SharedSeq::new()),
                 check: Check::new(),
                 domain,
                 tallies: CachePadded::new(Tallies {
@@ -143,13 +143,13 @@ impl<R> Engine<R> {
     pub fn ask(&self) -> Due {
         // In this order: see `Check`.
         let ticket = self.check.ticket();
-        Due { target: self.turns.ask(), ticket }
+        Due { snapshot: self.rounds.snapshot(), ticket }
     }
 
     /// Whether the grace period has ended.
     #[inline]
     pub fn is_done(&self, due: Due) -> bool {
-        let done = self.turns.is_done(due.target);
+        let done = self.rounds.is_done(due.snapshot);
         if done {
             self.check.served(due.ticket);
         }
@@ -158,13 +158,13 @@ impl<R> Engine<R> {
 
     /// The grace period that is under way, if one is. It serves those only that have asked before it began.
     pub fn running(&self) -> Option<Due> {
-        self.turns.running().map(|target| Due { target, ticket: Ticket::default() })
+        self.rounds.in_progress().map(|snapshot| Due { snapshot, ticket: Ticket::default() })
     }
 
     /// No grace period is under way: for the only thread of a process, as after a fork. The readers are the caller's affair.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.turns.reset_in_child();
+        self.rounds.reset_in_child();
     }
 }
 
@@ -174,7 +174,7 @@ impl<R: Readers> Engine<R> {
         // Relaxed, as everywhere in `tallies` and `costs`: statistics.
         Tally {
             // First, so that no grace period is counted whose caller is not.
-            grace_periods: self.turns.completed(),
+            grace_periods: self.rounds.completed(),
             callers: self.tallies.callers.load(Relaxed),
             heavy_fences: costs.heavy_fences.load(Relaxed),
             sleeps: costs.sleeps.load(Relaxed),
@@ -189,38 +189,28 @@ impl<R: Readers> Engine<R> {
     pub fn synchronize(&self, own: Option<&R::Reader>) {
         let ticket = self.check.ticket();
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.join(turn));
+        self.lead_or_wait(own, |run| self.rounds.run_or_wait(run));
         self.check.served(ticket);
     }
 
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
     pub fn wait_for(&self, own: Option<&R::Reader>, due: Due) {
-        self.wait_with(own, due, heavy);
-    }
-
-    /// [`wait_for`](Self::wait_for), without interrupting other CPUs.
-    #[cfg(not(loom))]
-    pub fn wait_quietly(&self, own: Option<&R::Reader>, due: Due) {
-        self.wait_with(own, due, crate::fence::heavy_without_interrupts);
-    }
-
-    fn wait_with(&self, own: Option<&R::Reader>, due: Due, heavy: fn()) {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(due.target, turn));
+        self.lead_or_wait(own, |run| self.rounds.wait_for(due.snapshot, run));
         self.check.served(due.ticket);
     }
 
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
     pub fn drive(&self, own: Option<&R::Reader>) {
         self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, heavy, |turn| self.turns.wait_for(self.turns.next(), turn));
+        self.lead_or_wait(own, |run| self.rounds.wait_for(self.rounds.next_round(), run));
     }
 
     /// Waits by `wait` until a grace period has ended; leads it, if no other thread does, and tells of it afterwards.
-    fn lead_or_wait(&self, own: Option<&R::Reader>, heavy: fn(), wait: impl FnOnce(&mut dyn FnMut())) {
+    fn lead_or_wait(&self, own: Option<&R::Reader>, wait: impl FnOnce(&mut dyn FnMut())) {
         // Of two, after another leader has failed, the last.
         let mut ended = None;
-        wait(&mut || ended = self.grace_period(own, heavy));
+        wait(&mut || ended = self.grace_period(own));
         self.tell(ended);
     }
 
@@ -230,14 +220,14 @@ impl<R: Readers> Engine<R> {
         }
     }
 
-    /// Completes a grace period, if nobody else is at it, no reader blocks it for long, and it needs no heavy fence, unless it
-    /// may `fence`. The calling thread, whose reader is `own`, is outside.
-    pub fn try_synchronize(&self, own: Option<&R::Reader>, fence: bool) -> bool {
+    /// Completes a grace period, unless another thread leads one, or a reader blocks it for long. The calling thread, whose
+    /// reader is `own`, is outside.
+    pub fn try_synchronize(&self, own: Option<&R::Reader>) -> bool {
         let mut told = None;
-        let is_led = self.turns.try_lead(|| {
+        let is_led = self.rounds.try_run(|| {
             let begun = Begun::now();
             let number = self.check.begin();
-            let ended = self.readers.begin(own, fence.then_some(heavy)).is_ok();
+            let ended = self.readers.begin(own).is_ok();
             if ended {
                 self.check.end(number);
                 told = begun.end(|| self.led(), false);
@@ -248,15 +238,14 @@ impl<R: Readers> Engine<R> {
         is_led
     }
 
-    /// Leads a grace period, whose heavy fences are `heavy`. What there is to tell of it. Panics if the kernel denies them: the turn
-    /// has then failed.
-    fn grace_period(&self, own: Option<&R::Reader>, heavy: fn()) -> Option<Ended> {
+    /// Leads a grace period. What there is to tell of it. Panics if the kernel denies the heavy fence: the round has then failed.
+    fn grace_period(&self, own: Option<&R::Reader>) -> Option<Ended> {
         let begun = Begun::now();
         let number = self.check.begin();
-        let blocked = self.readers.begin(own, Some(heavy)).err();
+        let blocked = self.readers.begin(own).err();
         let held_up = blocked.is_some();
         if let Some(blocked) = blocked {
-            self.sleep(blocked, heavy);
+            self.sleep(blocked);
         }
         self.check.end(number);
         begun.end(|| self.led(), held_up)
@@ -270,12 +259,12 @@ impl<R: Readers> Engine<R> {
 
     /// The number of the grace period that the calling thread leads.
     fn led(&self) -> u64 {
-        self.turns.completed() + 1
+        self.rounds.completed() + 1
     }
 
     #[cold]
-    fn sleep(&self, blocked: R::Blocked, heavy: fn()) {
+    fn sleep(&self, blocked: R::Blocked) {
         let mut detector = StallDetector::new(&self.tallies.stalls, self.domain, self.led());
-        self.readers.sleep(blocked, heavy, &mut detector);
+        self.readers.sleep(blocked, &mut detector);
     }
 }

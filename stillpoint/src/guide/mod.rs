@@ -31,6 +31,10 @@
 //! | a leaked guard | is in the stall report, with its thread | as there | is in the stall report, with its domain |
 //! | waiting inside a section | panics | panics | never ends |
 //! | in signal handlers | yes | no | yes |
+//! | a grace period interrupts | the CPUs that run the process | no CPU | the CPUs that run the process |
+//!
+//! Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr), and wait in its
+//! [`synchronize`](crate::qsbr::synchronize): the worker of deferred callbacks interrupts the process's CPUs before it sleeps.
 //!
 //! They share pointers, cookies, deferred work and reports: changing from one to another changes how readers begin, and the
 //! domain that an [`Rcu`](crate::rcu::Rcu) is made in. Where in doubt, begin with [`rcu`](crate::rcu).

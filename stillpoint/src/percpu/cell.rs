@@ -23,8 +23,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 use crate::fence;
 
-use super::awaited::Awaited;
 use super::owner::{Acquired, OwnerLock, current_owner, died_in_fork};
+use super::owner_event::OwnerEvent;
 use super::remote::{self, Stopped};
 use super::rseq::cpu_number::cpu;
 use super::rseq::registration::{self, Mode};
@@ -71,7 +71,7 @@ pub struct PerCpu<T> {
 
 #[repr(align(128))]
 struct Own<T> {
-    awaited: Awaited,
+    released: OwnerEvent,
     value: UnsafeCell<Option<T>>,
 }
 
@@ -110,7 +110,7 @@ impl<T> PerCpu<T> {
             make,
             fast: if sections { report.library_offset() } else { 0 },
             sections,
-            own: boxed(areas.len(), |_| Own { awaited: Awaited::new(), value: UnsafeCell::new(None) }),
+            own: boxed(areas.len(), |_| Own { released: OwnerEvent::new(), value: UnsafeCell::new(None) }),
             shared: boxed(areas.len(), |_| Shared::new()),
             areas,
             more: AtomicPtr::new(ptr::null_mut()),
@@ -155,10 +155,10 @@ impl<T> PerCpu<T> {
             let _stopped = Stopped::new(&self.areas, cpu).unwrap_or_else(|error| {
                 panic!("membarrier, which worked when this PerCpu was created, fails now: {error}")
             });
-            let (owner, Own { awaited, value }) = (&self.areas[cpu].plain[OWNER], &self.own[cpu]);
+            let (owner, Own { released, value }) = (&self.areas[cpu].plain[OWNER], &self.own[cpu]);
             let mut owner_dead = false;
-            awaited.wait_until(|| {
-                // Acquire: sees what the owner did with the value; pairs with the Release in `Awaited::release`.
+            released.wait_until(|| {
+                // Acquire: sees what the owner did with the value; pairs with the Release in `OwnerEvent::release`.
                 let owner = owner.load(Acquire);
                 owner_dead = died_in_fork(owner);
                 owner == 0 || owner_dead
@@ -171,7 +171,7 @@ impl<T> PerCpu<T> {
             if !mutant("for-each-without-owner") {
                 owner.store(me, Relaxed);
             }
-            let _release = Release { owner, awaited };
+            let _release = Release { owner, released };
             // SAFETY: the caller owns the cell (2).
             if let Some(value) = unsafe { &mut *value.get() } {
                 f(value);
@@ -194,7 +194,7 @@ impl<T> PerCpu<T> {
     /// Calls `f` with the value of a CPU's own cell, which the caller owns.
     #[inline(always)]
     fn in_own<R>(&self, cpu: usize, f: impl FnOnce(&mut T) -> R) -> R {
-        let _release = Release { owner: &self.areas[cpu].plain[OWNER], awaited: &self.own[cpu].awaited };
+        let _release = Release { owner: &self.areas[cpu].plain[OWNER], released: &self.own[cpu].released };
         // SAFETY: the caller owns the cell (1).
         let value = unsafe { &mut *self.own[cpu].value.get() };
         f(value.get_or_insert_with(self.make))
@@ -311,13 +311,13 @@ impl<T> Shared<T> {
 /// Releases an own cell when dropped.
 struct Release<'a> {
     owner: &'a AtomicU64,
-    awaited: &'a Awaited,
+    released: &'a OwnerEvent,
 }
 
 impl Drop for Release<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.awaited.release(self.owner);
+        self.released.release(self.owner);
     }
 }
 

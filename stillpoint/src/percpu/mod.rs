@@ -40,13 +40,13 @@
 //! - A thread that is preempted within a section restarts it, which takes nanoseconds.
 //! - Not for the child of a `vfork`, which shares the memory of its parent but is not registered. The child of a `fork` works.
 
-mod awaited;
 mod cell;
 mod counter;
 pub(crate) mod counters;
 mod histogram;
 mod overflow;
 mod owner;
+mod owner_event;
 mod pool;
 mod remote;
 mod ring;

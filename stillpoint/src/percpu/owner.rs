@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use super::awaited::Awaited;
+use super::owner_event::OwnerEvent;
 use super::rseq::mutant;
 use crate::sync::AtomicU64;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
@@ -79,12 +79,12 @@ pub enum Acquired {
 #[derive(Debug)]
 pub struct OwnerLock {
     owner: AtomicU64,
-    awaited: Awaited,
+    released: OwnerEvent,
 }
 
 impl OwnerLock {
     pub const fn new() -> Self {
-        Self { owner: AtomicU64::new(0), awaited: Awaited::new() }
+        Self { owner: AtomicU64::new(0), released: OwnerEvent::new() }
     }
 
     /// Acquires the lock if it is free. Never blocks.
@@ -105,7 +105,7 @@ impl OwnerLock {
     /// Blocks until the lock is acquired. Its owner must not call this.
     pub fn lock(&self) -> Acquired {
         let mut acquired = Acquired::No;
-        self.awaited.wait_until(|| {
+        self.released.wait_until(|| {
             acquired = self.try_lock();
             acquired != Acquired::No
         });
@@ -126,6 +126,6 @@ impl OwnerLock {
 
     /// Releases the lock.
     pub fn unlock(&self) {
-        self.awaited.release(&self.owner);
+        self.released.release(&self.owner);
     }
 }

@@ -1,4 +1,4 @@
-//! A thread that sleeps until what it polls is ready, or its time is up.
+//! Blocks a thread until what it polls is ready, or a limit is reached.
 
 use core::task::Waker;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::task::Wake;
 
 use crate::sync::{Futex32, Ordering::Relaxed, mutant, now};
 
-/// Wakes the thread. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one token for all that may unpark it, and that
+/// Wakes the thread. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one unpark token, and that
 /// belongs to the program.
 struct Signal(Futex32);
 
@@ -16,22 +16,22 @@ const WOKEN: u32 = 1;
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
         if !mutant("signal-not-shown") {
-            // Relaxed: carries nothing, see `block_on`. Before the wake-up, for a thread that does not sleep yet.
+            // Relaxed: publishes nothing, see `block_on`. Before the wake-up, for a thread that does not sleep yet.
             self.0.store(WOKEN, Relaxed);
         }
         self.0.wake(1);
     }
 }
 
-/// Sleeps until `is_ready`, which is called again after each wake-up of its waker; but no longer than until
-/// [`now`] is `until`. Whether it was ready.
+/// Blocks until `is_ready` returns `true`, or [`now`] is `until`. Returns `true` if it was ready.
 ///
-/// `is_ready` must order itself after the change that it was woken for, as one that takes a lock does.
+/// `is_ready` is called first, and again after each call of its waker. It must order itself after the change that it is
+/// woken for, as a function that takes a lock does.
 pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) -> bool {
     let signal = Arc::new(Signal(Futex32::new(QUIET)));
     let waker = Waker::from(Arc::clone(&signal));
     loop {
-        // Relaxed, here and below: `is_ready` looks for itself.
+        // Relaxed, here and below: `is_ready` orders itself.
         signal.0.store(QUIET, Relaxed);
         if is_ready(&waker) {
             return true;

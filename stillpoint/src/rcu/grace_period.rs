@@ -9,13 +9,13 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::block_on::block_on;
 use super::guard::Global;
 use crate::Domain;
 use crate::domain::raw::{address, reader_outside};
 use crate::domain::static_domain::Static;
 use crate::grace_period::cookie::Due;
-use crate::rcu::block_on::block_on;
-use crate::rcu::driver::{Answer, Ticket};
+use crate::reclaim::poller::{PollResult, WaiterId};
 use crate::sync::now;
 
 /// A grace period: the one after which every section that was open when this value was made has ended.
@@ -106,7 +106,7 @@ impl<D: Domain> GracePeriod<D> {
     pub fn start_in(domain: D) -> Self {
         let this = Self::now_in(domain);
         this.domain.enlist();
-        this.domain.core().driver.start(&this.domain, this.due);
+        this.domain.core().poller.start(&this.domain, this.due);
         this
     }
 
@@ -179,7 +179,7 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
     type IntoFuture = Elapse<D>;
 
     fn into_future(self) -> Elapse<D> {
-        Elapse { period: self, ticket: 0 }
+        Elapse { period: self, id: 0 }
     }
 }
 
@@ -188,23 +188,23 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
 #[must_use = "futures do nothing unless polled"]
 pub struct Elapse<D: Domain = Global> {
     period: GracePeriod<D>,
-    ticket: Ticket,
+    id: WaiterId,
 }
 
 impl<D: Domain> Future for Elapse<D> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Self { period, ticket } = &mut *self;
+        let Self { period, id } = &mut *self;
         let _ = reader_outside(&period.domain);
         if period.is_elapsed() {
             return Poll::Ready(());
         }
-        match period.domain.core().driver.poll(&period.domain, period.due, ticket, context.waker()) {
-            Answer::Elapsed => Poll::Ready(()),
-            Answer::Waits => Poll::Pending,
-            Answer::Failed(why) => panic!("{why}"),
-            Answer::Alone => {
+        match period.domain.core().poller.poll(&period.domain, period.due, id, context.waker()) {
+            PollResult::Elapsed => Poll::Ready(()),
+            PollResult::Pending => Poll::Pending,
+            PollResult::Failed(why) => panic!("{why}"),
+            PollResult::NoThread => {
                 period.wait();
                 Poll::Ready(())
             }
@@ -214,9 +214,9 @@ impl<D: Domain> Future for Elapse<D> {
 
 impl<D: Domain> Drop for Elapse<D> {
     fn drop(&mut self) {
-        // Of one that has elapsed the driver lets go by itself.
-        if self.ticket != 0 && !self.period.is_elapsed() {
-            self.period.domain.core().driver.cancel(self.period.due, self.ticket);
+        // Of one that has elapsed the poller lets go by itself.
+        if self.id != 0 && !self.period.is_elapsed() {
+            self.period.domain.core().poller.cancel(self.period.due, self.id);
         }
     }
 }

@@ -78,9 +78,9 @@
 //! # Waiting
 //!
 //! There is one kind of waiting, not an expedited and a relaxed one. A grace period that no reader holds up takes some
-//! microseconds, most of them the `membarrier` call, so there is nothing to be gained for a caller by another kind; and it
-//! interrupts only CPUs that run this process. Only the worker, for whom nobody waits, can be told to take its time
-//! ([`Pace::NoInterrupts`]).
+//! microseconds, most of them the `membarrier` call, so a caller would gain nothing by another kind. It interrupts only CPUs
+//! that run this process. Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr): its grace periods interrupt no CPU. (Its worker
+//! does, before it sleeps: such programs wait in [`qsbr::synchronize`](crate::qsbr::synchronize) instead of deferring.)
 //!
 //! # Stalls
 //!
@@ -146,21 +146,11 @@ pub(crate) mod block_on;
 #[cfg(loom)]
 pub mod block_on;
 #[cfg(not(loom))]
-pub(crate) mod driver;
-#[cfg(loom)]
-pub mod driver;
-#[cfg(not(loom))]
 mod grace_period;
 #[cfg(not(loom))]
 mod guard;
 #[cfg(not(loom))]
 mod pointer;
-#[cfg(not(loom))]
-pub(crate) mod pool;
-#[cfg(not(loom))]
-pub(crate) mod progress;
-#[cfg(loom)]
-pub mod progress;
 #[cfg(not(loom))]
 pub(crate) mod published_ptr;
 #[cfg(loom)]
@@ -178,8 +168,6 @@ pub use guard::{Global, Guard, RcuDomain};
 #[cfg(not(loom))]
 pub use pointer::{Rcu, Retired};
 
-#[cfg(not(loom))]
-pub use crate::domain::raw::Pace;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use crate::domain::raw::Words;

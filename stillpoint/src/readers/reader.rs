@@ -27,7 +27,8 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, light, mutant, weaken};
+use crate::fence::light_compiler_only;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, mutant, weaken};
 
 /// A grace period sleeps until this reader has left.
 pub const AWAITED: u32 = 1;
@@ -101,7 +102,7 @@ impl Reader {
         let outside = self.state.load(Relaxed) == 0;
         if outside {
             self.begin(counter);
-            light();
+            light_compiler_only();
         }
         outside
     }
@@ -157,7 +158,7 @@ impl Reader {
     #[inline(always)]
     fn look(&self) -> Exit {
         // Either this load sees `AWAITED`, or the scan behind the waiter's heavy fence sees our store.
-        light();
+        light_compiler_only();
         if self.attention.load(Relaxed) == 0 { Exit::Quiet } else { Exit::Attention }
     }
 

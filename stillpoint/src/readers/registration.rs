@@ -22,9 +22,10 @@ use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use crate::readers::reader::{EXITING, FENCED, Owner, Reader};
-use crate::readers::registry::{Attached, Registry};
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, mutant};
+use super::reader::{EXITING, FENCED, Owner, Reader};
+use super::registry::{Attached, Registry};
+use crate::fence::light;
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -177,5 +178,5 @@ pub fn enter_slow(reader: &'static Reader, counter: &AtomicU64) {
         reader.nest();
     }
     // A real fence, or the backend's reason why a compiler fence will do.
-    light_by_backend();
+    light();
 }

@@ -82,13 +82,12 @@ use core::panic::Location;
 
 use crossbeam_utils::CachePadded;
 
+use core::convert::Infallible;
+
+use crate::fence::{heavy, light, light_compiler_only};
 use crate::grace_period::engine::{Costs, Readers};
 use crate::grace_period::stall::{self, StallDetector};
-use crate::sync::{
-    AtomicU64, CpuCounters, Futex, Ordering::*, budget, light, light_by_backend, mutant, spin_loop, weaken,
-    yield_now,
-};
-use core::convert::Infallible;
+use crate::sync::{AtomicU64, CpuCounters, Futex, Ordering::*, budget, mutant, spin_loop, weaken, yield_now};
 
 /// How often a grace period looks at phases that are not drained before it sleeps.
 const SPINS: u32 = 100;
@@ -215,7 +214,7 @@ impl Phases {
     fn count(&self, word: usize) {
         if self.shown.words.try_add(word, 1) {
             // A compiler fence is one, or this would have failed: see `prepare`.
-            light();
+            light_compiler_only();
         } else {
             self.count_slow(word);
         }
@@ -225,7 +224,7 @@ impl Phases {
     #[inline(never)]
     fn count_slow(&self, word: usize) {
         self.shown.words.add_slow(word, 1);
-        light_by_backend();
+        light();
     }
 
     /// One section less to wait for; the last wakes the leader.
@@ -294,17 +293,17 @@ impl Phases {
         true
     }
 
-    fn fence(&self, heavy: fn()) {
+    fn fence(&self) {
         self.costs.heavy_fences.fetch_add(1, Relaxed);
         heavy();
     }
 
     /// Sleeps until `phase` is drained.
-    fn sleep_for(&self, phase: Phase, heavy: fn(), detector: &mut StallDetector<'_>) {
+    fn sleep_for(&self, phase: Phase, detector: &mut StallDetector<'_>) {
         let attention = Attention::to(phase, self);
         if !mutant("no-fence-before-sum") {
             // B; a panic in it drops `attention`.
-            self.fence(heavy);
+            self.fence();
         }
         loop {
             let late = mutant("summed-before-armed").then(|| self.open(phase));
@@ -384,19 +383,18 @@ impl Readers for Phases {
         false
     }
 
-    fn begin(&self, _own: Option<&Infallible>, fence: Option<fn()>) -> Result<(), Blocked> {
+    fn begin(&self, _own: Option<&Infallible>) -> Result<(), Blocked> {
         if self.is_closed() {
             return Ok(());
         }
         // Relaxed: leaders come one after another.
         let busy = Phase::of(self.shown.phase.load(Relaxed));
         let idle = busy.other();
-        let Some(heavy) = fence else { return Err(Blocked { phase: idle, flip: true }) };
         let spins = &mut budget(SPINS);
         let early = mutant("idle-phase-before-fence").then(|| self.is_drained(idle, spins));
         if !mutant("grace-period-unfenced") {
             // A.
-            self.fence(heavy);
+            self.fence();
         }
         if !mutant("idle-phase-forgotten") && !early.unwrap_or_else(|| self.is_drained(idle, spins)) {
             return Err(Blocked { phase: idle, flip: true });
@@ -408,14 +406,14 @@ impl Readers for Phases {
         if self.is_drained(busy, spins) { Ok(()) } else { Err(Blocked { phase: busy, flip: false }) }
     }
 
-    fn sleep(&self, blocked: Blocked, heavy: fn(), detector: &mut StallDetector<'_>) {
+    fn sleep(&self, blocked: Blocked, detector: &mut StallDetector<'_>) {
         self.costs.sleeps.fetch_add(1, Relaxed);
-        self.sleep_for(blocked.phase, heavy, detector);
+        self.sleep_for(blocked.phase, detector);
         if blocked.flip {
             let busy = blocked.phase.other();
             self.flip();
             if !self.is_drained(busy, &mut budget(SPINS)) {
-                self.sleep_for(busy, heavy, detector);
+                self.sleep_for(busy, detector);
             }
         }
     }

@@ -62,11 +62,12 @@ use core::num::NonZeroU32;
 
 use crossbeam_utils::CachePadded;
 
+use super::reader::{AWAITED, Reader};
+use super::registry::{Attached, Registry};
+use super::stalled;
+use crate::fence::heavy;
 use crate::grace_period::engine::{Costs, Readers};
 use crate::grace_period::stall::StallDetector;
-use crate::readers::reader::{AWAITED, Reader};
-use crate::readers::registry::{Attached, Registry};
-use crate::readers::stalled;
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
 };
@@ -176,7 +177,7 @@ impl<K, A> Threads<K, A> {
 }
 
 impl<K: Kind, A: Attached + 'static> Threads<K, A> {
-    fn fence(&self, heavy: fn()) {
+    fn fence(&self) {
         // Relaxed, as everywhere in `costs`: statistics.
         self.costs.heavy_fences.fetch_add(1, Relaxed);
         heavy();
@@ -257,22 +258,19 @@ impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
         self.registry.others(own) == 0
     }
 
-    fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Blocked> {
+    fn begin(&self, own: Option<&Reader>) -> Result<(), Blocked> {
         let early = mutant("len-read-early").then(|| self.registry.len());
         if self.is_alone(own) {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
         }
         if K::FENCED {
-            let Some(heavy) = fence else {
-                return Err(Blocked { first: 0, end: 0, counter: 0 });
-            };
             if mutant("counter-before-fence") {
                 let counter = self.counter.load(Relaxed) + 1;
                 self.counter.store(counter, Relaxed);
             }
             if !mutant("no-fence") {
-                self.fence(heavy);
+                self.fence();
             }
         }
         let counter = if K::FENCED && mutant("counter-before-fence") {
@@ -288,7 +286,7 @@ impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
         if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
     }
 
-    fn sleep(&self, blocked: Blocked, heavy: fn(), detector: &mut StallDetector<'_>) {
+    fn sleep(&self, blocked: Blocked, detector: &mut StallDetector<'_>) {
         let Blocked { first, end, counter } = blocked;
         let readers = || self.registry.readers(first, end);
         // Relaxed: no request is out (invariant 2).
@@ -299,7 +297,7 @@ impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
         }
         if K::FENCED && !mutant("no-fence-before-rescan") {
             let requests = Requests { registry: &self.registry, awaited: &self.awaited, first, end };
-            self.fence(heavy);
+            self.fence();
             core::mem::forget(requests);
         }
         for reader in readers() {

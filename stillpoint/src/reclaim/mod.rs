@@ -4,9 +4,12 @@ pub mod backlog;
 pub mod callback;
 #[cfg(not(loom))]
 pub mod options;
+pub mod poller;
 pub mod queue;
 #[cfg(not(loom))]
 pub mod running;
 pub mod striped;
 pub mod worker;
+#[cfg(not(loom))]
+pub mod worker_pool;
 pub mod worker_state;

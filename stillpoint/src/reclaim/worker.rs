@@ -1,14 +1,14 @@
 //! Deferred entries of a domain: from its queues (for most kinds of readers one for each thread), through a grace period, to a worker that runs them.
 //!
 //! Appending is the owner's affair ([`crate::reclaim::queue`]), waking the worker [`crate::reclaim::worker_state`]'s, waiting for it
-//! [`crate::rcu::progress`]'s, and how much may wait [`crate::reclaim::backlog`]'s. Here is what the worker does, and what callers do for it.
+//! [`EventCount`]'s, and how much may wait [`crate::reclaim::backlog`]'s. Here is what the worker does, and what callers do for it.
 //!
 //! # A round
 //!
 //! ```text
 //! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
 //! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::run_batch)
-//! advance     wake those that wait                                                          (Progress::advance)
+//! advance     wake those that wait                                                          (EventCount::notify_all)
 //! linger      for LINGER, and PACE after the last round began, unless a caller is urgent or the backlog long
 //! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
 //! ```
@@ -35,15 +35,14 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use super::backlog::{Amount, Backlog, Limits, MayWait, Tally, at_least_zero};
+use super::callback::Entry;
+use super::queue::{BLOCK, Held, Holds, Queue, STEP};
+use super::worker_state::{Alarm, DROWSY, PACED, Slept};
 use crate::grace_period::cookie::Due;
 use crate::grace_period::engine::{Engine, Readers};
-use crate::rcu::progress::Progress;
 use crate::readers::threads::Threads;
-use crate::reclaim::backlog::{Amount, Backlog, Limits, MayWait, Tally, at_least_zero};
-use crate::reclaim::callback::Entry;
-use crate::reclaim::queue::{BLOCK, Held, Holds, Queue, STEP};
-use crate::reclaim::worker_state::{Alarm, DROWSY, PACED, Slept};
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
+use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, mutant, now};
 
 /// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
 /// a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
@@ -111,9 +110,8 @@ pub trait Host {
     /// Provides a worker: somebody who calls [`Callbacks::work`]. False if that cannot be done.
     fn start_worker(&self) -> bool;
 
-    /// Completes a grace period if that takes no time to speak of; never waits. The calling thread is outside. `alone`: see
-    /// [`is_alone`](Self::is_alone).
-    fn try_synchronize(&self, alone: bool) -> bool;
+    /// Completes a grace period if that takes no time to speak of; never waits. The calling thread is outside.
+    fn try_synchronize(&self) -> bool;
 }
 
 /// The kernel denies the heavy fence, which worked before: grace periods fail.
@@ -135,7 +133,7 @@ pub struct Caller {
 #[derive(Debug)]
 pub struct Callbacks {
     alarm: CachePadded<Alarm>,
-    progress: CachePadded<Progress>,
+    progress: CachePadded<EventCount>,
     backlog: Backlog,
     /// Callers that want all to run now.
     urgent: AtomicU64,
@@ -151,7 +149,7 @@ impl Callbacks {
         pub fn new() -> Self {
             Self {
                 alarm: CachePadded::new(Alarm::new()),
-                progress: CachePadded::new(Progress::new()),
+                progress: CachePadded::new(EventCount::new()),
                 backlog: Backlog::new(),
                 urgent: AtomicU64::new(0),
                 last_round: AtomicU64::new(0),
@@ -179,7 +177,7 @@ impl Callbacks {
         // The entries stay; the next one tries again. A thread that rang meanwhile and waits must look to it itself.
         self.alarm.give_up();
         if !mutant("given-up-silently") {
-            self.progress.advance();
+            self.progress.notify_all();
         }
         false
     }
@@ -207,12 +205,11 @@ impl Callbacks {
     #[cold]
     pub fn relieve(&self, queue: &Queue, caller: Caller, host: &impl Host) {
         if !caller.is_inside || mutant("grace-period-inside-section") {
-            let alone = host.is_alone();
-            if alone {
-                host.try_synchronize(alone);
+            if host.is_alone() {
+                host.try_synchronize();
             } else if queue.is_due() {
                 let begin = now();
-                host.try_synchronize(alone);
+                host.try_synchronize();
                 queue.tried(now() - begin);
             }
         }
@@ -244,7 +241,7 @@ impl Callbacks {
             self.backlog.freed(freed);
             // Somebody may have been waiting for just these.
             if !mutant("freed-silently") {
-                self.progress.advance();
+                self.progress.notify_all();
             }
         }
     }
@@ -252,7 +249,7 @@ impl Callbacks {
     pub fn set_limits(&self, limits: Limits) {
         self.backlog.set_limits(limits);
         // For those who wait above the old ones.
-        self.progress.advance();
+        self.progress.notify_all();
     }
 
     /// Whether the owner of the queue, which only now may wait, should do its bookkeeping for that.
@@ -375,7 +372,7 @@ impl Callbacks {
             if enough() {
                 self.alarm.give_up();
                 if !mutant("worker-stops-silently") {
-                    self.progress.advance();
+                    self.progress.notify_all();
                 }
                 return;
             }
@@ -400,7 +397,7 @@ impl Callbacks {
                     if self.alarm.stop(fence, || self.holds(queues) != Holds::Nothing) == Slept::Gone {
                         // What a caller waits for may have been run by its owner.
                         if !mutant("gone-silently") && !mutant("run-silently") {
-                            self.progress.advance();
+                            self.progress.notify_all();
                         }
                         return;
                     }
@@ -417,7 +414,7 @@ impl Callbacks {
             }
             if self.run_slice(host) {
                 if !mutant("run-silently") {
-                    self.progress.advance();
+                    self.progress.notify_all();
                 }
                 continue;
             }
@@ -438,7 +435,7 @@ impl Callbacks {
             if waited.is_err() {
                 if !mutant("round-fails-silently") {
                     self.failures.fetch_add(1, Relaxed);
-                    self.progress.advance();
+                    self.progress.notify_all();
                 }
                 // The entries stay; an urgent caller tries again now.
                 self.alarm.nap(PACED, RETRY, || (), || self.is_urgent());

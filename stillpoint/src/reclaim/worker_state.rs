@@ -25,7 +25,8 @@
 use core::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::sync::{Futex, Ordering::*, acq_rel, const_unless_loom, light_by_backend, mutant, weaken};
+use crate::fence::light;
+use crate::sync::{Futex, Ordering::*, acq_rel, const_unless_loom, mutant, weaken};
 
 pub const IDLE: u64 = 0;
 pub const DROWSY: u64 = 1;
@@ -62,7 +63,7 @@ impl Alarm {
     #[inline(always)]
     pub fn must_ring(&self, lazy: bool) -> bool {
         // Partner: the heavy fence in `settle` (2).
-        light_by_backend();
+        light();
         // Relaxed: see (2).
         self.state.load(Relaxed) < if lazy { DROWSY } else { PACED }
     }
@@ -70,13 +71,13 @@ impl Alarm {
     /// Whether the worker sleeps until lazy entries are due, or the next round may begin.
     pub fn naps(&self) -> bool {
         // The backlog that the caller has made longer is read by the worker behind its heavy fence: as in (2).
-        light_by_backend();
+        light();
         matches!(self.state.load(Relaxed), DROWSY | PACED)
     }
 
     /// Whether there is no worker.
     pub fn is_idle(&self) -> bool {
-        // Relaxed: whoever must see that a worker was not to be had is told by `Progress`, which orders it.
+        // Relaxed: whoever must see that a worker was not to be had is notified by the `EventCount` of `Callbacks`, which orders it.
         self.state.load(Relaxed) == IDLE
     }
 
@@ -107,7 +108,7 @@ impl Alarm {
     /// For who could not provide a worker, or has been one for long enough: there is none.
     pub fn give_up(&self) {
         // Release: partner is the Acquire in `ring`, of the next worker's maker. Whoever rang meanwhile relied on us, and
-        // appends again some day, or waits and is told by `Progress`.
+        // appends again some day, or waits and is notified.
         self.state.swap(IDLE, Release);
     }
 

@@ -24,7 +24,6 @@ use super::fork;
 use super::guard::{Guard, Section};
 use crate::domain::deferred;
 use crate::domain::raw::{Core, HasReaders, Words, World};
-use crate::rcu::Pace;
 use crate::readers::srcu::Phases;
 use crate::reclaim::callback::Entry;
 use crate::reclaim::striped::Lines;
@@ -139,11 +138,6 @@ impl Domain {
     #[track_caller]
     pub fn synchronize(&self) {
         crate::Domain::synchronize(self);
-    }
-
-    /// How the worker waits for grace periods: see [`Pace`].
-    pub fn set_pace(&self, pace: Pace) {
-        self.core().set_pace(pace);
     }
 
     /// Allocates memory now, so that the first section need not: for sections in signal handlers.

@@ -1,37 +1,41 @@
-//! What every algorithm is built from: atomics, futex words, words of each CPU, the two sides of the process-wide fence, spinning.
+//! What every algorithm is built from: atomics, futex words, words of each CPU, spinning; shared rounds and
+//! eventcounts.
 //!
-//! Algorithms take these from here and nowhere else, so that the same source runs on the machine and, under
-//! `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the heavy fence is modelled exactly (see
-//! `sync/model.rs`): the light fence stays what it is on the machine, nothing.
+//! Algorithms take these from here and nowhere else, and the process-wide fence from [`crate::fence`], so that the same
+//! source runs on the machine and, under `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the
+//! heavy fence is modelled exactly (see `sync/model.rs`): the light fence stays what it is on the machine, nothing.
 //!
 //! # Mutants
 //!
-//! Each ordering and each step of a protocol that somebody could drop has a name: [`weaken`] makes an ordering
-//! `Relaxed`, [`mutant`] switches a step off. Both are constants that fold away, but under the model checker and with
-//! `--cfg stillpoint_mutants`: there the environment variable `STILLPOINT_MUTANT` selects one. `ci/mutants.sh` shows that a
-//! model then fails, `ci/torture.sh` that a torture run on the machine does. The tables in `docs/proof.md` have rows for each
-//! name.
+//! Each ordering and each step of a protocol that can be dropped has a name: [`weaken`] makes an ordering `Relaxed`,
+//! [`mutant`] switches a step off. Both are constants that fold away, but under the model checker and with
+//! `--cfg stillpoint_mutants`: there the environment variable `STILLPOINT_MUTANT` selects one. `ci/mutants.sh` shows
+//! that a model then fails, `ci/torture.sh` that a torture run on the machine does. The tables in `docs/proof.md` have
+//! rows for each name.
 
+pub mod event_count;
 mod fork_safe;
 mod memory;
 #[cfg(loom)]
 pub mod model;
 #[cfg(not(loom))]
 mod native;
+pub mod shared_seq;
 #[cfg(not(loom))]
 mod spin_calibration;
 
+pub(crate) use event_count::EventCount;
 pub(crate) use fork_safe::ForkSafe;
 pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CpuCounters, Futex, Futex32, LoomAccess, Mutex, MutexGuard,
-    UnsafeCell, budget, fence, heavy, light, light_by_backend, now, spin_iterations, spin_loop, yield_now,
+    UnsafeCell, budget, fence, now, spin_iterations, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CpuCounters, Futex, Futex32, LoomAccess, Mutex, MutexGuard,
-    UnsafeCell, budget, fence, heavy, light, light_by_backend, now, spin_loop, yield_now,
+    UnsafeCell, budget, fence, now, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use spin_calibration::spin_iterations;

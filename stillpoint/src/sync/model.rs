@@ -2,14 +2,15 @@
 //!
 //! # The exact model of a process-wide fence
 //!
-//! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and its
-//! return, and a context switch counts as one. loom knows nothing of this, so it is acted out as an inter-processor
-//! interrupt. [`light`] is nothing. [`heavy`] posts a request, and every atomic operation of a thread that runs under
-//! [`reader`] may take the interrupt just before it: it then executes a fence and acknowledges. loom's scheduler and the
-//! freedom of its relaxed load decide where the interrupt lands, so every program point of every reader is tried.
+//! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and
+//! its return, and a context switch counts as one. loom knows nothing of this, so it is acted out as an inter-processor
+//! interrupt. `fence::light` is nothing. `fence::heavy` posts a request ([`interrupt_all`]), and every atomic operation
+//! of a thread that runs under [`reader`] may take the interrupt just before it: it then executes a fence and
+//! acknowledges. loom's scheduler and the freedom of its relaxed load decide where the interrupt lands, so every
+//! program point of every reader is tried.
 //!
-//! The fences in the handshake are `AcqRel`. loom over-synchronizes `SeqCst` fences and does not treat them as scheduling
-//! points, which hides real races; it treats `SeqCst` accesses as `AcqRel`.
+//! The fences in the handshake are `AcqRel`. loom over-synchronizes `SeqCst` fences and does not treat them as
+//! scheduling points, which hides real races; it treats `SeqCst` accesses as `AcqRel`.
 //!
 //! A thread that sleeps in the model's futex, or has ended, is off the processor: it counts as fenced, and the exchange
 //! that says so orders it like the context switch does.
@@ -116,20 +117,14 @@ pub fn reader<R>(index: usize, body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Nothing, as on the machine.
-pub fn light() {}
-
-/// Nothing, as on the machine with `membarrier`.
-pub fn light_by_backend() {}
-
 /// Always the same time.
 pub fn now() -> u64 {
     0
 }
 
-/// A process-wide fence. Several may be in flight: who acknowledges a request acknowledges the earlier ones, as the requests
-/// are a chain of read-modify-writes.
-pub fn heavy() {
+/// Interrupts all other readers; returns when each has executed a fence. Several requests may be in flight: a reader
+/// that acknowledges one acknowledges the earlier ones, as the requests are a chain of read-modify-writes.
+pub fn interrupt_all() {
     let own = READER.with(|cell| cell.get().map(|(index, _)| index));
     fence(AcqRel);
     let request = INTERRUPTS.request.fetch_add(1, Relaxed) + 1;
@@ -141,7 +136,7 @@ pub fn heavy() {
                 OFF => {}
                 seen if seen >= request => break,
                 _ => {
-                    // Somebody may wait for this thread.
+                    // Another thread may wait for this one.
                     poll();
                     thread::yield_now();
                 }

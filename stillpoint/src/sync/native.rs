@@ -1,4 +1,4 @@
-//! The shim on the machine: `core`'s atomics, the kernel's futex, the fences of [`crate::fence`].
+//! The shim on the machine: `core`'s atomics, the kernel's futex.
 
 pub use core::hint::spin_loop;
 pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
@@ -9,7 +9,6 @@ pub use std::sync::{Mutex, MutexGuard};
 pub use std::thread::yield_now;
 use std::time::Duration;
 
-pub(crate) use crate::fence::{heavy, light as light_by_backend, light_by_compiler as light};
 pub(crate) use crate::percpu::counters::CpuCounters;
 use crate::sys;
 

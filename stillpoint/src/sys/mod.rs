@@ -12,8 +12,11 @@ use rustix::time::Timespec;
 
 pub mod fork;
 pub mod pin;
+#[cfg(feature = "signal-fence")]
 pub mod robust;
 pub mod rseq;
+#[cfg(feature = "signal-fence")]
+pub mod rt_signal;
 pub mod signal;
 pub mod thread;
 pub mod tls_destructor;

@@ -157,7 +157,7 @@ fn measure(role: Role, load: &Load) -> anyhow::Result<Answer> {
     })
 }
 
-/// A running thread: known to the library, so that its light fence is cheap on the signal backend too.
+/// A running thread: registered with the library, so that its light fence is cheap on the signal backend too.
 fn run(controls: &Controls, role: Role) {
     if role != Role::Syscall {
         fence::register_thread();

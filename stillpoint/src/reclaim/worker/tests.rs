@@ -75,7 +75,7 @@ impl Host for &'static World {
         fence::heavy();
     }
 
-    fn try_synchronize(&self, _alone: bool) -> bool {
+    fn try_synchronize(&self) -> bool {
         false
     }
 

@@ -1,5 +1,5 @@
-//! Models of grace periods that are waited for by futures: the job that drives them, the threads that poll, and their sleep.
-//! There are no readers, so grace periods end as soon as a thread leads them.
+//! Models of grace periods that futures wait for: the poller, the threads that poll, and their sleep. There are no
+//! readers, so a grace period ends as soon as a thread leads it.
 #![cfg(loom)]
 
 mod model;
@@ -9,20 +9,20 @@ use loom::thread;
 use model::check;
 use stillpoint::grace_period::{cookie::Due, engine::Engine};
 use stillpoint::rcu::block_on::block_on;
-use stillpoint::rcu::driver::{Answer, Driver, Failure, Host, drive};
 use stillpoint::readers::threads::{Sections, Threads};
+use stillpoint::reclaim::poller::{Failure, GpPoller, Host, PollResult, run};
 
 struct Domain {
     engine: Engine<Threads<Sections, ()>>,
-    driver: Driver,
-    jobs: Mutex<Vec<thread::JoinHandle<()>>>,
+    poller: GpPoller,
+    pollers: Mutex<Vec<thread::JoinHandle<()>>>,
     pool: Pool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Pool {
     Works,
-    /// There is no thread.
+    /// There is no thread for the poller.
     Empty,
     /// Grace periods fail.
     Fails,
@@ -31,13 +31,13 @@ enum Pool {
 #[derive(Clone)]
 struct Here(Arc<Domain>);
 
-/// How a wait came to its end.
+/// How a wait ended.
 #[derive(Debug, PartialEq)]
 enum End {
     Elapsed,
     Failed,
-    /// The thread has waited by itself.
-    Alone,
+    /// The thread has waited for the grace period itself.
+    InPlace,
 }
 
 impl Host for Here {
@@ -47,8 +47,8 @@ impl Host for Here {
         &self.0.engine
     }
 
-    fn driver(&self) -> &Driver {
-        &self.0.driver
+    fn poller(&self) -> &GpPoller {
+        &self.0.poller
     }
 
     fn submit(&self) -> bool {
@@ -56,8 +56,8 @@ impl Host for Here {
             return false;
         }
         let here = self.clone();
-        let job = thread::spawn(move || drive(&here));
-        self.0.jobs.lock().unwrap().push(job);
+        let poller = thread::spawn(move || run(&here));
+        self.0.pollers.lock().unwrap().push(poller);
         true
     }
 
@@ -73,24 +73,24 @@ impl Host for Here {
 impl Here {
     fn new(pool: Pool) -> Self {
         let engine = Engine::new(Threads::new(), || "Domain");
-        Self(Arc::new(Domain { engine, driver: Driver::new(), jobs: Mutex::new(Vec::new()), pool }))
+        Self(Arc::new(Domain { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
     }
 
-    /// `GracePeriod::wait_timeout` without an end, and `Elapse::poll`.
+    /// As `GracePeriod::wait_timeout` without a limit, and `Elapse::poll`.
     fn wait(&self, due: Due) -> End {
-        let mut ticket = 0;
+        let mut id = 0;
         let mut end = None;
         block_on(None, |waker| {
             end = if self.0.engine.is_done(due) {
                 Some(End::Elapsed)
             } else {
-                match self.0.driver.poll(self, due, &mut ticket, waker) {
-                    Answer::Elapsed => Some(End::Elapsed),
-                    Answer::Waits => None,
-                    Answer::Failed(_) => Some(End::Failed),
-                    Answer::Alone => {
+                match self.0.poller.poll(self, due, &mut id, waker) {
+                    PollResult::Elapsed => Some(End::Elapsed),
+                    PollResult::Pending => None,
+                    PollResult::Failed(_) => Some(End::Failed),
+                    PollResult::NoThread => {
                         self.0.engine.wait_for(None, due);
-                        Some(End::Alone)
+                        Some(End::InPlace)
                     }
                 }
             };
@@ -101,17 +101,17 @@ impl Here {
         end
     }
 
-    /// All jobs have ended: the last has stopped by itself.
+    /// Joins all pollers: the last stops by itself.
     fn join(&self) {
         loop {
-            let Some(job) = self.0.jobs.lock().unwrap().pop() else { return };
-            job.join().unwrap();
+            let Some(poller) = self.0.pollers.lock().unwrap().pop() else { return };
+            poller.join().unwrap();
         }
     }
 }
 
 #[test]
-fn futures_are_woken_when_their_grace_periods_end() {
+fn grace_period_end_wakes_its_futures() {
     check(0, 2, || {
         let here = Here::new(Pool::Works);
         let h = here.clone();
@@ -123,12 +123,12 @@ fn futures_are_woken_when_their_grace_periods_end() {
 }
 
 #[test]
-fn job_is_submitted_for_each_wish_that_finds_none() {
+fn start_without_a_running_poller_submits_one() {
     check(0, 3, || {
         let here = Here::new(Pool::Works);
         for _ in 0..2 {
             let due = here.0.engine.ask();
-            here.0.driver.start(&here, due);
+            here.0.poller.start(&here, due);
             assert_eq!(here.wait(due), End::Elapsed);
         }
         here.join();
@@ -148,7 +148,7 @@ fn failed_grace_period_wakes_all_futures() {
 }
 
 #[test]
-fn futures_wait_by_themselves_without_a_thread_for_the_job() {
+fn futures_wait_in_place_without_a_poller_thread() {
     check(0, 3, || {
         let here = Here::new(Pool::Empty);
         let h = here.clone();

@@ -1,55 +1,55 @@
-/* Callers who share turns: stillpoint/src/sequence.rs.
+/* Callers that share rounds: stillpoint/src/sync/shared_seq.rs.
  *
- *   ask()       Sequence::ask; finish(), fail(): Lead::finish, Lead::drop
- *   wait_for()  Sequence::wait_for, with begin() and sleep()
- *   try_lead()  Sequence::try_lead, by which an owner leads a turn and never waits
+ *   snapshot()  SharedSeq::snapshot; end_round(), fail(): Leader::end, Leader::drop
+ *   wait_for()  SharedSeq::wait_for, with start() and sleep()
+ *   try_run()   SharedSeq::try_run, by which an owner leads a round and never waits
  *
- * The word is n, NEXT, THIS and RUNNING, as there. Before a caller asks, he raises DATA(me). A turn takes note of these
- * as soon as it has begun, as it need not look again, and stores its number to EFFECT before it is completed.
+ * The word is n, WAITERS_NEXT, WAITERS_THIS and IN_PROGRESS, as there. Before a caller takes a snapshot, it raises DATA(me). A
+ * round takes note of these as soon as it has started, as it need not look again, and stores its number to EFFECT before it ends.
  *
  * Invariants:
- *   1. Who is told that he has been served was served by a turn that knew what he had done before he asked.
- *   2. He sees what it did.
+ *   1. A caller that returns was served by a round that knew what the caller had done before its snapshot.
+ *   2. It sees what that round did.
  *   3. One leader at a time.
- *   4. Every caller returns: nobody sleeps for ever (invalid end state).
+ *   4. Every caller returns: no thread sleeps for ever (invalid end state).
  *
  * Abstracted: spinning, which only delays the look at the word that comes after it. There are no wake-ups for no reason,
- * which would end sleeps that nobody else ends. Loads take effect in program order, so of a read-modify-write's ordering
+ * which would end sleeps that no other thread ends. Loads take effect in program order, so of a read-modify-write's ordering
  * only the release can be missed here: for the acquires see docs/proof.md. */
 
 #ifndef FAILS
-#define FAILS 0             /* whether turns may fail */
+#define FAILS 0             /* whether rounds may fail */
 #endif
 #ifndef OWNERS
-#define OWNERS 0            /* callers who may try_lead instead */
+#define OWNERS 0            /* callers that may try_run instead */
 #endif
 #ifndef ASKS
 #define ASKS 2              /* of each caller */
 #endif
 #ifndef MORE
-#define MORE 0              /* callers who ask once more */
+#define MORE 0              /* callers that ask once more */
 #endif
 
 #define CALLERS 3
 #define THREADS CALLERS
 #define WORD 0
-#define EFFECT 1            /* the number of the last turn that was completed */
+#define EFFECT 1            /* the number of the last round that was completed */
 #define DATA(c) (2 + (c))
 #define VARIABLES 5
 #define COUNTER(v) ((v) != WORD)
 
-#define RUNNING 1
-#define THIS 2
-#define NEXT 4
+#define IN_PROGRESS 1
+#define WAITERS_THIS 2
+#define WAITERS_NEXT 4
 #define SHIFT 3
 
 #include "store_buffers.pml"
 #include "invariant.pml"
 
-byte waits[CALLERS];        /* the futex: the turn this caller sleeps for, 0 if he is awake */
-bit leads;                  /* somebody does */
-byte known[CALLERS];        /* DATA that the turn took note of */
-byte served[CALLERS];       /* DATA that completed turns took note of */
+byte waits[CALLERS];        /* the futex: the round that this caller sleeps for, 0 if it is awake */
+bit leads;                  /* a thread does */
+byte known[CALLERS];        /* DATA that the round took note of */
+byte served[CALLERS];       /* DATA that completed rounds took note of */
 
 active proctype memory() {
 end:
@@ -60,7 +60,7 @@ end:
     :: drain(0, EFFECT)
     :: drain(1, EFFECT)
     :: drain(2, EFFECT)
-#ifdef BEGIN_BY_STORE
+#ifdef START_BY_STORE
     :: drain(0, WORD)
     :: drain(1, WORD)
     :: drain(2, WORD)
@@ -68,32 +68,32 @@ end:
     od
 }
 
-/* The turn that serves who asks in this state of the word. */
-#ifdef ASK_JOINS_RUNNING_TURN
-#define next_turn(word) (((word) >> SHIFT) + 1)
+/* The round that serves a snapshot in this state of the word. */
+#ifdef SNAPSHOT_JOINS_ROUND
+#define round_for(word) (((word) >> SHIFT) + 1)
 #else
-#define next_turn(word) (((word) >> SHIFT) + 1 + ((word) & RUNNING))
+#define round_for(word) (((word) >> SHIFT) + 1 + ((word) & IN_PROGRESS))
 #endif
 
-inline ask(me) {
+inline snapshot(me) {
     atomic {
-#if !defined(ASK_BY_LOAD) && !defined(ASK_RELAXED)
+#if !defined(SNAPSHOT_BY_LOAD) && !defined(SNAPSHOT_RELAXED)
         fenced(me) ->
 #endif
-        target = next_turn(mem[WORD])
+        target = round_for(mem[WORD])
     }
 }
 
 /* Only if the word is still `word`; else `leading` stays 0. */
-inline begin(me) {
+inline start(me) {
     atomic {
-#ifdef BEGIN_BY_STORE
-        store(me, WORD, word | RUNNING);
+#ifdef START_BY_STORE
+        store(me, WORD, word | IN_PROGRESS);
         leading = 1;
 #else
         fenced(me) ->
         leading = (mem[WORD] == word);
-        mem[WORD] = (leading -> word | RUNNING : mem[WORD]);
+        mem[WORD] = (leading -> word | IN_PROGRESS : mem[WORD]);
 #endif
         if
         :: leading ->
@@ -107,14 +107,14 @@ inline begin(me) {
     }
 }
 
-inline forget_turn() {
+inline forget_round() {
     leads = 0;
     known[0] = 0;
     known[1] = 0;
     known[2] = 0
 }
 
-/* futex_wake of all who wait for a turn for which this is true, or of one of them. */
+/* futex_wake of all that wait for a round for which this is true, or of one of them. */
 #define wake_all(which) d_step { \
         waits[0] = (which(waits[0]) -> 0 : waits[0]); \
         waits[1] = (which(waits[1]) -> 0 : waits[1]); \
@@ -129,26 +129,26 @@ inline forget_turn() {
         fi \
     }
 #define completed ((word >> SHIFT) + 1)
-#define for_this(turn) ((turn) == completed)
+#define for_this(round) ((round) == completed)
 #ifdef LEADER_OF_ANY_MASK
-#define for_next(turn) true
+#define for_next(round) true
 #else
-#define for_next(turn) ((turn) == completed + 1)
+#define for_next(round) ((round) == completed + 1)
 #endif
-#define any(turn) true
+#define any(round) true
 
 #ifdef NEXT_FORGOTTEN
 #define after(word) ((((word) >> SHIFT) + 1) << SHIFT)
 #else
-#define after(word) (((((word) >> SHIFT) + 1) << SHIFT) | ((word) & NEXT -> THIS : 0))
+#define after(word) (((((word) >> SHIFT) + 1) << SHIFT) | ((word) & WAITERS_NEXT -> WAITERS_THIS : 0))
 #endif
 
-inline finish(me) {
+inline end_round(me) {
     store(me, EFFECT, (mem[WORD] >> SHIFT) + 1);
     do
     :: word = load(me, WORD);
        atomic {
-#ifdef FINISH_RELAXED
+#ifdef END_RELAXED
            true ->
 #else
            fenced(me) ->
@@ -159,21 +159,21 @@ inline finish(me) {
               served[0] = known[0];
               served[1] = known[1];
               served[2] = known[2];
-              forget_turn();
+              forget_round();
               break
            :: else
            fi
        }
     od;
 #ifndef NO_LEADER_WOKEN
-    if :: word & NEXT -> wake_one(for_next) :: else fi;
+    if :: word & WAITERS_NEXT -> wake_one(for_next) :: else fi;
 #endif
 #ifndef SERVED_NOT_WOKEN
-    if :: word & THIS -> wake_all(for_this) :: else fi
+    if :: word & WAITERS_THIS -> wake_all(for_this) :: else fi
 #endif
 }
 
-/* The turn failed. */
+/* The round failed. */
 inline fail(me) {
     do
     :: word = load(me, WORD);
@@ -181,11 +181,11 @@ inline fail(me) {
            fenced(me) ->
            if
            :: mem[WORD] == word ->
-              mem[WORD] = word & ~(RUNNING | THIS | NEXT);
+              mem[WORD] = word & ~(IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT);
 #ifdef FAILURE_COUNTS
               mem[WORD] = mem[WORD] + (1 << SHIFT);
 #endif
-              forget_turn();
+              forget_round();
               break
            :: else
            fi
@@ -194,9 +194,9 @@ inline fail(me) {
     if
 #ifndef FAILURE_NOT_TOLD
 #ifdef FAILURE_WAKES_ONE
-    :: word & (THIS | NEXT) -> wake_one(any)
+    :: word & (WAITERS_THIS | WAITERS_NEXT) -> wake_one(any)
 #else
-    :: word & (THIS | NEXT) -> wake_all(any)
+    :: word & (WAITERS_THIS | WAITERS_NEXT) -> wake_all(any)
 #endif
 #endif
     :: else
@@ -204,9 +204,9 @@ inline fail(me) {
 }
 
 #ifdef NEXT_TAKEN_FOR_THIS
-#define mark(word) ((word) | THIS)
+#define mark(word) ((word) | WAITERS_THIS)
 #else
-#define mark(word) ((word) | (target == ((word) >> SHIFT) + 1 -> THIS : NEXT))
+#define mark(word) ((word) | (target == ((word) >> SHIFT) + 1 -> WAITERS_THIS : WAITERS_NEXT))
 #endif
 
 inline sleep(me) {
@@ -246,10 +246,10 @@ inline wait_for(me) {
            fi
        }
        if
-       :: !(word & RUNNING) ->
-          begin(me);
+       :: !(word & IN_PROGRESS) ->
+          start(me);
           if
-          :: leading -> finish(me)
+          :: leading -> end_round(me)
           :: leading && FAILS -> fail(me); break
           :: else
           fi;
@@ -259,13 +259,13 @@ inline wait_for(me) {
     od
 }
 
-inline try_lead(me) {
+inline try_run(me) {
     word = load(me, WORD);
     if
-    :: !(word & (RUNNING | THIS | NEXT)) ->
-       begin(me);
+    :: !(word & (IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT)) ->
+       start(me);
        if
-       :: leading -> finish(me)
+       :: leading -> end_round(me)
        :: leading && FAILS -> fail(me)
        :: else
        fi
@@ -281,9 +281,9 @@ proctype caller(byte me) {
        times++;
        if
        :: atomic { mine++; store(me, DATA(me), mine) }
-          ask(me);
+          snapshot(me);
           wait_for(me)
-       :: me < OWNERS -> try_lead(me)
+       :: me < OWNERS -> try_run(me)
        fi;
        atomic { leading = 0; word = 0; target = 0 }
     :: else -> break

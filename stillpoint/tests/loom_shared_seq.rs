@@ -1,4 +1,4 @@
-//! Models of shared turns: who is served by which turn, who leads, who sleeps and who wakes him.
+//! Models of shared rounds: which round serves a caller, which thread leads, which threads sleep and are woken.
 #![cfg(loom)]
 
 mod model;
@@ -9,17 +9,17 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::sequence::{Sequence, Target};
+use stillpoint::sync::shared_seq::{SeqSnapshot, SharedSeq};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 const CALLERS: usize = 3;
 
-/// Callers ask with a relaxed store; a turn answers all whose question it sees.
+/// Callers ask by a relaxed store; a round answers all whose store it sees.
 struct World {
-    turns: Sequence,
+    rounds: SharedSeq,
     asked: [AtomicU64; CALLERS],
     answered: [AtomicU64; CALLERS],
-    /// Turns run, failed ones too: no two at a time.
+    /// Rounds run, failed ones too: no two at a time.
     run: UnsafeCell<u32>,
 }
 
@@ -31,14 +31,14 @@ unsafe impl Send for World {}
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            turns: Sequence::new(),
+            rounds: SharedSeq::new(),
             asked: std::array::from_fn(|_| AtomicU64::new(0)),
             answered: std::array::from_fn(|_| AtomicU64::new(0)),
             run: UnsafeCell::new(0),
         })
     }
 
-    fn turn(&self) {
+    fn round(&self) {
         self.run.with_mut(|run| unsafe { *run += 1 });
         for (asked, answered) in self.asked.iter().zip(&self.answered) {
             if asked.load(Relaxed) != 0 {
@@ -47,36 +47,36 @@ impl World {
         }
     }
 
-    /// Asks and joins; the answer must be there.
+    /// Asks and waits; the answer must be there.
     fn call(&self, caller: usize) {
-        let target = self.ask(caller);
-        self.wait_for(caller, target);
+        let snapshot = self.ask(caller);
+        self.wait_for(caller, snapshot);
     }
 
-    fn ask(&self, caller: usize) -> Target {
+    fn ask(&self, caller: usize) -> SeqSnapshot {
         self.asked[caller].store(1, Relaxed);
-        self.turns.ask()
+        self.rounds.snapshot()
     }
 
-    fn wait_for(&self, caller: usize, target: Target) {
-        self.turns.wait_for(target, || self.turn());
+    fn wait_for(&self, caller: usize, snapshot: SeqSnapshot) {
+        self.rounds.wait_for(snapshot, || self.round());
         self.is_answered(caller);
     }
 
-    fn join(&self, caller: usize) {
+    fn run_or_wait(&self, caller: usize) {
         self.asked[caller].store(1, Relaxed);
-        self.turns.join(|| self.turn());
+        self.rounds.run_or_wait(|| self.round());
         self.is_answered(caller);
     }
 
     /// Joins with a turn that panics: so must this caller.
     fn fail(&self) {
-        let joins = AssertUnwindSafe(|| self.turns.join(|| resume_unwind(Box::new(()))));
+        let joins = AssertUnwindSafe(|| self.rounds.run_or_wait(|| resume_unwind(Box::new(()))));
         assert!(catch_unwind(joins).is_err());
     }
 
     fn is_answered(&self, caller: usize) {
-        assert_eq!(self.answered[caller].load(Relaxed), 1, "served by a turn that began before the call");
+        assert_eq!(self.answered[caller].load(Relaxed), 1, "served by a round that started before the call");
     }
 }
 
@@ -93,40 +93,40 @@ fn callers(n: usize) {
         thread.join().unwrap();
     }
     let run = world.run.with(|run| unsafe { *run });
-    assert!(run >= 1 && run as usize <= n, "{n} callers needed {run} turns");
+    assert!(run >= 1 && run as usize <= n, "{n} callers needed {run} rounds");
 }
 
 #[test]
-fn two_callers_are_served_by_a_turn_that_began_after_they_asked() {
+fn two_callers_are_served_by_a_later_round() {
     check(0, 4, || callers(2));
 }
 
 #[test]
-fn three_callers_are_served_and_none_sleeps_for_ever() {
+fn three_callers_are_served_and_wake() {
     check(0, 2, || callers(3));
 }
 
 #[test]
-fn a_turn_that_is_seen_to_be_done_serves_who_asked_for_it_and_did_not_wait() {
+fn round_seen_done_serves_its_snapshot() {
     check(0, 3, || {
         let world = World::new();
         let w = world.clone();
         let other = thread::spawn(move || w.call(1));
-        let target = world.ask(0);
-        if world.turns.is_done(target) {
+        let snapshot = world.ask(0);
+        if world.rounds.is_done(snapshot) {
             world.is_answered(0);
         } else {
-            // Perhaps later than somebody's turn that was under way.
+            // Perhaps after a round that was in progress.
             thread::yield_now();
-            world.wait_for(0, target);
+            world.wait_for(0, snapshot);
         }
-        assert!(world.turns.is_done(target));
+        assert!(world.rounds.is_done(snapshot));
         other.join().unwrap();
     });
 }
 
 #[test]
-fn after_a_failed_turn_everybody_finds_out_for_himself() {
+fn failed_round_fails_each_waiter_by_itself() {
     check(0, 3, || {
         let world = World::new();
         let threads: Vec<_> = (1..CALLERS)
@@ -139,24 +139,24 @@ fn after_a_failed_turn_everybody_finds_out_for_himself() {
         for thread in threads {
             thread.join().unwrap();
         }
-        assert_eq!(world.turns.completed(), 0);
+        assert_eq!(world.rounds.completed(), 0);
     });
 }
 
 #[test]
-fn caller_that_asked_during_a_failed_try_is_served_by_one_turn() {
+fn caller_during_a_failed_try_needs_one_round() {
     check(0, 4, || {
         let world = World::new();
         let w = world.clone();
-        let trying = thread::spawn(move || assert!(!w.turns.try_lead(|| false)));
-        world.join(0);
-        assert_eq!(world.turns.completed(), 1);
+        let trying = thread::spawn(move || assert!(!w.rounds.try_run(|| false)));
+        world.run_or_wait(0);
+        assert_eq!(world.rounds.completed(), 1);
         trying.join().unwrap();
     });
 }
 
 #[test]
-fn try_beside_callers_serves_them_or_does_not_count() {
+fn try_run_serves_callers_or_does_not_count() {
     check(0, 2, || {
         let world = World::new();
         let threads: Vec<_> = (1..CALLERS)
@@ -164,19 +164,19 @@ fn try_beside_callers_serves_them_or_does_not_count() {
                 let w = world.clone();
                 thread::spawn(move || {
                     if caller == 1 {
-                        w.join(1);
+                        w.run_or_wait(1);
                     } else {
-                        // One that fails, and one that may be the turn that the caller sleeps for.
-                        w.turns.try_lead(|| false);
-                        w.turns.try_lead(|| {
-                            w.turn();
+                        // One that fails, and one that may be the round that the caller sleeps for.
+                        w.rounds.try_run(|| false);
+                        w.rounds.try_run(|| {
+                            w.round();
                             true
                         });
                     }
                 })
             })
             .collect();
-        world.join(0);
+        world.run_or_wait(0);
         for thread in threads {
             thread.join().unwrap();
         }

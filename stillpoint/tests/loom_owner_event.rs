@@ -1,4 +1,4 @@
-//! Models of holders and of who waits for them: no wake-up is lost, and who has waited comes after the holder.
+//! A model of an owner and a waiter: no wake-up is lost, and the waiter sees what the owner did.
 #![cfg(loom)]
 
 mod model;
@@ -7,14 +7,14 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::awaited::Awaited;
+use stillpoint::owner_event::OwnerEvent;
 use stillpoint::sync::model::reader as interruptible;
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
-/// A value, held by the thread whose number is in the word.
+/// A value, owned by the thread whose number is in the word.
 struct World {
-    holder: AtomicU64,
-    awaited: Awaited,
+    owner: AtomicU64,
+    event: OwnerEvent,
     value: UnsafeCell<u64>,
 }
 
@@ -24,31 +24,31 @@ unsafe impl Sync for World {}
 unsafe impl Send for World {}
 
 impl World {
-    fn held_by(thread: u64) -> Arc<Self> {
-        Arc::new(Self { holder: AtomicU64::new(thread), awaited: Awaited::new(), value: UnsafeCell::new(0) })
+    fn owned_by(thread: u64) -> Arc<Self> {
+        Arc::new(Self { owner: AtomicU64::new(thread), event: OwnerEvent::new(), value: UnsafeCell::new(0) })
     }
 
     fn write(&self) {
-        // SAFETY: loom checks that nobody else has access.
+        // SAFETY: loom checks that no other thread has access.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 }
 
 #[test]
-fn a_visitor_is_woken_and_comes_after_the_holder() {
+fn waiter_is_woken_and_sees_what_the_owner_did() {
     check(0, 2, || {
-        let world = World::held_by(1);
-        let holder = {
+        let world = World::owned_by(1);
+        let owner = {
             let world = world.clone();
             thread::spawn(move || {
                 interruptible(0, || {
                     world.write();
-                    world.awaited.release(&world.holder);
+                    world.event.release(&world.owner);
                 });
             })
         };
-        world.awaited.wait_until(|| world.holder.load(Acquire) == 0);
+        world.event.wait_until(|| world.owner.load(Acquire) == 0);
         world.write();
-        holder.join().unwrap();
+        owner.join().unwrap();
     });
 }

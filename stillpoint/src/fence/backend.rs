@@ -1,0 +1,266 @@
+//! Which backend the fence has: the choice, made once a process, and the report on it.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU8, Ordering::*};
+use std::sync::OnceLock;
+
+use super::{SHARED, membarrier, signal};
+use crate::sync::ForkSafe;
+use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::signal::before_main;
+use crate::sys::{self, Errno, MembarrierCommand};
+
+/// How the two sides of the fence are made. See the [module](super).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Backend {
+    /// `membarrier(2)`: `light()` is a compiler fence.
+    Membarrier = 3,
+    /// Signals to registered threads: `light()` is a compiler fence and a look at a thread-local. Needs the feature
+    /// `signal-fence`.
+    Signal = 2,
+    /// Both sides execute a `SeqCst` fence.
+    SeqCst = 1,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Backend::Membarrier => "membarrier",
+            Backend::Signal => "signal",
+            Backend::SeqCst => "seqcst",
+        })
+    }
+}
+
+/// The [`Backend`] chosen, as a number; 0 before the choice.
+static CHOSEN: AtomicU8 = AtomicU8::new(0);
+
+/// Returns `true` if the choice has been made, and is `backend`. Does not make it.
+#[inline(always)]
+pub(super) fn is_chosen(backend: Backend) -> bool {
+    // Relaxed: a thread that sees the choice late executes a real fence, which every backend allows.
+    CHOSEN.load(Relaxed) == backend as u8
+}
+
+/// The choice and its reasons.
+static REPORT: ForkSafe<OnceLock<Report>> = ForkSafe::new(OnceLock::new());
+
+/// What was chosen, and why.
+///
+/// It has no string: a global allocator may contain the first reader, so the choice must not allocate.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    backend: Backend,
+    asked: Asked,
+    why: Why,
+}
+
+/// What the program or the environment asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    For(Backend),
+    /// A word of the environment that names no backend.
+    Unknown,
+}
+
+/// Why the backend is what it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Why {
+    NotNeeded,
+    NoMemory,
+    MembarrierWorks,
+    MembarrierMissing,
+    NoBarrierInSwitch,
+    /// With the command that failed.
+    MembarrierFailed(MembarrierCommand, Errno),
+    /// With its number.
+    SignalFree(i32),
+    #[cfg_attr(not(feature = "signal-fence"), expect(dead_code))]
+    NoSignalFree,
+    #[cfg_attr(feature = "signal-fence", expect(dead_code))]
+    SignalNotBuilt,
+}
+
+impl Report {
+    /// Returns the backend in use.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Returns the real-time signal of the signal backend.
+    pub fn signal(&self) -> Option<i32> {
+        match self.why {
+            Why::SignalFree(signal) => Some(signal),
+            _ => None,
+        }
+    }
+
+    /// Displays why: what was asked for, what was tried, and how it failed.
+    pub fn why(&self) -> impl fmt::Display + '_ {
+        Reason(self)
+    }
+}
+
+struct Reason<'a>(&'a Report);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.asked {
+            Asked::Nothing => {}
+            Asked::For(backend) => write!(f, "{backend} was asked for; ")?,
+            Asked::Unknown => {
+                return f.write_str("STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)");
+            }
+        }
+        match self.0.why {
+            Why::NotNeeded => f.write_str("it needs nothing"),
+            Why::NoMemory => f.write_str("no memory to prepare for a fork"),
+            Why::MembarrierWorks => f.write_str("membarrier(PRIVATE_EXPEDITED) works"),
+            Why::MembarrierMissing => {
+                f.write_str("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)")
+            }
+            Why::NoBarrierInSwitch => f.write_str(
+                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on, and in 6.6 from 6.6.51 on",
+            ),
+            Why::MembarrierFailed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
+            Why::SignalFree(signal) => write!(f, "signal {signal} was free"),
+            Why::SignalNotBuilt => f.write_str("the library is built without the feature signal-fence"),
+            Why::NoSignalFree => {
+                f.write_str("no signal could be installed: every real-time signal has a handler already")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.backend, self.why())
+    }
+}
+
+/// Chooses the backend, if that has not been done. Returns what was chosen.
+///
+/// Takes half a microsecond while the process has one thread, about ten milliseconds later.
+pub fn init() -> &'static Report {
+    init_with(asked_by_environment)
+}
+
+fn asked_by_environment() -> Asked {
+    sys::with_variable(c"STILLPOINT_FENCE", |asked| match asked {
+        None => Asked::Nothing,
+        Some(b"membarrier") => Asked::For(Backend::Membarrier),
+        Some(b"signal") => Asked::For(Backend::Signal),
+        Some(b"seqcst") => Asked::For(Backend::SeqCst),
+        Some(_) => Asked::Unknown,
+    })
+}
+
+/// Sets the backend: `backend`, or [`Backend::SeqCst`] where that is not available. Ignores the environment.
+///
+/// # Errors
+///
+/// The backend never changes: if another one is in use, the error says which and why.
+///
+/// ```
+/// use stillpoint::fence::{self, Backend};
+///
+/// let report = fence::set_backend(Backend::SeqCst).expect("nothing used a fence before");
+/// assert_eq!(report.backend(), Backend::SeqCst);
+/// assert!(fence::set_backend(Backend::Membarrier).is_err());
+/// ```
+pub fn set_backend(backend: Backend) -> Result<&'static Report, BackendAlreadySet> {
+    let mut ours = false;
+    let report = init_with(|| {
+        ours = true;
+        Asked::For(backend)
+    });
+    if ours || report.backend == backend { Ok(report) } else { Err(BackendAlreadySet(report)) }
+}
+
+/// The error of [`set_backend`]: another backend is in use.
+#[derive(Debug, Clone, Copy)]
+pub struct BackendAlreadySet(&'static Report);
+
+impl fmt::Display for BackendAlreadySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the fence backend has been set already ({}); set it before the first reader", self.0)
+    }
+}
+
+impl std::error::Error for BackendAlreadySet {}
+
+fn init_with(asked: impl FnOnce() -> Asked) -> &'static Report {
+    if let Some(report) = REPORT.get().get() {
+        return report;
+    }
+    // Nothing in it allocates: a global allocator that contains a reader would come back, and wait for itself.
+    REPORT.get().get_or_init(|| {
+        let asked = asked();
+        // Again, if it has not been called before `main`.
+        let (backend, why) = if register_for_fork(&FORK) {
+            select(asked)
+        } else {
+            // Which has no state that a fork could break.
+            (Backend::SeqCst, Why::NoMemory)
+        };
+        // Relaxed: see `is_chosen`.
+        CHOSEN.store(backend as u8, Relaxed);
+        Report { backend, asked, why }
+    })
+}
+
+fn select(asked: Asked) -> (Backend, Why) {
+    match asked {
+        Asked::Nothing | Asked::For(Backend::Membarrier) => match membarrier::register() {
+            Ok(()) => (Backend::Membarrier, Why::MembarrierWorks),
+            Err(why) => (Backend::SeqCst, why),
+        },
+        Asked::For(Backend::Signal) => match signal::install() {
+            Ok(signal) => (Backend::Signal, Why::SignalFree(signal)),
+            Err(why) => (Backend::SeqCst, why),
+        },
+        Asked::For(Backend::SeqCst) | Asked::Unknown => (Backend::SeqCst, Why::NotNeeded),
+    }
+}
+
+static FORK: ForkHook = ForkHook::in_child(Part::Fence, in_child);
+
+before_main!(register_for_fork(&FORK));
+
+/// The child of a fork: other threads may have been in the middle of something here.
+///
+/// # Safety
+///
+/// See [`ForkHook::child`].
+unsafe fn in_child() {
+    match REPORT.get().get() {
+        Some(report) if report.backend == Backend::Membarrier => {
+            // The kernel copies the registration before memory, and another thread may have made the choice in between.
+            // If it fails, so does the next fence.
+            let _ = membarrier::register();
+        }
+        Some(_) => {}
+        None => {
+            // Perhaps another thread was in the middle of the choice.
+            CHOSEN.store(0, Relaxed);
+            // SAFETY: the only thread, which did not fork while it chose; and it has no reference to a report.
+            unsafe { REPORT.overwrite(OnceLock::new()) };
+        }
+    }
+    SHARED.reset_in_child();
+    // SAFETY: the only thread, which did not fork in the middle of a fence.
+    unsafe { signal::reset_in_child() };
+}
+
+/// Returns the backend in use; chooses it if that has not been done.
+pub fn backend() -> Backend {
+    report().backend
+}
+
+/// Returns what was chosen and why; chooses the backend if that has not been done.
+pub fn report() -> &'static Report {
+    init()
+}

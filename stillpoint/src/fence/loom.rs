@@ -1,0 +1,16 @@
+//! The fence under loom: the exact model of `membarrier(2)` that `sync/model.rs` describes.
+
+use crate::sync::model::interrupt_all;
+
+pub mod shared;
+
+/// Nothing, as on the machine with `membarrier`.
+pub fn light() {}
+
+/// Nothing, as on the machine.
+pub fn light_compiler_only() {}
+
+/// A process-wide fence.
+pub fn heavy() {
+    interrupt_all();
+}

@@ -1,3 +1,0 @@
-//! What the models see of this folder.
-
-pub mod shared;

@@ -1,0 +1,21 @@
+//! What stands for the signal backend in a library without the feature `signal-fence`: it cannot be chosen.
+
+use super::backend::Why;
+
+pub(super) fn install() -> Result<i32, Why> {
+    Err(Why::SignalNotBuilt)
+}
+
+pub(super) fn is_registered() -> bool {
+    false
+}
+
+pub(super) fn register() -> bool {
+    false
+}
+
+pub(super) unsafe fn reset_in_child() {}
+
+pub(super) fn fence() {
+    unreachable!("the signal backend cannot be chosen");
+}

@@ -1,0 +1,230 @@
+//! Grace periods without a waiting thread: for futures, and for cookies that were started.
+//!
+//! A future that is polled leaves its waker here; [`crate::rcu::GracePeriod`] may also start a grace period that nothing waits
+//! for. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one grace
+//! period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures that
+//! each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
+//!
+//! # Invariants
+//!
+//! 1. One lock orders all decisions. While `running` is set, the poller takes the lock again before it stops, and it
+//!    stops only if no future waits and all started grace periods have ended. A thread that leaves a waker or starts a
+//!    grace period, and finds `running` clear, sets it and submits the poller.
+//! 2. A waker leaves the map when its grace period has ended, when its future is dropped, or when no poller can run. So
+//!    a future that has an id, is not in the map and whose grace period has not ended, was dismissed.
+//! 3. Wakers are foreign code: they are cloned, called and dropped outside the lock, and may panic.
+//!
+//! # When no poller can run
+//!
+//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken, and find out when
+//! they are polled. Without a thread each waits where it is polled; a failure is their result.
+
+use core::mem;
+use core::task::Waker;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+
+use crate::grace_period::cookie::Due;
+use crate::grace_period::engine::{Engine, Readers};
+use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, mutant};
+
+/// Why a grace period failed: the message for those that waited for it.
+pub type Failure = Cow<'static, str>;
+
+/// What the poller needs of the domain around it.
+pub trait Host {
+    type Readers: Readers;
+
+    fn engine(&self) -> &Engine<Self::Readers>;
+
+    fn poller(&self) -> &GpPoller;
+
+    /// Has a thread call [`run`]. Returns `false` if there is no thread.
+    fn submit(&self) -> bool;
+
+    /// Blocks until the next grace period has ended.
+    fn wait_for_next(&self) -> Result<(), Failure>;
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct GpPoller {
+    waiters: ForkSafe<Mutex<Waiters>>,
+    /// The last id given out. The child of a fork goes on counting, so that it never repeats the id of an inherited
+    /// future.
+    last_id: AtomicU64,
+}
+
+/// What [`GpPoller::poll`] found.
+#[derive(Debug)]
+pub enum PollResult {
+    /// The grace period has ended.
+    Elapsed,
+    /// The waker will be called.
+    Pending,
+    /// A grace period failed.
+    Failed(Failure),
+    /// There is no thread for the poller.
+    NoThread,
+}
+
+/// Identifies a future among the waiters: 0 while it is not one of them.
+pub type WaiterId = u64;
+
+#[derive(Debug)]
+struct Waiters {
+    /// See invariant 1.
+    running: bool,
+    /// The last grace period that is to end even if no future waits for it.
+    started: Option<Due>,
+    /// The wakers, by the grace periods that they wait for. A smaller one ends no later.
+    wakers: BTreeMap<(Due, WaiterId), Waker>,
+    /// Why the futures were dismissed the last time.
+    failure: Option<Failure>,
+}
+
+/// What the poller does next.
+enum Step {
+    Wake(Waker),
+    WaitForNext,
+    Stop,
+}
+
+impl GpPoller {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self { waiters: ForkSafe::new(Mutex::new(Waiters::new())), last_id: AtomicU64::new(0) }
+        }
+    }
+
+    /// Makes sure that the grace period ends, if there is a thread for the poller.
+    pub fn start(&self, host: &impl Host, due: Due) {
+        let mut waiters = self.lock();
+        waiters.started = waiters.started.max(Some(due));
+        self.ensure_running(host, waiters);
+    }
+
+    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it.
+    pub fn poll(&self, host: &impl Host, due: Due, id: &mut WaiterId, waker: &Waker) -> PollResult {
+        // Dropped after the lock is released, as is the waker that it replaces.
+        let mut waker = waker.clone();
+        let mut waiters = self.lock();
+        // Under the lock: a future that the poller has taken out finds here that its grace period has ended.
+        if host.engine().is_done(due) {
+            *id = 0;
+            return PollResult::Elapsed;
+        }
+        if let Some(last) = waiters.wakers.get_mut(&(due, *id)) {
+            mem::swap(last, &mut waker);
+            return PollResult::Pending;
+        }
+        if mem::take(id) != 0
+            && let Some(failure) = &waiters.failure
+        {
+            return PollResult::Failed(failure.clone());
+        }
+        // Relaxed: only the numbers matter.
+        *id = self.last_id.fetch_add(1, Relaxed) + 1;
+        waiters.wakers.insert((due, *id), waker);
+        if self.ensure_running(host, waiters) {
+            PollResult::Pending
+        } else {
+            *id = 0;
+            PollResult::NoThread
+        }
+    }
+
+    /// Removes a future that is dropped.
+    pub fn cancel(&self, due: Due, id: WaiterId) {
+        let mut waiters = self.lock();
+        let waker = waiters.wakers.remove(&(due, id));
+        drop(waiters);
+        drop(waker);
+    }
+
+    /// Forgets all futures, and what was started: the child of a fork has no poller. Futures that are polled there
+    /// become waiters again.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, and was not in the middle of another method when it forked.
+    #[cfg(not(loom))]
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: the caller's contract; references to the waiters live no longer than a call of a method.
+        unsafe { self.waiters.overwrite(Mutex::new(Waiters::new())) };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
+        // Nothing under the lock panics (invariant 3).
+        self.waiters.get().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits the poller if it does not run. Returns `false` if it cannot run: all futures have been dismissed.
+    fn ensure_running(&self, host: &impl Host, mut waiters: MutexGuard<'_, Waiters>) -> bool {
+        let was_running = mem::replace(&mut waiters.running, true);
+        drop(waiters);
+        if was_running || host.submit() {
+            return true;
+        }
+        self.dismiss(None);
+        false
+    }
+
+    /// The poller stops for good: wakes all futures, and forgets what was started.
+    fn dismiss(&self, failure: Option<Failure>) {
+        let mut waiters = self.lock();
+        let old = mem::replace(&mut *waiters, Waiters { failure, ..Waiters::new() });
+        drop(waiters);
+        if !mutant("dismissed-silently") {
+            old.wakers.into_values().for_each(wake);
+        }
+    }
+
+    fn next<R>(&self, engine: &Engine<R>) -> Step {
+        let mut waiters = self.lock();
+        let Waiters { running, started, wakers, .. } = &mut *waiters;
+        match wakers.first_entry() {
+            Some(first) if engine.is_done(first.key().0) => Step::Wake(first.remove()),
+            Some(_) => Step::WaitForNext,
+            None if started.is_some_and(|due| !engine.is_done(due)) => Step::WaitForNext,
+            None => {
+                *running = mutant("driven-for-good");
+                Step::Stop
+            }
+        }
+    }
+}
+
+/// The poller's task. Two at a time do no harm.
+pub fn run(host: &impl Host) {
+    let poller = host.poller();
+    loop {
+        match poller.next(host.engine()) {
+            Step::Wake(waker) => wake(waker),
+            // The next grace period, whichever the futures wait for now: others may wait for it by then.
+            Step::WaitForNext => {
+                if let Err(failure) = host.wait_for_next() {
+                    return poller.dismiss(Some(failure));
+                }
+            }
+            Step::Stop => return,
+        }
+    }
+}
+
+/// Calls a waker, outside the lock. A panic is reported by its hook, and goes no further: other wakers are still
+/// called.
+fn wake(waker: Waker) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // Its destructor could panic too.
+        mem::forget(payload);
+    }
+}
+
+impl Waiters {
+    const fn new() -> Self {
+        Self { running: false, started: None, wakers: BTreeMap::new(), failure: None }
+    }
+}

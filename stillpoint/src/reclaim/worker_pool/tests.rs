@@ -1,0 +1,131 @@
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::{fs, thread};
+
+use super::*;
+use crate::deadline::deadline;
+
+/// The pool belongs to the process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_worker() -> bool {
+    fs::read_to_string("/proc/thread-self/comm").is_ok_and(|name| name.trim() == "stillpoint-rcu")
+}
+
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+fn workers() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
+    // A thread may end meanwhile.
+    let names = tasks.flat_map(|task| fs::read_to_string(task.path().join("comm")));
+    names.filter(|name| name.trim() == "stillpoint-rcu").count()
+}
+
+fn is_idle() -> bool {
+    matches!(*POOL.get().lock(), IdleWorker::Parked)
+}
+
+#[test]
+fn task_runs_in_a_worker_with_all_signals_blocked() {
+    static RIGHT: AtomicBool = AtomicBool::new(false);
+    let (_running, _alone) = (deadline(), alone());
+    assert!(submit(|| {
+        let status = fs::read_to_string("/proc/thread-self/status").expect("a thread has a status");
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("a signal mask");
+        let blocked = u64::from_str_radix(blocked.trim(), 16).expect("a number");
+        let usr1 = 1 << (libc::SIGUSR1 - 1);
+        RIGHT.store(is_worker() && blocked & usr1 != 0, Release);
+    }));
+    until(|| RIGHT.load(Acquire));
+}
+
+#[test]
+fn tasks_run_at_once_and_leave_one_idle_worker() {
+    const TASKS: usize = 8;
+    static ALL: Barrier = Barrier::new(TASKS + 1);
+    let (_running, _alone) = (deadline(), alone());
+    for _ in 0..20 {
+        assert!((0..TASKS).all(|_| submit(|| _ = ALL.wait())));
+        ALL.wait();
+    }
+    until(|| is_idle() && workers() == 1);
+}
+
+#[test]
+fn idle_worker_runs_the_next_task() {
+    static THREADS: Mutex<Vec<thread::ThreadId>> = Mutex::new(Vec::new());
+    let (_running, _alone) = (deadline(), alone());
+    for round in 1..=10 {
+        assert!(submit(|| THREADS.lock().expect("no panic").push(thread::current().id())));
+        until(|| THREADS.lock().expect("no panic").len() == round && is_idle());
+    }
+    let threads = THREADS.lock().expect("no panic");
+    assert!(threads.iter().all(|id| *id == threads[0]), "{threads:?}");
+}
+
+#[test]
+fn submits_that_race_with_finishing_workers_run_each_task_once() {
+    const SUBMITS: usize = 2000;
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let (_running, _alone) = (deadline(), alone());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..SUBMITS).for_each(|_| assert!(submit(|| _ = RUNS.fetch_add(1, Release)))));
+        }
+    });
+    until(|| RUNS.load(Acquire) == 2 * SUBMITS);
+    until(|| is_idle() && workers() == 1);
+    assert_eq!(RUNS.load(Acquire), 2 * SUBMITS);
+}
+
+#[test]
+fn panicking_task_does_not_end_its_worker() {
+    static THREAD: Mutex<Option<thread::ThreadId>> = Mutex::new(None);
+    let (_running, _alone) = (deadline(), alone());
+    let panics = || {
+        *THREAD.lock().expect("no panic under this lock") = Some(thread::current().id());
+        panic!("on purpose");
+    };
+    let of_last = || *THREAD.lock().expect("no panic under this lock");
+    assert!(submit(panics));
+    until(|| of_last().is_some() && is_idle());
+    let first = THREAD.lock().expect("no panic under this lock").take();
+    assert!(submit(panics));
+    until(|| of_last().is_some());
+    assert_eq!(of_last(), first);
+}
+
+fn exit(right: bool) {
+    // SAFETY: ends the child without the destructors of the parent's test.
+    unsafe { libc::_exit(i32::from(!right)) }
+}
+
+#[test]
+fn child_of_a_fork_starts_workers_of_its_own() {
+    let (_running, _alone) = (deadline(), alone());
+    assert!(submit(|| ()));
+    until(is_idle);
+    // SAFETY: glibc lets the child of a process with threads allocate and start threads.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: a plain call; a child that hangs is killed.
+        unsafe { libc::alarm(50) };
+        // SAFETY: the only thread, which is not inside the pool.
+        unsafe { reset_in_child() };
+        let started = submit(|| exit(is_worker()));
+        until(|| !started);
+        exit(false);
+    }
+    let mut status = -1;
+    // SAFETY: `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child exits with 0");
+}

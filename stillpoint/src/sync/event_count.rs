@@ -1,0 +1,100 @@
+//! An eventcount: threads sleep until a condition holds that other threads bring about.
+//!
+//! One word: bit 0, `WAITERS`, is set while a thread may sleep; the rest counts notifications. A notifier first makes
+//! its change visible, then raises the count and clears the bit, in one step; it wakes the sleepers if the bit was set.
+//! A waiter sets the bit, checks its condition, and sleeps if the word is still the one that it left.
+//!
+//! # No wake-up is lost
+//!
+//! All changes are read-modify-writes of one word. If the waiter's comes first, the notifier finds the bit. If the
+//! notifier's comes first, the waiter acquires the change, and its condition holds.
+//!
+//! A notifier that is too frequent for a read-modify-write executes a light fence instead, and notifies only if
+//! [`EventCount::has_waiters`]. Its waiters then execute a heavy fence between [`EventCount::prepare_wait`] and their
+//! check: see [`crate::percpu`]'s `owner_event.rs`.
+
+use core::num::NonZeroU32;
+use std::time::Duration;
+
+use super::{Futex, Ordering::*, const_unless_loom, mutant, now, weaken};
+
+const WAITERS: u64 = 1;
+const ONE: u64 = 2;
+const ALL: NonZeroU32 = NonZeroU32::MAX;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct EventCount {
+    word: Futex,
+}
+
+/// What the word was when a waiter announced itself.
+#[derive(Debug)]
+#[must_use]
+pub struct Key(u64);
+
+impl EventCount {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self { word: Futex::new(0) }
+        }
+    }
+
+    /// Wakes all waiters: those that sleep, and those that are about to.
+    pub fn notify_all(&self) {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            let next = (word + ONE) & !WAITERS;
+            let order = weaken(Release, "eventcount-notify-relaxed");
+            // Release: publishes what the waiters' conditions depend on; pairs with the Acquire in `prepare_wait`.
+            match self.word.compare_exchange(word, next, order, Relaxed) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        if word & WAITERS != 0 && !mutant("sleepers-not-woken") {
+            self.word.wake(u32::MAX, ALL);
+        }
+    }
+
+    /// Returns `true` if a thread may be waiting.
+    #[inline]
+    pub fn has_waiters(&self) -> bool {
+        // Relaxed: the caller's fence orders it.
+        self.word.load(Relaxed) & WAITERS != 0
+    }
+
+    /// Announces a wait. The caller then checks its condition, and calls [`wait`](Self::wait) if it does not hold.
+    pub fn prepare_wait(&self) -> Key {
+        // Acquire: what was published before the last notification; pairs with the Release in `notify_all`.
+        Key(self.word.fetch_or(WAITERS, weaken(Acquire, "eventcount-wait-relaxed")) | WAITERS)
+    }
+
+    /// Sleeps until the next notification after [`prepare_wait`](Self::prepare_wait), but no longer than `limit`. May
+    /// return for no reason.
+    pub fn wait(&self, key: Key, limit: Option<Duration>) {
+        match limit {
+            None => self.word.wait(key.0, ALL),
+            Some(limit) => self.word.wait_timeout(key.0, ALL, limit),
+        }
+    }
+
+    /// Blocks until `reached` returns `true`, or for `limit`, if there is one. Returns the last result of `reached`.
+    pub fn wait_until(&self, limit: Option<Duration>, mut reached: impl FnMut() -> bool) -> bool {
+        let end = limit.map(|limit| now().saturating_add(limit.as_nanos() as u64));
+        loop {
+            if mutant("look-before-bit") && reached() {
+                return true;
+            }
+            let key = self.prepare_wait();
+            if !mutant("look-before-bit") && reached() {
+                return true;
+            }
+            let left = end.map(|end| Duration::from_nanos(end.saturating_sub(now())));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            self.wait(key, left);
+        }
+    }
+}

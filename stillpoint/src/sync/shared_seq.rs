@@ -1,0 +1,267 @@
+//! Rounds of work that callers share: sequence arithmetic, leader election, sleeping.
+//!
+//! A caller that wants a piece of work *done after now* (a grace period, a process-wide fence) need not do it itself:
+//! any round that **started** after its call serves it, whichever thread runs the round. [`SharedSeq::run_or_wait`] is
+//! that rule: it returns when such a round has ended. Until then the caller runs a round if no other thread does, or
+//! sleeps. A caller may also take a [`snapshot`](SharedSeq::snapshot) now, and ask ([`is_done`](SharedSeq::is_done)) or
+//! wait ([`wait_for`](SharedSeq::wait_for)) later. [`crate::fence`] shares heavy fences by it, and [`crate::rcu`] grace
+//! periods. The arithmetic is that of the Linux kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
+//!
+//! # State
+//!
+//! One 64-bit word, which is also the futex:
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 3.. | `n` | rounds completed |
+//! | 2 | `WAITERS_NEXT` | a thread sleeps for round `n + 2` |
+//! | 1 | `WAITERS_THIS` | a thread sleeps for round `n + 1` |
+//! | 0 | `IN_PROGRESS` | round `n + 1` has started and has a leader |
+//!
+//! A sleeper's futex mask is the bit `snapshot % 32`. Only two rounds have sleepers at any time, so a wake-up reaches
+//! exactly the threads that it is meant for.
+//!
+//! # Invariants
+//!
+//! 1. The word changes by read-modify-writes only, so every release sequence on it goes on for ever.
+//! 2. At most one thread is between setting `IN_PROGRESS` and clearing it: the leader.
+//! 3. A caller that finds `n` rounds completed is served by round `n + 1` if that has not started, else by round
+//!    `n + 2`. If round `n + 1` fails, it is run again, and serves all callers that came before it starts again: they
+//!    may take a new snapshot.
+//! 4. If no round is in progress and `WAITERS_THIS` is set, at least one thread that waits for round `n + 1` is awake:
+//!    the one that the last leader woke to lead, or one whose sleep failed because the word had changed.
+//!
+//! # Orderings
+//!
+//! - A *snapshot* is a read-modify-write with Release; the *start* of a round is one with Acquire. If a round is to
+//!   serve the caller, its start comes after the snapshot in the word's modification order (3), so by (1) it
+//!   synchronizes with it: all that the caller did before happens before the round.
+//! - The *end* is a Release, and *checking whether it is done* an Acquire: the round happens before the callers'
+//!   return.
+//! - The *start* acquires from the last *end* too: rounds happen one after another.
+//! - The end needs no Acquire: what callers released during the round reaches the next leader through (1).
+
+use core::num::NonZeroU32;
+
+use super::{Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
+
+const IN_PROGRESS: u64 = 1;
+const WAITERS_THIS: u64 = 2;
+const WAITERS_NEXT: u64 = 4;
+const SHIFT: u32 = 3;
+
+/// How often a caller looks at a round in progress before it sleeps.
+const SPINS: u32 = 64;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct SharedSeq {
+    word: Futex,
+}
+
+/// The number of a round whose end serves its holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeqSnapshot(u64);
+
+impl SeqSnapshot {
+    fn is_done(self, word: u64) -> bool {
+        word >> SHIFT >= self.0
+    }
+
+    /// Returns `true` if it is the first round that is not completed.
+    fn is_next(self, word: u64) -> bool {
+        self.0 == (word >> SHIFT) + 1
+    }
+
+    /// The futex mask of the threads that wait for this round.
+    fn mask(self) -> NonZeroU32 {
+        NonZeroU32::new(1 << (self.0 % 32)).expect("one bit is set")
+    }
+}
+
+impl SharedSeq {
+    const_unless_loom! {
+        pub fn new() -> Self {
+            Self { word: Futex::new(0) }
+        }
+    }
+
+    /// Returns how many rounds have been completed.
+    pub fn completed(&self) -> u64 {
+        // Acquire: a statistic that is read afterwards is not older; pairs with the Release in `update`.
+        self.word.load(Acquire) >> SHIFT
+    }
+
+    /// Returns the round to wait for: the first that starts after this call.
+    pub fn snapshot(&self) -> SeqSnapshot {
+        // Release: publishes what the caller did; pairs with the Acquire in `start`. A read-modify-write, not a load,
+        // so that a round which starts later cannot miss it (invariant 1). Acquire costs nothing more, and lets a
+        // caller see what the rounds before did.
+        let word = if mutant("ask-by-load") {
+            self.word.load(Acquire)
+        } else {
+            self.word.fetch_add(0, weaken(AcqRel, "ask-relaxed"))
+        };
+        let in_progress = word & IN_PROGRESS != 0 && !mutant("ask-joins-running-turn");
+        SeqSnapshot((word >> SHIFT) + 1 + u64::from(in_progress))
+    }
+
+    /// Returns the round that is completed next, in progress or not.
+    pub fn next_round(&self) -> SeqSnapshot {
+        // Relaxed: an old answer is a round that has been completed.
+        SeqSnapshot((self.word.load(Relaxed) >> SHIFT) + 1)
+    }
+
+    /// Returns the round in progress, if there is one.
+    pub fn in_progress(&self) -> Option<SeqSnapshot> {
+        // Relaxed: an old answer is a round that has been completed.
+        let word = self.word.load(Relaxed);
+        (word & IN_PROGRESS != 0).then_some(SeqSnapshot((word >> SHIFT) + 1))
+    }
+
+    /// Returns `true` if the round has been completed.
+    #[inline]
+    pub fn is_done(&self, snapshot: SeqSnapshot) -> bool {
+        // Acquire: the round happens before what the caller does next; pairs with the Release in `update`.
+        snapshot.is_done(self.word.load(weaken(Acquire, "seen-done-relaxed")))
+    }
+
+    /// Returns when a round has been completed that started after the call: see [`wait_for`](Self::wait_for).
+    pub fn run_or_wait(&self, run: impl FnMut()) {
+        self.run_or_sleep(self.snapshot(), true, run);
+    }
+
+    /// Returns when the round has been completed. Calls `run` for it, and for all that wait, if no other thread does.
+    ///
+    /// # Panics
+    ///
+    /// If `run` panics, and this thread called it. The round then does not count, and each of the other waiters runs one
+    /// itself.
+    pub fn wait_for(&self, snapshot: SeqSnapshot, run: impl FnMut()) {
+        self.run_or_sleep(snapshot, false, run);
+    }
+
+    /// The loop of all callers that wait. After a failure the caller takes a new snapshot, if it may: its old one may
+    /// then never be completed, so it must not be one that is kept.
+    fn run_or_sleep(&self, mut snapshot: SeqSnapshot, may_renew: bool, mut run: impl FnMut()) {
+        let mut spins = budget(SPINS);
+        loop {
+            // Acquire: the round happens before our return; pairs with the Release in `update`.
+            let word = self.word.load(weaken(Acquire, "done-relaxed"));
+            if snapshot.is_done(word) {
+                return;
+            }
+            if word & IN_PROGRESS == 0 {
+                if may_renew && !snapshot.is_next(word) && !mutant("failure-waited-for") {
+                    // The round that was in progress at the snapshot has failed: the first that comes serves. Not later
+                    // than before, as other threads may have completed some by now.
+                    snapshot = snapshot.min(self.snapshot());
+                }
+                if let Some(leader) = self.start(word) {
+                    run();
+                    leader.end();
+                }
+            } else if spins > 0 {
+                spins -= 1;
+                spin_loop();
+            } else {
+                self.sleep(word, snapshot);
+            }
+        }
+    }
+
+    /// Calls `run`, unless there is a leader already. If it returns `false`, the round does not count. Returns `true`
+    /// if a round has been completed.
+    pub fn try_run(&self, run: impl FnOnce() -> bool) -> bool {
+        // Relaxed: `start` orders.
+        let word = self.word.load(Relaxed);
+        if word & IN_PROGRESS != 0 {
+            return false;
+        }
+        let Some(leader) = self.start(word) else { return false };
+        let completed = run();
+        if completed || mutant("failed-try-counts") {
+            leader.end();
+        }
+        completed
+    }
+
+    /// Forgets the round in progress and its waiters: for the only thread of a process, as after a fork.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self) {
+        // Relaxed: the only thread.
+        self.word.fetch_and(!(IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT), Relaxed);
+    }
+
+    /// Becomes the leader, if the word is still `idle`.
+    fn start(&self, idle: u64) -> Option<Leader<'_>> {
+        // Acquire: pairs with the Release in `snapshot` of each caller that this round serves, and in `update` of the
+        // last round.
+        let started =
+            self.word.compare_exchange(idle, idle | IN_PROGRESS, weaken(Acquire, "begin-relaxed"), Relaxed);
+        // `then`, not `then_some`: dropping a `Leader` ends a round, so there must be none that did not start one.
+        started.is_ok().then(|| Leader { seq: self })
+    }
+
+    /// Sleeps until the round is completed, or this thread may lead it. May return for no reason.
+    #[cold]
+    fn sleep(&self, word: u64, snapshot: SeqSnapshot) {
+        let bit = if snapshot.is_next(word) { WAITERS_THIS } else { WAITERS_NEXT };
+        let marked = word | bit;
+        // Relaxed: the bit asks for a wake-up and carries nothing else.
+        if word == marked || self.word.compare_exchange(word, marked, Relaxed, Relaxed).is_ok() {
+            self.word.wait(marked, snapshot.mask());
+        }
+    }
+
+    /// Replaces the word by `change` of it. Returns the old word.
+    fn update(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            // Release: publishes what the round did; pairs with the Acquires in `run_or_sleep`, `is_done` and `start`.
+            let order = weaken(Release, "finish-relaxed");
+            match self.word.compare_exchange(word, change(word), order, Relaxed) {
+                Ok(old) => return old,
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+/// Held by the thread that runs a round, which must end it. If it is dropped without [`end`](Self::end), the round does
+/// not count.
+struct Leader<'a> {
+    seq: &'a SharedSeq,
+}
+
+impl Leader<'_> {
+    /// Completes the round. Wakes the threads that it serves, and one that will lead the next.
+    fn end(self) {
+        let word = &self.seq.word;
+        let old = self.seq.update(|old| {
+            let next_becomes_this =
+                if old & WAITERS_NEXT != 0 && !mutant("next-forgotten") { WAITERS_THIS } else { 0 };
+            ((old >> SHIFT) + 1) << SHIFT | next_becomes_this
+        });
+        core::mem::forget(self);
+        let completed = (old >> SHIFT) + 1;
+        // The next leader first: it can start while we wake the others.
+        if old & WAITERS_NEXT != 0 && !mutant("no-leader-woken") {
+            word.wake(1, SeqSnapshot(completed + 1).mask());
+        }
+        if old & WAITERS_THIS != 0 && !mutant("served-not-woken") {
+            word.wake(u32::MAX, SeqSnapshot(completed).mask());
+        }
+    }
+}
+
+impl Drop for Leader<'_> {
+    /// The round failed: it serves no caller, and all waiters look again.
+    fn drop(&mut self) {
+        let counts = if mutant("failure-counts") { 1 << SHIFT } else { 0 };
+        let old = self.seq.update(|old| (old & !(IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT)) + counts);
+        if old & (WAITERS_THIS | WAITERS_NEXT) != 0 && !mutant("failure-not-told") {
+            self.seq.word.wake(u32::MAX, NonZeroU32::MAX);
+        }
+    }
+}
