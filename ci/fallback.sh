@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# The library's tests, optimized: all that run, and those that a fence matters to on each of its backends, asked for or fallen
+# The library's tests, optimized, from the packaged files alone: all that run, and those that a fence matters to on each of its backends, asked for or fallen
 # back to (those of the fence itself choose for themselves); and with the feature `check`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/lib.sh
 unset STILLPOINT_FENCE
 
 cargo build --release --package stillpoint-lab --features liburcu
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 export CARGO_PROFILE_RELEASE_LTO=off # quicker to build, and nothing is measured here
-suite=(cargo test --release --package stillpoint --quiet)
+package
+suite=(cargo test --release --manifest-path "$packaged" --locked --target-dir target/packaged --quiet)
 fenced=("${suite[@]}" --test 'rcu_*' --test 'srcu_*' --test 'fuzz_g*')
 
 echo "-- the backend that is chosen here: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
@@ -34,4 +36,4 @@ for errno in ENOSYS EPERM; do
 done
 
 echo "-- every wait is checked"
-cargo test --release --package stillpoint --features check --quiet --test 'rcu_c*' --test rcu_grace_period
+"${suite[@]}" --features check --test 'rcu_c*' --test rcu_grace_period
