@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# The library's tests, optimized: all of them, and those that a fence matters to on each of its backends, chosen or fallen
-# back to (those of the fence itself choose for themselves); and with every wait checked (`grace_period/audit.rs`). The signal backend
-# needs the feature `signal-fence`.
+# The library's tests, optimized, from the packaged files alone: all of them, and those that a fence matters to on each of its
+# backends, chosen or fallen back to (those of the fence itself choose for themselves); and with every wait checked
+# (`grace_period/audit.rs`). The signal backend needs the feature `signal-fence`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/lib.sh
 unset STILLPOINT_FENCE
 
 cargo build --release --package stillpoint-lab --features liburcu
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 export CARGO_PROFILE_RELEASE_LTO=off # quicker to build, and nothing is measured here
-suite=(cargo test --release --package stillpoint --quiet)
+package
+suite=(cargo test --release --manifest-path "$packaged" --locked --target-dir target/packaged --quiet)
 fenced=("${suite[@]}" --test 'rcu_*' --test 'srcu_*' --test 'fuzz_g*')
 
 echo "-- the backend that is chosen here: $("$stillpoint" probe | sed -n 's/^fence  *//p')"

@@ -41,3 +41,11 @@ holds() {
         return 1
     fi
 }
+
+# package: leaves the path of the manifest in `packaged` of the files that crates.io would get, and nothing else.
+package() {
+    cargo package --package stillpoint --no-verify --allow-dirty --quiet --target-dir target
+    packaged=target/package/stillpoint-0.1.0/Cargo.toml
+    rm -rf "$(dirname "$packaged")"
+    tar --extract --gzip --file target/package/stillpoint-0.1.0.crate --directory target/package
+}

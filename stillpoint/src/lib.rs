@@ -51,11 +51,19 @@
 //!
 //! # Where it runs
 //!
-//! Linux 4.14 or later; where `membarrier` is missing or denied, readers execute a fence instead: see [`fence::report`].
+//! 64-bit Linux, with glibc 2.17 or later or musl, and Rust 1.95 or later. Each kernel feature has a fallback:
+//!
+//! | feature | since | without it |
+//! |---|---|---|
+//! | `membarrier`, `PRIVATE_EXPEDITED` | Linux 4.14 | readers execute a fence: see [`fence::report`] |
+//! | `rseq` | Linux 4.18, registered by glibc 2.35 or by this crate | [`percpu`] uses atomic instructions |
 //!
 //! A shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps nothing
 //! (`RTLD_NODELETE`). Threads that used it run its code when they end, an idle worker sleeps in it, and the kernel may still read the
 //! descriptor of a critical section.
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("stillpoint runs on 64-bit Linux only: it is built on membarrier(2), futex(2) and rseq(2)");
 
 #[cfg(not(loom))]
 mod domain;
