@@ -1,5 +1,4 @@
 //! Grace periods of one domain do not wait for threads of another.
-use stillpoint::Domain as _;
 use stillpoint::qsbr;
 use stillpoint::rcu::Rcu;
 
