@@ -76,7 +76,6 @@ pub mod guide;
 pub mod lock;
 #[cfg(all(feature = "metrics", not(loom)))]
 pub mod metrics;
-#[cfg(not(loom))]
 pub mod percpu;
 #[cfg(not(loom))]
 pub mod qsbr;
@@ -101,17 +100,11 @@ pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
 #[cfg(loom)]
-#[path = "percpu/owner_event.rs"]
-pub mod owner_event;
-#[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]
 pub mod reclaim;
 #[cfg(loom)]
 pub mod sync;
-#[cfg(loom)]
-#[path = "percpu/used.rs"]
-pub mod used;
 
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/support/deadline.rs"]

@@ -6,8 +6,8 @@ mod model;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
+use stillpoint::percpu::used::UsedCpus;
 use stillpoint::sync::{AtomicU64, Ordering::*};
-use stillpoint::used::UsedCpus;
 
 #[test]
 fn pop_after_push_finds_the_cpu() {

@@ -4,11 +4,12 @@ use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::OnceLock;
 
+use super::why::Why;
 use super::{SHARED, membarrier, signal};
 use crate::sync::ForkSafe;
+use crate::sys;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::signal::before_main;
-use crate::sys::{self, Errno, MembarrierCommand};
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,24 +67,6 @@ enum Asked {
     Unknown,
 }
 
-/// Why the backend is what it is.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Why {
-    NotNeeded,
-    NoMemory,
-    MembarrierWorks,
-    MembarrierMissing,
-    NoBarrierInSwitch,
-    /// With the command that failed.
-    MembarrierFailed(MembarrierCommand, Errno),
-    /// With its number.
-    SignalFree(i32),
-    #[cfg_attr(not(feature = "signal-fence"), expect(dead_code))]
-    NoSignalFree,
-    #[cfg_attr(feature = "signal-fence", expect(dead_code))]
-    SignalNotBuilt,
-}
-
 impl Report {
     /// Returns the backend in use.
     pub fn backend(&self) -> Backend {
@@ -115,23 +98,7 @@ impl fmt::Display for Reason<'_> {
                 return f.write_str("STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)");
             }
         }
-        match self.0.why {
-            Why::NotNeeded => f.write_str("it needs nothing"),
-            Why::NoMemory => f.write_str("no memory to prepare for a fork"),
-            Why::MembarrierWorks => f.write_str("membarrier(PRIVATE_EXPEDITED) works"),
-            Why::MembarrierMissing => {
-                f.write_str("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)")
-            }
-            Why::NoBarrierInSwitch => f.write_str(
-                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on, and in 6.6 from 6.6.51 on",
-            ),
-            Why::MembarrierFailed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
-            Why::SignalFree(signal) => write!(f, "signal {signal} was free"),
-            Why::SignalNotBuilt => f.write_str("the library is built without the feature signal-fence"),
-            Why::NoSignalFree => {
-                f.write_str("no signal could be installed: every real-time signal has a handler already")
-            }
-        }
+        fmt::Display::fmt(&self.0.why, f)
     }
 }
 

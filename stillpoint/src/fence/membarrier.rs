@@ -1,6 +1,6 @@
 //! The `membarrier(2)` backend.
 
-use super::backend::Why;
+use super::why::Why;
 use crate::sys::{self, MembarrierCommand};
 
 /// Registers the process, and tries one call. On *any* failure the backend is not available: the error says why.

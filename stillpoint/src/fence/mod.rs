@@ -88,6 +88,7 @@ mod membarrier;
 mod shared;
 #[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]
 mod signal;
+mod why;
 
 pub use backend::{Backend, BackendAlreadySet, Report, backend, init, report, set_backend};
 use shared::SharedFence;

@@ -1,6 +1,6 @@
 //! What stands for the signal backend in a library without the feature `signal-fence`: it cannot be chosen.
 
-use super::backend::Why;
+use super::why::Why;
 
 pub(super) fn install() -> Result<i32, Why> {
     Err(Why::SignalNotBuilt)

@@ -27,7 +27,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::backend::Why;
+use super::why::Why;
 use crate::sync::{ForkSafe, Futex};
 use crate::sys::robust::HeldForLife;
 use crate::sys::{rt_signal, signal, tls_destructor::AtThreadExit};

@@ -40,25 +40,51 @@
 //! - A thread that is preempted within a section restarts it, which takes nanoseconds.
 //! - Not for the child of a `vfork`, which shares the memory of its parent but is not registered. The child of a `fork` works.
 
+#[cfg(not(loom))]
 mod cell;
+#[cfg(not(loom))]
 mod counter;
+#[cfg(not(loom))]
 pub(crate) mod counters;
+#[cfg(loom)]
+#[path = "loom.rs"]
+pub mod counters;
+#[cfg(not(loom))]
 mod histogram;
+#[cfg(not(loom))]
 mod overflow;
+#[cfg(not(loom))]
 mod owner;
+#[cfg(not(loom))]
 mod owner_event;
+#[cfg(loom)]
+pub mod owner_event;
+#[cfg(not(loom))]
 mod pool;
+#[cfg(not(loom))]
 mod remote;
+#[cfg(not(loom))]
 mod ring;
+#[cfg(not(loom))]
 mod rseq;
+#[cfg(not(loom))]
 mod used;
+#[cfg(loom)]
+pub mod used;
 
+#[cfg(not(loom))]
 pub use cell::PerCpu;
+#[cfg(not(loom))]
 pub use counter::Counter;
+#[cfg(not(loom))]
 pub use histogram::{Histogram, Snapshot};
+#[cfg(not(loom))]
 pub use pool::Pool;
+#[cfg(not(loom))]
 pub use ring::{Event, OverflowPolicy, Reader, Ring};
+#[cfg(not(loom))]
 pub use rseq::cpu_number::{concurrency_id, cpu};
-#[cfg(stillpoint_faults)]
+#[cfg(all(stillpoint_faults, not(loom)))]
 pub use rseq::faults;
+#[cfg(not(loom))]
 pub use rseq::registration::{AlreadyChosen, Mode, Report, choose, register_thread, report};

@@ -87,7 +87,8 @@ use core::convert::Infallible;
 use crate::fence::{heavy, light, light_compiler_only};
 use crate::grace_period::engine::{Costs, Readers};
 use crate::grace_period::stall::{self, StallDetector};
-use crate::sync::{AtomicU64, CpuCounters, Futex, Ordering::*, budget, mutant, spin_loop, weaken, yield_now};
+use crate::percpu::counters::CpuCounters;
+use crate::sync::{AtomicU64, Futex, Ordering::*, budget, mutant, spin_loop, weaken, yield_now};
 
 /// How often a grace period looks at phases that are not drained before it sleeps.
 const SPINS: u32 = 100;

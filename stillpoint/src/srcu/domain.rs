@@ -22,6 +22,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 use super::counts::Counts;
 use super::fork;
 use super::guard::{Guard, Section};
+use super::shared::Shared;
 use crate::domain::deferred;
 use crate::domain::raw::{Core, HasReaders, Words, World};
 use crate::readers::srcu::Phases;
@@ -64,43 +65,17 @@ pub struct Domain {
     site: &'static Location<'static>,
 }
 
-/// What the handles of a domain share.
+/// What a handle points to.
 #[derive(Debug)]
-pub(super) struct Inner {
-    core: Core<Phases>,
-    queues: Lines,
+#[repr(C)]
+struct Inner {
+    /// First, so that its address is that of the whole: see [`World::check`].
+    shared: Shared,
     counts: Counts,
-    /// A handle that is not counted, for the library's jobs.
+    /// A handle that is not counted, for the library's tasks.
     here: ManuallyDrop<Domain>,
-    pub(super) fork: fork::Link,
     /// What this is in.
     memory: Block,
-}
-
-// SAFETY: the links are used under the lock of the list only; everything else is shared by threads.
-unsafe impl Sync for Inner {}
-// SAFETY: as above.
-unsafe impl Send for Inner {}
-
-impl Inner {
-    #[inline(always)]
-    pub(super) fn phases(&self) -> &Phases {
-        self.core.engine.readers()
-    }
-
-    /// Makes the domain one of a process that was forked when `sections` were open.
-    ///
-    /// # Safety
-    ///
-    /// As for [`ForkHook::child`](crate::sys::fork::ForkHook::child).
-    pub(super) unsafe fn reset_in_child(&self, sections: [u64; 2]) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            self.phases().reset_in_child(sections);
-            self.queues.reset_in_child();
-            self.core.reset_in_child();
-        }
-    }
 }
 
 impl Domain {
@@ -121,7 +96,7 @@ impl Domain {
     #[inline]
     #[track_caller]
     pub fn enter(&self) -> Guard<'_> {
-        Guard::enter(self.inner())
+        Guard::enter(&self.inner().shared)
     }
 
     /// Waits until every section that is open now has ended, in whatever thread or task.
@@ -174,17 +149,15 @@ impl Domain {
         // SAFETY: the block is this thread's, and made for it.
         let ours = unsafe {
             fresh.write(Inner {
-                queues: Lines::new(),
-                core: Core::new(phases, || "srcu::Domain"),
+                shared: Shared::new(phases),
                 counts: Counts::new(),
                 here: ManuallyDrop::new(Self { inner: AtomicPtr::new(fresh.as_ptr()), site: self.site }),
-                fork: fork::Link::new(),
                 memory,
             });
             fresh.as_ref()
         };
         // Before others see it: a fork must find it.
-        fork::enlist(ours);
+        fork::enlist(&ours.shared);
         // Release: partner is the Acquire in `inner`. Acquire: that of whoever was faster.
         match self.inner.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => ours,
@@ -207,7 +180,7 @@ unsafe fn free(inner: NonNull<Inner>) {
     unsafe {
         // The pointer of the block; the caller's may have been made of a reference.
         let whole = inner.as_ref().here.inner.load(Relaxed);
-        fork::unlist(inner.as_ref());
+        fork::unlist(&inner.as_ref().shared);
         let memory = ptr::read(&raw const (*whole).memory);
         whole.drop_in_place();
         memory.free();
@@ -245,10 +218,10 @@ impl Drop for Domain {
     fn drop(&mut self) {
         let Some(inner) = NonNull::new(*self.inner.get_mut()) else { return };
         // SAFETY: this handle keeps it until here.
-        let shared = unsafe { inner.as_ref() };
-        if shared.counts.drop_handle() {
+        let Inner { shared, counts, here, .. } = unsafe { inner.as_ref() };
+        if counts.drop_handle() {
             shared.phases().close();
-            shared.core.callbacks.close(&*shared.here);
+            shared.core.callbacks.close(&**here);
             // SAFETY: the handles were counted as one keeper, and this was the last handle.
             unsafe { release(inner) };
         }
@@ -316,11 +289,11 @@ unsafe impl World for Domain {
 
     #[inline(always)]
     fn core(&self) -> &Core<Phases> {
-        &self.inner().core
+        &self.inner().shared.core
     }
 
     fn queues(&self) -> &Lines {
-        &self.inner().queues
+        &self.inner().shared.queues
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {
@@ -346,9 +319,9 @@ unsafe impl World for Domain {
     }
 
     fn defer(&self, entry: Entry, lazy: bool) {
-        let inner = self.inner();
-        let (queue, reported) = inner.queues.push(crate::percpu::cpu(), entry, lazy);
-        inner.core.callbacks.notify(lazy, self);
+        let shared = &self.inner().shared;
+        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), entry, lazy);
+        shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
             deferred::relieve(self, queue, reported);
         }
@@ -357,7 +330,7 @@ unsafe impl World for Domain {
     #[inline(always)]
     fn check(&self, section: &Section) {
         // Relaxed: the address alone matters.
-        if !section.is_of(self.inner.load(Relaxed)) {
+        if !section.is_of(self.inner.load(Relaxed).cast()) {
             refuse();
         }
     }

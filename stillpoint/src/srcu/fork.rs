@@ -10,11 +10,11 @@
 //!
 //! The list is locked from `prepare` on, so that the child finds it whole.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::UnsafeCell;
 use core::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::domain::Inner;
+use super::shared::Shared;
 use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::signal::{before_main, with_all_blocked};
@@ -27,7 +27,7 @@ static HELD: Held = Held(UnsafeCell::new(None));
 
 #[derive(Debug)]
 struct List {
-    first: *const Inner,
+    first: *const Shared,
 }
 
 // SAFETY: the pointers are used under the lock only.
@@ -38,43 +38,28 @@ struct Held(UnsafeCell<Option<MutexGuard<'static, List>>>);
 // SAFETY: touched by who holds the lock only, from `prepare` on.
 unsafe impl Sync for Held {}
 
-/// A domain's place in the list; used under its lock.
-#[derive(Debug)]
-pub(super) struct Link {
-    next: Cell<*const Inner>,
-    previous: Cell<*const Inner>,
-    /// Open when the process was about to fork, by phase.
-    sections: Cell<[u64; 2]>,
-}
-
-impl Link {
-    pub(super) const fn new() -> Self {
-        Self { next: Cell::new(ptr::null()), previous: Cell::new(ptr::null()), sections: Cell::new([0; 2]) }
-    }
-}
-
 fn list() -> MutexGuard<'static, List> {
     // No foreign code runs under the lock.
     LIST.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes forks known to the domain.
-pub(super) fn enlist(inner: &Inner) {
+pub(super) fn enlist(shared: &Shared) {
     // If it has not been called. Without memory, the next domain tries again.
     register_for_fork(&FORK);
     let mut list = list();
-    inner.fork.next.set(list.first);
+    shared.fork.next.set(list.first);
     // SAFETY: listed, so not freed.
     if let Some(next) = unsafe { list.first.as_ref() } {
-        next.fork.previous.set(inner);
+        next.fork.previous.set(shared);
     }
-    list.first = inner;
+    list.first = shared;
 }
 
 /// The domain is about to be freed.
-pub(super) fn unlist(inner: &Inner) {
+pub(super) fn unlist(shared: &Shared) {
     let mut list = list();
-    let (next, previous) = (inner.fork.next.get(), inner.fork.previous.get());
+    let (next, previous) = (shared.fork.next.get(), shared.fork.previous.get());
     // SAFETY: listed, so not freed.
     unsafe {
         if let Some(next) = next.as_ref() {
@@ -88,9 +73,11 @@ pub(super) fn unlist(inner: &Inner) {
 }
 
 /// The domains of the list.
-fn domains(list: &List) -> impl Iterator<Item = &Inner> {
+fn domains(list: &List) -> impl Iterator<Item = &Shared> {
     // SAFETY: listed, so not freed while the list is locked.
-    core::iter::successors(unsafe { list.first.as_ref() }, |inner| unsafe { inner.fork.next.get().as_ref() })
+    core::iter::successors(unsafe { list.first.as_ref() }, |shared| unsafe {
+        shared.fork.next.get().as_ref()
+    })
 }
 
 static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: in_parent, child: in_child };
@@ -101,7 +88,9 @@ before_main!(register_for_fork(&FORK));
 fn prepare() {
     let list = list();
     // A section of a signal handler between two sums would stay open in the child.
-    with_all_blocked(|| domains(&list).for_each(|inner| inner.fork.sections.set(inner.phases().sections())));
+    with_all_blocked(|| {
+        domains(&list).for_each(|shared| shared.fork.sections.set(shared.phases().sections()))
+    });
     // SAFETY: under the lock.
     unsafe { *HELD.0.get() = Some(list) };
 }
@@ -123,9 +112,9 @@ unsafe fn in_child() {
     let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
     // As in `prepare`.
     with_all_blocked(|| {
-        for inner in domains(&held) {
+        for shared in domains(&held) {
             // SAFETY: the caller's contract.
-            unsafe { inner.reset_in_child(inner.fork.sections.get()) };
+            unsafe { shared.reset_in_child(shared.fork.sections.get()) };
         }
     });
     let first = held.first;

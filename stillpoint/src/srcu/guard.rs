@@ -5,10 +5,10 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-use super::domain::{Domain, Inner};
+use super::shared::Shared;
 use crate::readers::srcu::Phase;
 
-/// An open section of a [`Domain`]. Dropping it, in any thread, ends the section.
+/// An open section of a [`Domain`](super::Domain). Dropping it, in any thread, ends the section.
 ///
 /// It borrows a handle of the domain. While it lives, no grace period of the domain that begins can end.
 ///
@@ -27,14 +27,14 @@ use crate::readers::srcu::Phase;
 #[must_use = "the section ends when the guard is dropped"]
 pub struct Guard<'a> {
     section: Section,
-    _handle: PhantomData<&'a Domain>,
+    _handle: PhantomData<&'a Shared>,
 }
 
 /// What a [`Guard`] stands for: an open section, without the time for which its domain's handle is borrowed.
 ///
 /// [`Rcu::load`](crate::rcu::Rcu::load) takes a reference to this, which a reference to a guard becomes by itself.
 pub struct Section {
-    inner: NonNull<Inner>,
+    domain: NonNull<Shared>,
     phase: Phase,
 }
 
@@ -44,19 +44,19 @@ unsafe impl Send for Section {}
 unsafe impl Sync for Section {}
 
 impl<'a> Guard<'a> {
-    /// Begins a section of `inner`, which a handle borrowed for `'a` keeps.
+    /// Begins a section of `domain`, which a handle borrowed for `'a` keeps.
     #[inline(always)]
-    pub(super) fn enter(inner: &'a Inner) -> Self {
-        let phase = inner.phases().enter();
-        Self { section: Section { inner: NonNull::from(inner), phase }, _handle: PhantomData }
+    pub(super) fn enter(domain: &'a Shared) -> Self {
+        let phase = domain.phases().enter();
+        Self { section: Section { domain: NonNull::from(domain), phase }, _handle: PhantomData }
     }
 }
 
 impl Section {
-    /// Whether it is one of `inner`.
+    /// Returns `true` if it is one of `domain`.
     #[inline(always)]
-    pub(super) fn is_of(&self, inner: *const Inner) -> bool {
-        core::ptr::eq(self.inner.as_ptr(), inner)
+    pub(super) fn is_of(&self, domain: *const Shared) -> bool {
+        core::ptr::eq(self.domain.as_ptr(), domain)
     }
 }
 
@@ -73,8 +73,8 @@ impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the handle is borrowed still, and keeps it.
-        let inner = unsafe { self.section.inner.as_ref() };
-        inner.phases().leave(self.section.phase);
+        let domain = unsafe { self.section.domain.as_ref() };
+        domain.phases().leave(self.section.phase);
     }
 }
 

@@ -87,6 +87,8 @@ mod domain;
 mod fork;
 #[cfg(not(loom))]
 mod guard;
+#[cfg(not(loom))]
+mod shared;
 
 #[cfg(not(loom))]
 pub use domain::Domain;

@@ -29,13 +29,13 @@ pub(crate) use fork_safe::ForkSafe;
 pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CpuCounters, Futex, Futex32, LoomAccess, Mutex, MutexGuard,
-    UnsafeCell, budget, fence, now, spin_iterations, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, LoomAccess, Mutex, MutexGuard, UnsafeCell,
+    budget, fence, now, spin_iterations, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CpuCounters, Futex, Futex32, LoomAccess, Mutex, MutexGuard,
-    UnsafeCell, budget, fence, now, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, LoomAccess, Mutex, MutexGuard, UnsafeCell,
+    budget, fence, now, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use spin_calibration::spin_iterations;

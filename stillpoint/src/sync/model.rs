@@ -28,8 +28,6 @@ use loom::sync::atomic::{self, Ordering, Ordering::*};
 pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
-use super::weaken;
-
 /// Reader threads a model may have (loom allows five threads in all).
 const READERS: usize = 3;
 
@@ -199,7 +197,7 @@ interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
 ]);
 
 /// CPUs that a model has.
-const CPUS: usize = 2;
+pub(crate) const CPUS: usize = 2;
 
 loom::thread_local! {
     /// The CPU that this thread is on.
@@ -211,29 +209,9 @@ pub fn run_on(cpu: usize) {
     CPU.with(|cell| cell.set(cpu));
 }
 
-/// Counters that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds what was
-/// added there before, and goes on with its release.
-#[derive(Debug)]
-pub struct CpuCounters<const N: usize>([[AtomicU64; N]; CPUS]);
-
-impl<const N: usize> CpuCounters<N> {
-    pub fn new() -> Self {
-        Self(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
-    }
-
-    pub fn try_add(&self, word: usize, by: u64) -> bool {
-        self.add_slow(word, by);
-        true
-    }
-
-    pub fn add_slow(&self, word: usize, by: u64) {
-        self.0[CPU.with(Cell::get)][word].fetch_add(by, weaken(Release, "add-relaxed"));
-    }
-
-    pub fn sum(&self, word: usize) -> u64 {
-        let order = weaken(Acquire, "sum-relaxed");
-        self.0.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu[word].load(order)))
-    }
+/// The CPU that the calling thread is on.
+pub(crate) fn current_cpu() -> usize {
+    CPU.with(Cell::get)
 }
 
 /// A futex word: the kernel's queue is a list under a mutex, like the bucket lock of `futex(2)`.

@@ -9,7 +9,6 @@ pub use std::sync::{Mutex, MutexGuard};
 pub use std::thread::yield_now;
 use std::time::Duration;
 
-pub(crate) use crate::percpu::counters::CpuCounters;
 use crate::sys;
 
 /// Rounds to spin: tuned on the machine, tiny in a model.

@@ -1,0 +1,45 @@
+//! Why the fence has the backend that it has.
+
+use core::fmt;
+
+use crate::sys::{Errno, MembarrierCommand};
+
+/// Why the backend is what it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Why {
+    NotNeeded,
+    NoMemory,
+    MembarrierWorks,
+    MembarrierMissing,
+    NoBarrierInSwitch,
+    /// With the command that failed.
+    MembarrierFailed(MembarrierCommand, Errno),
+    /// With its number.
+    SignalFree(i32),
+    #[cfg_attr(not(feature = "signal-fence"), expect(dead_code))]
+    NoSignalFree,
+    #[cfg_attr(feature = "signal-fence", expect(dead_code))]
+    SignalNotBuilt,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NotNeeded => f.write_str("it needs nothing"),
+            Why::NoMemory => f.write_str("no memory to prepare for a fork"),
+            Why::MembarrierWorks => f.write_str("membarrier(PRIVATE_EXPEDITED) works"),
+            Why::MembarrierMissing => {
+                f.write_str("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)")
+            }
+            Why::NoBarrierInSwitch => f.write_str(
+                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on, and in 6.6 from 6.6.51 on",
+            ),
+            Why::MembarrierFailed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
+            Why::SignalFree(signal) => write!(f, "signal {signal} was free"),
+            Why::SignalNotBuilt => f.write_str("the library is built without the feature signal-fence"),
+            Why::NoSignalFree => {
+                f.write_str("no signal could be installed: every real-time signal has a handler already")
+            }
+        }
+    }
+}

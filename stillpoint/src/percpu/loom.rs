@@ -1,0 +1,29 @@
+//! Per-CPU counters for the model checker, in the place of `counters.rs`.
+
+use crate::sync::model::{CPUS, current_cpu};
+use crate::sync::{AtomicU64, Ordering::*, weaken};
+
+/// Counters that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds what was
+/// added there before, and goes on with its release.
+#[derive(Debug)]
+pub struct CpuCounters<const N: usize>([[AtomicU64; N]; CPUS]);
+
+impl<const N: usize> CpuCounters<N> {
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
+    }
+
+    pub fn try_add(&self, word: usize, by: u64) -> bool {
+        self.add_slow(word, by);
+        true
+    }
+
+    pub fn add_slow(&self, word: usize, by: u64) {
+        self.0[current_cpu()][word].fetch_add(by, weaken(Release, "add-relaxed"));
+    }
+
+    pub fn sum(&self, word: usize) -> u64 {
+        let order = weaken(Acquire, "sum-relaxed");
+        self.0.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu[word].load(order)))
+    }
+}
