@@ -1,4 +1,4 @@
-/* A grace period, between readers that enter, repin and leave: stillpoint/src/rcu/threads.rs and reader.rs.
+/* A grace period, between readers that enter, repin and leave: stillpoint/src/readers/threads.rs and reader.rs.
  *
  *   grace_period()  Threads::begin, scan and sleep
  *   reader          Reader::try_enter, repin and leave, Threads::attend

@@ -1,4 +1,4 @@
-/* Waiting until deferred entries have run: stillpoint/src/sync/event_count.rs, with its users in callbacks.rs and queue.rs.
+/* Waiting until deferred entries have run: stillpoint/src/sync/event_count.rs, with its users in reclaim/worker.rs and queue.rs.
  *
  *   owner()      retires plain values, then does its bookkeeping: Callbacks::settle, run_own, press
  *   barrier()    Callbacks::barrier, over both queues

@@ -1,4 +1,4 @@
-/* A grace period, between readers that report quiescent states: stillpoint/src/rcu/reports.rs, and the sleep of threads.rs.
+/* A grace period, between readers that report quiescent states: stillpoint/src/readers/qsbr.rs, and the sleep of readers/threads.rs.
  *
  *   grace_period()  Threads::begin, scan and sleep
  *   look()          Reports::blocks

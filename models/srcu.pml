@@ -1,4 +1,4 @@
-/* A grace period of a sleepable domain: sections that are counted, two phases, the sleep: stillpoint/src/srcu/phases.rs.
+/* A grace period of a sleepable domain: sections that are counted, two phases, the sleep: stillpoint/src/readers/srcu.rs.
  *
  *   grace_period()  Phases::begin and sleep
  *   sleep_for()     Phases::sleep_for

@@ -1,5 +1,5 @@
-/* When the worker of deferred callbacks sleeps, and who wakes it: stillpoint/src/rcu/alarm.rs, with what its users do in
- * callbacks.rs.
+/* When the worker of deferred callbacks sleeps, and who wakes it: stillpoint/src/reclaim/worker_state.rs, with what its users do in
+ * worker.rs.
  *
  *   push()                a thread appends an entry, eager or lazy: Queue::push, Callbacks::notify and provide
  *   barrier()             Callbacks::barrier; hurry() is its Alarm::ring, with Callbacks::provide_or_work

@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["metrics", "guide", "lib"],
 ];
 
-/// The source files by module path: `rcu::domain`, and `rcu` for `rcu/mod.rs`. With the source of the code alone: no comments, tests, `macro_rules!`.
+/// The source files by module path: `rcu::guard`, and `rcu` for `rcu/mod.rs`. With the source of the code alone: no comments, tests, `macro_rules!`.
 fn sources() -> BTreeMap<String, String> {
     fn read(folder: &Path, module: &str, into: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {

@@ -43,8 +43,8 @@ use crate::reclaim::options::Hints;
 /// ```
 #[expect(private_bounds, reason = "what the library does with a domain is not for programs")]
 pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>::Section> + 'static {
-    /// What lends references ([`Rcu::load`](super::Rcu::load)): while it is borrowed, no grace period ends that began
-    /// meanwhile. A [`Guard`](super::Guard), a [`Handle`](crate::qsbr::Handle), or a [`Section`](crate::srcu::Section), which
+    /// What lends references ([`Rcu::load`](crate::rcu::Rcu::load)): while it is borrowed, no grace period ends that began
+    /// meanwhile. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a [`Section`](crate::srcu::Section), which
     /// a reference to a [guard](crate::srcu::Guard) becomes by itself.
     type Section;
 
@@ -61,7 +61,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>:
         raw::synchronize(self);
     }
 
-    /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](super::call).
+    /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](crate::rcu::call).
     #[track_caller]
     fn call(&self, f: impl FnOnce() + Send + 'static) {
         self.call_with(f, Hints::new());
@@ -73,7 +73,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>:
         deferred::call(self, f, hints);
     }
 
-    /// Drops `value` after a grace period: see [`rcu::retire`](super::retire).
+    /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
     #[inline]
     #[track_caller]
     fn retire<T: Send + 'static>(&self, value: Box<T>) {
@@ -108,7 +108,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>:
         unsafe { deferred::retire(self, value, hints) };
     }
 
-    /// Waits until all deferred work of before has been done: see [`rcu::barrier`](super::barrier).
+    /// Waits until all deferred work of before has been done: see [`rcu::barrier`](crate::rcu::barrier).
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>:
         deferred::barrier(self);
     }
 
-    /// Sets how much deferred work may wait: see [`rcu::set_limits`](super::set_limits).
+    /// Sets how much deferred work may wait: see [`rcu::set_limits`](crate::rcu::set_limits).
     fn set_limits(&self, limits: Limits) {
         self.core().callbacks.set_limits(limits);
     }

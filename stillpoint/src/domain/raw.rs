@@ -2,7 +2,7 @@
 //!
 //! Most domains are types ([`Static`]): their state lies in statics, and their [`World`] is a value without size. A domain
 //! that is made at run time is a counted handle. What defers, waits or publishes carries its world along, so there is one
-//! [`Rcu`](super::Rcu), one [`Retired`](super::Retired) and one [`GracePeriod`](super::GracePeriod) for all.
+//! [`Rcu`](crate::rcu::Rcu), one [`Retired`](crate::rcu::Retired) and one [`GracePeriod`](crate::rcu::GracePeriod) for all.
 //!
 //! # What programs reach
 //!

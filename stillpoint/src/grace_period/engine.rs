@@ -105,7 +105,7 @@ impl Costs {
     }
 }
 
-/// Counters of grace periods, part of [`Stats`](super::Stats), which explains them.
+/// Counters of grace periods, part of [`Stats`](crate::rcu::Stats), which explains them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub grace_periods: u64,

@@ -58,7 +58,7 @@ pub fn set_stall_timeout(limit: Option<Duration>) {
 /// standard error; or, with the feature `tracing`, an event for each if a subscriber takes it.
 ///
 /// The hook runs in a thread that waits for a grace period, the caller's or one of the library's, and holds that up, and
-/// everybody who waits for it: it should be short. It may read ([`enter`](super::enter)). A panic in it is caught. Waiting for a grace period in it, of any
+/// everybody who waits for it: it should be short. It may read ([`enter`](crate::rcu::enter)). A panic in it is caught. Waiting for a grace period in it, of any
 /// domain, panics. If it forks, the child must `exec` or `_exit`: the grace period is the parent's.
 ///
 /// ```
@@ -165,7 +165,7 @@ impl Stall {
         self.domain
     }
 
-    /// Which grace period of the domain, counted from 1: what [`Stats::grace_periods`](super::Stats) will be when it ends.
+    /// Which grace period of the domain, counted from 1: what [`Stats::grace_periods`](crate::rcu::Stats) will be when it ends.
     pub fn grace_period(&self) -> u64 {
         self.grace_period
     }
@@ -229,7 +229,7 @@ impl StalledReader {
         self.name.as_deref()
     }
 
-    /// Where the thread registered: the first call of [`enter`](super::enter), [`register`](super::register) or the like
+    /// Where the thread registered: the first call of [`enter`](crate::rcu::enter), [`register`](crate::rcu::register) or the like
     /// that it made in the domain, not the one that opened the section.
     pub fn registered_at(&self) -> &'static Location<'static> {
         self.registered_at
@@ -323,7 +323,7 @@ fn to_stderr(stall: &Stall) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Counts of stalls, part of [`Stats`](super::Stats); written by leaders.
+/// Counts of stalls, part of [`Stats`](crate::rcu::Stats); written by leaders.
 #[derive(Debug)]
 pub struct StallStats {
     reports: AtomicU64,

@@ -157,7 +157,7 @@ impl<D: QsbrDomain> Handle<D> {
     ///
     /// A load and a comparison, if no grace period has begun since the last report. Otherwise an atomic operation, and, if a
     /// grace period sleeps that waits for this thread as the last one, a system call. A thread that has deferred work waits here
-    /// while more is queued than [`set_limits`](super::set_limits) allows.
+    /// while more is queued than the [limits](crate::Domain::set_limits) allow.
     #[inline]
     pub fn quiescent(&mut self) {
         let counter = D::shared().readers().now();

@@ -68,7 +68,7 @@
 //! functions here do what those of the same name do there. Whoever waits must be offline, or have no handle: otherwise it
 //! would wait for itself, and panics. Callbacks and destructors run in a worker, which has no handle.
 //!
-//! An online thread that defers more than [`set_limits`] allows is not made to wait where it defers, but where it reports next.
+//! An online thread that defers more than its [limits](crate::Domain::set_limits) allow is not made to wait where it defers, but where it reports next.
 //!
 //! # Threads, signals, fork
 //!
@@ -92,7 +92,7 @@
 //!
 //! McKenney and Slingwine (1998) and Desnoyers et al. (2012), as for [`rcu`](crate::rcu#sources). That each reader has a flag
 //! which says whether somebody sleeps for it goes back to a patch to liburcu of 2011. The protocol, which needs no fences, is
-//! argued in the source (`rcu/reports.rs`).
+//! argued in the source (`readers/qsbr.rs`).
 
 mod handle;
 

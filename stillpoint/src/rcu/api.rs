@@ -28,9 +28,9 @@ pub fn enter() -> Guard {
 /// # Panics
 ///
 /// - Inside a section: it would wait for itself.
-/// - In a stall hook ([`set_stall_hook`]): a grace period waits for the hook.
+/// - In a stall hook ([`set_stall_hook`](crate::rcu::set_stall_hook)): a grace period waits for the hook.
 ///
-/// It does not return while a leaked guard keeps a section open: see [stalls](self#stalls).
+/// It does not return while a leaked guard keeps a section open: see [stalls](crate::rcu#stalls).
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -148,7 +148,7 @@ pub fn barrier() {
 
 /// How much may wait to be done, from now on. See [`Limits`].
 ///
-/// Above, a caller of [`call`] or [`retire`] waits, and so does dropping a [`Retired`], which async code should know. Inside a
+/// Above, a caller of [`call`] or [`retire`] waits, and so does dropping a [`Retired`](crate::rcu::Retired), which async code should know. Inside a
 /// section it waits on leaving the outermost one ([`Guard::repin`] leaves it too), in a callback never. It does not wait for ever, as what keeps the readers, or a callback, may be a
 /// lock that the caller holds: after ten seconds in vain it goes on, and so do others, after a millisecond each, until
 /// anything at all has been done ([`Stats::limit_overruns`]). A caller inside a section of *another* domain waits for a

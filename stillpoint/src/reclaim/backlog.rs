@@ -33,7 +33,7 @@ const IMPATIENCE: Duration = Duration::from_millis(1);
 pub struct Limits {
     /// Entries.
     pub count: u64,
-    /// Bytes: of the values themselves, and what callers say that these own ([`Hints::owning`](super::Hints::owning)).
+    /// Bytes: of the values themselves, and what callers say that these own ([`Hints::owning`](crate::rcu::Hints::owning)).
     pub bytes: u64,
 }
 
@@ -125,7 +125,7 @@ struct Tallies {
     overruns: AtomicU64,
 }
 
-/// Counters of callbacks and retired values, part of [`Stats`](super::Stats).
+/// Counters of callbacks and retired values, part of [`Stats`](crate::rcu::Stats).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub queued: u64,

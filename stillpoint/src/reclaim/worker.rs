@@ -59,7 +59,6 @@ const LAZY: u64 = 10_000_000_000;
 const SLICE: u64 = 1_000_000;
 
 /// The queues of a domain. They do not become fewer.
-#[expect(clippy::len_without_is_empty, reason = "a number of places, as for the registry")]
 pub trait CallbackQueues {
     fn len(&self) -> usize;
 

@@ -1,4 +1,4 @@
-//! Domains in the child of a `fork`. For all else see `rcu/fork.rs`.
+//! Domains in the child of a `fork`. For all else see `domain/fork.rs`.
 //!
 //! Nobody can tell whose a guard is, so the child cannot forget those of threads that it does not have: one that it has may
 //! lend references. It keeps all that were open. If these are the forking thread's they end there; others never do.

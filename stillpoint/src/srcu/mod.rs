@@ -78,8 +78,11 @@
 //! # Sources
 //!
 //! McKenney, *Sleepable RCU* (2006); the Linux kernel's Tree SRCU. The argument for what is done here is in the source, at the
-//! head of `phases.rs`.
+//! head of `readers/srcu.rs`.
 
+#[cfg(not(loom))]
+mod counts;
+#[cfg(loom)]
 pub mod counts;
 #[cfg(not(loom))]
 mod domain;
