@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use deadline::deadline;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{self, RcuDomain};
+use stillpoint::rcu;
 use stillpoint::srcu;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{set_global_default, with_default};
@@ -86,10 +86,10 @@ fn each_grace_period_is_an_event_of_the_thread_that_leads_it() {
         assert!(fields["took"].ends_with('s'), "{fields:?}");
     }
 
-    let domain = srcu::RcuDomain::new();
+    let domain = srcu::Domain::new();
     let seen = captured(|| {}, || domain.synchronize());
     assert_eq!(seen.len() as u64, domain.stats().grace_periods);
-    assert_eq!(seen[0].1["domain"], "srcu::RcuDomain");
+    assert_eq!(seen[0].1["domain"], "srcu::Domain");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! to be seen: with [`export`] and [`export_domain`], each few seconds, or before each scrape.
 //!
 //! ```
-//! use stillpoint::rcu::RcuDomain;
+//! use stillpoint::Domain as _;
 //! use stillpoint::{domain, metrics};
 //!
 //! domain! {
@@ -41,6 +41,7 @@
 
 use ::metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
+use crate::Domain as _;
 use crate::rcu::Stats;
 use crate::{fence, qsbr, rcu};
 
