@@ -138,6 +138,7 @@ pub fn export() {
 /// Sets the metrics of a domain, under the name that is given to it here.
 ///
 /// ```
+/// use stillpoint::Domain as _;
 /// use stillpoint::{metrics, srcu::Domain};
 ///
 /// static SESSIONS: Domain = Domain::new();
