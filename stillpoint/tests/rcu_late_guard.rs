@@ -12,6 +12,7 @@ use std::any::type_name;
 use std::ffi::c_void;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -116,11 +117,14 @@ fn late_guard_drop_ends_a_reported_stall() {
     for _ in 0..3 {
         REPORTED.store(0, Relaxed);
         // Nested: the inner guard is dropped in time.
+        let (entered, enters) = mpsc::channel();
         let ends = thread::spawn(move || {
             let guard = Own::enter();
             drop(Own::enter());
             leave_to(key, guard);
+            entered.send(()).expect("the test listens");
         });
+        enters.recv().expect("the thread is inside");
         let writer = waiting_synchronize::<Own>();
         ends.join().expect("the thread ends");
         writer.join().expect("the grace period ends");
