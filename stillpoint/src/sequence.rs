@@ -41,7 +41,7 @@
 
 use core::num::NonZeroU32;
 
-use crate::sync::{AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
+use crate::sync::{AtomicU64, Futex, Ordering::*, budget, const_unless_loom, spin_loop, step};
 
 const RUNNING: u64 = 1;
 const THIS: u64 = 2;
@@ -97,13 +97,11 @@ impl Sequence {
         // Release: what the caller did happens before the turn; partner: the Acquire in `begin`. A read-modify-write, not
         // a load, so that a turn which begins later cannot miss it (invariant 1). Acquire costs nothing more and lets a
         // caller see what the turns before did.
-        let word = if mutant("ask-by-load") {
-            self.word.load(Acquire)
-        } else {
-            self.word.fetch_add(0, weaken(AcqRel, "ask-relaxed"))
-        };
-        let running = word & RUNNING != 0 && !mutant("ask-joins-running-turn");
-        Target((word >> SHIFT) + 1 + u64::from(running))
+        let word = self.word.fetch_add(0, AcqRel);
+        let mut turn = (word >> SHIFT) + 1;
+        // A turn that runs began before this call.
+        step!("ask-joins-running-turn", turn += word & RUNNING);
+        Target(turn)
     }
 
     /// The turn that is completed next, whether it runs or not.
@@ -123,7 +121,7 @@ impl Sequence {
     #[inline]
     pub fn is_done(&self, target: Target) -> bool {
         // Acquire: the turn happens before what the caller does next; partner: the Release in `finish`.
-        target.is_done(self.word.load(weaken(Acquire, "seen-done-relaxed")))
+        target.is_done(self.word.load(Acquire))
     }
 
     /// Returns when a turn has been completed that began after the call: see [`wait_for`](Self::wait_for).
@@ -152,15 +150,15 @@ impl Sequence {
         let mut spins = budget(SPINS);
         loop {
             // Acquire: the turn happens before our return; partner: the Release in `finish`.
-            let word = self.word.load(weaken(Acquire, "done-relaxed"));
+            let word = self.word.load(Acquire);
             if target.is_done(word) {
                 return Ok(());
             }
             if word & RUNNING == 0 {
-                if asks_again && !target.is_next(word) && !mutant("failure-waited-for") {
+                if asks_again && !target.is_next(word) {
                     // The turn that ran when the caller asked has failed: of those to come, the first serves. Not later than
                     // before, as others may have completed some by now.
-                    target = target.min(self.ask());
+                    step!("failure-waited-for", target = target.min(self.ask()));
                 }
                 if let Some(lead) = self.begin(word) {
                     turn()?;
@@ -184,7 +182,7 @@ impl Sequence {
         }
         let Some(lead) = self.begin(word) else { return false };
         let completed = turn();
-        if completed || mutant("failed-try-counts") {
+        if completed {
             lead.finish();
         }
         completed
@@ -201,8 +199,7 @@ impl Sequence {
     /// Becomes the leader, if the word is still `idle`.
     fn begin(&self, idle: u64) -> Option<Lead<'_>> {
         // Acquire: partner is the Release in `ask` of everybody this turn serves, and in `finish` of the turn before.
-        let begun =
-            self.word.compare_exchange(idle, idle | RUNNING, weaken(Acquire, "begin-relaxed"), Relaxed);
+        let begun = self.word.compare_exchange(idle, idle | RUNNING, Acquire, Relaxed);
         // `then`, not `then_some`: a `Lead` that was never one must not be made, as dropping it ends a turn.
         begun.is_ok().then(|| Lead { sequence: self, forks: self.forks() })
     }
@@ -234,8 +231,7 @@ impl Sequence {
         loop {
             // Release: the turn happens before what its callers do next; partners: the Acquires in `wait_for`,
             // `is_done` and `begin`.
-            let order = weaken(Release, "finish-relaxed");
-            match self.word.compare_exchange(word, change(word), order, Relaxed) {
+            match self.word.compare_exchange(word, change(word), Release, Relaxed) {
                 Ok(old) => return old,
                 Err(now) => word = now,
             }
@@ -263,17 +259,17 @@ impl Lead<'_> {
         }
         let word = &self.sequence.word;
         let old = self.sequence.replace(|old| {
-            let next_becomes_this = if old & NEXT != 0 && !mutant("next-forgotten") { THIS } else { 0 };
+            let next_becomes_this = if old & NEXT != 0 { THIS } else { 0 };
             ((old >> SHIFT) + 1) << SHIFT | next_becomes_this
         });
         core::mem::forget(self);
         let completed = (old >> SHIFT) + 1;
         // The next leader first: he can start while we wake the others.
-        if old & NEXT != 0 && !mutant("no-leader-woken") {
-            word.wake(1, Target(completed + 1).mask());
+        if old & NEXT != 0 {
+            step!("no-leader-woken", word.wake(1, Target(completed + 1).mask()));
         }
-        if old & THIS != 0 && !mutant("served-not-woken") {
-            word.wake(u32::MAX, Target(completed).mask());
+        if old & THIS != 0 {
+            step!("served-not-woken", word.wake(u32::MAX, Target(completed).mask()));
         }
     }
 }
@@ -284,10 +280,9 @@ impl Drop for Lead<'_> {
         if self.is_of_parent() {
             return;
         }
-        let counts = if mutant("failure-counts") { 1 << SHIFT } else { 0 };
-        let old = self.sequence.replace(|old| (old & !(RUNNING | THIS | NEXT)) + counts);
-        if old & (THIS | NEXT) != 0 && !mutant("failure-not-told") {
-            self.sequence.word.wake(u32::MAX, NonZeroU32::MAX);
+        let old = self.sequence.replace(|old| old & !(RUNNING | THIS | NEXT));
+        if old & (THIS | NEXT) != 0 {
+            step!("failure-not-told", self.sequence.word.wake(u32::MAX, NonZeroU32::MAX));
         }
     }
 }

@@ -39,7 +39,7 @@
 
 use core::fmt;
 
-use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, mutant};
+use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, mutant, step};
 
 /// Blocks threads until something that a [`Mutex`](super::Mutex) guards has changed. Sixteen bytes; works in statics. To notify when
 /// nobody waits costs next to nothing.
@@ -104,9 +104,7 @@ impl Condvar {
     #[cold]
     fn notify_slow(&self, most: u32) -> usize {
         // Relaxed: 2, above. Partner: `Waiter::new`.
-        if !mutant("notification-not-counted") {
-            self.notified.fetch_add(1, Relaxed);
-        }
+        step!("notification-not-counted", self.notified.fetch_add(1, Relaxed));
         self.notified.wake(most)
     }
 
@@ -167,9 +165,7 @@ impl<'a> Waiter<'a> {
             return None;
         }
         // Relaxed, both: published by the release of the lock. Partners: `notify` and `notify_slow`, after the change.
-        if !mutant("waiter-counted-late") {
-            condvar.waiters.fetch_add(1, Relaxed);
-        }
+        step!("waiter-counted-late", condvar.waiters.fetch_add(1, Relaxed));
         Some(Self { condvar, ticket: condvar.notified.load(Relaxed) })
     }
 
@@ -188,9 +184,7 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         // Relaxed: 1, above.
-        if !mutant("waiter-counted-for-good") {
-            self.condvar.waiters.fetch_sub(1, Relaxed);
-        }
+        step!("waiter-counted-for-good", self.condvar.waiters.fetch_sub(1, Relaxed));
     }
 }
 

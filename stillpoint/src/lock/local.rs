@@ -16,7 +16,7 @@ use core::sync::atomic::AtomicU32;
 
 use super::table::{FORKED, GONE, IDLE, WAIT, table};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sync::{mutant, now, weaken};
+use crate::sync::{mutant, now, step};
 
 /// See the [module](self). Only this thread and its signal handlers touch it, which is why `core`'s atomics do in the model too.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl Local {
                 return Place::Back(own);
             }
             // Acquire: who passed it over has done with it; partner: the Release in `pass_over`.
-            if state.load(weaken(Acquire, "idle-read-relaxed")) == IDLE {
+            if state.load(Acquire) == IDLE {
                 self.left_at.set(0);
                 return Place::Last(own);
             }
@@ -188,8 +188,8 @@ impl Local {
     /// Ends the use of a slot that is in no queue.
     pub fn put(&self, slot: u32) {
         self.waits_in.swap(0, AcqRel);
-        if slot != self.own.get() && !mutant("borrowed-node-leaked") {
-            table().give_back(slot);
+        if slot != self.own.get() {
+            step!("borrowed-node-leaked", table().give_back(slot));
         }
         self.busy.store(0, Release);
     }

@@ -11,7 +11,7 @@
 //! [`LOCKED`]. The release comes later in the order of that word, so it takes the slow way, finds the count, and raises `outside`
 //! to another number than was read. `PARKED` is only taken away by who takes a free lock, which comes after a release.
 
-use crate::sync::{Ordering::*, mutant, now, spin_loop, spins, weaken};
+use crate::sync::{Ordering::*, now, spin_loop, spins, step};
 
 use super::events::Event;
 use super::local::{self, Local};
@@ -34,10 +34,8 @@ impl Present {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        if !mutant("outside-counted-for-good") {
-            // Relaxed: a release that finds the count still raised makes one system call too many.
-            table().unusual.fetch_sub(1, Relaxed);
-        }
+        // Relaxed: a release that finds the count still raised makes one system call too many.
+        step!("outside-counted-for-good", table().unusual.fetch_sub(1, Relaxed));
         local::with(Local::comes_inside);
     }
 }
@@ -54,8 +52,7 @@ impl<P: Policy> Raw<P> {
             let number = table().outside.load(Relaxed);
             let word = self.word().load(Relaxed);
             if word & LOCKED == 0 {
-                let order = weaken(Acquire, "outside-relaxed");
-                if self.word().compare_exchange(word, word | LOCKED, order, Relaxed).is_ok() {
+                if self.word().compare_exchange(word, word | LOCKED, Acquire, Relaxed).is_ok() {
                     // Relaxed: if it was kept for the first, that was until now.
                     table().node(head(word)).kept.store(0, Relaxed);
                     return true;
@@ -68,8 +65,7 @@ impl<P: Policy> Raw<P> {
                 continue;
             }
             // Release: the count; partner: the Acquire in `released`.
-            let order = weaken(Release, "outside-park-relaxed");
-            if self.word().compare_exchange(word, word | PARKED, order, Relaxed).is_err() {
+            if self.word().compare_exchange(word, word | PARKED, Release, Relaxed).is_err() {
                 continue;
             }
             if table().outside.wait(number, until) || until.is_some_and(|until| now() >= until) {
@@ -82,9 +78,11 @@ impl<P: Policy> Raw<P> {
     #[cold]
     pub(super) fn wake_outside() {
         // Relaxed, both: the word orders them.
-        if table().unusual.load(Relaxed) & !FORKED != 0 && !mutant("outside-not-woken") {
-            table().outside.fetch_add(1, Relaxed);
-            table().outside.wake(u32::MAX);
+        if table().unusual.load(Relaxed) & !FORKED != 0 {
+            step!("outside-not-woken", {
+                table().outside.fetch_add(1, Relaxed);
+                table().outside.wake(u32::MAX);
+            });
         }
     }
 }

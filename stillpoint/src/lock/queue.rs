@@ -15,7 +15,7 @@
 //! for some time. Those asleep behind it spin for the lock now and then, and may then take one that is free and not kept, too, as
 //! anybody may who runs. Who takes the lock so leaves the slot in the queue, and so it must be the thread's own ([`local`]).
 //!
-use crate::sync::{Ordering::*, acq_rel, cpu, mutant, now, spin_loop, spins, weaken};
+use crate::sync::{Ordering::*, cpu, mutant, now, spin_loop, spins, step};
 
 use super::events::Event;
 use super::local;
@@ -86,7 +86,7 @@ impl<P: Policy> Raw<P> {
             node.state.store(state, Relaxed);
             let queued = with_queue(flags(word), first, slot);
             // Release: the node is ready; partner is the Acquire of whoever loads the word to walk: `head`, `pass_over`.
-            match self.word().compare_exchange(word, queued, weaken(Release, "enqueue-relaxed"), Relaxed) {
+            match self.word().compare_exchange(word, queued, Release, Relaxed) {
                 Ok(_) => return Some(state),
                 Err(now) => word = now,
             }
@@ -107,10 +107,10 @@ impl<P: Policy> Raw<P> {
                 }
                 NPARK => {
                     // Acquire: as in `released`.
-                    let word = self.word().load(weaken(Acquire, "help-relaxed"));
+                    let word = self.word().load(Acquire);
                     // Whoever has released the lock may have been interrupted by the very handler that waits here.
-                    if word & (LOCKED | PARKED) == PARKED && !mutant("no-help") {
-                        Self::kick(head(word));
+                    if word & (LOCKED | PARKED) == PARKED {
+                        step!("no-help", Self::kick(head(word)));
                     }
                     // The head may have not survived a fork.
                     self.is_led(word);
@@ -147,7 +147,7 @@ impl<P: Policy> Raw<P> {
     fn give_up(&self, node: &Node) -> bool {
         node.owned.alone();
         // Release: what its owner did with the slot; partner: the Acquire in `promote`.
-        node.state.compare_exchange(NPARK, GONE, weaken(Release, "give-up-relaxed"), Relaxed).is_ok()
+        node.state.compare_exchange(NPARK, GONE, Release, Relaxed).is_ok()
     }
 
     /// For who has waited for long, or has found the lock kept for long: spins until it can be taken. `None` if it could not be
@@ -159,8 +159,13 @@ impl<P: Policy> Raw<P> {
             let word = self.word().load(Relaxed);
             if Self::may_pass(word) {
                 // If it fails, it has been promoted.
-                if !has_left && !mutant("bypass-before-give-up") && !self.give_up(node) {
-                    return None;
+                if !has_left {
+                    step!(
+                        "bypass-before-give-up",
+                        if !self.give_up(node) {
+                            return None;
+                        }
+                    );
                 }
                 has_left = true;
                 if self.bypass(word) {
@@ -201,7 +206,7 @@ impl<P: Policy> Raw<P> {
     pub(super) fn bypass(&self, mut word: u32) -> bool {
         while P::BYPASS && Self::may_pass(word) {
             let taken = (word | LOCKED) & !PEND;
-            match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
+            match self.word().compare_exchange(word, taken, Acquire, Relaxed) {
                 Ok(_) if word & PEND == 0 => return true,
                 Ok(_) => {
                     P::count(Event::Bypass);
@@ -220,7 +225,7 @@ impl<P: Policy> Raw<P> {
         let mut is_past = P::RESERVE && Self::waited(node) >= P::QUANTUM_NS;
         loop {
             // Acquire: the nodes behind; partner: the Release in `enqueue`.
-            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            let word = self.word().load(Acquire);
             if word & LOCKED == 0 {
                 if self.take_as_head(word, slot) {
                     return Outcome::Taken;
@@ -252,15 +257,9 @@ impl<P: Policy> Raw<P> {
     /// Sleeps as the head, if the word is still `word`, which says that somebody holds the lock. Whether the time is over.
     fn head_sleeps(&self, word: u32, node: &Node, until: Option<u64>) -> bool {
         // Relaxed: published by the Release below.
-        if !mutant("state-after-word") {
-            node.state.store(HPARK, Relaxed);
-        }
+        step!("state-after-word", node.state.store(HPARK, Relaxed));
         // Release: the state; partner is the Acquire in `kick`. If the word says so already, it is the state that is new.
-        if self
-            .word()
-            .compare_exchange(word, word | PARKED, weaken(Release, "park-relaxed"), Relaxed)
-            .is_err()
-        {
+        if self.word().compare_exchange(word, word | PARKED, Release, Relaxed).is_err() {
             // Nobody was told. Relaxed: who kicks by an old word does no harm.
             node.state.store(HEAD, Relaxed);
             return false;
@@ -278,9 +277,7 @@ impl<P: Policy> Raw<P> {
         while node.state.load(Relaxed) == HPARK {
             if node.state.wait(HPARK, until) {
                 // A waiter that was promoted in its sleep would time out again and again, and never leave.
-                if !mutant("parked-after-timeout") {
-                    node.state.store(HEAD, Relaxed);
-                }
+                step!("parked-after-timeout", node.state.store(HEAD, Relaxed));
                 return true;
             }
         }
@@ -304,8 +301,7 @@ impl<P: Policy> Raw<P> {
         let (queue, next) = Self::without_first(word, slot);
         // The flags go: nobody sleeps as the head yet, and the lock was kept for us. Release: the links; partner: the Acquire in
         // `leave`, of the next head.
-        let order = acq_rel(mutant("head-take-unreleased"), mutant("head-take-relaxed"));
-        if self.word().compare_exchange(word, queue | LOCKED, order, Relaxed).is_err() {
+        if self.word().compare_exchange(word, queue | LOCKED, AcqRel, Relaxed).is_err() {
             return false;
         }
         if next != 0 {
@@ -319,7 +315,7 @@ impl<P: Policy> Raw<P> {
     pub fn leave(&self, slot: u32) -> bool {
         loop {
             // Acquire: as in `head`.
-            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            let word = self.word().load(Acquire);
             if word & LOCKED == 0 {
                 if self.take_as_head(word, slot) {
                     return true;
@@ -328,11 +324,10 @@ impl<P: Policy> Raw<P> {
             }
             let (queue, next) = Self::without_first(word, slot);
             // Release: the links; partner: the Acquire in `head`, of the next one.
-            let order = weaken(Release, "leave-relaxed");
-            if self.word().compare_exchange(word, Self::rest(word, queue), order, Relaxed).is_ok() {
-                if next != 0 && !mutant("leave-alone") {
+            if self.word().compare_exchange(word, Self::rest(word, queue), Release, Relaxed).is_ok() {
+                if next != 0 {
                     // Awake: who holds the lock need not know of it.
-                    self.promote(next, true);
+                    step!("leave-alone", self.promote(next, true));
                 }
                 return false;
             }
@@ -383,7 +378,7 @@ impl<P: Policy> Raw<P> {
             let node = table().node(next);
             node.begins_as_head();
             // Relaxed, here and below: the links are published through the word. Acquire: partner is the Release in `give_up`.
-            match node.state.load(weaken(Acquire, "gone-relaxed")) {
+            match node.state.load(Acquire) {
                 WAIT => {
                     if node.state.compare_exchange(WAIT, HEAD, Relaxed, Relaxed).is_ok() {
                         break;
@@ -397,17 +392,12 @@ impl<P: Policy> Raw<P> {
                 NPARK => {
                     if node.state.compare_exchange(NPARK, HPARK, Relaxed, Relaxed).is_ok() {
                         // Relaxed: published by the release of the lock.
-                        if !mutant("sleeper-forgotten") {
-                            self.word().fetch_or(PARKED, Relaxed);
-                        }
+                        step!("sleeper-forgotten", self.word().fetch_or(PARKED, Relaxed));
                         break;
                     }
                 }
                 // Acquire: as for the load. If it fails, the owner is back.
-                GONE if node
-                    .state
-                    .compare_exchange(GONE, PASSED, weaken(Acquire, "gone-relaxed"), Relaxed)
-                    .is_err() => {}
+                GONE if node.state.compare_exchange(GONE, PASSED, Acquire, Relaxed).is_err() => {}
                 // Relaxed, both: it has been so since the process began. If it fails, somebody else buries it.
                 DEAD if node.state.compare_exchange(DEAD, BURIED, Relaxed, Relaxed).is_err() => break,
                 GONE | ORPHAN | DEAD if !mutant("gone-promoted") => match self.pass_over(next) {
@@ -449,17 +439,15 @@ impl<P: Policy> Raw<P> {
     fn pass_over(&self, gone: u32) -> u32 {
         loop {
             // Acquire: as in `head`.
-            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            let word = self.word().load(Acquire);
             let (queue, next) = Self::without_first(word, gone);
             // Release: as in `leave`, which may have brought us here.
-            let order = weaken(Release, "pass-relaxed");
-            if self.word().compare_exchange(word, Self::rest(word, queue), order, Relaxed).is_ok() {
+            if self.word().compare_exchange(word, Self::rest(word, queue), Release, Relaxed).is_ok() {
                 let node = table().node(gone);
                 node.owned.alone();
                 // Release: partner is the Acquire in `find_place` and `orphan`. Relaxed: an orphan's owner has done nothing with it
                 // since it became `GONE`.
-                let order = weaken(Release, "passed-relaxed");
-                if node.state.compare_exchange(PASSED, IDLE, order, Relaxed).is_err()
+                if node.state.compare_exchange(PASSED, IDLE, Release, Relaxed).is_err()
                     && !mutant("passed-node-leaked")
                 {
                     table().give_back(gone);

@@ -38,7 +38,7 @@
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, Ordering::*, Witness, const_unless_loom, cpu, fence, mutant, now, spin_loop, spins, weaken,
+    AtomicU32, Ordering::*, Witness, const_unless_loom, cpu, fence, mutant, now, spin_loop, spins, step,
 };
 
 use super::events::Event;
@@ -120,8 +120,7 @@ impl<P: Policy> Raw<P> {
     #[inline]
     pub fn lock(&self) {
         // Acquire, wherever somebody takes the lock: partner is the Release in `unlock` and `release_for_head`.
-        let order = weaken(Acquire, "lock-relaxed");
-        if let Err(word) = self.word().compare_exchange(0, LOCKED, order, Relaxed) {
+        if let Err(word) = self.word().compare_exchange(0, LOCKED, Acquire, Relaxed) {
             self.lock_contended(word);
         }
     }
@@ -129,8 +128,7 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock if it is free and not reserved for the head.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        let order = weaken(Acquire, "lock-relaxed");
-        match self.word().compare_exchange(0, LOCKED, order, Relaxed) {
+        match self.word().compare_exchange(0, LOCKED, Acquire, Relaxed) {
             Ok(_) => true,
             Err(word) => self.steal(word),
         }
@@ -149,7 +147,7 @@ impl<P: Policy> Raw<P> {
     #[inline]
     pub unsafe fn unlock(&self) {
         // Release: partner is the Acquire of whoever takes the lock.
-        let word = self.word().fetch_sub(LOCKED, weaken(Release, "unlock-relaxed"));
+        let word = self.word().fetch_sub(LOCKED, Release);
         if word != LOCKED {
             self.released(word);
         }
@@ -197,8 +195,7 @@ impl<P: Policy> Raw<P> {
         loop {
             let kept = if self.is_led(word) { PEND } else { 0 };
             // Release: as in `unlock`.
-            let order = weaken(Release, "unlock-fair-relaxed");
-            match self.word().compare_exchange(word, word & !LOCKED | kept, order, Relaxed) {
+            match self.word().compare_exchange(word, word & !LOCKED | kept, Release, Relaxed) {
                 Ok(_) => return word,
                 Err(now) => word = now,
             }
@@ -244,14 +241,13 @@ impl<P: Policy> Raw<P> {
     /// of the head, and ends its quantum.
     #[inline]
     pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
-        let order = weaken(Acquire, "steal-relaxed");
         if head(word) == 0 {
             // What may be left of flags is for nobody any more.
-            return self.word().compare_exchange(word, LOCKED, order, Relaxed).map(|_| ());
+            return self.word().compare_exchange(word, LOCKED, Acquire, Relaxed).map(|_| ());
         }
         let looks = local::with(|local| local.looks_next(P::LOOK_EVERY));
         let kept = if looks { self.look(word) } else { 0 };
-        self.word().compare_exchange(word, word | LOCKED | kept, order, Relaxed)?;
+        self.word().compare_exchange(word, word | LOCKED | kept, Acquire, Relaxed)?;
         P::count(Event::Steal);
         if kept != 0 {
             P::count(Event::Pend);
@@ -370,11 +366,9 @@ impl<P: Policy> Raw<P> {
         if word & PARKED != 0 {
             // Acquire: partner is the Release of whoever has set `PARKED`, in `head_sleeps` or before, in `promote`, and in
             // `lock_outside`; what they have written before shows who sleeps.
-            if !mutant("kicked-read-relaxed") {
-                fence(Acquire);
-            }
-            if head(word) != 0 && !mutant("no-kick") {
-                Self::kick(head(word));
+            fence(Acquire);
+            if head(word) != 0 {
+                step!("no-kick", Self::kick(head(word)));
             }
             Self::wake_outside();
         }
@@ -412,9 +406,7 @@ impl<P: Policy> Raw<P> {
     ///
     /// A handler that comes `between` making him the head and waking him, and waits, or wakes, wakes him first.
     pub(super) fn wake(slot: u32, state: u32, between: impl FnOnce()) -> bool {
-        if !mutant("kick-forgotten") {
-            Self::end_kick();
-        }
+        step!("kick-forgotten", Self::end_kick());
         let sleeper = &table().node(slot).state;
         let before = local::with(|local| local.kicks(slot));
         // Relaxed: as in `kick` and `promote`.
@@ -430,8 +422,8 @@ impl<P: Policy> Raw<P> {
     /// Wakes whom this thread was about to wake when a handler interrupted it, which now waits, or wakes somebody else.
     fn end_kick() {
         let interrupted = local::with(Local::kicking);
-        if interrupted != 0 && !mutant("kick-not-ended") {
-            table().node(interrupted).state.wake(1);
+        if interrupted != 0 {
+            step!("kick-not-ended", table().node(interrupted).state.wake(1));
         }
     }
 }

@@ -26,9 +26,7 @@
 //!    promoter that takes it out of the queue.
 //! 2. `next` of a node in a queue is 0 or the node after it; `prev` is the node before it, if it is not the first.
 
-use crate::sync::{
-    AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, const_unless_loom, mutant, now, weaken,
-};
+use crate::sync::{AtomicU32, AtomicU64, Futex32, Ordering::*, Witness, const_unless_loom, mutant, now};
 
 use super::word::SLOT_BITS;
 
@@ -161,9 +159,7 @@ impl Table {
     pub fn orphan(&self, slot: u32) {
         // Acquire: partner is the Release in `pass_over`. What its owner did with the slot comes before the Release in `give_up`, on
         // the same word.
-        if self.node(slot).state.swap(ORPHAN, weaken(Acquire, "idle-orphan-relaxed")) == IDLE
-            && !mutant("orphan-leaked")
-        {
+        if self.node(slot).state.swap(ORPHAN, Acquire) == IDLE && !mutant("orphan-leaked") {
             self.give_back(slot);
         }
     }
@@ -178,8 +174,7 @@ impl Table {
     fn pop(&self) -> Option<u32> {
         // Acquire, here and below: what the last owner did with the slot, its `next` too, comes before what the next one
         // does; partner: the Release in `push`.
-        let order = weaken(Acquire, "slot-pop-relaxed");
-        let mut top = self.free.load(order);
+        let mut top = self.free.load(Acquire);
         loop {
             let slot = top as u32;
             if slot == 0 {
@@ -187,7 +182,7 @@ impl Table {
             }
             // Relaxed: if the slot is not free any more, the tag has changed.
             let below = self.node(slot).next.load(Relaxed);
-            match self.free.compare_exchange(top, retag(top, below), order, order) {
+            match self.free.compare_exchange(top, retag(top, below), Acquire, Acquire) {
                 Ok(_) => return Some(slot),
                 Err(now) => top = now,
             }
@@ -199,8 +194,7 @@ impl Table {
         loop {
             self.node(slot).next.store(top as u32, Relaxed);
             // Release: partner is the Acquire in `pop`.
-            let order = weaken(Release, "slot-push-relaxed");
-            match self.free.compare_exchange(top, retag(top, slot), order, Relaxed) {
+            match self.free.compare_exchange(top, retag(top, slot), Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
             }

@@ -6,9 +6,7 @@
 
 use core::num::NonZeroU32;
 
-use crate::sync::{
-    AtomicU64, Futex, Ordering::*, const_unless_loom, heavy, light_by_backend, mutant, weaken,
-};
+use crate::sync::{AtomicU64, Futex, Ordering::*, const_unless_loom, heavy, light_by_backend, step};
 
 /// Whether somebody waits. See the [module](self).
 #[derive(Debug)]
@@ -26,12 +24,12 @@ impl Awaited {
     pub fn release(&self, holder: &AtomicU64) {
         // Release: what the holder did. Partners: the Acquires of whoever takes it next, in `Lock::try_lock`, a section, or
         // the `done` of a visitor.
-        holder.store(0, weaken(Release, "held-relaxed"));
+        holder.store(0, Release);
         // Partner: the heavy fence in `wait_until`.
         light_by_backend();
         // Relaxed: see the module.
-        if self.0.load(Relaxed) != 0 && !mutant("awaited-not-woken") {
-            self.wake_slow();
+        if self.0.load(Relaxed) != 0 {
+            step!("awaited-not-woken", self.wake_slow());
         }
     }
 
@@ -47,12 +45,13 @@ impl Awaited {
     pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
         while !done() {
             self.0.store(1, Relaxed);
-            if !mutant("no-fence-before-done") {
-                heavy();
-            }
-            if !mutant("done-not-asked-again") && done() {
-                break;
-            }
+            step!("no-fence-before-done", heavy());
+            step!(
+                "done-not-asked-again",
+                if done() {
+                    break;
+                }
+            );
             self.0.wait(1, NonZeroU32::MAX);
         }
     }

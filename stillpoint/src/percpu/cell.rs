@@ -22,9 +22,9 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 use crate::fence;
+use crate::sync::step;
 
 use super::awaited::Awaited;
-use super::faults::mutant;
 use super::holder::{Lock, Taken, is_gone, me};
 use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
@@ -169,9 +169,7 @@ impl<T> PerCpu<T> {
                 unsafe { value.get().write(None) };
             }
             // The visitor is a holder too, for the child of a fork in the middle of `f`. Relaxed: the row is stopped.
-            if !mutant("visitor-without-holder") {
-                holder.store(me(), Relaxed);
-            }
+            step!("visitor-without-holder", holder.store(me(), Relaxed));
             let _release = Release { holder, awaited };
             // SAFETY: nobody else holds the cell, and nobody can (2).
             if let Some(value) = unsafe { &mut *value.get() } {
@@ -233,8 +231,7 @@ impl<T> PerCpu<T> {
                     }
                 }
                 NOTHING => left_behind = 0,
-                FAILED if mutant("claim-does-not-reopen") => {}
-                FAILED => remote::reopen(&self.rows),
+                FAILED => step!("claim-does-not-reopen", remote::reopen(&self.rows)),
                 row => {
                     let cpu = self.cpu_of(row);
                     if left_behind != 0 {

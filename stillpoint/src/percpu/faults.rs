@@ -63,7 +63,6 @@ pub use on::*;
 mod on {
     use core::arch::{asm, global_asm};
     use core::sync::atomic::{AtomicU32, Ordering::*};
-    use std::sync::LazyLock;
 
     /// Points of a section.
     pub const POINTS: usize = 8;
@@ -103,9 +102,9 @@ mod on {
     static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 
     /// Mutants of the sections themselves; the first has number 1.
-    const IN_SECTIONS: [&str; 11] = [
+    const IN_SECTIONS: [&str; 10] = [
         "not-armed",
-        "index-read-outside",
+        "interrupted-pop-finds-nothing",
         "bound-not-checked",
         "stop-not-checked",
         "committed-early",
@@ -114,25 +113,19 @@ mod on {
         "room-not-checked",
         "not-cleared-after-failure",
         "not-cleared-after-exit",
-        "interrupted-pop-finds-nothing",
     ];
 
-    static SELECTED: LazyLock<Option<String>> = LazyLock::new(|| {
-        let name = std::env::var("STILLPOINT_MUTANT").ok()?;
+    /// Breaks the sections as the mutant of this name says, if it is one of theirs.
+    pub(crate) fn select(name: &str) {
         if let Some(index) = IN_SECTIONS.iter().position(|known| *known == name) {
             stillpoint_fault_mutant.store(index as u32 + 1, SeqCst);
         }
-        Some(name)
-    });
-
-    /// Whether the mutant is selected.
-    pub fn mutant(name: &str) -> bool {
-        SELECTED.as_deref() == Some(name)
     }
 
     /// Has `fault` happen when the calling thread passes `point`.
     pub fn set(point: usize, fault: Fault) {
-        LazyLock::force(&SELECTED);
+        // Selects it, if that is still to be done.
+        crate::sync::mutant("");
         points()[point].store(fault as u32, SeqCst);
     }
 
@@ -140,11 +133,4 @@ mod on {
     pub fn disarm(point: usize) -> bool {
         points()[point].swap(0, SeqCst) != 0
     }
-}
-
-/// No mutants otherwise.
-#[cfg(not(all(stillpoint_faults, target_arch = "x86_64")))]
-#[inline(always)]
-pub const fn mutant(_name: &str) -> bool {
-    false
 }

@@ -4,7 +4,6 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use super::awaited::Awaited;
-use super::faults::mutant;
 use crate::sync::AtomicU64;
 use crate::sys::signal::{at_fork_once, before_main};
 
@@ -49,10 +48,7 @@ fn me_slow() -> u64 {
 /// Whether `holder` is a thread that a fork left behind: in the parent.
 pub fn is_gone(holder: u64) -> bool {
     // Relaxed: both change while the process has one thread.
-    holder != 0
-        && holder >> 32 != u64::from(FORKS.load(Relaxed))
-        && (holder != SURVIVOR.load(Relaxed) || mutant("survivor-gone"))
-        && !mutant("holder-never-gone")
+    holder != 0 && holder >> 32 != u64::from(FORKS.load(Relaxed)) && holder != SURVIVOR.load(Relaxed)
 }
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);

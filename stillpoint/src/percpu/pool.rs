@@ -20,7 +20,6 @@ use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::faults::mutant;
 use super::holder::{Lock, Taken};
 use super::remote::{self, Stopped};
 use super::rows::{Row, boxed};
@@ -28,6 +27,7 @@ use super::runtime::{self, Mode};
 use super::section::{self, FAILED, NOTHING, Place, Pushed, tries};
 use super::shelf::{Held, Shelf};
 use super::used::UsedCpus;
+use crate::sync::step;
 
 /// Words of a stack's row. See [`super::section`].
 const LEN: usize = 1;
@@ -225,8 +225,7 @@ impl<T> Pool<T> {
                         self.spill(offset, near);
                         spilt = true;
                     }
-                    Pushed::Failed if mutant("push-does-not-reopen") => {}
-                    Pushed::Failed => remote::reopen(&self.rows),
+                    Pushed::Failed => step!("push-does-not-reopen", remote::reopen(&self.rows)),
                 }
             }
         }
@@ -272,8 +271,7 @@ impl<T> Pool<T> {
             for _ in tries() {
                 // SAFETY: as in `push_slow`.
                 match unsafe { section::pop(self.place(offset)) } {
-                    FAILED if mutant("pop-does-not-reopen") => {}
-                    FAILED => remote::reopen(&self.rows),
+                    FAILED => step!("pop-does-not-reopen", remote::reopen(&self.rows)),
                     NOTHING => break,
                     value => return Some(value),
                 }

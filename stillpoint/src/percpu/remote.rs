@@ -4,9 +4,9 @@ use core::sync::atomic::{AtomicU8, Ordering::*};
 
 use rustix::io::Errno;
 
-use super::faults::mutant;
 use super::holder::{is_gone, me};
 use super::rows::Row;
+use crate::sync::step;
 use crate::sys::{self, MembarrierCommand, MembarrierQuery};
 
 /// The word of a row that stops sections, unless it is 0.
@@ -47,20 +47,15 @@ impl<'a> Stopped<'a> {
         // Relaxed: the system call orders it before its interrupt, and sections that begin after that see it.
         row.plain[STOP].store(me(), Relaxed);
         let stopped = Self(row);
-        if !mutant("not-interrupted") {
-            sys::membarrier_rseq(cpu)?;
-        }
+        step!("not-interrupted", sys::membarrier_rseq(cpu)?);
         Ok(stopped)
     }
 }
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        if mutant("stop-kept") {
-            return;
-        }
         // Release: what was done to the row; partners are the sections, which acquire this word.
-        self.0.plain[STOP].store(0, Release);
+        step!("stop-kept", self.0.plain[STOP].store(0, Release));
     }
 }
 

@@ -18,7 +18,6 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-use super::faults::mutant;
 use super::holder::{Lock, Taken};
 use super::rows::{Row, Words, boxed};
 use super::runtime;
@@ -244,9 +243,7 @@ impl<const WORDS: usize> Reader<'_, WORDS> {
                 // stores of a section, which keep their order, and the fence in `by_lock`.
                 fence(Acquire);
                 let now = row.plain[HEAD].load(Relaxed);
-                let overwritten = self.ring.when_full == WhenFull::Overwrite
-                    && now - next >= *len as u64
-                    && !mutant("head-not-looked-at-again");
+                let overwritten = self.ring.when_full == WhenFull::Overwrite && now - next >= *len as u64;
                 let resume = if overwritten { now - *len as u64 + 1 } else { next + 1 };
                 // Release: the slot may be written to; partners: the section, and the Acquire in `by_lock`.
                 row.atomic[TAIL].store(resume, Release);

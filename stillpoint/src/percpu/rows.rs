@@ -31,7 +31,6 @@ use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering::*};
 
-use super::faults::mutant;
 use super::runtime::{self, Report};
 use super::section::{self, BOUND, Tally, tries};
 use crate::sync::Block;
@@ -158,10 +157,6 @@ impl<const N: usize> Words<N> {
         }
         // Any CPU's word would do, as it is atomic.
         let near = runtime::nearest(cpus(rows));
-        if mutant("plain-word-atomically") {
-            row(rows, word, (near + 1) % cpus(rows)).plain[word % WIDTH].fetch_add(by, Release);
-            return;
-        }
         // Release: as above.
         row(rows, word, near).atomic[word % WIDTH].fetch_add(by, Release);
     }

@@ -20,26 +20,9 @@ macro_rules! arm {
             ".popsection\n",
             point!(0),
             "lea {t}, [rip + 3b]\n",
-            unless_mutant!(2, "", late_table!()),
             unless_mutant!(1, "mov qword ptr fs:[{offset} + 8], {t}", ""),
             "\n4:\n",
             point!(1),
-        )
-    };
-}
-
-/// For a mutant: a section that begins after the CPU was read.
-#[cfg(stillpoint_faults)]
-macro_rules! late_table {
-    () => {
-        concat!(
-            ".pushsection __rseq_cs, \"aw\", @progbits\n",
-            ".balign 32\n",
-            "13:\n",
-            ".long 0, 0\n",
-            ".quad 14f, 5f - 14f, 6f\n",
-            ".popsection\n",
-            "lea {t}, [rip + 13b]",
         )
     };
 }
@@ -50,7 +33,6 @@ macro_rules! row {
         concat!(
             "mov {t:e}, dword ptr fs:[{offset} + 4]\n",
             point!(2),
-            "14:\n",
             unless_mutant!(3, concat!("cmp {t}, ", $cpus, "\njae 7f\n"), ""),
             "shl {t}, 7\n",
         )
@@ -187,7 +169,7 @@ pub unsafe fn pop(place: Place) -> u64 {
             "mov {value}, qword ptr [{value} + 8 * {len}]",
             point!(4),
             "mov qword ptr [{t} + 8], {len}",
-            end!(unless_mutant!(11, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
+            end!(unless_mutant!(2, "mov {value}, -1\njmp 30f", "xor {value:e}, {value:e}\njmp 30f")),
             leave!("xor {value:e}, {value:e}\njmp 30f"),
             "30:",
             t = out(reg) _,

@@ -43,7 +43,7 @@ use super::entry::Entry;
 use super::progress::Progress;
 use super::queue::{Amount, BLOCK, Held, Holds, Queue, STEP};
 use super::reader::Reader;
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant, now};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, now, step};
 
 /// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
 /// a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
@@ -251,9 +251,7 @@ impl Callbacks {
         if alone && !host.start_worker() {
             // The entries stay; the next one tries again. Whoever rang meanwhile and waits must look to it himself.
             self.alarm.give_up();
-            if !mutant("given-up-silently") {
-                self.progress.advance();
-            }
+            step!("given-up-silently", self.progress.advance());
         }
     }
 
@@ -263,9 +261,7 @@ impl Callbacks {
             return true;
         }
         self.alarm.give_up();
-        if !mutant("hurry-gives-up-silently") {
-            self.progress.advance();
-        }
+        step!("hurry-gives-up-silently", self.progress.advance());
         false
     }
 
@@ -291,7 +287,7 @@ impl Callbacks {
     /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
     #[cold]
     pub fn relieve(&self, queue: &Queue, caller: Caller<'_>, host: &impl Host) {
-        if !caller.is_inside || mutant("grace-period-inside-section") {
+        if !caller.is_inside {
             let alone = host.engine().readers().is_alone(caller.own);
             if alone {
                 host.try_synchronize(caller.own, alone);
@@ -302,8 +298,8 @@ impl Callbacks {
             }
         }
         let has_waited = self.press_if_above(caller.own.map(|own| own.queue), caller.wait, host);
-        if !has_waited && self.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
-            self.provide(false, host);
+        if !has_waited && self.is_crowded() && self.alarm.naps() {
+            step!("crowd-does-not-ring", self.provide(false, host));
         }
     }
 
@@ -311,8 +307,8 @@ impl Callbacks {
         let engine = host.engine();
         let wanted =
             queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), |entry| host.run(entry));
-        if wanted && !mutant("claim-given-back-silently") {
-            self.provide(false, host);
+        if wanted {
+            step!("claim-given-back-silently", self.provide(false, host));
         }
     }
 
@@ -329,9 +325,7 @@ impl Callbacks {
             self.backlog.sub(freed);
             self.tallies.freed.fetch_add(freed.count, Relaxed);
             // Somebody may have been waiting for just these.
-            if !mutant("freed-silently") {
-                self.progress.advance();
-            }
+            step!("freed-silently", self.progress.advance());
         }
     }
 
@@ -434,7 +428,7 @@ impl Callbacks {
     }
 
     fn is_urgent(&self) -> bool {
-        self.urgent.load(Relaxed) != 0 && !mutant("urgency-not-heeded")
+        self.urgent.load(Relaxed) != 0
     }
 
     /// Returns when everything has run that was appended before.
@@ -456,22 +450,32 @@ impl Callbacks {
             }
             let reached =
                 || queue.done() >= mark || urgent.is_parents() || self.failed.load(Relaxed) > rounds;
-            if !mutant("barrier-does-not-ring") && self.alarm.ring() {
-                self.provide_or_work(host, reached);
-            }
-            self.progress.wait_until(None, || {
-                if !reached() && self.alarm.is_idle() && !mutant("nobody-keeps-going") && self.alarm.ring() {
+            step!(
+                "barrier-does-not-ring",
+                if self.alarm.ring() {
                     self.provide_or_work(host, reached);
                 }
-                reached() || mutant("barrier-does-not-wait")
+            );
+            step!("barrier-does-not-wait", {
+                self.progress.wait_until(None, || {
+                    if !reached() && self.alarm.is_idle() {
+                        step!(
+                            "nobody-keeps-going",
+                            if self.alarm.ring() {
+                                self.provide_or_work(host, reached);
+                            }
+                        );
+                    }
+                    reached()
+                });
+                if urgent.is_parents() {
+                    // And so is what was appended before.
+                    return Ok(());
+                }
+                if queue.done() < mark {
+                    return Err(Orphaned);
+                }
             });
-            if urgent.is_parents() {
-                // And so is what was appended before.
-                return Ok(());
-            }
-            if queue.done() < mark && !mutant("barrier-does-not-wait") {
-                return Err(Orphaned);
-            }
         }
         Ok(())
     }
@@ -520,9 +524,7 @@ impl Callbacks {
         loop {
             if enough() {
                 self.alarm.give_up();
-                if !mutant("worker-stops-silently") {
-                    self.progress.advance();
-                }
+                step!("worker-stops-silently", self.progress.advance());
                 return;
             }
             let found = self.collect(host.engine());
@@ -545,9 +547,7 @@ impl Callbacks {
                 Holds::Nothing => {
                     if self.alarm.stop(fence, || self.holds(readers) != Holds::Nothing) == Slept::Gone {
                         // What a caller waits for may have been run by its owner.
-                        if !mutant("gone-silently") && !mutant("run-silently") {
-                            self.progress.advance();
-                        }
+                        step!("run-silently", step!("gone-silently", self.progress.advance()));
                         return;
                     }
                     continue;
@@ -564,9 +564,7 @@ impl Callbacks {
             match self.run_slice(host) {
                 None => return,
                 Some(true) => {
-                    if !mutant("run-silently") {
-                        self.progress.advance();
-                    }
+                    step!("run-silently", self.progress.advance());
                     continue;
                 }
                 Some(false) => {}
@@ -599,9 +597,11 @@ impl Callbacks {
         let round = self.rounds.fetch_add(1, Relaxed) + 1;
         let waited = host.wait_for(due);
         self.stuck.store(u64::from(waited.is_err()), Relaxed);
-        if waited.is_err() && !mutant("round-fails-silently") {
-            self.failed.store(round, Relaxed);
-            self.progress.advance();
+        if waited.is_err() {
+            step!("round-fails-silently", {
+                self.failed.store(round, Relaxed);
+                self.progress.advance();
+            });
         }
         waited
     }

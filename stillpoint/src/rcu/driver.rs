@@ -26,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
 use super::engine::{Due, Engine, Readers};
-use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, mutant};
+use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// Why a grace period failed: the message for those who waited for it.
 pub type Failure = Cow<'static, str>;
@@ -196,9 +196,7 @@ impl Driver {
         let cohorts = mem::take(&mut wishes.cohorts);
         drop(wishes);
         drop(old);
-        if !mutant("dismissed-silently") {
-            cohorts.into_iter().for_each(Cohort::wake);
-        }
+        step!("dismissed-silently", cohorts.into_iter().for_each(Cohort::wake));
     }
 
     fn next<R>(&self, engine: &Engine<R>) -> Step {
@@ -208,7 +206,7 @@ impl Driver {
             Some(_) => Step::Drive,
             None if wishes.started.is_some_and(|due| !engine.is_done(due)) => Step::Drive,
             None => {
-                wishes.driven = mutant("driven-for-good");
+                step!("driven-for-good", wishes.driven = false);
                 Step::Stop
             }
         }

@@ -9,7 +9,7 @@
 use core::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::sync::{Futex, Ordering::*, const_unless_loom, mutant, now, weaken};
+use crate::sync::{Futex, Ordering::*, const_unless_loom, now, step};
 
 const SLEEPERS: u64 = 1;
 const ONE: u64 = 2;
@@ -34,13 +34,13 @@ impl Progress {
         loop {
             let next = (word + ONE) & !SLEEPERS;
             // Release: what has been done; partner: the Acquire in `wait_until`.
-            match self.word.compare_exchange(word, next, weaken(Release, "advance-relaxed"), Relaxed) {
+            match self.word.compare_exchange(word, next, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
         }
-        if word & SLEEPERS != 0 && !mutant("sleepers-not-woken") {
-            self.word.wake(u32::MAX, ANYBODY);
+        if word & SLEEPERS != 0 {
+            step!("sleepers-not-woken", self.word.wake(u32::MAX, ANYBODY));
         }
     }
 
@@ -48,12 +48,9 @@ impl Progress {
     pub fn wait_until(&self, patience: Option<Duration>, mut reached: impl FnMut() -> bool) -> bool {
         let end = patience.map(|patience| now().saturating_add(patience.as_nanos() as u64));
         loop {
-            if mutant("look-before-bit") && reached() {
-                return true;
-            }
             // Acquire: what was done before the last `advance`.
-            let word = self.word.fetch_or(SLEEPERS, weaken(Acquire, "wait-relaxed")) | SLEEPERS;
-            if !mutant("look-before-bit") && reached() {
+            let word = self.word.fetch_or(SLEEPERS, Acquire) | SLEEPERS;
+            if reached() {
                 return true;
             }
             match end {

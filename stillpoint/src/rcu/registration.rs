@@ -23,7 +23,7 @@ use super::queue::Queue;
 use super::reader::{FENCED, LATE, Owner, Reader};
 use super::registry::Registry;
 use super::threads::{Kind, Threads};
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, mutant};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, light_by_backend, step};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -127,9 +127,7 @@ impl Registration {
         }
         // Destructors that still run and read register the thread anew, each for as long as it needs.
         self.has_ended.set(true);
-        if !mutant("reader-kept-at-exit") {
-            self.forget();
-        }
+        step!("reader-kept-at-exit", self.forget());
         callbacks.report(reader.queue);
         Some(threads.part(reader))
     }

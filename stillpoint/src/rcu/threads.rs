@@ -68,7 +68,7 @@ use super::reader::{AWAITED, ORPHANED, Reader};
 use super::registry::Registry;
 use super::stall;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, now, spin_loop, step, yield_now,
 };
 
 /// How often a grace period looks at readers that block it before it sleeps.
@@ -189,30 +189,31 @@ impl<K: Kind> Threads<K> {
         heavy();
     }
 
-    /// Looks at the readers, one after another; the first that blocks the grace period after a bounded number of looks.
-    fn scan(&self, end: usize, counter: u64) -> usize {
+    /// Looks at the readers, one after another, a bounded number of times; fails at the first that blocks the grace period still.
+    fn scan(&self, end: usize, counter: u64) -> Result<(), Blocked> {
         let mut spins = budget(SPINS);
-        let skipped = usize::from(mutant("one-reader-skipped"));
-        for (index, reader) in self.registry.readers(0, end).enumerate().skip(skipped) {
+        for (first, reader) in self.registry.readers(0, end).enumerate() {
             while K::blocks(reader, counter) {
                 if spins == 0 {
-                    return index;
+                    return Err(Blocked { first, end, counter });
                 }
                 spins -= 1;
                 spin_loop();
             }
         }
-        end
+        Ok(())
     }
 
     /// One reader less to wait for; the last wakes the leader.
     pub(super) fn count_down(&self) {
         // Release: the reader's sections, and its mark if it is an orphan, come before the leader's end of the grace
         // period. Partner: the Acquire in `sleep`.
-        let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
-        if left == 0 && !mutant("no-wake-up") {
-            self.costs.wakeups.fetch_add(1, Relaxed);
-            self.awaited.wake(1, ANYBODY);
+        let left = self.awaited.fetch_sub(1, Release) - 1;
+        if left == 0 {
+            step!("no-wake-up", {
+                self.costs.wakeups.fetch_add(1, Relaxed);
+                self.awaited.wake(1, ANYBODY);
+            });
         }
         self.give_way();
     }
@@ -242,7 +243,7 @@ impl<K: Kind> Threads<K> {
         if attention & AWAITED != 0 && reader.take_awaited() {
             self.count_down();
         }
-        if attention & ORPHANED != 0 && (!reader.is_inside() || mutant("orphan-released-inside")) {
+        if attention & ORPHANED != 0 && !reader.is_inside() {
             // The guard was not leaked after all: a late thread-local destructor dropped it.
             reader.adopt();
             self.registry.release(reader);
@@ -260,9 +261,12 @@ impl<K: Kind> Threads<K> {
         reader.orphan();
         // A request made before is answered, so that the leader wakes and finds the mark; one made later is taken back by
         // its maker, who sees the mark, as it is in the same word.
-        if !mutant("orphan-does-not-answer") && reader.take_awaited() {
-            self.count_down();
-        }
+        step!(
+            "orphan-does-not-answer",
+            if reader.take_awaited() {
+                self.count_down();
+            }
+        );
         false
     }
 
@@ -288,7 +292,6 @@ impl<K: Kind> Readers for Threads<K> {
     }
 
     fn begin(&self, own: Option<&Reader>, fence: Option<fn()>) -> Result<(), Blocked> {
-        let early = mutant("len-read-early").then(|| self.registry.len());
         if self.is_alone(own) {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
@@ -297,25 +300,14 @@ impl<K: Kind> Readers for Threads<K> {
             let Some(heavy) = fence else {
                 return Err(Blocked { first: 0, end: 0, counter: 0 });
             };
-            if mutant("counter-before-fence") {
-                let counter = self.counter.load(Relaxed) + 1;
-                self.counter.store(counter, Relaxed);
-            }
-            if !mutant("no-fence") {
-                self.fence(heavy);
-            }
+            step!("no-fence", self.fence(heavy));
         }
-        let counter = if K::FENCED && mutant("counter-before-fence") {
-            self.counter.load(Relaxed)
-        } else {
-            K::raise(&self.counter)
-        };
-
+        let counter = K::raise(&self.counter);
         // After `is_alone`: a reader that was counted there, and may be inside, is below the length. One that registers later sees
         // what is unpublished.
-        let end = if mutant("no-wait") { 0 } else { early.unwrap_or_else(|| self.registry.len()) };
-        let first = self.scan(end, counter);
-        if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
+        let end = self.registry.len();
+        step!("no-wait", self.scan(end, counter)?);
+        Ok(())
     }
 
     fn sleep(&self, blocked: Blocked, heavy: fn(), vigil: &mut Vigil<'_>) -> Result<(), Orphaned> {
@@ -331,30 +323,43 @@ impl<K: Kind> Readers for Threads<K> {
             self.awaited.fetch_add(1, Relaxed);
             K::request(reader);
         }
-        if K::FENCED && !mutant("no-fence-before-rescan") {
-            let requests = Requests { threads: self, first, end };
-            self.fence(heavy);
-            core::mem::forget(requests);
+        if K::FENCED {
+            step!("no-fence-before-rescan", {
+                let requests = Requests { threads: self, first, end };
+                self.fence(heavy);
+                core::mem::forget(requests);
+            });
         }
-        for reader in readers() {
-            let gone = !K::blocks(reader, counter) && !mutant("no-rescan");
-            // A thread that ended inside a section before we asked will never answer.
-            let lost = reader.is_orphaned() && !mutant("orphan-not-taken-back");
-            if (gone || lost) && reader.take_awaited() {
+        let take_back = |reader: &Reader| {
+            if reader.take_awaited() {
                 self.awaited.fetch_sub(1, Relaxed);
             }
+        };
+        for reader in readers() {
+            step!(
+                "no-rescan",
+                if !K::blocks(reader, counter) {
+                    take_back(reader);
+                }
+            );
+            // A thread that ended inside a section before we asked will never answer.
+            step!(
+                "orphan-not-taken-back",
+                if reader.is_orphaned() {
+                    take_back(reader);
+                }
+            );
         }
 
         // The leader's own share. Acquire, here and below: all who counted down have left, and what they did before comes
         // before what we do next. Partner: the Release in `count_down`.
-        let acquire = weaken(Acquire, "wake-up-relaxed");
-        let mut left = self.awaited.fetch_sub(1, acquire) - 1;
+        let mut left = self.awaited.fetch_sub(1, Acquire) - 1;
         if left != 0 {
             self.costs.sleeps.fetch_add(1, Relaxed);
         }
         while left != 0 {
             self.awaited.wait_timeout(left, ANYBODY, vigil.patience());
-            left = self.awaited.load(acquire);
+            left = self.awaited.load(Acquire);
             vigil.note(|waited| stall::awaited(readers(), waited, K::OWES));
         }
         if orphaned() { Err(Orphaned) } else { Ok(()) }
