@@ -7,7 +7,7 @@ trap 'rm -r "$scratch"' EXIT
 declare -A binary
 build() {
     local path name
-    "$@" --no-run
+    "$@" --no-run || return
     while IFS= read -r path; do
         name=$(basename "$path")
         binary[${name%-*}]=$path
@@ -29,6 +29,14 @@ each() {
 # What the models of loom are built by. Quickly, as nothing is measured there.
 loom=(env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg loom"
     cargo test --package stillpoint --release --target-dir target/loom --test 'loom_*')
+
+# models: prints each model as `FILE TEST`, after the build.
+models() {
+    local file
+    for file in "${!binary[@]}"; do
+        "${binary[$file]}" --list --format terse | sed -n "s/^\(.*\): test$/$file \1/p"
+    done
+}
 
 # holds "FILE TEST": explores the model, in a process of its own.
 holds() {

@@ -6,8 +6,6 @@ cd "$(dirname "$0")/.."
 source ci/lib.sh
 
 build "${loom[@]}"
-for file in "${!binary[@]}"; do
-    "${binary[$file]}" --list --format terse | sed -n "s/^\(.*\): test$/$file \1/p"
-done >"$scratch/models"
+models >"$scratch/models"
 [[ -s $scratch/models ]]
 each holds <"$scratch/models"

@@ -1,5 +1,6 @@
-# Reads Rust sources, and prints each function as `Type::function`, and each mutant as `name Type::function`: where it is.
-# A type is that of the impl, or the trait; a function outside of both stands alone.
+# Reads Rust sources, and prints each function as `Type::function`, and each step that has a mutant as `name Type::function`: where
+# it is. A type is that of the impl, or the trait; a function outside of both stands alone. With `-v lines=1` prints nothing but
+# `file line Type::function`: where each function begins.
 
 # The identifier that an `impl` or a `trait` is about.
 function subject(line,    depth, i, c) {
@@ -38,10 +39,14 @@ type != "" && /^ *}/ && indent($0) == opened { type = "" }
     sub(/^.*[^a-z_]fn |^fn /, "", name)
     match(name, /^[a-z_0-9]+/)
     place = (type == "" ? "" : type "::") substr(name, 1, RLENGTH)
-    print place
+    print lines ? FILENAME " " FNR " " place : place
 }
 
-/(weaken|mutant)\(/ {
+lines { next }
+
+# The name may stand on the next line.
+/(mutant|step!)\(/ || is_next {
+    is_next = /step!\($/
     for (rest = $0; match(rest, /"[a-z-]+"/); rest = substr(rest, RSTART + RLENGTH))
         print substr(rest, RSTART + 1, RLENGTH - 2), place
 }

@@ -15,10 +15,8 @@ limit=10 # seconds to find a broken step
 # Rows of the table: | `mutant` | `torture part` | ... |
 table=docs/proof.md
 rows=$(sed -nE 's/^\| `([a-z-]+)` \| `torture ([a-z]+)` \|.*$/\1 \2/p' "$table")
-in_source=$({
-    sed -n '/IN_SECTIONS: /,/\];/p' stillpoint/src/percpu/rseq/faults.rs
-    grep -rhoE '(weaken\([^"]*|mutant\()"[a-z-]+"' stillpoint/src
-} | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u)
+faults=stillpoint/src/percpu/rseq/faults.rs
+in_source=$(find stillpoint/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sed -n 's/ .*//p' | sort -u)
 if unknown=$(comm -23 <(cut -d' ' -f1 <<<"$rows" | sort -u) <(echo "$in_source")) && [[ -z $rows || -n $unknown ]]; then
     echo "the source has no such steps, or $table no rows for the torture: $unknown" >&2
     exit 1

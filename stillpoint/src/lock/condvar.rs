@@ -43,7 +43,7 @@
 
 use core::fmt;
 
-use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, mutant};
+use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, step};
 
 /// Blocks threads until a condition changes that a [`Mutex`](super::Mutex) guards. Sixteen bytes; works in statics. A
 /// notification without waiters costs next to nothing.
@@ -110,9 +110,7 @@ impl Condvar {
     #[cold]
     fn notify_slow(&self, most: u32) -> usize {
         // Relaxed: 2, above. Partner: `Waiter::new`.
-        if !mutant("notification-not-counted") {
-            self.notified.fetch_add(1, Relaxed);
-        }
+        step!("notification-not-counted", self.notified.fetch_add(1, Relaxed));
         self.notified.wake(most)
     }
 
@@ -122,7 +120,7 @@ impl Condvar {
         // Relaxed, both: the word carries nothing else, and `mutex` orders the changes from and to its address.
         match self.mutex.compare_exchange(0, mutex, Relaxed, Relaxed) {
             Ok(_) => true,
-            Err(bound) => bound == mutex || mutant("mutex-not-compared"),
+            Err(bound) => bound == mutex,
         }
     }
 
@@ -130,9 +128,8 @@ impl Condvar {
     fn unbind(&self, mutex: usize) {
         // Relaxed, all: waiters with `mutex` are counted under it, and it orders them. If the exchange fails, another
         // thread has unbound it already.
-        if (self.waiters.load(Relaxed) == 0 || mutant("mutex-unbound-early")) && !mutant("mutex-not-unbound")
-        {
-            let _ = self.mutex.compare_exchange(mutex, 0, Relaxed, Relaxed);
+        if self.waiters.load(Relaxed) == 0 {
+            step!("mutex-not-unbound", let _ = self.mutex.compare_exchange(mutex, 0, Relaxed, Relaxed));
         }
     }
 
@@ -175,30 +172,22 @@ impl<'a> Waiter<'a> {
             return None;
         }
         // Relaxed, both: published by the release of the lock. Partners: `notify` and `notify_slow`, after the change.
-        if !mutant("waiter-counted-late") {
-            condvar.waiters.fetch_add(1, Relaxed);
-        }
+        condvar.waiters.fetch_add(1, Relaxed);
         Some(Self { condvar, ticket: condvar.notified.load(Relaxed) })
     }
 
     /// Sleeps until a notification after the ticket, or until the clock shows `until`. The caller has released the
     /// lock. Returns `true` if the time is over.
     fn sleep(self, until: Option<u64>) -> bool {
-        let &Self { condvar, ticket } = &self;
-        if mutant("waiter-counted-late") {
-            condvar.waiters.fetch_add(1, Relaxed);
-        }
-        let _counted = (!mutant("waiter-uncounted-in-sleep")).then_some(self);
-        condvar.notified.wait(ticket, until)
+        // `self` is dropped, and so uncounted, afterwards.
+        self.condvar.notified.wait(self.ticket, until)
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         // Relaxed: 1, above.
-        if !mutant("waiter-not-uncounted") {
-            self.condvar.waiters.fetch_sub(1, Relaxed);
-        }
+        step!("waiter-not-uncounted", self.condvar.waiters.fetch_sub(1, Relaxed));
     }
 }
 

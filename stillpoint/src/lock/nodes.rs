@@ -27,9 +27,7 @@
 //! 3. If the head of a queue is `DEAD`, all its nodes are: every queue that the child of a fork inherits has no
 //!    waiters, and no thread joins it.
 
-use crate::sync::{
-    AtomicU32, AtomicU64, Futex32, LoomAccess, Ordering::*, const_unless_loom, mutant, now, weaken,
-};
+use crate::sync::{AtomicU32, AtomicU64, Futex32, LoomAccess, Ordering::*, const_unless_loom, now, step};
 
 use super::word::NODE_BITS;
 
@@ -165,9 +163,9 @@ impl NodeTable {
     pub fn free_at_exit(&self, id: u32) {
         // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`. What the
         // owner did with the node is published by the Release in `abandon`, on the same word.
-        let was = self.node(id).state.swap(ABANDONED_EXITED, weaken(Acquire, "idle-at-exit-relaxed"));
-        if was == IDLE && !mutant("exited-node-leaked") {
-            self.free(id);
+        let was = self.node(id).state.swap(ABANDONED_EXITED, Acquire);
+        if was == IDLE {
+            step!("exited-node-leaked", self.free(id));
         }
     }
 
@@ -181,8 +179,7 @@ impl NodeTable {
     fn pop(&self) -> Option<u32> {
         // Acquire, here and below: what the last owner did with the node, `next` included; pairs with the Release in
         // `push`.
-        let order = weaken(Acquire, "node-pop-relaxed");
-        let mut top = self.free_list.load(order);
+        let mut top = self.free_list.load(Acquire);
         loop {
             let id = top as u32;
             if id == 0 {
@@ -190,7 +187,7 @@ impl NodeTable {
             }
             // Relaxed: if the node is not free any more, the tag has changed.
             let below = self.node(id).next.load(Relaxed);
-            match self.free_list.compare_exchange(top, retag(top, below), order, order) {
+            match self.free_list.compare_exchange(top, retag(top, below), Acquire, Acquire) {
                 Ok(_) => return Some(id),
                 Err(now) => top = now,
             }
@@ -202,8 +199,7 @@ impl NodeTable {
         loop {
             self.node(id).next.store(top as u32, Relaxed);
             // Release: publishes what the owner did with the node; pairs with the Acquire in `pop`.
-            let order = weaken(Release, "node-push-relaxed");
-            match self.free_list.compare_exchange(top, retag(top, id), order, Relaxed) {
+            match self.free_list.compare_exchange(top, retag(top, id), Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
             }
@@ -237,7 +233,7 @@ impl NodeTable {
 
 /// Returns the top of the stack with another node.
 fn retag(old: u64, top: u32) -> u64 {
-    let tag = if mutant("node-tag-kept") { old >> 32 } else { (old >> 32) + 1 };
+    let tag = (old >> 32) + 1;
     tag << 32 | u64::from(top)
 }
 

@@ -17,7 +17,7 @@
 //! that are parked behind the head spin for the lock now and then. They may take it if it is free and not reserved,
 //! like any running thread. Such a waiter abandons its node first, so the node must be the thread's own ([`thread`]).
 
-use crate::sync::{Ordering::*, acq_rel, mutant, now, spin_iterations, spin_loop, weaken};
+use crate::sync::{Ordering::*, now, spin_iterations, spin_loop, step};
 
 use super::events::Event;
 use super::nodes::{
@@ -98,9 +98,14 @@ impl<P: Policy> Raw<P> {
                 }
                 continue;
             }
-            if head(word) != 0 && !mutant("dead-queue-joined") && !self.has_live_head(word) {
-                word = self.word().load(Relaxed);
-                continue;
+            if head(word) != 0 {
+                step!(
+                    "dead-queue-joined",
+                    if !self.has_live_head(word) {
+                        word = self.word().load(Relaxed);
+                        continue;
+                    }
+                );
             }
             let last = tail(word);
             let (state, first) = if last == 0 { (HEAD, id) } else { (WAITING, head(word)) };
@@ -112,7 +117,7 @@ impl<P: Policy> Raw<P> {
             let queued = with_queue(flags(word), first, id);
             // Release: publishes the node; pairs with the Acquire loads of the word in `wait_as_head` and
             // `unlink_abandoned_head`.
-            match self.word().compare_exchange(word, queued, weaken(Release, "enqueue-relaxed"), Relaxed) {
+            match self.word().compare_exchange(word, queued, Release, Relaxed) {
                 Ok(_) if last == 0 => return Enqueued::AsHead,
                 Ok(_) => return Enqueued::Behind,
                 Err(now) => word = now,
@@ -168,8 +173,7 @@ impl<P: Policy> Raw<P> {
     fn abandon(&self, node: &Node) -> bool {
         node.owned.exclusive();
         // Release: publishes what the owner did with the node; pairs with the Acquire in `promote_next`.
-        let order = weaken(Release, "abandon-relaxed");
-        let abandoned = node.state.compare_exchange(WAITING_PARKED, ABANDONED, order, Relaxed).is_ok();
+        let abandoned = node.state.compare_exchange(WAITING_PARKED, ABANDONED, Release, Relaxed).is_ok();
         if abandoned {
             thread::with(|state| state.set_abandoned_at(self.address()));
         }
@@ -185,14 +189,11 @@ impl<P: Policy> Raw<P> {
             let word = self.word().load(Relaxed);
             if Self::may_bypass(word) {
                 // If it fails, the node was promoted.
-                if !abandoned && !mutant("bypass-before-abandon") && !self.abandon(node) {
+                if !abandoned && !self.abandon(node) {
                     return None;
                 }
                 abandoned = true;
                 if self.try_bypass(word) {
-                    if mutant("bypass-before-abandon") {
-                        self.abandon(node);
-                    }
                     return Some(Outcome::Acquired);
                 }
             }
@@ -228,7 +229,7 @@ impl<P: Policy> Raw<P> {
     pub(super) fn try_bypass(&self, mut word: u32) -> bool {
         while P::BYPASS && Self::may_bypass(word) {
             let taken = (word | LOCKED) & !PENDING;
-            match self.word().compare_exchange(word, taken, weaken(Acquire, "bypass-relaxed"), Relaxed) {
+            match self.word().compare_exchange(word, taken, Acquire, Relaxed) {
                 Ok(_) if word & PENDING == 0 => return true,
                 Ok(_) => {
                     P::count(Event::Bypass);
@@ -248,7 +249,7 @@ impl<P: Policy> Raw<P> {
         let mut reserves = P::RESERVATION && node.waited_as_head() >= P::QUANTUM_NS;
         loop {
             // Acquire: the nodes behind; pairs with the Release in `enqueue`.
-            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            let word = self.word().load(Acquire);
             if word & LOCKED == 0 {
                 if self.take_as_head(word, id) {
                     return true;
@@ -274,19 +275,13 @@ impl<P: Policy> Raw<P> {
     /// Parks the head if the word is still `word`, in which the lock is held. Returns `true` if the time is over.
     fn park_as_head(&self, word: u32, node: &Node, until: Option<u64>) -> bool {
         // Relaxed: published by the Release below.
-        if !mutant("state-after-word") {
-            node.state.store(HEAD_PARKED, Relaxed);
-        }
+        node.state.store(HEAD_PARKED, Relaxed);
         // Release: publishes the state; pairs with the Acquire in `unlock_slow`. The exchange is needed even if the
         // word has `PARKED` already, as the state is new.
-        let order = weaken(Release, "park-relaxed");
-        if self.word().compare_exchange(word, word | PARKED, order, Relaxed).is_err() {
+        if self.word().compare_exchange(word, word | PARKED, Release, Relaxed).is_err() {
             // Relaxed: the state was not published. A kick for an old word does no harm.
             node.state.store(HEAD, Relaxed);
             return false;
-        }
-        if mutant("state-after-word") {
-            node.state.store(HEAD_PARKED, Relaxed);
         }
         P::count(Event::WaitHead);
         self.sleep_as_head(node, until)
@@ -298,9 +293,7 @@ impl<P: Policy> Raw<P> {
         while node.state.load(Relaxed) == HEAD_PARKED {
             if node.state.wait(HEAD_PARKED, until) {
                 // A waiter that was promoted while parked would time out again and again, and never leave.
-                if !mutant("parked-after-timeout") {
-                    node.state.store(HEAD, Relaxed);
-                }
+                step!("parked-after-timeout", node.state.store(HEAD, Relaxed));
                 return true;
             }
         }
@@ -325,8 +318,7 @@ impl<P: Policy> Raw<P> {
         let (queue, next) = Self::without_head(word, id);
         // The flags are cleared: no head is parked yet, and the reservation was for this thread. Acquire: as in
         // `lock`. Release: publishes the links; pairs with the Acquire in `dequeue_head`, by the next head.
-        let order = acq_rel(mutant("head-take-unreleased"), mutant("head-take-relaxed"));
-        if self.word().compare_exchange(word, queue | LOCKED, order, Relaxed).is_err() {
+        if self.word().compare_exchange(word, queue | LOCKED, AcqRel, Relaxed).is_err() {
             return false;
         }
         if next != 0 {
@@ -341,7 +333,7 @@ impl<P: Policy> Raw<P> {
     pub fn dequeue_head(&self, id: u32) -> bool {
         loop {
             // Acquire: as in `wait_as_head`.
-            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            let word = self.word().load(Acquire);
             if word & LOCKED == 0 {
                 if self.take_as_head(word, id) {
                     return true;
@@ -350,11 +342,10 @@ impl<P: Policy> Raw<P> {
             }
             let (queue, next) = Self::without_head(word, id);
             // Release: publishes the links; pairs with the Acquire in `wait_as_head`, by the next head.
-            let order = weaken(Release, "dequeue-relaxed");
-            if self.word().compare_exchange(word, Self::with_rest(word, queue), order, Relaxed).is_ok() {
-                if next != 0 && !mutant("head-leaves-without-promoting") {
+            if self.word().compare_exchange(word, Self::with_rest(word, queue), Release, Relaxed).is_ok() {
+                if next != 0 {
                     // The holder does not know of it, so it cannot wake the waiter.
-                    self.promote_next(next, Wake::Now);
+                    step!("head-leaves-without-promoting", self.promote_next(next, Wake::Now));
                 }
                 return false;
             }
@@ -364,8 +355,7 @@ impl<P: Policy> Raw<P> {
     /// Returns `word` with the queue that is left. The flags stay, since `PARKED` may be for an unqueued waiter; but
     /// without a queue there is no reservation.
     fn with_rest(word: u32, queue: u32) -> u32 {
-        let keeps_pending = queue != 0 || mutant("pending-without-queue");
-        queue | flags(word) & if keeps_pending { !0 } else { !PENDING }
+        queue | flags(word) & if queue != 0 { !0 } else { !PENDING }
     }
 
     /// Returns the queue of `word` without its head, and the next node.
@@ -405,7 +395,7 @@ impl<P: Policy> Raw<P> {
             node.start_quantum();
             // Relaxed, here and below: the links are published through the word. Acquire: what the owner did with an
             // abandoned node; pairs with the Release in `abandon`.
-            match node.state.load(weaken(Acquire, "abandoned-read-relaxed")) {
+            match node.state.load(Acquire) {
                 WAITING => {
                     if node.state.compare_exchange(WAITING, HEAD, Relaxed, Relaxed).is_ok() {
                         return;
@@ -419,29 +409,17 @@ impl<P: Policy> Raw<P> {
                 WAITING_PARKED => {
                     if node.state.compare_exchange(WAITING_PARKED, HEAD_PARKED, Relaxed, Relaxed).is_ok() {
                         // Relaxed: published by the release of the lock.
-                        if !mutant("parked-not-set") {
-                            self.word().fetch_or(PARKED, Relaxed);
-                        }
+                        step!("parked-not-set", self.word().fetch_or(PARKED, Relaxed));
                         return;
                     }
                 }
                 // Acquire: as for the load. If it fails, the owner is back.
-                ABANDONED
-                    if node
-                        .state
-                        .compare_exchange(
-                            ABANDONED,
-                            UNLINKING,
-                            weaken(Acquire, "abandoned-read-relaxed"),
-                            Relaxed,
-                        )
-                        .is_err() => {}
-                ABANDONED | ABANDONED_EXITED if !mutant("abandoned-promoted") => {
-                    match self.unlink_abandoned_head(next) {
-                        0 => return,
-                        after => next = after,
-                    }
+                ABANDONED if node.state.compare_exchange(ABANDONED, UNLINKING, Acquire, Relaxed).is_err() => {
                 }
+                ABANDONED | ABANDONED_EXITED => match self.unlink_abandoned_head(next) {
+                    0 => return,
+                    after => next = after,
+                },
                 _ => return,
             }
         }
@@ -457,8 +435,7 @@ impl<P: Policy> Raw<P> {
             return false;
         }
         // `PARKED` may be for an unqueued waiter.
-        let kept = if mutant("parked-dropped-with-queue") { !PARKED } else { !0 };
-        let _ = self.word().compare_exchange(word, Self::with_rest(word, 0) & kept, Relaxed, Relaxed);
+        let _ = self.word().compare_exchange(word, Self::with_rest(word, 0), Relaxed, Relaxed);
         true
     }
 
@@ -467,20 +444,16 @@ impl<P: Policy> Raw<P> {
     fn unlink_abandoned_head(&self, id: u32) -> u32 {
         loop {
             // Acquire: as in `wait_as_head`.
-            let word = self.word().load(weaken(Acquire, "queue-read-relaxed"));
+            let word = self.word().load(Acquire);
             let (queue, next) = Self::without_head(word, id);
             // Release: as in `dequeue_head`.
-            let order = weaken(Release, "unlink-relaxed");
-            if self.word().compare_exchange(word, Self::with_rest(word, queue), order, Relaxed).is_ok() {
+            if self.word().compare_exchange(word, Self::with_rest(word, queue), Release, Relaxed).is_ok() {
                 let node = table().node(id);
                 node.owned.exclusive();
                 // Release: the promoter is done with the node; pairs with the Acquire in `find_place` and
                 // `free_at_exit`. Relaxed: an owner that has exited has not used the node since it was abandoned.
-                let order = weaken(Release, "unlinked-relaxed");
-                if node.state.compare_exchange(UNLINKING, IDLE, order, Relaxed).is_err()
-                    && !mutant("unlinked-node-leaked")
-                {
-                    table().free(id);
+                if node.state.compare_exchange(UNLINKING, IDLE, Release, Relaxed).is_err() {
+                    step!("unlinked-node-leaked", table().free(id));
                 }
                 return next;
             }

@@ -41,8 +41,7 @@
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, LoomAccess, Ordering::*, const_unless_loom, fence, mutant, now, spin_iterations, spin_loop,
-    weaken,
+    AtomicU32, LoomAccess, Ordering::*, const_unless_loom, fence, now, spin_iterations, spin_loop, step,
 };
 
 use super::events::Event;
@@ -120,8 +119,7 @@ impl<P: Policy> Raw<P> {
     #[inline]
     pub fn lock(&self) {
         // Acquire, wherever a thread takes the lock: pairs with the Release in `unlock` and `release_for_head`.
-        let order = weaken(Acquire, "lock-relaxed");
-        if let Err(word) = self.word().compare_exchange(0, LOCKED, order, Relaxed) {
+        if let Err(word) = self.word().compare_exchange(0, LOCKED, Acquire, Relaxed) {
             self.lock_contended(word);
         }
     }
@@ -129,8 +127,7 @@ impl<P: Policy> Raw<P> {
     /// Takes the lock if it is free and not reserved for the head. Returns `true` if the caller holds it.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        let order = weaken(Acquire, "lock-relaxed");
-        match self.word().compare_exchange(0, LOCKED, order, Relaxed) {
+        match self.word().compare_exchange(0, LOCKED, Acquire, Relaxed) {
             Ok(_) => true,
             Err(word) => self.steal(word),
         }
@@ -149,7 +146,7 @@ impl<P: Policy> Raw<P> {
     #[inline]
     pub unsafe fn unlock(&self) {
         // Release: publishes the critical section; pairs with the Acquire of the next holder.
-        let word = self.word().fetch_sub(LOCKED, weaken(Release, "unlock-relaxed"));
+        let word = self.word().fetch_sub(LOCKED, Release);
         if word != LOCKED {
             self.unlock_slow(word);
         }
@@ -171,8 +168,7 @@ impl<P: Policy> Raw<P> {
         loop {
             let pending = if self.has_live_head(word) { PENDING } else { 0 };
             // Release: as in `unlock`.
-            let order = weaken(Release, "unlock-fair-relaxed");
-            match self.word().compare_exchange(word, word & !LOCKED | pending, order, Relaxed) {
+            match self.word().compare_exchange(word, word & !LOCKED | pending, Release, Relaxed) {
                 Ok(_) => return word,
                 Err(now) => word = now,
             }
@@ -219,14 +215,13 @@ impl<P: Policy> Raw<P> {
     /// Returns the current word if it is not `word`.
     #[inline]
     pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
-        let order = weaken(Acquire, "steal-relaxed");
         if head(word) == 0 {
             // Without a queue, `PARKED` is left over from a waiter that the release has woken.
-            return self.word().compare_exchange(word, LOCKED, order, Relaxed).map(|_| ());
+            return self.word().compare_exchange(word, LOCKED, Acquire, Relaxed).map(|_| ());
         }
         let checks_clock = P::RESERVATION && thread::with(ThreadState::clock_check_due);
         let pending = if checks_clock { self.check_quantum(word) } else { 0 };
-        self.word().compare_exchange(word, word | LOCKED | pending, order, Relaxed)?;
+        self.word().compare_exchange(word, word | LOCKED | pending, Acquire, Relaxed)?;
         P::count(Event::Steal);
         if pending != 0 {
             P::count(Event::Reserve);
@@ -312,16 +307,11 @@ impl<P: Policy> Raw<P> {
         if word & PARKED != 0 {
             // Acquire: the states and counts of parked waiters; pairs with the Release in `park_as_head` and
             // `lock_unqueued`, and with the one by which the promoter released the lock.
-            if !mutant("kick-fence-dropped") {
-                fence(Acquire);
-            }
-            if head(word) != 0 && !mutant("no-kick") {
-                Self::kick(head(word));
+            fence(Acquire);
+            if head(word) != 0 {
+                step!("no-kick", Self::kick(head(word)));
             }
             Self::wake_unqueued();
-        }
-        if mutant("load-after-unlock") {
-            self.word().load(Relaxed);
         }
     }
 

@@ -18,7 +18,7 @@ use core::sync::atomic::AtomicU32;
 use super::nodes::{ABANDONED, IDLE, WAITING, table};
 use super::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{mutant, weaken};
+use crate::sync::step;
 
 /// See the [module](self). Only this thread and its signal handlers access it; so it uses `core`'s atomics in the
 /// model too.
@@ -106,7 +106,7 @@ impl ThreadState {
                 return Place::Rejoined(own);
             }
             // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
-            if state.load(weaken(Acquire, "idle-read-relaxed")) == IDLE {
+            if state.load(Acquire) == IDLE {
                 self.abandoned_at.set(0);
                 return Place::Tail(own);
             }
@@ -129,8 +129,8 @@ impl ThreadState {
 
     /// Ends the use of a node. A borrowed node, which is in no queue, is freed.
     pub fn release(&self, id: u32) {
-        if !self.owns(id) && !mutant("borrowed-node-leaked") {
-            table().free(id);
+        if !self.owns(id) {
+            step!("borrowed-node-leaked", table().free(id));
         }
         self.node_in_use.store(0, Release);
     }
@@ -148,8 +148,8 @@ impl ThreadState {
         let own = self.own.replace(0);
         if self.abandoned_at.replace(0) != 0 {
             table().free_at_exit(own);
-        } else if own != 0 && !mutant("own-node-leaked") {
-            table().free(own);
+        } else if own != 0 {
+            step!("own-node-leaked", table().free(own));
         }
         self.node_in_use.store(was, Release);
     }

@@ -12,7 +12,7 @@
 //! takes the slow path, finds the count, and increments `unqueued` past the number that the waiter has read. Only a
 //! thread that takes a free lock clears `PARKED`, which comes after a release.
 
-use crate::sync::{Ordering::*, mutant, now, spin_iterations, spin_loop, weaken};
+use crate::sync::{Ordering::*, now, spin_iterations, spin_loop, step};
 
 use super::events::Event;
 use super::nodes::{FORKED, table};
@@ -33,10 +33,8 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if !mutant("unqueued-not-uncounted") {
-            // Relaxed: a release that reads the higher count makes one needless system call.
-            table().slow_unlock_flags.fetch_sub(1, Relaxed);
-        }
+        // Relaxed: a release that reads the higher count makes one needless system call.
+        step!("unqueued-not-uncounted", table().slow_unlock_flags.fetch_sub(1, Relaxed));
     }
 }
 
@@ -53,8 +51,7 @@ impl<P: Policy> Raw<P> {
             let number = table().unqueued.load(Relaxed);
             let word = self.word().load(Relaxed);
             if word & LOCKED == 0 {
-                let order = weaken(Acquire, "unqueued-lock-relaxed");
-                if self.word().compare_exchange(word, word | LOCKED, order, Relaxed).is_ok() {
+                if self.word().compare_exchange(word, word | LOCKED, Acquire, Relaxed).is_ok() {
                     // Relaxed: if the lock was reserved for the head, it was so until now.
                     table().node(head(word)).reserved_since.store(0, Relaxed);
                     return true;
@@ -67,8 +64,7 @@ impl<P: Policy> Raw<P> {
                 continue;
             }
             // Release: publishes the count; pairs with the Acquire in `unlock_slow`.
-            let order = weaken(Release, "unqueued-park-relaxed");
-            if self.word().compare_exchange(word, word | PARKED, order, Relaxed).is_err() {
+            if self.word().compare_exchange(word, word | PARKED, Release, Relaxed).is_err() {
                 continue;
             }
             if table().unqueued.wait(number, until) || until.is_some_and(|until| now() >= until) {
@@ -82,9 +78,11 @@ impl<P: Policy> Raw<P> {
     pub(super) fn wake_unqueued() {
         // Relaxed, both: the word orders them.
         let count = table().slow_unlock_flags.load(Relaxed) & !FORKED;
-        if count != 0 && !mutant("unqueued-not-woken") {
-            table().unqueued.fetch_add(1, Relaxed);
-            table().unqueued.wake(u32::MAX);
+        if count != 0 {
+            step!("unqueued-not-woken", {
+                table().unqueued.fetch_add(1, Relaxed);
+                table().unqueued.wake(u32::MAX);
+            });
         }
     }
 }

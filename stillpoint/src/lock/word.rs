@@ -8,8 +8,6 @@
 //! | 1 | [`PARKED`] | the head or an [unqueued](super::unqueued) waiter is parked: the release has to wake it |
 //! | 0 | [`LOCKED`] | a thread holds the lock |
 
-use crate::sync::mutant;
-
 pub const LOCKED: u32 = 1;
 pub const PARKED: u32 = 2;
 pub const PENDING: u32 = 4;
@@ -50,5 +48,5 @@ pub fn is_open(word: u32) -> bool {
 /// Returns `true` if the lock is free, and reserved for the head.
 #[inline(always)]
 pub fn is_reserved(word: u32) -> bool {
-    word & (LOCKED | PENDING) == PENDING && !mutant("reservation-ignored")
+    word & (LOCKED | PENDING) == PENDING
 }

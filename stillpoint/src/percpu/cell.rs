@@ -22,13 +22,14 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 
 use crate::fence;
+use crate::sync::step;
 
 use super::owner::{Acquired, OwnerLock, current_owner, died_in_fork};
 use super::owner_event::OwnerEvent;
 use super::remote::{self, Stopped};
 use super::rseq::cpu_number::cpu;
 use super::rseq::registration::{self, Mode};
-use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, boxed, mutant, tries};
+use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, boxed, tries};
 
 /// The owner word of an area. See [`super::rseq`].
 const OWNER: usize = 1;
@@ -168,9 +169,7 @@ impl<T> PerCpu<T> {
                 unsafe { value.get().write(None) };
             }
             // The child of a fork during `f` finds an owner that died. Relaxed: the area is stopped.
-            if !mutant("for-each-without-owner") {
-                owner.store(me, Relaxed);
-            }
+            step!("for-each-without-owner", owner.store(me, Relaxed));
             let _release = Release { owner, released };
             // SAFETY: the caller owns the cell (2).
             if let Some(value) = unsafe { &mut *value.get() } {
@@ -232,8 +231,7 @@ impl<T> PerCpu<T> {
                     }
                 }
                 NOTHING => dead_owner = 0,
-                FAILED if mutant("claim-does-not-reopen") => {}
-                FAILED => remote::reopen(&self.areas),
+                FAILED => step!("claim-does-not-reopen", remote::reopen(&self.areas)),
                 area => {
                     let cpu = self.cpu_of(area);
                     if dead_owner != 0 {

@@ -31,7 +31,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering::*};
 
 use super::rseq::registration::{self, Report};
-use super::rseq::{self, CounterRef, CpuArea, WIDTH, mutant, tries};
+use super::rseq::{self, CounterRef, CpuArea, WIDTH, tries};
 use crate::sync::Block;
 
 /// Precedes the areas, in cache lines that are never written to afterwards.
@@ -116,10 +116,6 @@ impl<const N: usize> CpuCounters<N> {
         }
         // The word of any CPU would do, as it is atomic.
         let near = registration::nearest(cpus(areas));
-        if mutant("plain-word-atomically") {
-            area(areas, word, (near + 1) % cpus(areas)).plain[word % WIDTH].fetch_add(by, Release);
-            return;
-        }
         // Release: as above.
         area(areas, word, near).atomic[word % WIDTH].fetch_add(by, Release);
     }

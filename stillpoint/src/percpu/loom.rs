@@ -1,7 +1,7 @@
 //! Per-CPU counters for the model checker, in the place of `counters.rs`.
 
 use crate::sync::model::{CPUS, current_cpu};
-use crate::sync::{AtomicU64, Ordering::*, weaken};
+use crate::sync::{AtomicU64, Ordering::*};
 
 /// Counters that each CPU has for itself. An add is atomic here, and on the machine alone on its CPU: either way it finds what was
 /// added there before, and goes on with its release.
@@ -19,11 +19,10 @@ impl<const N: usize> CpuCounters<N> {
     }
 
     pub fn add_slow(&self, word: usize, by: u64) {
-        self.0[current_cpu()][word].fetch_add(by, weaken(Release, "add-relaxed"));
+        self.0[current_cpu()][word].fetch_add(by, Release);
     }
 
     pub fn sum(&self, word: usize) -> u64 {
-        let order = weaken(Acquire, "sum-relaxed");
-        self.0.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu[word].load(order)))
+        self.0.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu[word].load(Acquire)))
     }
 }

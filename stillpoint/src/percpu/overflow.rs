@@ -6,8 +6,9 @@
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::owner::{Acquired, OwnerLock};
-use super::rseq::{boxed, mutant};
+use super::rseq::boxed;
 use super::used::UsedCpus;
+use crate::sync::step;
 
 #[derive(Debug)]
 #[repr(align(128))]
@@ -64,8 +65,8 @@ impl LockedOverflow<'_> {
 
     /// Stores as many of `words` as there is room for, from the first. Returns how many.
     pub fn push(&self, words: &[u64]) -> usize {
-        if !words.is_empty() && !mutant("overflow-cpu-not-marked") {
-            self.used.insert(self.cpu);
+        if !words.is_empty() {
+            step!("overflow-cpu-not-marked", self.used.insert(self.cpu));
         }
         let len = self.overflow.len();
         let free = &self.overflow.words[len..];

@@ -4,7 +4,6 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::owner_event::OwnerEvent;
-use super::rseq::mutant;
 use crate::sync::AtomicU64;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::signal::before_main;
@@ -50,10 +49,7 @@ fn current_owner_slow() -> u64 {
 /// Returns `true` if `owner` is a thread of the parent that did not survive the fork.
 pub fn died_in_fork(owner: u64) -> bool {
     // Relaxed: both change while the process has one thread.
-    owner != 0
-        && owner >> 32 != u64::from(FORKS.load(Relaxed))
-        && (owner != SURVIVOR.load(Relaxed) || mutant("survivor-counted-dead"))
-        && !mutant("owner-never-dead")
+    owner != 0 && owner >> 32 != u64::from(FORKS.load(Relaxed)) && owner != SURVIVOR.load(Relaxed)
 }
 
 static FORK: ForkHook = ForkHook::in_child(Part::PerCpu, in_child);

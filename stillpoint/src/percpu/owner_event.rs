@@ -5,7 +5,7 @@
 //! the owner's fence came first, the waiter finds the release; otherwise the owner finds the waiter, and wakes it.
 
 use crate::fence::{heavy, light};
-use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, mutant, weaken};
+use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -23,11 +23,11 @@ impl OwnerEvent {
     pub fn release(&self, owner: &AtomicU64) {
         // Release: publishes what the owner did; pairs with the Acquires of the next owner (`Lock::try_lock`, a
         // section), and of a waiter's `done`.
-        owner.store(0, weaken(Release, "held-relaxed"));
+        owner.store(0, Release);
         // Pairs with the heavy fence in `wait_until`.
         light();
-        if self.0.has_waiters() && !mutant("awaited-not-woken") {
-            self.notify_slow();
+        if self.0.has_waiters() {
+            step!("awaited-not-woken", self.notify_slow());
         }
     }
 
@@ -40,12 +40,13 @@ impl OwnerEvent {
     pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
         while !done() {
             let key = self.0.prepare_wait();
-            if !mutant("no-fence-before-done") {
-                heavy();
-            }
-            if !mutant("done-not-asked-again") && done() {
-                break;
-            }
+            step!("no-fence-before-done", heavy());
+            step!(
+                "done-not-asked-again",
+                if done() {
+                    break;
+                }
+            );
             self.0.wait(key, None);
         }
     }

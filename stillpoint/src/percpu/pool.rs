@@ -26,8 +26,9 @@ use super::owner::{Acquired, OwnerLock};
 use super::remote::{self, Stopped};
 use super::rseq::cpu_number::cpu;
 use super::rseq::registration::{self, Mode};
-use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, Pushed, boxed, mutant, tries};
+use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, Pushed, boxed, tries};
 use super::used::UsedCpus;
+use crate::sync::step;
 
 /// Words of a local stack's area. See [`super::rseq`].
 const LEN: usize = 1;
@@ -226,8 +227,7 @@ impl<T> Pool<T> {
                         self.spill(offset, near);
                         spilt = true;
                     }
-                    Pushed::Failed if mutant("push-does-not-reopen") => {}
-                    Pushed::Failed => remote::reopen(&self.areas),
+                    Pushed::Failed => step!("push-does-not-reopen", remote::reopen(&self.areas)),
                 }
             }
         }
@@ -272,8 +272,7 @@ impl<T> Pool<T> {
             for _ in tries() {
                 // SAFETY: as in `push_slow`.
                 match unsafe { rseq::pop(self.area_ref(offset)) } {
-                    FAILED if mutant("pop-does-not-reopen") => {}
-                    FAILED => remote::reopen(&self.areas),
+                    FAILED => step!("pop-does-not-reopen", remote::reopen(&self.areas)),
                     NOTHING => break,
                     word => return Some(word),
                 }

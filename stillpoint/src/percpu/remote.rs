@@ -5,8 +5,9 @@ use core::sync::atomic::{AtomicU8, Ordering::*};
 use rustix::io::Errno;
 
 use super::owner::{current_owner, died_in_fork};
+use super::rseq::CpuArea;
 use super::rseq::cpu_number::cpu;
-use super::rseq::{CpuArea, mutant};
+use crate::sync::step;
 use crate::sys::{self, MembarrierCommand, MembarrierQuery};
 
 /// The word of an area that stops sections, unless it is 0.
@@ -47,20 +48,15 @@ impl<'a> Stopped<'a> {
         // Relaxed: the system call orders it before the interrupt, and sections that begin after that see it.
         area.plain[STOP].store(current_owner(), Relaxed);
         let stopped = Self(area);
-        if !mutant("not-interrupted") {
-            sys::membarrier_rseq(cpu)?;
-        }
+        step!("not-interrupted", sys::membarrier_rseq(cpu)?);
         Ok(stopped)
     }
 }
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        if mutant("stop-kept") {
-            return;
-        }
         // Release: publishes the changes of the area; pairs with the Acquire of the stop word in sections.
-        self.0.plain[STOP].store(0, Release);
+        step!("stop-kept", self.0.plain[STOP].store(0, Release));
     }
 }
 

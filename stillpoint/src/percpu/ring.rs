@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use super::counters::CpuCounters;
 use super::owner::{Acquired, OwnerLock};
 use super::rseq::registration;
-use super::rseq::{self, AreaRef, CpuArea, Pushed, boxed, mutant, tries};
+use super::rseq::{self, AreaRef, CpuArea, Pushed, boxed, tries};
 
 /// Words of a track's area. See [`super::rseq`].
 const HEAD: usize = 1;
@@ -252,9 +252,7 @@ impl<const WORDS: usize> Reader<'_, WORDS> {
                 // ordered stores of a section, and the fence in `by_lock`.
                 fence(Acquire);
                 let now = area.plain[HEAD].load(Relaxed);
-                let overwritten = self.ring.policy == OverflowPolicy::Overwrite
-                    && now - next >= *len as u64
-                    && !mutant("head-not-rechecked");
+                let overwritten = self.ring.policy == OverflowPolicy::Overwrite && now - next >= *len as u64;
                 let resume = if overwritten { now - *len as u64 + 1 } else { next + 1 };
                 // Release: the slot may be written; pairs with the load in the section, and the Acquire in `by_lock`.
                 area.atomic[TAIL].store(resume, Release);

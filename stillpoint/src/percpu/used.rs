@@ -15,7 +15,7 @@
 use core::iter;
 use core::ops::Range;
 
-use crate::sync::{AtomicU64, Ordering::*, mutant, weaken};
+use crate::sync::{AtomicU64, Ordering::*};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -42,14 +42,9 @@ impl UsedCpus {
 
     /// Inserts `cpu`, and gives its local stack the `capacity` without which it takes no values.
     pub fn open(&self, cpu: usize, stack: &AtomicU64, capacity: u64) {
-        if !mutant("used-after-capacity") {
-            self.insert(cpu);
-        }
+        self.insert(cpu);
         // Release: publishes the insertion (1); pairs with the load in the section of `push`.
-        stack.store(capacity, weaken(Release, "capacity-relaxed"));
-        if mutant("used-after-capacity") {
-            self.insert(cpu);
-        }
+        stack.store(capacity, Release);
     }
 
     /// Iterates over the CPUs in the set: those from `first` on, then those below.

@@ -4,7 +4,7 @@ use core::task::Waker;
 use std::sync::Arc;
 use std::task::Wake;
 
-use crate::sync::{Futex32, Ordering::Relaxed, mutant, now};
+use crate::sync::{Futex32, Ordering::Relaxed, now, step};
 
 /// Wakes the thread. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one unpark token, and that
 /// belongs to the program.
@@ -15,10 +15,8 @@ const WOKEN: u32 = 1;
 
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
-        if !mutant("signal-not-shown") {
-            // Relaxed: publishes nothing, see `block_on`. Before the wake-up, for a thread that does not sleep yet.
-            self.0.store(WOKEN, Relaxed);
-        }
+        // Relaxed: publishes nothing, see `block_on`. Before the wake-up, for a thread that does not sleep yet.
+        step!("signal-not-shown", self.0.store(WOKEN, Relaxed));
         self.0.wake(1);
     }
 }
@@ -35,9 +33,6 @@ pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) ->
         signal.0.store(QUIET, Relaxed);
         if is_ready(&waker) {
             return true;
-        }
-        if mutant("signal-taken-late") {
-            signal.0.store(QUIET, Relaxed);
         }
         while signal.0.load(Relaxed) == QUIET {
             if until.is_some_and(|until| now() >= until) {

@@ -1,6 +1,6 @@
 //! The pointer that readers load and writers replace, with its orderings. What it points to is [`super::Rcu`]'s affair.
 
-use crate::sync::{AtomicPtr, Ordering, Ordering::*, acq_rel, const_unless_loom, mutant, weaken};
+use crate::sync::{AtomicPtr, Ordering::*, const_unless_loom};
 
 /// A pointer to something published.
 #[derive(Debug)]
@@ -16,24 +16,20 @@ impl<T> Published<T> {
     #[inline(always)]
     pub fn load(&self) -> *mut T {
         // Acquire: the value is initialized; partner: the Release in `swap` and `exchange`.
-        self.0.load(weaken(Acquire, "load-relaxed"))
+        self.0.load(Acquire)
     }
 
     /// Publishes `new`; the value that was published.
     pub fn swap(&self, new: *mut T) -> *mut T {
-        self.0.swap(new, Self::swap_order())
+        // Release: partner is the Acquire in `load`. Acquire: the old value is initialized, as its new owner may change it;
+        // partner is the Release here, of the writer who published it.
+        self.0.swap(new, AcqRel)
     }
 
     /// Publishes `new` if `seen` is published still. False if not.
     pub fn exchange(&self, seen: *mut T, new: *mut T) -> bool {
-        // Relaxed: after a failure the caller loads again.
-        self.0.compare_exchange(seen, new, Self::swap_order(), Relaxed).is_ok()
-    }
-
-    /// Release: partner is the Acquire in `load`. Acquire: the old value is initialized, as its new owner may change it;
-    /// partner is the Release here, of the writer who published it.
-    fn swap_order() -> Ordering {
-        acq_rel(mutant("publish-relaxed"), mutant("take-relaxed"))
+        // Release, Acquire: as in `swap`. Relaxed: after a failure the caller loads again.
+        self.0.compare_exchange(seen, new, AcqRel, Relaxed).is_ok()
     }
 
     #[cfg(not(loom))]

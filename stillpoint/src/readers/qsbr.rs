@@ -48,7 +48,7 @@
 use super::registry::Attached;
 use crate::readers::reader::{AWAITED, Reader};
 use crate::readers::threads::{Kind, Threads};
-use crate::sync::{AtomicU64, Ordering::*, acq_rel, mutant, weaken};
+use crate::sync::{AtomicU64, Ordering::*, step};
 
 /// Readers that report quiescent states.
 #[derive(Debug)]
@@ -61,13 +61,8 @@ impl Kind for Reports {
         [" and has not reported a quiescent state", ", and exited while it was online (is a handle leaked?)"];
 
     fn raise(counter: &AtomicU64) -> u64 {
-        if mutant("counter-raised-by-store") {
-            let to = counter.load(Relaxed) + 1;
-            counter.store(to, Release);
-            return to;
-        }
         // Release: case 1; partner: the Acquire in `now`. A read-modify-write, as others may raise it too.
-        counter.fetch_add(1, weaken(Release, "counter-store-relaxed")) + 1
+        counter.fetch_add(1, Release) + 1
     }
 
     /// All threads find that the counter has been raised, and those that have deferred something wait when they report.
@@ -80,13 +75,13 @@ impl Kind for Reports {
 
     fn blocks(reader: &Reader, counter: u64) -> bool {
         // Acquire, here and below: case 1; partner: the Release in `change`.
-        let acquire = weaken(Acquire, "report-load-relaxed");
-        let mut state = reader.state.load(acquire);
-        if state == 0 && !mutant("offline-seen-by-load") {
-            // Release and Acquire: case 2; partner: `take_request`. Only here, as the line is the owner's, who is online mostly.
-            let order = acq_rel(mutant("offline-look-unreleased"), mutant("offline-look-unacquired"));
-            reader.attention.fetch_or(0, order);
-            state = reader.state.load(acquire);
+        let mut state = reader.state.load(Acquire);
+        if state == 0 {
+            step!("offline-seen-by-load", {
+                // Release and Acquire: case 2; partner: `take_request`. Only here, as the line is the owner's, who is online mostly.
+                reader.attention.fetch_or(0, AcqRel);
+                state = reader.state.load(Acquire);
+            });
         }
         state != 0 && state < counter
     }
@@ -94,8 +89,7 @@ impl Kind for Reports {
     fn request(reader: &Reader) {
         // Release: what is unpublished, and the count that includes this request. Acquire: the change of `state`, if the owner
         // took no request. Partner, of both: `take_request`.
-        let order = acq_rel(mutant("request-unreleased"), mutant("request-unacquired"));
-        reader.attention.fetch_or(AWAITED, order);
+        reader.attention.fetch_or(AWAITED, AcqRel);
     }
 }
 
@@ -104,7 +98,7 @@ impl<A: Attached + 'static> Threads<Reports, A> {
     #[inline(always)]
     pub fn now(&self) -> u64 {
         // Acquire: case 1; partner: the Release in `raise`.
-        self.counter().load(weaken(Acquire, "counter-load-relaxed"))
+        self.counter().load(Acquire)
     }
 
     /// The owner, which is online, holds no references; it has seen `counter`.
@@ -126,19 +120,18 @@ impl<A: Attached + 'static> Threads<Reports, A> {
 
     fn change(&self, reader: &Reader, state: u64) {
         // Release: the references that the owner held are gone; partner: the Acquire in `blocks`.
-        reader.state.store(state, weaken(Release, "report-relaxed"));
-        if take_request(reader) {
-            self.count_down();
-        }
+        reader.state.store(state, Release);
+        step!(
+            "report-does-not-look",
+            if take_request(reader) {
+                self.count_down();
+            }
+        );
     }
 }
 
 /// Takes the leader's request, if there is one.
 fn take_request(reader: &Reader) -> bool {
-    if mutant("report-does-not-look") {
-        return false;
-    }
     // Release: the change of `state`. Acquire: what is unpublished. Partners, of both: `request` and `blocks`.
-    let order = acq_rel(mutant("answer-unreleased"), mutant("answer-unacquired"));
-    reader.attention.fetch_and(!AWAITED, order) & AWAITED != 0
+    reader.attention.fetch_and(!AWAITED, AcqRel) & AWAITED != 0
 }

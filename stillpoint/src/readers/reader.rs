@@ -28,7 +28,7 @@ use core::ptr;
 use core::sync::atomic::compiler_fence;
 
 use crate::fence::light_compiler_only;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, mutant, weaken};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// A grace period sleeps until this reader has left.
 pub const AWAITED: u32 = 1;
@@ -123,7 +123,7 @@ impl Reader {
         // Release: the scan may read this store instead of the `leave` before it, and must then be ordered after that
         // section too (a later plain store of the same thread is no part of a release sequence). Partner: the Acquire in
         // `blocks`.
-        self.state.store(counter.load(Relaxed), weaken(Release, "entry-relaxed"));
+        self.state.store(counter.load(Relaxed), Release);
     }
 
     /// Ends a section; sections end in any order, the last one counts.
@@ -132,7 +132,7 @@ impl Reader {
         let nested = self.nested.load(Relaxed);
         if nested == 0 {
             // Release: the section happens before the end of the grace period. Partner: the Acquire in `blocks`.
-            self.state.store(0, weaken(Release, "exit-relaxed"));
+            self.state.store(0, Release);
             return self.look();
         }
         // Nothing that the section read may move below this; the compiler fence is for handlers on this thread.
@@ -148,10 +148,9 @@ impl Reader {
         let is_old = || self.state.load(Relaxed) != counter.load(Relaxed);
         if self.nested.load(Relaxed) == 0 && (is_old() || self.must_reclaim()) {
             self.begin(counter);
-            if mutant("repin-does-not-look") { Exit::Quiet } else { self.look() }
-        } else {
-            Exit::Quiet
+            step!("repin-does-not-look", return self.look());
         }
+        Exit::Quiet
     }
 
     /// After a change of `state`: does anybody wait for it?
@@ -171,7 +170,7 @@ impl Reader {
     pub fn blocks(&self, counter: u64) -> bool {
         // Acquire: all sections that began before are over, and happen before what the grace period allows. Partners: the
         // Releases in `leave` and `begin`.
-        let state = self.state.load(weaken(Acquire, "scan-relaxed"));
+        let state = self.state.load(Acquire);
         state != 0 && state < counter
     }
 
@@ -184,11 +183,6 @@ impl Reader {
 
     /// Takes the request back, or answers it. True for exactly one taker of each request.
     pub fn take_awaited(&self) -> bool {
-        if mutant("awaited-taken-twice") {
-            let awaited = self.attention.load(Relaxed) & AWAITED != 0;
-            self.attention.fetch_and(!AWAITED, Relaxed);
-            return awaited;
-        }
         // Acquire: partner is the Release in `await_exit`. A reader that repins takes the request inside its next section,
         // whose loads must come after it.
         self.attention.fetch_and(!AWAITED, Acquire) & AWAITED != 0
@@ -223,9 +217,8 @@ impl Reader {
     pub fn belongs_to(&self, owner: Owner) {
         // Release: who reads this sees that the request of the owner before, if there was one, has been taken. Partner: the
         // Acquires in `while_awaited`.
-        let release = weaken(Release, "owner-written-relaxed");
-        self.thread.store(owner.thread, release);
-        self.site.store(ptr::from_ref(owner.site).cast_mut(), release);
+        self.thread.store(owner.thread, Release);
+        self.site.store(ptr::from_ref(owner.site).cast_mut(), Release);
     }
 
     /// The owner has another thread id, as in the child of a fork.
@@ -247,12 +240,17 @@ impl Reader {
             return None;
         }
         // Acquire: see above; partner: the Releases in `belongs_to`.
-        let acquire = weaken(Acquire, "owner-read-relaxed");
-        let thread = self.thread.load(acquire);
+        let thread = self.thread.load(Acquire);
         // SAFETY: null, or made of a reference that is good for ever.
-        let site = unsafe { self.site.load(acquire).as_ref() }?;
+        let site = unsafe { self.site.load(Acquire).as_ref() }?;
         let seen = look(Owner { thread, site });
-        (awaited() || mutant("owner-not-looked-at-again")).then_some(seen)
+        step!(
+            "owner-not-looked-at-again",
+            if !awaited() {
+                return None;
+            }
+        );
+        Some(seen)
     }
 
     /// Whether the owner's thread exits, or has exited. Says something of the owner if called in `while_awaited`.

@@ -25,7 +25,7 @@ use core::sync::atomic::compiler_fence;
 use super::reader::{EXITING, FENCED, Owner, Reader};
 use super::registry::{Attached, Registry};
 use crate::fence::light;
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, mutant};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -145,12 +145,11 @@ impl Registration {
             return;
         }
         compiler_fence(SeqCst);
-        let is_outside = |reader: &Reader| !reader.is_inside() || mutant("reader-released-inside");
-        if let Some(reader) = self.reader.get().filter(|reader| is_outside(reader)) {
-            if !mutant("reader-kept-at-exit") {
+        if let Some(reader) = self.reader.get().filter(|reader| !reader.is_inside()) {
+            step!("reader-kept-at-exit", {
                 self.reader.set(None);
                 self.fast.set(unregistered());
-            }
+            });
             before(reader);
             registry.release(reader);
         }

@@ -28,7 +28,7 @@ use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*, acq_rel, mutant, weaken};
+use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*};
 
 use crate::readers::reader::Reader;
 
@@ -132,7 +132,7 @@ impl<A> Registry<A> {
     /// The first reader of a chunk, which is there.
     fn chunk(&self, chunk: usize) -> *const Reader {
         // Acquire: the readers are initialized; partner: the Release in `grow`.
-        let chunk = self.chunks[chunk].load(weaken(Acquire, "chunk-load-relaxed"));
+        let chunk = self.chunks[chunk].load(Acquire);
         #[cfg(loom)]
         assert!(!chunk.is_null(), "a chunk that was not seen");
         chunk
@@ -141,7 +141,7 @@ impl<A> Registry<A> {
     /// Readers that exist, in use or not.
     pub fn len(&self) -> usize {
         // Acquire: the chunks of all these are there (invariant 2); partner: the Release in `grow`.
-        self.len.load(weaken(Acquire, "len-load-relaxed")) as usize
+        self.len.load(Acquire) as usize
     }
 
     /// All readers with an index from `first` to below `end`, which is a value of [`len`](Self::len).
@@ -151,14 +151,9 @@ impl<A> Registry<A> {
 
     /// Readers that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
     pub fn others(&self, own: Option<&Reader>) -> u64 {
-        let registered = if mutant("registered-read-by-load") {
-            self.registered.load(Acquire)
-        } else {
-            // Release: what was published before happens before later registrations, so they need no heavy fence of ours.
-            // Acquire: partner is the Release in `release`; the scan then sees the last exit of a thread that has gone.
-            self.registered.fetch_add(0, weaken(AcqRel, "registered-read-relaxed"))
-        };
-        registered - u64::from(own.is_some())
+        // Release: what was published before happens before later registrations, so they need no heavy fence of ours.
+        // Acquire: partner is the Release in `release`; the scan then sees the last exit of a thread that has gone.
+        self.registered.fetch_add(0, AcqRel) - u64::from(own.is_some())
     }
 }
 
@@ -172,15 +167,14 @@ impl<A: Attached + 'static> Registry<A> {
         // Acquire: partner is the Release in `others`, so this thread sees what was published before a grace period that
         // did not know of it. Release: partner is the Acquire there; a grace period that knows of it finds the reader, without
         // a fence too.
-        let order = acq_rel(mutant("register-unreleased"), mutant("register-relaxed"));
-        self.registered.fetch_add(1, order);
+        self.registered.fetch_add(1, AcqRel);
         Ok(reader)
     }
 
     /// Gives the calling thread's reader back; it is outside any section.
     pub fn release(&self, reader: &'static Reader) {
         // Release: this thread's sections happen before the end of a grace period that no longer knows of it.
-        self.registered.fetch_sub(1, weaken(Release, "unregister-relaxed"));
+        self.registered.fetch_sub(1, Release);
         self.push(reader);
     }
 
@@ -212,14 +206,13 @@ impl<A: Attached + 'static> Registry<A> {
     fn pop(&self) -> Option<&'static Reader> {
         // Acquire, here and below: the chunk is there, and the `next_free` we read and the old owner's stores come before
         // ours. Partner: the Release in `push`.
-        let order = weaken(Acquire, "claim-relaxed");
-        let mut head = self.free.load(order);
+        let mut head = self.free.load(Acquire);
         loop {
             let index = (head as u32).checked_sub(1)?;
             let reader = self.reader(index as usize);
             let next = reader.next_free.load(Relaxed);
             // Release keeps nothing in order, but a read-modify-write keeps the release sequence of `push` going.
-            match self.free.compare_exchange(head, retag(head, next), order, order) {
+            match self.free.compare_exchange(head, retag(head, next), Acquire, Acquire) {
                 Ok(_) => return Some(reader),
                 Err(now) => head = now,
             }
@@ -233,8 +226,7 @@ impl<A: Attached + 'static> Registry<A> {
         loop {
             reader.next_free.store(head as u32, Relaxed);
             // Release: partner is the Acquire in `pop`.
-            let order = weaken(Release, "release-relaxed");
-            match self.free.compare_exchange(head, retag(head, index + 1), order, Relaxed) {
+            match self.free.compare_exchange(head, retag(head, index + 1), Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -251,22 +243,13 @@ impl<A: Attached + 'static> Registry<A> {
             if slot.load(Relaxed).is_null() {
                 let fresh = Chunk::<A>::new(FIRST << chunk)?;
                 // Release: the readers are initialized; partner: the Acquire in `reader`.
-                if slot
-                    .compare_exchange(
-                        ptr::null_mut(),
-                        fresh.readers.as_ptr(),
-                        weaken(Release, "chunk-store-relaxed"),
-                        Relaxed,
-                    )
-                    .is_err()
-                {
+                if slot.compare_exchange(ptr::null_mut(), fresh.readers.as_ptr(), Release, Relaxed).is_err() {
                     fresh.free();
                 }
             }
             // Release: who sees the new length finds the chunk; partner: the Acquire in `len`. (The chunk may be another
             // thread's, whose store this thread saw fail: the exchange or load above reads it, so it comes before.)
-            let order = weaken(Release, "len-store-relaxed");
-            if self.len.compare_exchange(len as u64, len as u64 + 1, order, Relaxed).is_ok() {
+            if self.len.compare_exchange(len as u64, len as u64 + 1, Release, Relaxed).is_ok() {
                 let reader = self.reader(len);
                 reader.index.store(len as u32, Relaxed);
                 return Ok(reader);
@@ -277,8 +260,7 @@ impl<A: Attached + 'static> Registry<A> {
 
 /// The stack's head with another top and the next tag.
 fn retag(head: u64, top: u32) -> u64 {
-    let tag = (head >> 32) as u32;
-    let tag = if mutant("tag-kept") { tag } else { tag.wrapping_add(1) };
+    let tag = ((head >> 32) as u32).wrapping_add(1);
     u64::from(tag) << 32 | u64::from(top)
 }
 

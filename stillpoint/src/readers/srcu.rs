@@ -88,7 +88,7 @@ use crate::fence::{heavy, light, light_compiler_only};
 use crate::grace_period::engine::{Costs, Readers};
 use crate::grace_period::stall::{self, StallDetector};
 use crate::percpu::counters::CpuCounters;
-use crate::sync::{AtomicU64, Futex, Ordering::*, budget, mutant, spin_loop, weaken, yield_now};
+use crate::sync::{AtomicU64, Futex, Ordering::*, budget, spin_loop, step, yield_now};
 
 /// How often a grace period looks at phases that are not drained before it sleeps.
 const SPINS: u32 = 100;
@@ -199,13 +199,11 @@ impl Phases {
     /// Ends a section of `phase`, begun by any thread.
     #[inline(always)]
     pub fn leave(&self, phase: Phase) {
-        // Relaxed: by the fences, see "Sleeping" (1).
-        let attention = || self.shown.attention.load(Relaxed);
-        let early = mutant("attention-before-leave").then(attention);
         // Releases the section; partner: the Acquire of the sum in `open`. With a light fence; partner: fence B, the heavy one
         // in `sleep_for`.
         self.count(phase.left());
-        if early.unwrap_or_else(attention) == phase as u64 {
+        // Relaxed: by the fences, see "Sleeping" (1).
+        if self.shown.attention.load(Relaxed) == phase as u64 {
             self.count_down();
         }
     }
@@ -232,18 +230,13 @@ impl Phases {
     #[cold]
     fn count_down(&self) {
         // Release: the section has been counted in `left`. Partner: the Acquire of the swap in `sleep_for`.
-        let awaited = self.awaited.fetch_sub(ONE, weaken(Release, "leaver-relaxed"));
+        let awaited = self.awaited.fetch_sub(ONE, Release);
         if count(awaited) == 1 {
-            if !mutant("wake-up-not-shown") {
-                // Relaxed: carries nothing. Before the wake-up, for a leader who has looked, and does not sleep yet.
-                self.awaited.fetch_add(1, Relaxed);
-            }
-            if mutant("leader-not-woken") {
-                return;
-            }
+            // Relaxed: carries nothing. Before the wake-up, for a leader who has looked, and does not sleep yet.
+            step!("wake-up-not-shown", self.awaited.fetch_add(1, Relaxed));
             // Relaxed, as everywhere in `costs`: statistics.
             self.costs.wakeups.fetch_add(1, Relaxed);
-            self.awaited.wake(1, ANYBODY);
+            step!("leader-not-woken", self.awaited.wake(1, ANYBODY));
             // Where threads outnumber CPUs, the leader may want this one.
             yield_now();
         }
@@ -253,10 +246,6 @@ impl Phases {
     /// have not ended since.
     fn open(&self, phase: Phase) -> u64 {
         let sum = |word| self.shown.words.sum(word);
-        if mutant("entered-summed-first") {
-            let entered = sum(phase.entered());
-            return entered.wrapping_sub(sum(phase.left()));
-        }
         // In this order: see (1) in the module.
         let left = sum(phase.left());
         sum(phase.entered()).wrapping_sub(left)
@@ -302,22 +291,18 @@ impl Phases {
     /// Sleeps until `phase` is drained.
     fn sleep_for(&self, phase: Phase, detector: &mut StallDetector<'_>) {
         let attention = Attention::to(phase, self);
-        if !mutant("no-fence-before-sum") {
-            // B; a panic in it drops `attention`.
-            self.fence();
-        }
+        // B; a panic in it drops `attention`.
+        step!("no-fence-before-sum", self.fence());
         loop {
-            let late = mutant("summed-before-armed").then(|| self.open(phase));
             // Acquire: those whose countdown is swallowed here are in the sum; partner: the Release in `count_down`.
-            self.awaited.swap(0, weaken(Acquire, "arming-relaxed"));
-            let open = late.unwrap_or_else(|| self.open(phase));
+            self.awaited.swap(0, Acquire);
+            let open = self.open(phase);
             if open == 0 {
                 break;
             }
-            // Acquire: partner is the Release in `close`.
-            let order = weaken(Acquire, "arming-blind-to-close");
             let more = open.min(MOST) * ONE;
-            let mut awaited = self.awaited.fetch_add(more, order).wrapping_add(more);
+            // Acquire: partner is the Release in `close`.
+            let mut awaited = self.awaited.fetch_add(more, Acquire).wrapping_add(more);
             if self.is_closed() {
                 break;
             }
@@ -331,9 +316,6 @@ impl Phases {
                     stall::open(self.open(phase), self.site, inherited)
                 });
             }
-            if mutant("woken-is-enough") {
-                break;
-            }
         }
         drop(attention);
     }
@@ -341,19 +323,17 @@ impl Phases {
     /// There is no handle any more.
     pub fn close(&self) {
         // Release: all that was done through the handles; partner: the Acquire in `is_closed`.
-        self.closed.store(1, weaken(Release, "closed-store-relaxed"));
+        self.closed.store(1, Release);
         // Release: a leader who arms after this finds the domain closed; partner: the Acquire of the `fetch_add` in
         // `sleep_for`. One who has armed before is woken.
         // The lower half differs from what the leader may compare with, as nobody wakes so often.
-        self.awaited.swap(u64::from(u32::MAX), weaken(Release, "close-relaxed"));
-        if !mutant("close-does-not-wake") {
-            self.awaited.wake(1, ANYBODY);
-        }
+        self.awaited.swap(u64::from(u32::MAX), Release);
+        step!("close-does-not-wake", self.awaited.wake(1, ANYBODY));
     }
 
     fn is_closed(&self) -> bool {
         // Acquire: partner is the Release in `close`. A leader who looks too early sleeps, and is woken.
-        self.closed.load(weaken(Acquire, "closed-load-relaxed")) != 0
+        self.closed.load(Acquire) != 0
     }
 
     /// Makes the readers those of a process that was forked when `sections` were open.
@@ -392,19 +372,25 @@ impl Readers for Phases {
         let busy = Phase::of(self.shown.phase.load(Relaxed));
         let idle = busy.other();
         let spins = &mut budget(SPINS);
-        let early = mutant("idle-phase-before-fence").then(|| self.is_drained(idle, spins));
-        if !mutant("grace-period-unfenced") {
-            // A.
-            self.fence();
-        }
-        if !mutant("idle-phase-forgotten") && !early.unwrap_or_else(|| self.is_drained(idle, spins)) {
-            return Err(Blocked { phase: idle, flip: true });
-        }
-        if self.open(busy) == 0 || mutant("busy-phase-forgotten") {
+        // A.
+        step!("grace-period-unfenced", self.fence());
+        step!(
+            "idle-phase-forgotten",
+            if !self.is_drained(idle, spins) {
+                return Err(Blocked { phase: idle, flip: true });
+            }
+        );
+        if self.open(busy) == 0 {
             return Ok(());
         }
         self.flip();
-        if self.is_drained(busy, spins) { Ok(()) } else { Err(Blocked { phase: busy, flip: false }) }
+        step!(
+            "busy-phase-forgotten",
+            if !self.is_drained(busy, spins) {
+                return Err(Blocked { phase: busy, flip: false });
+            }
+        );
+        Ok(())
     }
 
     fn sleep(&self, blocked: Blocked, detector: &mut StallDetector<'_>) {

@@ -69,7 +69,7 @@ use crate::fence::heavy;
 use crate::grace_period::engine::{Costs, Readers};
 use crate::grace_period::stall::StallDetector;
 use crate::sync::{
-    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, mutant, now, spin_loop, weaken, yield_now,
+    AtomicU64, Futex, Ordering::*, budget, const_unless_loom, now, spin_loop, step, yield_now,
 };
 
 /// How often a grace period looks at readers that block it before it sleeps.
@@ -183,29 +183,30 @@ impl<K: Kind, A: Attached + 'static> Threads<K, A> {
         heavy();
     }
 
-    /// Looks at the readers, one after another; the first that blocks the grace period after a bounded number of looks.
-    fn scan(&self, end: usize, counter: u64) -> usize {
+    /// Looks at the readers, one after another, a bounded number of times; fails at the first that blocks the grace period still.
+    fn scan(&self, end: usize, counter: u64) -> Result<(), Blocked> {
         let mut spins = budget(SPINS);
-        let skipped = usize::from(mutant("one-reader-skipped"));
-        for (index, reader) in self.registry.readers(0, end).enumerate().skip(skipped) {
+        for (first, reader) in self.registry.readers(0, end).enumerate() {
             while K::blocks(reader, counter) {
                 if spins == 0 {
-                    return index;
+                    return Err(Blocked { first, end, counter });
                 }
                 spins -= 1;
                 spin_loop();
             }
         }
-        end
+        Ok(())
     }
 
     /// One reader less to wait for; the last wakes the leader.
     pub(crate) fn count_down(&self) {
         // Release: the reader's sections come before the leader's end of the grace period. Partner: the Acquire in `sleep`.
-        let left = self.awaited.fetch_sub(1, weaken(Release, "count-down-relaxed")) - 1;
-        if left == 0 && !mutant("no-wake-up") {
-            self.costs.wakeups.fetch_add(1, Relaxed);
-            self.awaited.wake(1, ANYBODY);
+        let left = self.awaited.fetch_sub(1, Release) - 1;
+        if left == 0 {
+            step!("no-wake-up", {
+                self.costs.wakeups.fetch_add(1, Relaxed);
+                self.awaited.wake(1, ANYBODY);
+            });
         }
         self.give_way();
     }
@@ -259,31 +260,19 @@ impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
     }
 
     fn begin(&self, own: Option<&Reader>) -> Result<(), Blocked> {
-        let early = mutant("len-read-early").then(|| self.registry.len());
         if self.is_alone(own) {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
         }
         if K::FENCED {
-            if mutant("counter-before-fence") {
-                let counter = self.counter.load(Relaxed) + 1;
-                self.counter.store(counter, Relaxed);
-            }
-            if !mutant("no-fence") {
-                self.fence();
-            }
+            step!("no-fence", self.fence());
         }
-        let counter = if K::FENCED && mutant("counter-before-fence") {
-            self.counter.load(Relaxed)
-        } else {
-            K::raise(&self.counter)
-        };
-
+        let counter = K::raise(&self.counter);
         // After `is_alone`: a reader that was counted there, and may be inside, is below the length. One that registers later sees
         // what is unpublished.
-        let end = if mutant("no-wait") { 0 } else { early.unwrap_or_else(|| self.registry.len()) };
-        let first = self.scan(end, counter);
-        if first == end { Ok(()) } else { Err(Blocked { first, end, counter }) }
+        let end = self.registry.len();
+        step!("no-wait", self.scan(end, counter)?);
+        Ok(())
     }
 
     fn sleep(&self, blocked: Blocked, detector: &mut StallDetector<'_>) {
@@ -295,28 +284,31 @@ impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
             self.awaited.fetch_add(1, Relaxed);
             K::request(reader);
         }
-        if K::FENCED && !mutant("no-fence-before-rescan") {
-            let requests = Requests { registry: &self.registry, awaited: &self.awaited, first, end };
-            self.fence();
-            core::mem::forget(requests);
+        if K::FENCED {
+            step!("no-fence-before-rescan", {
+                let requests = Requests { registry: &self.registry, awaited: &self.awaited, first, end };
+                self.fence();
+                core::mem::forget(requests);
+            });
         }
         for reader in readers() {
-            let gone = !K::blocks(reader, counter) && !mutant("no-rescan");
-            if gone && reader.take_awaited() {
-                self.awaited.fetch_sub(1, Relaxed);
-            }
+            step!(
+                "no-rescan",
+                if !K::blocks(reader, counter) && reader.take_awaited() {
+                    self.awaited.fetch_sub(1, Relaxed);
+                }
+            );
         }
 
         // The leader's own share. Acquire, here and below: all who counted down have left, and what they did before comes
         // before what we do next. Partner: the Release in `count_down`.
-        let acquire = weaken(Acquire, "wake-up-relaxed");
-        let mut left = self.awaited.fetch_sub(1, acquire) - 1;
+        let mut left = self.awaited.fetch_sub(1, Acquire) - 1;
         if left != 0 {
             self.costs.sleeps.fetch_add(1, Relaxed);
         }
         while left != 0 {
             self.awaited.wait_timeout(left, ANYBODY, detector.next_report_in());
-            left = self.awaited.load(acquire);
+            left = self.awaited.load(Acquire);
             detector.check(|waited| stalled::awaited(readers(), waited, K::OWES));
         }
     }

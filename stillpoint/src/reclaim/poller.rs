@@ -28,7 +28,7 @@ use std::sync::PoisonError;
 
 use crate::grace_period::cookie::Due;
 use crate::grace_period::engine::{Engine, Readers};
-use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, mutant};
+use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// Why a grace period failed: the message for those that waited for it.
 pub type Failure = Cow<'static, str>;
@@ -177,9 +177,7 @@ impl GpPoller {
         let mut waiters = self.lock();
         let old = mem::replace(&mut *waiters, Waiters { failure, ..Waiters::new() });
         drop(waiters);
-        if !mutant("dismissed-silently") {
-            old.wakers.into_values().for_each(wake);
-        }
+        step!("dismissed-silently", old.wakers.into_values().for_each(wake));
     }
 
     fn next<R>(&self, engine: &Engine<R>) -> Step {
@@ -190,7 +188,7 @@ impl GpPoller {
             Some(_) => Step::WaitForNext,
             None if started.is_some_and(|due| !engine.is_done(due)) => Step::WaitForNext,
             None => {
-                *running = mutant("driven-for-good");
+                step!("driven-for-good", *running = false);
                 Step::Stop
             }
         }

@@ -50,9 +50,7 @@ use crate::grace_period::cookie::Due;
 use crate::readers::registry::Attached;
 use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::callback::Entry;
-use crate::sync::{
-    AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, mutant, now, weaken,
-};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
 
 /// Entries in a block; the owner does its bookkeeping once in as many.
 pub const BLOCK: u64 = if cfg!(loom) { 2 } else { 64 };
@@ -239,7 +237,7 @@ impl Queue {
     /// Entries that have run, and what they did has happened.
     pub fn done(&self) -> u64 {
         // Acquire: partner is the Release in `Claim::run`.
-        self.front.done.load(weaken(Acquire, "done-load-relaxed"))
+        self.front.done.load(Acquire)
     }
 
     /// What is left to run.
@@ -277,7 +275,7 @@ impl Queue {
         }
         // Release: the entry, and all that the owner did before, such as unpublishing what is to be freed. Partner: the
         // Acquire in `pushed`.
-        owner.pushed.store(at + 1, weaken(Release, "pushed-store-relaxed"));
+        owner.pushed.store(at + 1, Release);
         if !lazy {
             // Release: partner is the Acquire in `holds`.
             owner.eager.store(at + 1, Release);
@@ -344,9 +342,8 @@ impl Queue {
     /// Claims the front, if it is free.
     fn try_claim(&self) -> Option<Claim<'_>> {
         // Acquire: what the last consumer did; partner: the Release in `Claim::give_back`. Relaxed: a failure reads nothing else.
-        let claimed =
-            self.front.claim.compare_exchange(FREE, CLAIMED, weaken(Acquire, "claim-relaxed"), Relaxed);
-        (claimed.is_ok() || mutant("owner-takes-beside-worker")).then(|| Claim { queue: self })
+        let claimed = self.front.claim.compare_exchange(FREE, CLAIMED, Acquire, Relaxed);
+        claimed.is_ok().then(|| Claim { queue: self })
     }
 
     /// Claims the front for the worker, or has the thread that takes entries wake the worker when it has done.
@@ -524,8 +521,7 @@ impl Claim<'_> {
             run(entry);
         }
         // Release: what the entries did. Partner: the Acquire in `done`.
-        let order = weaken(Release, "done-store-relaxed");
-        self.with(|consumer| self.queue.front.done.store(consumer.head, order));
+        self.with(|consumer| self.queue.front.done.store(consumer.head, Release));
         amount
     }
 
@@ -538,7 +534,7 @@ impl Claim<'_> {
 
     fn release(&self) -> u32 {
         // Release: what this consumer did; partner: the Acquire in `try_claim`.
-        self.queue.front.claim.swap(FREE, weaken(Release, "claim-release-relaxed"))
+        self.queue.front.claim.swap(FREE, Release)
     }
 }
 
@@ -554,26 +550,27 @@ impl Consumer {
     /// Lets entries run whose grace period is over.
     fn ripen(&mut self, queue: &Queue, done: impl Fn(Due) -> bool) {
         let front = &queue.front;
-        if self.due.is_some_and(done) || mutant("ripe-before-grace-period") {
-            // Relaxed, as all of these here and below: only the consumer writes them.
-            front.ripe.store(front.pending.load(Relaxed), Relaxed);
-            front.since[0].store(front.since[1].load(Relaxed), Relaxed);
-            self.due = None;
-        }
+        step!(
+            "ripe-before-grace-period",
+            if !self.due.is_some_and(done) {
+                return;
+            }
+        );
+        // Relaxed, as all of these here and below: only the consumer writes them.
+        front.ripe.store(front.pending.load(Relaxed), Relaxed);
+        front.since[0].store(front.since[1].load(Relaxed), Relaxed);
+        self.due = None;
     }
 
     /// Ripens, and gives entries that have no grace period to wait for one, if no others wait for theirs.
     fn advance(&mut self, queue: &Queue, done: impl Fn(Due) -> bool, ask: impl Fn() -> Due) {
         self.ripen(queue, done);
-        if self.due.is_none() || mutant("late-entries-join") {
-            let early = mutant("asked-before-seen").then(&ask);
+        if self.due.is_none() {
             let pushed = queue.pushed();
             if pushed > queue.front.pending.load(Relaxed) {
                 queue.front.pending.store(pushed, Relaxed);
-                if self.due.is_none() {
-                    // Asked now, after they were seen (2).
-                    self.due = Some(early.unwrap_or_else(ask));
-                }
+                // Asked now, after they were seen (2).
+                self.due = Some(ask());
                 queue.front.since[1].store(now(), Relaxed);
             }
         }

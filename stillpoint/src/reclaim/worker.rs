@@ -42,7 +42,7 @@ use super::worker_state::{Alarm, DROWSY, PACED, Slept};
 use crate::grace_period::cookie::Due;
 use crate::grace_period::engine::{Engine, Readers};
 use crate::readers::threads::Threads;
-use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, mutant, now};
+use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, now, step};
 
 /// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
 /// a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
@@ -175,9 +175,7 @@ impl Callbacks {
         }
         // The entries stay; the next one tries again. A thread that rang meanwhile and waits must look to it itself.
         self.alarm.give_up();
-        if !mutant("given-up-silently") {
-            self.progress.notify_all();
-        }
+        step!("given-up-silently", self.progress.notify_all());
         false
     }
 
@@ -203,7 +201,7 @@ impl Callbacks {
     /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
     #[cold]
     pub fn relieve(&self, queue: &Queue, caller: Caller, host: &impl Host) {
-        if !caller.is_inside || mutant("grace-period-inside-section") {
+        if !caller.is_inside {
             if host.is_alone() {
                 host.try_synchronize();
             } else if queue.is_due() {
@@ -213,8 +211,8 @@ impl Callbacks {
             }
         }
         let has_waited = self.press_if_above(caller.is_owner.then_some(queue), caller.wait, host);
-        if !has_waited && self.backlog.is_crowded() && self.alarm.naps() && !mutant("crowd-does-not-ring") {
-            self.provide(false, host);
+        if !has_waited && self.backlog.is_crowded() && self.alarm.naps() {
+            step!("crowd-does-not-ring", self.provide(false, host));
         }
     }
 
@@ -222,8 +220,8 @@ impl Callbacks {
         let engine = host.engine();
         let wanted =
             queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), |entry| host.run(entry));
-        if wanted && !mutant("claim-given-back-silently") {
-            self.provide(false, host);
+        if wanted {
+            step!("claim-given-back-silently", self.provide(false, host));
         }
     }
 
@@ -239,9 +237,7 @@ impl Callbacks {
         if freed.count != 0 {
             self.backlog.freed(freed);
             // Somebody may have been waiting for just these.
-            if !mutant("freed-silently") {
-                self.progress.notify_all();
-            }
+            step!("freed-silently", self.progress.notify_all());
         }
     }
 
@@ -303,7 +299,7 @@ impl Callbacks {
     }
 
     fn is_urgent(&self) -> bool {
-        self.urgent.load(Relaxed) != 0 && !mutant("urgency-not-heeded")
+        self.urgent.load(Relaxed) != 0
     }
 
     /// Returns when everything has run that was appended before.
@@ -316,18 +312,28 @@ impl Callbacks {
                 continue;
             }
             let reached = || queue.done() >= mark || self.failures.load(Relaxed) != failures;
-            if !mutant("barrier-does-not-ring") && self.alarm.ring() {
-                self.provide_or_work(host, reached);
-            }
-            self.progress.wait_until(None, || {
-                if !reached() && self.alarm.is_idle() && !mutant("nobody-keeps-going") && self.alarm.ring() {
+            step!(
+                "barrier-does-not-ring",
+                if self.alarm.ring() {
                     self.provide_or_work(host, reached);
                 }
-                reached() || mutant("barrier-does-not-wait")
+            );
+            step!("barrier-does-not-wait", {
+                self.progress.wait_until(None, || {
+                    if !reached() && self.alarm.is_idle() {
+                        step!(
+                            "nobody-keeps-going",
+                            if self.alarm.ring() {
+                                self.provide_or_work(host, reached);
+                            }
+                        );
+                    }
+                    reached()
+                });
+                if queue.done() < mark {
+                    return Err(Denied);
+                }
             });
-            if queue.done() < mark && !mutant("barrier-does-not-wait") {
-                return Err(Denied);
-            }
         }
         Ok(())
     }
@@ -370,9 +376,7 @@ impl Callbacks {
         loop {
             if enough() {
                 self.alarm.give_up();
-                if !mutant("worker-stops-silently") {
-                    self.progress.notify_all();
-                }
+                step!("worker-stops-silently", self.progress.notify_all());
                 return;
             }
             let found = self.collect(host);
@@ -395,9 +399,7 @@ impl Callbacks {
                 Holds::Nothing => {
                     if self.alarm.stop(fence, || self.holds(queues) != Holds::Nothing) == Slept::Gone {
                         // What a caller waits for may have been run by its owner.
-                        if !mutant("gone-silently") && !mutant("run-silently") {
-                            self.progress.notify_all();
-                        }
+                        step!("run-silently", step!("gone-silently", self.progress.notify_all()));
                         return;
                     }
                     continue;
@@ -412,9 +414,7 @@ impl Callbacks {
                 _ => {}
             }
             if self.run_slice(host) {
-                if !mutant("run-silently") {
-                    self.progress.notify_all();
-                }
+                step!("run-silently", self.progress.notify_all());
                 continue;
             }
             let Some(due) = found.due.filter(|due| !host.engine().is_done(*due)) else { continue };
@@ -432,10 +432,10 @@ impl Callbacks {
             let waited = host.wait_for(running.unwrap_or(due));
             self.last_round.store(if running.is_some() { now() } else { began }, Relaxed);
             if waited.is_err() {
-                if !mutant("round-fails-silently") {
+                step!("round-fails-silently", {
                     self.failures.fetch_add(1, Relaxed);
                     self.progress.notify_all();
-                }
+                });
                 // The entries stay; an urgent caller tries again now.
                 self.alarm.nap(PACED, RETRY, || (), || self.is_urgent());
             }

@@ -26,7 +26,7 @@ use core::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::fence::light;
-use crate::sync::{Futex, Ordering::*, acq_rel, const_unless_loom, mutant, weaken};
+use crate::sync::{Futex, Ordering::*, const_unless_loom, step};
 
 pub const IDLE: u64 = 0;
 pub const DROWSY: u64 = 1;
@@ -84,16 +84,11 @@ impl Alarm {
     /// Sets the worker to work. True if there is none: the caller must provide one.
     #[must_use]
     pub fn ring(&self) -> bool {
-        if mutant("ring-by-store") {
-            let old = self.state.load(Relaxed);
-            self.state.store(RUN, Relaxed);
-            return old == IDLE;
-        }
         // Release: that the caller is urgent, and what it waits for. Partner: the Acquire in `settle`. Acquire: the worker
         // that is provided comes after the last one; partner: the Release in `settle`.
-        let old = self.state.swap(RUN, acq_rel(mutant("ring-relaxed"), mutant("provide-relaxed")));
-        if matches!(old, DROWSY | PACED) && !mutant("nap-not-ended") {
-            self.state.wake(1, ANYBODY);
+        let old = self.state.swap(RUN, AcqRel);
+        if matches!(old, DROWSY | PACED) {
+            step!("nap-not-ended", self.state.wake(1, ANYBODY));
         }
         old == IDLE
     }
@@ -131,24 +126,18 @@ impl Alarm {
 
     /// Changes the state to `rest`, unless there is work.
     fn settle(&self, rest: u64, fence: impl FnOnce(), work: impl FnOnce() -> bool) -> Slept {
-        let mut work = Some(work);
-        if mutant("look-before-rest") && work.take().is_some_and(|work| work()) {
-            return Slept::No;
-        }
         // Release: partner is the Acquire in `ring` of the next worker's maker. Acquire: partner is the Release of whoever
         // rang before (3).
-        self.state.swap(rest, acq_rel(mutant("rest-relaxed"), mutant("rung-relaxed")));
-        if !mutant("no-fence-before-look") {
-            fence();
-        }
-        if !work.is_some_and(|work| work()) {
+        self.state.swap(rest, AcqRel);
+        step!("no-fence-before-look", fence());
+        if !work() {
             return Slept::Gone;
         }
         // Acquire: another worker may have come and gone meanwhile; partner: the Release above. Relaxed: as at the end of `nap`.
-        match self.state.compare_exchange(rest, RUN, weaken(Acquire, "undo-relaxed"), Relaxed) {
+        match self.state.compare_exchange(rest, RUN, Acquire, Relaxed) {
             Ok(_) => Slept::No,
             // Somebody has rung. From `IDLE`, he has provided another worker (1); else we are the one he means.
-            Err(_) if rest == IDLE && !mutant("two-workers") => Slept::Gone,
+            Err(_) if rest == IDLE => Slept::Gone,
             Err(_) => Slept::No,
         }
     }

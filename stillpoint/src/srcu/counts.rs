@@ -1,6 +1,6 @@
 //! What keeps a sleepable domain: the counts of the table in [`super::domain`], as of an `Arc` and its weak references.
 
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, weaken};
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Counts {
     #[must_use]
     pub fn drop_handle(&self) -> bool {
         // Release, Acquire: what was done through the other handles comes before what follows the last. Partner: itself.
-        self.handles.fetch_sub(1, weaken(AcqRel, "handle-dropped-relaxed")) == 1
+        self.handles.fetch_sub(1, AcqRel) == 1
     }
 
     /// Another keeper, made by a handle or a keeper that there is.
@@ -42,6 +42,6 @@ impl Counts {
     #[must_use]
     pub fn release(&self) -> bool {
         // Release: what this keeper did comes before the end. Acquire: what all others did. Partner: itself.
-        self.keepers.fetch_sub(1, weaken(AcqRel, "keeper-released-relaxed")) == 1
+        self.keepers.fetch_sub(1, AcqRel) == 1
     }
 }

@@ -16,7 +16,7 @@
 use core::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{Futex, Ordering::*, const_unless_loom, mutant, now, weaken};
+use super::{Futex, Ordering::*, const_unless_loom, now, step};
 
 const WAITERS: u64 = 1;
 const ONE: u64 = 2;
@@ -45,15 +45,14 @@ impl EventCount {
         let mut word = self.word.load(Relaxed);
         loop {
             let next = (word + ONE) & !WAITERS;
-            let order = weaken(Release, "eventcount-notify-relaxed");
             // Release: publishes what the waiters' conditions depend on; pairs with the Acquire in `prepare_wait`.
-            match self.word.compare_exchange(word, next, order, Relaxed) {
+            match self.word.compare_exchange(word, next, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
         }
-        if word & WAITERS != 0 && !mutant("sleepers-not-woken") {
-            self.word.wake(u32::MAX, ALL);
+        if word & WAITERS != 0 {
+            step!("sleepers-not-woken", self.word.wake(u32::MAX, ALL));
         }
     }
 
@@ -67,7 +66,7 @@ impl EventCount {
     /// Announces a wait. The caller then checks its condition, and calls [`wait`](Self::wait) if it does not hold.
     pub fn prepare_wait(&self) -> Key {
         // Acquire: what was published before the last notification; pairs with the Release in `notify_all`.
-        Key(self.word.fetch_or(WAITERS, weaken(Acquire, "eventcount-wait-relaxed")) | WAITERS)
+        Key(self.word.fetch_or(WAITERS, Acquire) | WAITERS)
     }
 
     /// Sleeps until the next notification after [`prepare_wait`](Self::prepare_wait), but no longer than `limit`. May
@@ -83,11 +82,8 @@ impl EventCount {
     pub fn wait_until(&self, limit: Option<Duration>, mut reached: impl FnMut() -> bool) -> bool {
         let end = limit.map(|limit| now().saturating_add(limit.as_nanos() as u64));
         loop {
-            if mutant("look-before-bit") && reached() {
-                return true;
-            }
             let key = self.prepare_wait();
-            if !mutant("look-before-bit") && reached() {
+            if reached() {
                 return true;
             }
             let left = end.map(|end| Duration::from_nanos(end.saturating_sub(now())));

@@ -7,11 +7,11 @@
 //!
 //! # Mutants
 //!
-//! Each ordering and each step of a protocol that can be dropped has a name: [`weaken`] makes an ordering `Relaxed`,
-//! [`mutant`] switches a step off. Both are constants that fold away, but under the model checker and with
-//! `--cfg stillpoint_mutants`: there the environment variable `STILLPOINT_MUTANT` selects one. `ci/mutants.sh` shows
-//! that a model then fails, `ci/torture.sh` that a torture run on the machine does. The tables in `docs/proof.md` have
-//! rows for each name.
+//! A step that could be left out is a statement in [`step!`], with a name. Under the model checker and with
+//! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects one, which is then left out; otherwise
+//! nothing of this is compiled. An ordering needs no name: under the model checker the atomics know where they are called
+//! (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each, `ci/torture.sh` that a torture run on the
+//! machine notices some. The tables are in `docs/proof.md`.
 
 pub mod event_count;
 mod fork_safe;
@@ -20,6 +20,8 @@ mod memory;
 pub mod model;
 #[cfg(not(loom))]
 mod native;
+#[cfg(loom)]
+mod orderings;
 pub mod shared_seq;
 #[cfg(not(loom))]
 mod spin_calibration;
@@ -43,36 +45,33 @@ pub(crate) use spin_calibration::spin_iterations;
 pub use core::sync::atomic::Ordering;
 
 /// Whether the mutant `name` is selected.
-#[cfg(any(loom, stillpoint_mutants))]
-#[inline]
+#[cfg(any(loom, stillpoint_mutants, stillpoint_faults))]
 pub fn mutant(name: &str) -> bool {
-    static SELECTED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    SELECTED.get_or_init(|| std::env::var("STILLPOINT_MUTANT").ok()).as_deref() == Some(name)
+    static SELECTED: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| {
+        let name = std::env::var("STILLPOINT_MUTANT").ok()?;
+        #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+        crate::percpu::faults::select(&name);
+        Some(name)
+    });
+    SELECTED.as_deref() == Some(name)
 }
 
 /// There are no mutants otherwise.
-#[cfg(not(any(loom, stillpoint_mutants)))]
+#[cfg(not(any(loom, stillpoint_mutants, stillpoint_faults)))]
 #[inline(always)]
 pub const fn mutant(_name: &str) -> bool {
     false
 }
 
-/// `order`, or `Relaxed` when the mutant `name` is selected.
-#[inline(always)]
-#[cfg_attr(loom, track_caller)]
-pub fn weaken(order: Ordering, name: &str) -> Ordering {
-    if mutant(name) { Ordering::Relaxed } else { order }
+/// Executes a statement, which the mutant of this name leaves out.
+macro_rules! step {
+    ($name:literal, $($statement:tt)+) => {
+        if !$crate::sync::mutant($name) {
+            $($statement)+;
+        }
+    };
 }
-
-/// `AcqRel`, less the half that a mutant takes away.
-#[inline(always)]
-pub fn acq_rel(without_release: bool, without_acquire: bool) -> Ordering {
-    match (without_release, without_acquire) {
-        (true, _) => Ordering::Acquire,
-        (_, true) => Ordering::Release,
-        _ => Ordering::AcqRel,
-    }
-}
+pub(crate) use step;
 
 /// Defines an associated function that is `const` on the machine; loom's atomics have no `const` constructors.
 macro_rules! const_unless_loom {

@@ -23,10 +23,11 @@ use std::time::Duration;
 
 pub use loom::cell::UnsafeCell;
 use loom::sync::Condvar;
-pub use loom::sync::atomic::fence;
 use loom::sync::atomic::{self, Ordering, Ordering::*};
 pub use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
+
+use super::orderings::weaken;
 
 /// Reader threads a model may have (loom allows five threads in all).
 const READERS: usize = 3;
@@ -87,7 +88,7 @@ pub fn poll() {
         let request = INTERRUPTS.request.load(Relaxed);
         if request != seen {
             cell.set(Some((index, request)));
-            fence(AcqRel);
+            atomic::fence(AcqRel);
             INTERRUPTS.acknowledged[index].store(request, Relaxed);
         }
     });
@@ -101,7 +102,7 @@ fn switch_in(index: usize) -> u64 {
     // Acknowledges the request that it sees. Whoever found this thread off the processor did so by a read-modify-write;
     // the one below reads from it, so what that thread did before its fence is visible from here on.
     let request = INTERRUPTS.request.load(Relaxed);
-    fence(AcqRel);
+    atomic::fence(AcqRel);
     INTERRUPTS.acknowledged[index].swap(request, AcqRel);
     request
 }
@@ -124,7 +125,7 @@ pub fn now() -> u64 {
 /// that acknowledges one acknowledges the earlier ones, as the requests are a chain of read-modify-writes.
 pub fn interrupt_all() {
     let own = READER.with(|cell| cell.get().map(|(index, _)| index));
-    fence(AcqRel);
+    atomic::fence(AcqRel);
     let request = INTERRUPTS.request.fetch_add(1, Relaxed) + 1;
     for (index, acknowledged) in INTERRUPTS.acknowledged.iter().enumerate() {
         while Some(index) != own {
@@ -141,12 +142,22 @@ pub fn interrupt_all() {
             }
         }
     }
-    fence(AcqRel);
+    atomic::fence(AcqRel);
 }
 
-/// A loom atomic whose every operation is a point where an interrupt may land.
+/// A fence; none, if it is to be weakened.
+#[track_caller]
+pub fn fence(order: Ordering) {
+    match weaken(order, "order") {
+        Relaxed => {}
+        order => atomic::fence(order),
+    }
+}
+
+/// A loom atomic whose every operation is a point where an interrupt may land, and whose orderings may be weakened.
 macro_rules! interruptible {
-    ($name:ident $(<$t:ident>)?, $inner:ty, $value:ty, [$($method:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*]) => {
+    ($name:ident $(<$t:ident>)?, $inner:ty, $value:ty,
+        [$($method:ident($($arg:ident: $type:ty),*; $($order:ident),+) -> $ret:ty;)*]) => {
         #[derive(Debug)]
         pub struct $name $(<$t>)? ($inner);
 
@@ -157,9 +168,9 @@ macro_rules! interruptible {
             }
             $(
                 #[track_caller]
-                pub fn $method(&self, $($arg: $type),*) -> $ret {
+                pub fn $method(&self, $($arg: $type,)* $($order: Ordering),+) -> $ret {
                     poll();
-                    self.0.$method($($arg),*)
+                    self.0.$method($($arg,)* $(weaken($order, stringify!($order))),+)
                 }
             )*
         }
@@ -167,33 +178,33 @@ macro_rules! interruptible {
 }
 
 interruptible!(AtomicU64, atomic::AtomicU64, u64, [
-    load(order: Ordering) -> u64;
-    store(value: u64, order: Ordering) -> ();
-    fetch_add(value: u64, order: Ordering) -> u64;
-    fetch_sub(value: u64, order: Ordering) -> u64;
-    fetch_or(value: u64, order: Ordering) -> u64;
-    swap(value: u64, order: Ordering) -> u64;
-    compare_exchange(old: u64, new: u64, yes: Ordering, no: Ordering) -> Result<u64, u64>;
+    load(; order) -> u64;
+    store(value: u64; order) -> ();
+    fetch_add(value: u64; order) -> u64;
+    fetch_sub(value: u64; order) -> u64;
+    fetch_or(value: u64; order) -> u64;
+    swap(value: u64; order) -> u64;
+    compare_exchange(old: u64, new: u64; success, failure) -> Result<u64, u64>;
 ]);
 interruptible!(AtomicU32, atomic::AtomicU32, u32, [
-    load(order: Ordering) -> u32;
-    store(value: u32, order: Ordering) -> ();
-    swap(value: u32, order: Ordering) -> u32;
-    fetch_add(value: u32, order: Ordering) -> u32;
-    fetch_sub(value: u32, order: Ordering) -> u32;
-    fetch_or(value: u32, order: Ordering) -> u32;
-    fetch_and(value: u32, order: Ordering) -> u32;
-    compare_exchange(old: u32, new: u32, yes: Ordering, no: Ordering) -> Result<u32, u32>;
+    load(; order) -> u32;
+    store(value: u32; order) -> ();
+    swap(value: u32; order) -> u32;
+    fetch_add(value: u32; order) -> u32;
+    fetch_sub(value: u32; order) -> u32;
+    fetch_or(value: u32; order) -> u32;
+    fetch_and(value: u32; order) -> u32;
+    compare_exchange(old: u32, new: u32; success, failure) -> Result<u32, u32>;
 ]);
 interruptible!(AtomicUsize, atomic::AtomicUsize, usize, [
-    load(order: Ordering) -> usize;
-    compare_exchange(old: usize, new: usize, yes: Ordering, no: Ordering) -> Result<usize, usize>;
+    load(; order) -> usize;
+    compare_exchange(old: usize, new: usize; success, failure) -> Result<usize, usize>;
 ]);
 interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
-    load(order: Ordering) -> *mut T;
-    store(value: *mut T, order: Ordering) -> ();
-    swap(value: *mut T, order: Ordering) -> *mut T;
-    compare_exchange(old: *mut T, new: *mut T, yes: Ordering, no: Ordering) -> Result<*mut T, *mut T>;
+    load(; order) -> *mut T;
+    store(value: *mut T; order) -> ();
+    swap(value: *mut T; order) -> *mut T;
+    compare_exchange(old: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
 ]);
 
 /// CPUs that a model has.

@@ -43,7 +43,7 @@
 
 use core::num::NonZeroU32;
 
-use super::{Futex, Ordering::*, budget, const_unless_loom, mutant, spin_loop, weaken};
+use super::{Futex, Ordering::*, budget, const_unless_loom, spin_loop, step};
 
 const IN_PROGRESS: u64 = 1;
 const WAITERS_THIS: u64 = 2;
@@ -97,13 +97,11 @@ impl SharedSeq {
         // Release: publishes what the caller did; pairs with the Acquire in `start`. A read-modify-write, not a load,
         // so that a round which starts later cannot miss it (invariant 1). Acquire costs nothing more, and lets a
         // caller see what the rounds before did.
-        let word = if mutant("ask-by-load") {
-            self.word.load(Acquire)
-        } else {
-            self.word.fetch_add(0, weaken(AcqRel, "ask-relaxed"))
-        };
-        let in_progress = word & IN_PROGRESS != 0 && !mutant("ask-joins-running-turn");
-        SeqSnapshot((word >> SHIFT) + 1 + u64::from(in_progress))
+        let word = self.word.fetch_add(0, AcqRel);
+        let mut round = (word >> SHIFT) + 1;
+        // A round in progress started before this call.
+        step!("ask-joins-running-turn", round += word & IN_PROGRESS);
+        SeqSnapshot(round)
     }
 
     /// Returns the round that is completed next, in progress or not.
@@ -123,7 +121,7 @@ impl SharedSeq {
     #[inline]
     pub fn is_done(&self, snapshot: SeqSnapshot) -> bool {
         // Acquire: the round happens before what the caller does next; pairs with the Release in `update`.
-        snapshot.is_done(self.word.load(weaken(Acquire, "seen-done-relaxed")))
+        snapshot.is_done(self.word.load(Acquire))
     }
 
     /// Returns when a round has been completed that started after the call: see [`wait_for`](Self::wait_for).
@@ -147,15 +145,15 @@ impl SharedSeq {
         let mut spins = budget(SPINS);
         loop {
             // Acquire: the round happens before our return; pairs with the Release in `update`.
-            let word = self.word.load(weaken(Acquire, "done-relaxed"));
+            let word = self.word.load(Acquire);
             if snapshot.is_done(word) {
                 return;
             }
             if word & IN_PROGRESS == 0 {
-                if may_renew && !snapshot.is_next(word) && !mutant("failure-waited-for") {
+                if may_renew && !snapshot.is_next(word) {
                     // The round that was in progress at the snapshot has failed: the first that comes serves. Not later
                     // than before, as other threads may have completed some by now.
-                    snapshot = snapshot.min(self.snapshot());
+                    step!("failure-waited-for", snapshot = snapshot.min(self.snapshot()));
                 }
                 if let Some(leader) = self.start(word) {
                     run();
@@ -180,7 +178,7 @@ impl SharedSeq {
         }
         let Some(leader) = self.start(word) else { return false };
         let completed = run();
-        if completed || mutant("failed-try-counts") {
+        if completed {
             leader.end();
         }
         completed
@@ -197,8 +195,7 @@ impl SharedSeq {
     fn start(&self, idle: u64) -> Option<Leader<'_>> {
         // Acquire: pairs with the Release in `snapshot` of each caller that this round serves, and in `update` of the
         // last round.
-        let started =
-            self.word.compare_exchange(idle, idle | IN_PROGRESS, weaken(Acquire, "begin-relaxed"), Relaxed);
+        let started = self.word.compare_exchange(idle, idle | IN_PROGRESS, Acquire, Relaxed);
         // `then`, not `then_some`: dropping a `Leader` ends a round, so there must be none that did not start one.
         started.is_ok().then(|| Leader { seq: self })
     }
@@ -219,8 +216,7 @@ impl SharedSeq {
         let mut word = self.word.load(Relaxed);
         loop {
             // Release: publishes what the round did; pairs with the Acquires in `run_or_sleep`, `is_done` and `start`.
-            let order = weaken(Release, "finish-relaxed");
-            match self.word.compare_exchange(word, change(word), order, Relaxed) {
+            match self.word.compare_exchange(word, change(word), Release, Relaxed) {
                 Ok(old) => return old,
                 Err(now) => word = now,
             }
@@ -239,18 +235,17 @@ impl Leader<'_> {
     fn end(self) {
         let word = &self.seq.word;
         let old = self.seq.update(|old| {
-            let next_becomes_this =
-                if old & WAITERS_NEXT != 0 && !mutant("next-forgotten") { WAITERS_THIS } else { 0 };
+            let next_becomes_this = if old & WAITERS_NEXT != 0 { WAITERS_THIS } else { 0 };
             ((old >> SHIFT) + 1) << SHIFT | next_becomes_this
         });
         core::mem::forget(self);
         let completed = (old >> SHIFT) + 1;
         // The next leader first: it can start while we wake the others.
-        if old & WAITERS_NEXT != 0 && !mutant("no-leader-woken") {
-            word.wake(1, SeqSnapshot(completed + 1).mask());
+        if old & WAITERS_NEXT != 0 {
+            step!("no-leader-woken", word.wake(1, SeqSnapshot(completed + 1).mask()));
         }
-        if old & WAITERS_THIS != 0 && !mutant("served-not-woken") {
-            word.wake(u32::MAX, SeqSnapshot(completed).mask());
+        if old & WAITERS_THIS != 0 {
+            step!("served-not-woken", word.wake(u32::MAX, SeqSnapshot(completed).mask()));
         }
     }
 }
@@ -258,10 +253,9 @@ impl Leader<'_> {
 impl Drop for Leader<'_> {
     /// The round failed: it serves no caller, and all waiters look again.
     fn drop(&mut self) {
-        let counts = if mutant("failure-counts") { 1 << SHIFT } else { 0 };
-        let old = self.seq.update(|old| (old & !(IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT)) + counts);
-        if old & (WAITERS_THIS | WAITERS_NEXT) != 0 && !mutant("failure-not-told") {
-            self.seq.word.wake(u32::MAX, NonZeroU32::MAX);
+        let old = self.seq.update(|old| old & !(IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT));
+        if old & (WAITERS_THIS | WAITERS_NEXT) != 0 {
+            step!("failure-not-told", self.seq.word.wake(u32::MAX, NonZeroU32::MAX));
         }
     }
 }

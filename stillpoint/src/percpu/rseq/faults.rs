@@ -62,7 +62,6 @@ pub use on::*;
 mod on {
     use core::arch::{asm, global_asm};
     use core::sync::atomic::{AtomicU32, Ordering::*};
-    use std::sync::LazyLock;
 
     /// Fault points of a section.
     pub const POINTS: usize = 8;
@@ -102,33 +101,27 @@ mod on {
     static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 
     /// Mutants of the sections themselves; the first has number 1.
-    const IN_SECTIONS: [&str; 8] = [
+    const IN_SECTIONS: [&str; 7] = [
         "not-armed",
-        "cpu-read-before-arming",
+        "room-not-checked",
         "sign-not-checked",
         "stop-not-checked",
         "committed-early",
         "interrupted-pop-finds-nothing",
         "tail-not-checked",
-        "room-not-checked",
     ];
 
-    static SELECTED: LazyLock<Option<String>> = LazyLock::new(|| {
-        let name = std::env::var("STILLPOINT_MUTANT").ok()?;
+    /// Breaks the sections as the mutant of this name does, if it is one of theirs.
+    pub(crate) fn select(name: &str) {
         if let Some(index) = IN_SECTIONS.iter().position(|known| *known == name) {
             stillpoint_fault_mutant.store(index as u32 + 1, SeqCst);
         }
-        Some(name)
-    });
-
-    /// Returns `true` if the mutant is selected.
-    pub fn mutant(name: &str) -> bool {
-        SELECTED.as_deref() == Some(name)
     }
 
     /// Makes `fault` happen when the calling thread passes `point`.
     pub fn set(point: usize, fault: Fault) {
-        LazyLock::force(&SELECTED);
+        // Has the mutant selected, if no step was asked for yet.
+        crate::sync::mutant("");
         points()[point].store(fault as u32, SeqCst);
     }
 
@@ -136,11 +129,4 @@ mod on {
     pub fn disarm(point: usize) -> bool {
         points()[point].swap(0, SeqCst) != 0
     }
-}
-
-/// No mutants otherwise.
-#[cfg(not(all(stillpoint_faults, target_arch = "x86_64")))]
-#[inline(always)]
-pub const fn mutant(_name: &str) -> bool {
-    false
 }

@@ -19,26 +19,9 @@ macro_rules! arm {
             ".popsection\n",
             fault_point!(0),
             "lea {t}, [rip + 3b]\n",
-            unless_mutant!(2, "", late_table!()),
             unless_mutant!(1, "mov qword ptr fs:[{offset} + 8], {t}", ""),
             "\n4:\n",
             fault_point!(1),
-        )
-    };
-}
-
-/// For a mutant: the descriptor of a section that begins after the CPU number was read.
-#[cfg(stillpoint_faults)]
-macro_rules! late_table {
-    () => {
-        concat!(
-            ".pushsection __rseq_cs, \"aw\", @progbits\n",
-            ".balign 32\n",
-            "13:\n",
-            ".long 0, 0\n",
-            ".quad 14f, 5f - 14f, 6f\n",
-            ".popsection\n",
-            "lea {t}, [rip + 13b]",
         )
     };
 }
@@ -49,7 +32,6 @@ macro_rules! area_offset {
         concat!(
             "movsxd {t}, dword ptr fs:[{offset} + 4]\n",
             fault_point!(2),
-            "14:\n",
             unless_mutant!(3, "shl {t}, 7\njs 7f\n", "shl {t}, 7\n"),
         )
     };
@@ -129,7 +111,7 @@ pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
             arm!(),
             open_area!(),
             "mov {len}, qword ptr [{t} + 8]",
-            unless_mutant!(8, "cmp {len}, qword ptr [{t} + 16]\njae {full}\n", ""),
+            unless_mutant!(2, "cmp {len}, qword ptr [{t} + 16]\njae {full}\n", ""),
             fault_point!(3),
             "mov {slots}, qword ptr [{t} + 24]",
             unless_mutant!(5, "", "inc qword ptr [{t} + 8]\n"),
