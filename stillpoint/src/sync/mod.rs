@@ -47,12 +47,8 @@ pub use core::sync::atomic::Ordering;
 /// Whether the mutant `name` is selected.
 #[cfg(any(loom, stillpoint_mutants, stillpoint_faults))]
 pub fn mutant(name: &str) -> bool {
-    static SELECTED: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| {
-        let name = std::env::var("STILLPOINT_MUTANT").ok()?;
-        #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
-        crate::percpu::faults::select(&name);
-        Some(name)
-    });
+    static SELECTED: std::sync::LazyLock<Option<String>> =
+        std::sync::LazyLock::new(|| std::env::var("STILLPOINT_MUTANT").ok());
     SELECTED.as_deref() == Some(name)
 }
 

@@ -63,6 +63,9 @@ mod on {
     use core::arch::{asm, global_asm};
     use core::sync::atomic::{AtomicU32, Ordering::*};
 
+    use crate::sync::mutant;
+    use crate::sys::signal::before_main;
+
     /// Fault points of a section.
     pub const POINTS: usize = 8;
 
@@ -111,17 +114,17 @@ mod on {
         "tail-not-checked",
     ];
 
-    /// Breaks the sections as the mutant of this name does, if it is one of theirs.
-    pub(crate) fn select(name: &str) {
-        if let Some(index) = IN_SECTIONS.iter().position(|known| *known == name) {
+    before_main!(select());
+
+    /// Breaks the sections as the mutant that is selected does, if it is one of theirs.
+    fn select() {
+        if let Some(index) = IN_SECTIONS.iter().position(|known| mutant(known)) {
             stillpoint_fault_mutant.store(index as u32 + 1, SeqCst);
         }
     }
 
     /// Makes `fault` happen when the calling thread passes `point`.
     pub fn set(point: usize, fault: Fault) {
-        // Has the mutant selected, if no step was asked for yet.
-        crate::sync::mutant("");
         points()[point].store(fault as u32, SeqCst);
     }
 
