@@ -1,7 +1,7 @@
 /* A grace period, between readers that enter, repin and leave: stillpoint/src/readers/threads.rs and reader.rs.
  *
- *   grace_period()  Threads::begin, scan and sleep
- *   reader          Reader::try_enter, repin and leave, Threads::attend
+ *   grace_period()  ThreadReaders::try_drain, scan and sleep
+ *   reader          Reader::try_enter, repin and leave, ThreadReaders::exit_slow
  *   take_awaited(), count_down()
  *
  * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
@@ -41,10 +41,10 @@
 #define LEADER 2
 #define THREADS 3
 #define STATE(r) (r)
-#define ATTENTION(r) (2 + (r))  /* AWAITED, or 0 */
+#define ATTENTION(r) (2 + (r))  /* WAKE_ON_EXIT, or 0 */
 #define VALUE 4
 #define RAISED 5                /* the counter */
-#define AWAITED 6
+#define WAKE_ON_EXIT 6
 #define ADD 7
 #define VARIABLES 8
 #define COUNTER(v) 0
@@ -78,12 +78,12 @@ end:
     :: drain(1, STATE(1))
     :: drain(LEADER, VALUE)
     :: drain(LEADER, RAISED)
-    :: drain(LEADER, AWAITED)
+    :: drain(LEADER, WAKE_ON_EXIT)
     :: drain(LEADER, ATTENTION(0))
     :: drain(LEADER, ATTENTION(1))
     :: atomic {
-           (pending[LEADER] & bit_of(ADD)) && !(pending[LEADER] & bit_of(AWAITED)) ->
-           mem[AWAITED] = mem[AWAITED] + buffered[at(LEADER, ADD)];
+           (pending[LEADER] & bit_of(ADD)) && !(pending[LEADER] & bit_of(WAKE_ON_EXIT)) ->
+           mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] + buffered[at(LEADER, ADD)];
            buffered[at(LEADER, ADD)] = 0;
            pending[LEADER] = pending[LEADER] & ~bit_of(ADD)
        }
@@ -123,8 +123,8 @@ inline look_at_value(r) {
 inline count_down(r) {
     atomic {
         fenced(r) ->
-        mem[AWAITED] = mem[AWAITED] - 1;
-        last = (mem[AWAITED] == 0)
+        mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - 1;
+        last = (mem[WAKE_ON_EXIT] == 0)
     }
     if
 #ifndef NO_WAKE_UP
@@ -139,7 +139,7 @@ inline light(r) {
     atomic { if :: r == 0 && guessed == COMPILER -> forget() :: else fi }
 }
 
-/* Reader::look, Threads::attend */
+/* Reader::check_exit_flags, ThreadReaders::exit_slow */
 inline attend(r) {
     light(r);
     if :: r == 0 -> if :: guess_value(COMPILER) :: true fi :: else fi;
@@ -204,7 +204,7 @@ inline await_exit(r) {
 }
 
 inline sleep() {
-    store(LEADER, AWAITED, 1);
+    store(LEADER, WAKE_ON_EXIT, 1);
     r = first;
     do
     :: r < READERS ->
@@ -224,7 +224,7 @@ inline sleep() {
        if
        :: !blocks(r) -> atomic {
               fenced(LEADER) ->
-              mem[AWAITED] = mem[AWAITED] - mem[ATTENTION(r)];
+              mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - mem[ATTENTION(r)];
               mem[ATTENTION(r)] = 0
           }
        :: else
@@ -233,20 +233,20 @@ inline sleep() {
        r++
     :: else -> r = 0; break
     od;
-    atomic { fenced(LEADER) -> mem[AWAITED] = mem[AWAITED] - 1; left = mem[AWAITED] }
+    atomic { fenced(LEADER) -> mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - 1; left = mem[WAKE_ON_EXIT] }
     do
     :: left != 0 ->
        /* futex_wait: the kernel compares under the lock that wakers take. */
 #ifdef SLEEP_WITHOUT_COMPARING
        asleep = 1;
 #else
-       asleep = (mem[AWAITED] == left);
+       asleep = (mem[WAKE_ON_EXIT] == left);
 #endif
        !asleep;
 #ifdef WOKEN_IS_ENOUGH
        break
 #endif
-       left = mem[AWAITED]
+       left = mem[WAKE_ON_EXIT]
     :: else -> break
     od
 }
@@ -269,7 +269,7 @@ inline grace_period() {
     :: else -> break
     od;
     first = 0;
-    invariant(2, mem[AWAITED] == 0 && mem[ATTENTION(0)] == 0 && mem[ATTENTION(1)] == 0)
+    invariant(2, mem[WAKE_ON_EXIT] == 0 && mem[ATTENTION(0)] == 0 && mem[ATTENTION(1)] == 0)
 }
 
 proctype leader() {

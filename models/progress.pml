@@ -1,8 +1,8 @@
 /* Waiting until deferred entries have run: stillpoint/src/sync/event_count.rs, with its users in reclaim/worker.rs and queue.rs.
  *
- *   owner()      retires plain values, then does its bookkeeping: Callbacks::settle, run_own, press
- *   barrier()    Callbacks::barrier, over both queues
- *   worker()     Callbacks::work: collect, wait, slices, stop; Queue::collect, run_batch
+ *   owner()      retires plain values, then does its bookkeeping: CallbackWorker::flush, run_own, press
+ *   barrier()    CallbackWorker::barrier, over both queues
+ *   worker()     CallbackWorker::work: collect, wait, slices, stop; Queue::assign_cookies, run_batch
  *   others()     end grace periods that are asked for: the worker's, and those of callers of synchronize()
  *   wait_until() EventCount::wait_until; notify_all(): EventCount::notify_all
  *
@@ -117,7 +117,7 @@ inline notify_all(me) {
     word = 0
 }
 
-/* Alarm::ring, and a worker if there is none. */
+/* WorkerState::wake, and a worker if there is none. */
 inline ring(me) {
     atomic {
         fenced(me) ->
@@ -126,12 +126,12 @@ inline ring(me) {
     }
 }
 
-/* Consumer::ripen */
+/* Consumer::advance */
 inline ripen(q) {
     if :: target[q] == OVER -> ripe[q] = pending_up_to[q]; target[q] = NONE :: else fi
 }
 
-/* Consumer::advance */
+/* Consumer::accelerate */
 inline give_target(q) {
     ripen(q);
     if
@@ -140,7 +140,7 @@ inline give_target(q) {
     fi
 }
 
-/* Entries of queue q run, up to n: Entry::run of each, Claim::run. */
+/* Entries of queue q run, up to n: Callback::run of each, Claim::run. */
 inline run_entries(me, q, n) {
 #ifdef DONE_BEFORE_RUN
     store_release(me, DONE(q), n);
@@ -155,7 +155,7 @@ inline run_entries(me, q, n) {
 #endif
 }
 
-/* Callbacks::run_own; Queue::run_local, which only tries the lock. */
+/* CallbackWorker::run_own; Queue::run_local, which only tries the lock. */
 inline run_own() {
     if
     :: atomic { !locked[0] && !busy[0] -> locked[0] = 1; ripen(0); freed = ripe[0] - head[0]; head[0] = ripe[0] }

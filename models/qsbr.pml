@@ -1,8 +1,8 @@
 /* A grace period, between readers that report quiescent states: stillpoint/src/readers/qsbr.rs, and the sleep of readers/threads.rs.
  *
- *   grace_period()  Threads::begin, scan and sleep
- *   look()          Reports::blocks
- *   change()        Threads::change, with take_request and count_down
+ *   grace_period()  ThreadReaders::try_drain, scan and sleep
+ *   look()          Qsbr::blocks
+ *   change()        ThreadReaders::change, with take_request and count_down
  *
  * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
  * another (shared_seq.pml), so there is one. A reader loads the version, uses it, and then reports, or goes offline and perhaps
@@ -31,10 +31,10 @@
 #define LEADER 2
 #define THREADS 3
 #define STATE(r) (r)
-#define ATTENTION(r) (2 + (r))  /* AWAITED, or 0 */
+#define ATTENTION(r) (2 + (r))  /* WAKE_ON_EXIT, or 0 */
 #define VALUE 4
 #define RAISED 5                /* the counter */
-#define AWAITED 6
+#define WAKE_ON_EXIT 6
 #define VARIABLES 7
 #define COUNTER(v) 0
 
@@ -57,8 +57,8 @@ end:
 inline count_down(r) {
     atomic {
         fenced(r) ->
-        mem[AWAITED] = mem[AWAITED] - 1;
-        last = (mem[AWAITED] == 0)
+        mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - 1;
+        last = (mem[WAKE_ON_EXIT] == 0)
     }
     if
 #ifndef NO_WAKE_UP
@@ -152,7 +152,7 @@ inline look_again(r) {
     :: !blocks ->
        atomic {
            fenced(LEADER) ->
-           mem[AWAITED] = mem[AWAITED] - mem[ATTENTION(r)];
+           mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - mem[ATTENTION(r)];
            mem[ATTENTION(r)] = 0
        }
     :: else
@@ -160,17 +160,17 @@ inline look_again(r) {
 }
 
 inline sleep() {
-    atomic { fenced(LEADER) -> mem[AWAITED] = 1 }
+    atomic { fenced(LEADER) -> mem[WAKE_ON_EXIT] = 1 }
     r = first;
     do
     :: r < READERS ->
        look(r);
        if
        :: blocks ->
-          atomic { fenced(LEADER) -> mem[AWAITED] = mem[AWAITED] + 1 }
+          atomic { fenced(LEADER) -> mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] + 1 }
 #ifdef REQUEST_AFTER_LOOK
           look_again(r);
-          if :: blocks -> request(r) :: else -> atomic { mem[AWAITED] = mem[AWAITED] - 1 } fi
+          if :: blocks -> request(r) :: else -> atomic { mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - 1 } fi
 #else
           request(r)
 #endif
@@ -189,20 +189,20 @@ inline sleep() {
 #endif
     r = 0;
     blocks = 0;
-    atomic { fenced(LEADER) -> mem[AWAITED] = mem[AWAITED] - 1; left = mem[AWAITED] }
+    atomic { fenced(LEADER) -> mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - 1; left = mem[WAKE_ON_EXIT] }
     do
     :: left != 0 ->
        /* futex_wait: the kernel compares under the lock that wakers take. */
 #ifdef SLEEP_WITHOUT_COMPARING
        asleep = 1;
 #else
-       asleep = (mem[AWAITED] == left);
+       asleep = (mem[WAKE_ON_EXIT] == left);
 #endif
        !asleep;
 #ifdef WOKEN_IS_ENOUGH
        break
 #endif
-       left = mem[AWAITED]
+       left = mem[WAKE_ON_EXIT]
     :: else -> break
     od;
     left = 0
@@ -226,7 +226,7 @@ inline grace_period() {
     od;
     first = 0;
     blocks = 0;
-    invariant(2, mem[AWAITED] == 0 && mem[ATTENTION(0)] == 0 && mem[ATTENTION(1)] == 0)
+    invariant(2, mem[WAKE_ON_EXIT] == 0 && mem[ATTENTION(0)] == 0 && mem[ATTENTION(1)] == 0)
 }
 
 proctype leader() {

@@ -1,8 +1,8 @@
 /* A grace period of a sleepable domain: sections that are counted, two phases, the sleep: stillpoint/src/readers/srcu.rs.
  *
- *   grace_period()  Phases::begin and sleep
- *   sleep_for()     Phases::sleep_for
- *   reader          Phases::enter and leave, count_down
+ *   grace_period()  SrcuReaders::try_drain and sleep
+ *   sleep_for()     SrcuReaders::sleep_for
+ *   reader          SrcuReaders::enter and leave, count_down
  *
  * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
  * another (shared_seq.pml), so there is one.

@@ -1,16 +1,16 @@
 /* When the worker of deferred callbacks sleeps, and who wakes it: stillpoint/src/reclaim/worker_state.rs, with what its users do in
  * worker.rs.
  *
- *   push()                a thread appends an entry, eager or lazy: Queue::push, Callbacks::notify and provide
- *   barrier()             Callbacks::barrier; hurry() is its Alarm::ring, with Callbacks::provide_or_work
- *   ring(), stir()        Alarm::ring, Alarm::stir
- *   work()                Callbacks::work, with Alarm::settle, nap and stop
+ *   push()                a thread appends an entry, eager or lazy: Queue::push, CallbackWorker::notify and provide
+ *   barrier()             CallbackWorker::barrier; hurry() is its WorkerState::wake, with CallbackWorker::provide_or_work
+ *   ring(), stir()        WorkerState::wake, WorkerState::wake_if_idle
+ *   work()                CallbackWorker::work, with WorkerState::leave_running, nap and stop
  *   pool_thread           a worker of the pool; submit() is worker_pool::submit
  *
  * States of the alarm, and what leaves them:
  *   IDLE    no worker                                     any entry
- *   DROWSY  the worker sleeps until lazy entries are due  an eager entry, a barrier, time
- *   PACED   the worker sleeps until a round may begin     a barrier, time
+ *   LAZY_WAIT  the worker sleeps until lazy entries are due  an eager entry, a barrier, time
+ *   RATE_LIMITED   the worker sleeps until a round may begin     a barrier, time
  *   RUN     at work; looks again before it leaves this state
  *
  * Invariants:
@@ -19,7 +19,7 @@
  *   2. All barriers return, and all entries run in the end: the process `judge`, who waits for that, cannot be left standing
  *      (invalid end state). If no thread could be started, entries may stay, but then the alarm is IDLE: the next one tries
  *      again.
- *   3. Nobody waits for a timer who must not: eager entries whose push has returned do not wait for that of DROWSY,
+ *   3. Nobody waits for a timer who must not: eager entries whose push has returned do not wait for that of LAZY_WAIT,
  *      barriers that have rung for neither. Checked whenever a timer fires, and it may fire at any moment of the sleep.
  *
  * Abstracted: a queue is its positions, `done` and the consumer's lock are one step; a grace period is a pause, and does not
@@ -47,8 +47,8 @@
 #define COUNTER(v) ((v) < EAGER(0))
 
 #define IDLE 0
-#define DROWSY 1
-#define PACED 2
+#define LAZY_WAIT 1
+#define RATE_LIMITED 2
 #define RUN 3
 
 #include "store_buffers.pml"
@@ -63,7 +63,7 @@ bit asleep;                 /* a worker is, in the kernel */
 byte wakers;                /* threads that are about to wake it */
 byte done[PRODUCERS];       /* entries that have run */
 bit told[PRODUCERS];        /* the progress word has advanced since this barrier's fetch_or */
-byte soon[PRODUCERS];       /* entries that must not wait for the timer of DROWSY */
+byte soon[PRODUCERS];       /* entries that must not wait for the timer of LAZY_WAIT */
 byte now[PRODUCERS];        /* entries that must not wait for any */
 bit busy;                   /* thread 2 of the pool has a job */
 bit failed;                 /* a thread could not be started */
@@ -137,11 +137,11 @@ inline round() {
 
 /* Whether this keeps the worker from resting. */
 #ifdef LAZY_OVERLOOKED
-#define found(rest) (rest == IDLE && eager || rest == DROWSY && (eager || urgent) || rest == PACED && urgent)
+#define found(rest) (rest == IDLE && eager || rest == LAZY_WAIT && (eager || urgent) || rest == RATE_LIMITED && urgent)
 #elif defined(URGENT_OVERLOOKED)
-#define found(rest) (rest == IDLE && any || rest == DROWSY && eager)
+#define found(rest) (rest == IDLE && any || rest == LAZY_WAIT && eager)
 #else
-#define found(rest) (rest == IDLE && any || rest == DROWSY && (eager || urgent) || rest == PACED && urgent)
+#define found(rest) (rest == IDLE && any || rest == LAZY_WAIT && (eager || urgent) || rest == RATE_LIMITED && urgent)
 #endif
 
 /* Rests unless there is work. `found_some`: there is; `gone`: somebody else is the worker now, or nobody. */
@@ -153,7 +153,7 @@ inline settle(rest) {
     atomic { mem[STATE] = rest; workers = workers - (rest == IDLE) }
 #ifndef LOOK_BEFORE_REST
     if
-    :: rest != PACED ->
+    :: rest != RATE_LIMITED ->
 #ifndef NO_FENCE_BEFORE_LOOK
        heavy();
 #endif
@@ -190,7 +190,7 @@ inline sleep(rest, in_time) {
     }
     if
     :: !asleep
-    :: atomic { asleep -> invariant(3, wakers > 0 || in_time); asleep = 0; due = due || rest == DROWSY }
+    :: atomic { asleep -> invariant(3, wakers > 0 || in_time); asleep = 0; due = due || rest == LAZY_WAIT }
     fi;
     mem[STATE] = RUN
 }
@@ -204,12 +204,12 @@ inline work() {
        if
        :: !any -> settle(IDLE)
        :: any && !eager && !due && !urgent ->
-          settle(DROWSY);
-          if :: !found_some -> sleep(DROWSY, eager_in_time && barriers_in_time) :: else fi
+          settle(LAZY_WAIT);
+          if :: !found_some -> sleep(LAZY_WAIT, eager_in_time && barriers_in_time) :: else fi
        :: any && (eager || due) && !urgent ->
           /* The pause between rounds: time, or not */
-          settle(PACED);
-          if :: !found_some -> sleep(PACED, barriers_in_time) :: else fi
+          settle(RATE_LIMITED);
+          if :: !found_some -> sleep(RATE_LIMITED, barriers_in_time) :: else fi
        :: any && (eager || due || urgent) -> due = 0; round()
        fi;
        forget();
@@ -218,7 +218,7 @@ inline work() {
     atomic { gone = 0; found_some = 0; due = 0 }
 }
 
-#define naps(state) ((state) == DROWSY || (state) == PACED)
+#define naps(state) ((state) == LAZY_WAIT || (state) == RATE_LIMITED)
 
 /* `alone`: the caller must provide a worker. */
 inline ring(me) {
@@ -259,12 +259,12 @@ inline submit() {
     atomic { submitted++; providers--; invariant(1, owners == 1) }
 }
 
-/* Alarm::give_up */
+/* WorkerState::give_up */
 inline give_up(me) {
     atomic { fenced(me) -> mem[STATE] = IDLE; providers--; failed = 1 }
 }
 
-/* Callbacks::provide, when the alarm has been rung or stirred. */
+/* CallbackWorker::provide, when the alarm has been rung or stirred. */
 inline provide(me) {
     if
     :: alone -> submit()
@@ -281,7 +281,7 @@ inline provide(me) {
     alone = 0
 }
 
-/* Alarm::ring, Callbacks::provide_or_work */
+/* WorkerState::wake, CallbackWorker::provide_or_work */
 inline hurry(me) {
     ring(me);
     if
@@ -309,9 +309,9 @@ inline push(me) {
 #ifndef STATE_BEFORE_PUSH
         seen = load(me, STATE);
 #endif
-        must = seen < (lazy -> DROWSY : PACED);
+        must = seen < (lazy -> LAZY_WAIT : RATE_LIMITED);
 #ifdef EAGER_RINGS_IDLE_ONLY
-        must = seen < DROWSY;
+        must = seen < LAZY_WAIT;
 #endif
 #ifdef LAZY_NEVER_STIRS
         must = must && !lazy;

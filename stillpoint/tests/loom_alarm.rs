@@ -11,7 +11,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
 use stillpoint::fence::heavy;
-use stillpoint::reclaim::worker_state::{Alarm, DROWSY, PACED, Slept};
+use stillpoint::reclaim::worker_state::{GoIdle, LAZY_WAIT, RATE_LIMITED, WorkerState};
 use stillpoint::sync::model::reader as interruptible;
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
@@ -19,7 +19,7 @@ const NEVER: Duration = Duration::MAX;
 
 /// Entries of two owners: 0 none, 1 lazy, 2 eager.
 struct World {
-    alarm: Alarm,
+    alarm: WorkerState,
     entries: [AtomicU64; 2],
     urgent: AtomicU64,
     /// Which have run.
@@ -37,7 +37,7 @@ unsafe impl Send for World {}
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            alarm: Alarm::new(),
+            alarm: WorkerState::new(),
             entries: std::array::from_fn(|_| AtomicU64::new(0)),
             urgent: AtomicU64::new(0),
             run: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -62,12 +62,13 @@ impl World {
             self.worker.with_mut(|_| ());
             match self.holds() {
                 0 => {
-                    if self.alarm.stop(heavy, || self.holds() != 0) == Slept::Gone {
+                    if self.alarm.try_go_idle(heavy, || self.holds() != 0) == GoIdle::Idle {
                         return;
                     }
                 }
                 1 if !self.is_urgent() => {
-                    self.alarm.nap(DROWSY, NEVER, heavy, || self.holds() == 2 || self.is_urgent());
+                    self.alarm
+                        .sleep_timeout(LAZY_WAIT, NEVER, heavy, || self.holds() == 2 || self.is_urgent());
                 }
                 _ => self.entries.iter().zip(&self.run).for_each(|(entry, run)| {
                     if entry.load(Relaxed) != 0 {
@@ -98,14 +99,14 @@ fn start(world: &Arc<World>) {
 /// Owner `i` appends its entry.
 fn append(world: &Arc<World>, i: usize, lazy: bool) {
     world.entries[i].store(if lazy { 1 } else { 2 }, Relaxed);
-    if world.alarm.must_ring(lazy) && if lazy { world.alarm.stir() } else { world.alarm.ring() } {
+    if world.alarm.needs_wake(lazy) && if lazy { world.alarm.wake_if_idle() } else { world.alarm.wake() } {
         start(world);
     }
 }
 
 fn hurry(world: &Arc<World>) {
     world.urgent.store(1, Relaxed);
-    if world.alarm.ring() {
+    if world.alarm.wake() {
         start(world);
     }
 }
@@ -140,7 +141,7 @@ fn lazy_entries_get_one_worker_that_sleeps() {
 
 fn succession(lazy: bool) {
     let world = World::new();
-    assert!(world.alarm.ring());
+    assert!(world.alarm.wake());
     start(&world);
     interruptible(0, || append(&world, 0, lazy));
     if lazy {
@@ -163,7 +164,7 @@ fn a_worker_that_a_lazy_entry_brings_comes_after_the_last_one() {
 fn a_worker_that_takes_its_leave_back_comes_after_the_one_between() {
     check(0, 1, || {
         let world = World::new();
-        assert!(world.alarm.ring());
+        assert!(world.alarm.wake());
         let w = world.clone();
         let first = thread::spawn(move || w.work());
         interruptible(0, || append(&world, 0, false));
@@ -181,11 +182,11 @@ fn a_worker_that_takes_its_leave_back_comes_after_the_one_between() {
 fn somebody_urgent_ends_a_pause() {
     check(0, 3, || {
         let world = World::new();
-        assert!(world.alarm.ring());
+        assert!(world.alarm.wake());
         let w = world.clone();
         let worker = thread::spawn(move || {
             while !w.is_urgent() {
-                w.alarm.nap(PACED, NEVER, || (), || w.is_urgent());
+                w.alarm.sleep_timeout(RATE_LIMITED, NEVER, || (), || w.is_urgent());
             }
         });
         hurry(&world);

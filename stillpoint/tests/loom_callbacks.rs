@@ -14,25 +14,25 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
 use stillpoint::fence::heavy;
-use stillpoint::grace_period::cookie::Due;
-use stillpoint::grace_period::engine::{Engine, Readers as _};
-use stillpoint::rcu::published_ptr::Published;
-use stillpoint::readers::reader::{Exit, Reader};
-use stillpoint::readers::threads::{Sections, Threads};
+use stillpoint::grace_period::cookie::GpCookie;
+use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
+use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::reader::{ExitPath, Reader};
+use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::reclaim::backlog::{Limits, MayWait};
-use stillpoint::reclaim::callback::{Data, Entry};
-use stillpoint::reclaim::queue::{Chores, Queue};
-use stillpoint::reclaim::worker::{Callbacks, Caller, Denied, Host};
+use stillpoint::reclaim::callback::{Callback, Data};
+use stillpoint::reclaim::queue::{PushAction, Queue};
+use stillpoint::reclaim::worker::{CallbackWorker, Caller, Denied, Host};
 use stillpoint::sync::event_count::EventCount;
 use stillpoint::sync::model::{poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 /// Two owners at most; each counts in a cell how many of its entries have run.
 struct World {
-    engine: Engine<Threads<Sections, Queue>>,
-    callbacks: Callbacks,
+    engine: Engine<ThreadReaders<Memb, Queue>>,
+    callbacks: CallbackWorker,
     run: [UnsafeCell<u64>; 2],
-    published: Published<UnsafeCell<u32>>,
+    published: PublishedPtr<UnsafeCell<u32>>,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
     /// How many workers cannot be started; or [`ABSENT`].
     refused: AtomicU64,
@@ -57,22 +57,22 @@ loom::thread_local! {
 struct Here(Arc<World>);
 
 impl Host for Here {
-    type Readers = Threads<Sections, Queue>;
-    type Queues = Threads<Sections, Queue>;
+    type Readers = ThreadReaders<Memb, Queue>;
+    type Queues = ThreadReaders<Memb, Queue>;
 
-    fn engine(&self) -> &Engine<Threads<Sections, Queue>> {
+    fn engine(&self) -> &Engine<ThreadReaders<Memb, Queue>> {
         &self.0.engine
     }
 
-    fn queues(&self) -> &Threads<Sections, Queue> {
+    fn queues(&self) -> &ThreadReaders<Memb, Queue> {
         self.0.engine.readers()
     }
 
     fn is_alone(&self) -> bool {
-        self.0.engine.readers().is_alone(OWN.with(Cell::get))
+        self.0.engine.readers().no_other_readers(OWN.with(Cell::get))
     }
 
-    fn wait_for(&self, due: Due) -> Result<(), Denied> {
+    fn wait_for(&self, due: GpCookie) -> Result<(), Denied> {
         if self.0.denied.load(Relaxed) != 0 {
             // The worker tries again as long as a caller is urgent, which must hear of it some time.
             thread::yield_now();
@@ -82,7 +82,7 @@ impl Host for Here {
         Ok(())
     }
 
-    fn run(&self, entry: Entry) {
+    fn run(&self, entry: Callback) {
         // SAFETY: a grace period has ended, or the model fails.
         unsafe { entry.run() };
     }
@@ -139,12 +139,12 @@ unsafe fn run(data: Data) {
 
 /// A kind of entry.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum ReaderProtocol {
     Call,
     Lazy,
     Plain,
 }
-use Kind::*;
+use ReaderProtocol::*;
 
 /// A reader and its queue.
 #[derive(Clone, Copy)]
@@ -164,10 +164,10 @@ impl Deref for Own {
 impl Here {
     fn new() -> Self {
         Self(Arc::new(World {
-            engine: Engine::new(Threads::<Sections, Queue>::new(), || "model"),
-            callbacks: Callbacks::new(),
+            engine: Engine::new(ThreadReaders::<Memb, Queue>::new(), || "model"),
+            callbacks: CallbackWorker::new(),
             run: std::array::from_fn(|_| UnsafeCell::new(0)),
-            published: Published::new(boxed(7)),
+            published: PublishedPtr::new(boxed(7)),
             workers: Mutex::new(Vec::new()),
             refused: AtomicU64::new(0),
             denied: AtomicU64::new(0),
@@ -187,41 +187,41 @@ impl Here {
     }
 
     /// Appends an entry to the owner's queue, as `rcu::call` and `rcu::retire` do.
-    fn append(&self, own: Own, kind: Kind) {
+    fn append(&self, own: Own, kind: ReaderProtocol) {
         self.append_with(own, kind, std::ptr::null());
     }
 
-    fn append_with(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) {
+    fn append_with(&self, own: Own, kind: ReaderProtocol, value: *const UnsafeCell<u32>) {
         let chores = self.push(own, kind, value);
         self.0.callbacks.notify(kind == Lazy, self);
         match chores {
-            Chores::None => {}
-            Chores::Step => self.step(own),
-            Chores::All => self.settle(own),
+            PushAction::None => {}
+            PushAction::ReclaimSome => self.reclaim_some(own),
+            PushAction::Flush => self.flush(own),
         }
     }
 
-    fn push(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) -> Chores {
+    fn push(&self, own: Own, kind: ReaderProtocol, value: *const UnsafeCell<u32>) -> PushAction {
         let run_count = &raw const self.0.run[own.index.load(Relaxed) as usize];
         let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
         let data = MaybeUninit::new((&raw mut *item).cast());
         // SAFETY: `run` is given what it wants; the reader is this thread's.
         unsafe {
-            let entry = Entry::from_parts(run, data, 2 * usize::from(kind == Plain));
+            let entry = Callback::from_parts(run, data, 2 * usize::from(kind == Plain));
             own.queue.push(entry, kind == Lazy)
         }
     }
 
-    fn step(&self, own: Own) {
-        self.0.callbacks.step(own.queue, self);
+    fn reclaim_some(&self, own: Own) {
+        self.0.callbacks.reclaim_some(own.queue, self);
     }
 
     /// The owner's bookkeeping.
-    fn settle(&self, own: Own) {
-        let is_inside = own.is_inside();
+    fn flush(&self, own: Own) {
+        let is_inside = own.in_read_section();
         let wait = if is_inside { MayWait::No } else { MayWait::Yes };
         OWN.with(|cell| cell.set(Some(own.reader)));
-        self.0.callbacks.settle(own.queue, || Caller { is_owner: true, is_inside, wait }, self);
+        self.0.callbacks.flush(own.queue, || Caller { is_owner: true, is_inside, wait }, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
@@ -241,8 +241,8 @@ impl Here {
     }
 
     fn leave(&self, reader: Own) {
-        if reader.leave() == Exit::Attention {
-            self.0.engine.readers().attend(&reader);
+        if reader.leave() == ExitPath::Slow {
+            self.0.engine.readers().exit_slow(&reader);
         }
     }
 
@@ -316,10 +316,10 @@ fn an_owner_that_frees_and_the_worker_take_turns() {
         let here = Here::new();
         let own = two_plain(&here);
         // Gives the entries a grace period, which ends at once.
-        here.settle(own);
+        here.flush(own);
         interruptible(0, || {
             here.append(own, Call);
-            here.settle(own);
+            here.flush(own);
         });
         here.join();
         assert_eq!(here.count(0), 3);
@@ -365,10 +365,10 @@ fn a_barrier_hears_of_entries_that_their_owner_frees() {
         let here = Here::new();
         let own = two_plain(&here);
         // Gives the entries a grace period, which ends at once.
-        here.settle(own);
+        here.flush(own);
         let t = here.spawn(0, move |here| {
-            here.step(own);
-            here.step(own);
+            here.reclaim_some(own);
+            here.reclaim_some(own);
         });
         here.barrier().unwrap();
         assert_eq!(here.count(0), 2);
@@ -383,14 +383,14 @@ fn a_caller_above_the_limit_hears_of_entries_that_another_owner_frees() {
         let here = Here::with_limit(2);
         let own = two_plain(&here);
         // Gives the entries a grace period, which ends at once.
-        here.settle(own);
+        here.flush(own);
         // The worker has other things to do.
         here.0.refused.store(ABSENT, Relaxed);
         let caller = here.register();
-        let t = here.spawn(0, move |here| here.settle(own));
+        let t = here.spawn(0, move |here| here.flush(own));
         interruptible(1, || {
             let _ = here.push(caller, Call, std::ptr::null());
-            here.settle(caller);
+            here.flush(caller);
         });
         t.join().unwrap();
         assert_eq!(here.count(0), 2);
@@ -460,7 +460,7 @@ fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
         let _ = here.push(own[0], Call, std::ptr::null());
         let t = here.spawn(1, move |here| {
             let _ = here.push(own[1], Call, std::ptr::null());
-            here.settle(own[1]);
+            here.flush(own[1]);
         });
         here.barrier().unwrap();
         assert_eq!(here.count(0), 1);
@@ -478,7 +478,7 @@ fn caller_inside_a_section_ends_no_grace_period() {
             let old = here.0.published.swap(boxed(8));
             let _ = here.push(own, Plain, old);
             for _ in 0..2 {
-                here.settle(own);
+                here.flush(own);
             }
             // SAFETY: the memory of values is never given back.
             unsafe { &*old }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));

@@ -53,7 +53,7 @@ impl Domain {
     /// The end of a keeper.
     fn release(&self) {
         assert!(!Self::get(&self.memory), "used when freed");
-        if self.counts.release() {
+        if self.counts.drop_internal_ref() {
             assert!(Self::get(&self.closed), "freed before it was closed");
             Self::set(&self.memory);
         }
@@ -65,7 +65,7 @@ fn domain_is_closed_by_the_last_handle_and_freed_by_the_last_keeper() {
     check(0, 3, || {
         let domain = Domain::new();
         domain.counts.add_handle();
-        domain.counts.keep();
+        domain.counts.add_internal_ref();
         let (handle, job) = (domain.clone(), domain.clone());
         let threads = [thread::spawn(move || handle.drop_handle(0)), thread::spawn(move || job.release())];
         domain.drop_handle(1);
@@ -83,10 +83,10 @@ fn job_that_a_handle_starts_outlives_all_handles() {
         domain.counts.add_handle();
         let handle = domain.clone();
         let t = thread::spawn(move || {
-            handle.counts.keep();
+            handle.counts.add_internal_ref();
             handle.drop_handle(0);
             // The job of a closed domain may leave another one behind.
-            handle.counts.keep();
+            handle.counts.add_internal_ref();
             handle.release();
             handle.release();
         });

@@ -7,13 +7,13 @@ mod model;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::{cookie::Due, engine::Engine};
+use stillpoint::grace_period::{cookie::GpCookie, engine::Engine};
 use stillpoint::rcu::block_on::block_on;
-use stillpoint::readers::threads::{Sections, Threads};
+use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::reclaim::poller::{Failure, GpPoller, Host, PollResult, run};
 
 struct Domain {
-    engine: Engine<Threads<Sections, ()>>,
+    engine: Engine<ThreadReaders<Memb, ()>>,
     poller: GpPoller,
     pollers: Mutex<Vec<thread::JoinHandle<()>>>,
     pool: Pool,
@@ -41,9 +41,9 @@ enum End {
 }
 
 impl Host for Here {
-    type Readers = Threads<Sections, ()>;
+    type Readers = ThreadReaders<Memb, ()>;
 
-    fn engine(&self) -> &Engine<Threads<Sections, ()>> {
+    fn engine(&self) -> &Engine<ThreadReaders<Memb, ()>> {
         &self.0.engine
     }
 
@@ -72,12 +72,12 @@ impl Host for Here {
 
 impl Here {
     fn new(pool: Pool) -> Self {
-        let engine = Engine::new(Threads::new(), || "Domain");
+        let engine = Engine::new(ThreadReaders::new(), || "Domain");
         Self(Arc::new(Domain { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
     }
 
     /// As `GracePeriod::wait_timeout` without a limit, and `Elapse::poll`.
-    fn wait(&self, due: Due) -> End {
+    fn wait(&self, due: GpCookie) -> End {
         let mut id = 0;
         let mut end = None;
         block_on(None, |waker| {

@@ -7,16 +7,16 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::engine::{Engine, Readers};
-use stillpoint::rcu::published_ptr::Published;
-use stillpoint::readers::qsbr::Reports;
+use stillpoint::grace_period::engine::{Engine, ReaderSet};
+use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::qsbr::Qsbr;
 use stillpoint::readers::reader::Reader;
-use stillpoint::readers::threads::Threads;
+use stillpoint::readers::threads::ThreadReaders;
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
 struct World {
-    engine: Engine<Threads<Reports, ()>>,
-    published: Published<UnsafeCell<u32>>,
+    engine: Engine<ThreadReaders<Qsbr, ()>>,
+    published: PublishedPtr<UnsafeCell<u32>>,
 }
 
 // SAFETY: loom checks every access of the cells.
@@ -34,8 +34,8 @@ struct Handle<'a> {
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Threads::new(), || "World"),
-            published: Published::new(boxed(7)),
+            engine: Engine::new(ThreadReaders::new(), || "World"),
+            published: PublishedPtr::new(boxed(7)),
         })
     }
 
@@ -44,7 +44,7 @@ impl World {
     }
 
     fn online(&self, reader: &'static Reader) -> Handle<'_> {
-        Handle { world: self, reader, seen: self.engine.readers().arrive(reader) }
+        Handle { world: self, reader, seen: self.engine.readers().thread_online(reader) }
     }
 
     /// A handle that is online already, since the counter was `seen`.
@@ -70,21 +70,21 @@ impl Handle<'_> {
     }
 
     fn quiescent(&mut self) {
-        let counter = self.world.engine.readers().now();
+        let counter = self.world.engine.readers().current_counter();
         if counter != self.seen {
             self.seen = counter;
-            self.world.engine.readers().report(self.reader, counter);
+            self.world.engine.readers().quiescent_state(self.reader, counter);
         }
     }
 
     /// As a thread that ends: offline, and not registered any more.
     fn end(self) {
-        self.world.engine.readers().depart(self.reader);
+        self.world.engine.readers().thread_offline(self.reader);
         self.world.engine.readers().registry().release(self.reader);
     }
 
     fn go(self) {
-        self.world.engine.readers().depart(self.reader);
+        self.world.engine.readers().thread_offline(self.reader);
     }
 }
 

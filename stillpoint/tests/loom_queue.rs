@@ -11,16 +11,16 @@ use loom::sync::Arc;
 use loom::thread;
 use model::check;
 use stillpoint::grace_period::engine::Engine;
-use stillpoint::rcu::published_ptr::Published;
-use stillpoint::readers::reader::{Exit, Reader};
-use stillpoint::readers::threads::{Sections, Threads};
-use stillpoint::reclaim::callback::{Data, Entry};
+use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::reader::{ExitPath, Reader};
+use stillpoint::readers::threads::{Memb, ThreadReaders};
+use stillpoint::reclaim::callback::{Callback, Data};
 use stillpoint::reclaim::queue::Queue;
 use stillpoint::sync::model::{poll, reader as interruptible};
 
 struct World {
-    engine: Engine<Threads<Sections, Queue>>,
-    published: Published<UnsafeCell<u32>>,
+    engine: Engine<ThreadReaders<Memb, Queue>>,
+    published: PublishedPtr<UnsafeCell<u32>>,
 }
 
 // SAFETY: loom checks every access of the cells.
@@ -82,7 +82,7 @@ fn push(own: Own, run_count: &'static Count, plain: bool, value: *const UnsafeCe
     let data = MaybeUninit::new((&raw mut *item).cast());
     // SAFETY: `run` is given what it wants; the reader is this thread's.
     unsafe {
-        let _ = own.queue.push(Entry::from_parts(run, data, LOCAL * usize::from(plain)), false);
+        let _ = own.queue.push(Callback::from_parts(run, data, LOCAL * usize::from(plain)), false);
     }
 }
 
@@ -104,8 +104,8 @@ impl Deref for Own {
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Threads::<Sections, Queue>::new(), || "model"),
-            published: Published::new(boxed(7)),
+            engine: Engine::new(ThreadReaders::<Memb, Queue>::new(), || "model"),
+            published: PublishedPtr::new(boxed(7)),
         })
     }
 
@@ -128,7 +128,7 @@ impl World {
             thread::yield_now();
             due
         };
-        let Ok(due) = own.queue.collect(|due| self.engine.is_done(due), ask) else { return };
+        let Ok(due) = own.queue.assign_cookies(|due| self.engine.is_done(due), ask) else { return };
         // Nothing yet, unless somebody else has completed a grace period.
         self.take(own);
         if let Some(due) = due {
@@ -139,13 +139,13 @@ impl World {
 
     fn free_plain(&self, own: Own) {
         // SAFETY: a grace period has ended, or the model fails.
-        let run = |entry: Entry| unsafe { entry.run() };
+        let run = |entry: Callback| unsafe { entry.run() };
         let _ = own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.ask(), run);
     }
 
     fn leave(&self, reader: Own) {
-        if reader.leave() == Exit::Attention {
-            self.engine.readers().attend(&reader);
+        if reader.leave() == ExitPath::Slow {
+            self.engine.readers().exit_slow(&reader);
         }
     }
 }
@@ -214,7 +214,7 @@ fn later_entry_waits_for_a_later_grace_period() {
         let (own, reader) = (world.register(), world.register());
         let run = Count::new();
         push(own, run, false, std::ptr::null());
-        let due = own.queue.collect(|due| world.engine.is_done(due), || world.engine.ask());
+        let due = own.queue.assign_cookies(|due| world.engine.is_done(due), || world.engine.ask());
         let due = due.expect("no thread has claimed the queue").expect("there is an entry");
         let w = world.clone();
         let threads = [

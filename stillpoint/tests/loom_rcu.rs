@@ -11,15 +11,15 @@ use loom::sync::Arc;
 use loom::thread;
 use model::check;
 use stillpoint::grace_period::engine::Engine;
-use stillpoint::rcu::published_ptr::Published;
-use stillpoint::readers::reader::{Exit, Owner, Reader};
-use stillpoint::readers::threads::{Sections, Threads};
+use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::reader::{ExitPath, Owner, Reader};
+use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
 struct World {
-    engine: Engine<Threads<Sections, ()>>,
-    published: Published<UnsafeCell<u32>>,
+    engine: Engine<ThreadReaders<Memb, ()>>,
+    published: PublishedPtr<UnsafeCell<u32>>,
     done: AtomicU64,
 }
 
@@ -31,8 +31,8 @@ unsafe impl Send for World {}
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Threads::<Sections, ()>::new(), || "World"),
-            published: Published::new(boxed(7)),
+            engine: Engine::new(ThreadReaders::<Memb, ()>::new(), || "World"),
+            published: PublishedPtr::new(boxed(7)),
             done: AtomicU64::new(0),
         })
     }
@@ -41,9 +41,9 @@ impl World {
         self.engine.readers().registry().claim().unwrap()
     }
 
-    fn attend(&self, reader: &'static Reader, exit: Exit) {
-        if exit == Exit::Attention {
-            self.engine.readers().attend(reader);
+    fn exit_slow(&self, reader: &'static Reader, exit: ExitPath) {
+        if exit == ExitPath::Slow {
+            self.engine.readers().exit_slow(reader);
         }
     }
 
@@ -61,7 +61,7 @@ impl World {
             reader.nest();
         }
         self.look();
-        self.attend(reader, reader.leave());
+        self.exit_slow(reader, reader.leave());
     }
 
     /// Publishes another value and frees the present one after a grace period.
@@ -136,7 +136,7 @@ fn a_nested_section_lasts_until_the_last_guard_is_dropped() {
             assert!(reader.try_enter(world.engine.readers().counter()));
             world.read(reader);
             world.look();
-            world.attend(reader, reader.leave());
+            world.exit_slow(reader, reader.leave());
         });
         world.update();
         t.join().unwrap();
@@ -168,7 +168,7 @@ fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
         // Both are inside when the grace period begins.
         let threads = [0, 1].map(|i| {
             assert!(readers[i].try_enter(world.engine.readers().counter()));
-            spawn(&world, i, move |world| world.attend(readers[i], readers[i].leave()))
+            spawn(&world, i, move |world| world.exit_slow(readers[i], readers[i].leave()))
         });
         world.engine.synchronize(None);
         for t in threads {
@@ -188,11 +188,11 @@ fn repinning_lets_a_grace_period_end() {
             assert!(reader.try_enter(world.engine.readers().counter()));
             world.look();
             while world.done.load(Relaxed) == 0 {
-                world.attend(reader, reader.repin(world.engine.readers().counter()));
+                world.exit_slow(reader, reader.repin(world.engine.readers().counter()));
                 world.look();
                 thread::yield_now();
             }
-            world.attend(reader, reader.leave());
+            world.exit_slow(reader, reader.leave());
         });
         world.update();
         world.done.store(1, Relaxed);
@@ -211,14 +211,14 @@ fn a_reader_that_changes_hands_is_waited_for() {
         let threads = [
             spawn(&world, 0, move |world| {
                 world.look();
-                world.attend(first, first.leave());
+                world.exit_slow(first, first.leave());
                 world.engine.readers().registry().release(first);
             }),
             spawn(&world, 1, |world| {
                 let reader = world.register();
                 assert!(reader.try_enter(world.engine.readers().counter()));
                 world.look();
-                world.attend(reader, reader.leave());
+                world.exit_slow(reader, reader.leave());
             }),
         ];
         world.update();
@@ -254,7 +254,7 @@ fn sleeping_leader_returns_after_the_awaited_reader_left() {
             poll();
             poll();
             look_at(value);
-            world.attend(reader, reader.leave());
+            world.exit_slow(reader, reader.leave());
         });
         world.update();
         t.join().unwrap();
@@ -269,16 +269,16 @@ fn a_report_names_the_owner_that_the_leader_waits_for() {
     check(0, 3, move || {
         let world = World::new();
         let reader = world.register();
-        reader.belongs_to(first);
+        reader.set_owner(first);
         assert!(reader.try_enter(world.engine.readers().counter()));
-        reader.await_exit();
+        reader.request_wake();
         let t = spawn(&world, 0, move |world| {
-            assert_eq!(reader.leave(), Exit::Attention);
-            assert!(reader.take_awaited());
+            assert_eq!(reader.leave(), ExitPath::Slow);
+            assert!(reader.take_wake_request());
             world.engine.readers().registry().release(reader);
-            world.register().belongs_to(second);
+            world.register().set_owner(second);
         });
-        if let Some(owner) = reader.while_awaited(|owner| owner) {
+        if let Some(owner) = reader.owner_if_still_blocking(|owner| owner) {
             assert_eq!(owner, first, "a report names another owner");
         }
         t.join().unwrap();

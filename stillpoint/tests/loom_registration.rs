@@ -10,17 +10,17 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::engine::{Engine, Readers as _};
-use stillpoint::rcu::published_ptr::Published;
-use stillpoint::readers::reader::{Exit, Owner, Reader};
+use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
+use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::reader::{ExitPath, Owner, Reader};
 use stillpoint::readers::registration::{self, Registration};
-use stillpoint::readers::threads::{Sections, Threads};
+use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::sync::{Ordering::Relaxed, model::poll, model::reader as interruptible};
 
 /// A domain, and a cell for each reader that only its owner touches.
 struct Domain {
-    engine: Engine<Threads<Sections, ()>>,
-    published: Published<UnsafeCell<u32>>,
+    engine: Engine<ThreadReaders<Memb, ()>>,
+    published: PublishedPtr<UnsafeCell<u32>>,
     owned: [UnsafeCell<()>; 4],
 }
 
@@ -39,8 +39,8 @@ struct Thread<'a> {
 impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Threads::new(), || "Domain"),
-            published: Published::new(boxed(7)),
+            engine: Engine::new(ThreadReaders::new(), || "Domain"),
+            published: PublishedPtr::new(boxed(7)),
             owned: std::array::from_fn(|_| UnsafeCell::new(())),
         })
     }
@@ -88,15 +88,15 @@ impl Thread<'_> {
     }
 
     /// `Guard::repin` and `Guard::drop`.
-    fn attend(&self, reader: &Reader, exit: Exit) {
-        if exit == Exit::Attention {
-            self.domain.engine.readers().attend(reader);
+    fn exit_slow(&self, reader: &Reader, exit: ExitPath) {
+        if exit == ExitPath::Slow {
+            self.domain.engine.readers().exit_slow(reader);
             self.leave_if_ended();
         }
     }
 
     fn leave(&self, reader: &Reader) {
-        self.attend(reader, reader.leave());
+        self.exit_slow(reader, reader.leave());
     }
 
     /// One section that reads the published value.
@@ -149,7 +149,7 @@ fn section_after_the_end_of_a_thread_registers_it_anew() {
         for t in threads {
             t.join().unwrap();
         }
-        assert!(domain.engine.readers().is_alone(None));
+        assert!(domain.engine.readers().no_other_readers(None));
         assert!(domain.engine.readers().registry().len() <= 2);
     });
 }
@@ -182,13 +182,13 @@ fn late_guard_protects_until_it_is_dropped() {
             thread.look(reader);
             // A section of another destructor, inside.
             thread.read();
-            thread.attend(reader, reader.repin(domain.engine.readers().counter()));
+            thread.exit_slow(reader, reader.repin(domain.engine.readers().counter()));
             thread.look(reader);
             thread.leave(reader);
         });
         domain.update();
         t.join().unwrap();
-        assert!(domain.engine.readers().is_alone(None), "the reader has not been given back");
+        assert!(domain.engine.readers().no_other_readers(None), "the reader has not been given back");
     });
 }
 

@@ -96,7 +96,7 @@ fn a_scan_finds_the_chunk_of_every_reader() {
             w.claim();
         });
         for reader in world.registry.readers(0, world.registry.len()) {
-            assert!(!reader.is_inside());
+            assert!(!reader.in_read_section());
         }
         world.claim();
         t.join().unwrap();

@@ -9,15 +9,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::engine::{Engine, Tally};
-use stillpoint::rcu::published_ptr::Published;
-use stillpoint::readers::srcu::{Phase, Phases};
+use stillpoint::grace_period::engine::{Engine, EngineStats};
+use stillpoint::rcu::published_ptr::PublishedPtr;
+use stillpoint::readers::srcu::{Phase, SrcuReaders};
 use stillpoint::sync::model::{poll, reader as interruptible, run_on};
 
 /// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
 struct World {
-    engine: Engine<Phases>,
-    published: Published<UnsafeCell<u32>>,
+    engine: Engine<SrcuReaders>,
+    published: PublishedPtr<UnsafeCell<u32>>,
 }
 
 // SAFETY: loom checks every access of the cells.
@@ -28,12 +28,12 @@ unsafe impl Send for World {}
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(Phases::new(Location::caller()), || "World"),
-            published: Published::new(boxed(7)),
+            engine: Engine::new(SrcuReaders::new(Location::caller()), || "World"),
+            published: PublishedPtr::new(boxed(7)),
         })
     }
 
-    fn phases(&self) -> &Phases {
+    fn phases(&self) -> &SrcuReaders {
         self.engine.readers()
     }
 
@@ -62,7 +62,7 @@ impl World {
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> EngineStats {
         self.engine.tally()
     }
 }

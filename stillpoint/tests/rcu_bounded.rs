@@ -12,7 +12,7 @@ use std::thread;
 
 use deadline::deadline;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Guard, Hints, Limits, RcuDomain};
+use stillpoint::rcu::{DeferOptions, Guard, Limits, RcuDomain};
 use until::until;
 
 const THREADS: u64 = 4;
@@ -84,7 +84,7 @@ impl Stack {
 
     fn retire<D: RcuDomain>(&self, node: NonNull<Node>) {
         // SAFETY: from a box, and out of the stack, by the caller.
-        unsafe { D::INSTANCE.retire_raw(node, Hints::new().owning(self.owning)) };
+        unsafe { D::INSTANCE.retire_raw(node, DeferOptions::new().heap_bytes(self.owning)) };
     }
 
     /// The guide's.

@@ -22,7 +22,7 @@ use asleep::{sleeps, tid};
 use deadline::deadline;
 use owner::{LOCAL, section_elsewhere};
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Hints, Limits, RcuDomain};
+use stillpoint::rcu::{DeferOptions, Limits, RcuDomain};
 use until::until;
 
 /// A value with a destructor.
@@ -42,7 +42,7 @@ fn threads_that_retire_little_and_end_stay_within_the_limit() {
     // Less than makes a thread do its bookkeeping.
     let retire = || {
         let _guard = Own::enter();
-        Own.retire_with(value(), Hints::new().owning(60 << 10));
+        Own.retire_with(value(), DeferOptions::new().heap_bytes(60 << 10));
     };
     let most = thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -71,7 +71,7 @@ fn threads_that_retire_in_every_way_stay_within_the_limit() {
     let _running = deadline();
     Own.set_limits(Limits { count: LIMIT, bytes: 1 << 30 });
     let stop = AtomicBool::new(false);
-    let outside: fn(Hints) = |hints| Own.retire_with(value(), hints);
+    let outside: fn(DeferOptions) = |hints| Own.retire_with(value(), hints);
     let inside = |hints| {
         let _guard = Own::enter();
         (0..32).for_each(|_| Own.retire_with(value(), hints));
@@ -91,7 +91,7 @@ fn threads_that_retire_in_every_way_stay_within_the_limit() {
     let most = thread::scope(|scope| {
         let (stop, (started, start)) = (&stop, channel());
         for retire in [outside, inside, nested, repinned] {
-            for hints in [Hints::new(), LOCAL, Hints::new().lazy(), LOCAL.lazy()] {
+            for hints in [DeferOptions::new(), LOCAL, DeferOptions::new().lazy(), LOCAL.lazy()] {
                 let started = started.clone();
                 scope.spawn(move || {
                     started.send(tid()).expect("the test listens");

@@ -30,7 +30,7 @@ use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Hints, Limits, RcuDomain};
+use stillpoint::rcu::{DeferOptions, Limits, RcuDomain};
 use stillpoint::srcu;
 use threads::deny_threads;
 use tracked::Tracked;
@@ -48,7 +48,7 @@ fn callbacks_of_a_thread_run_in_its_order_and_those_of_all_threads_before_barrie
         for seen in seen {
             scope.spawn(move || {
                 for index in 0..EACH {
-                    let hints = if index % 7 == 0 { LAZY } else { Hints::new() };
+                    let hints = if index % 7 == 0 { LAZY } else { DeferOptions::new() };
                     let padding = [index; 5];
                     let check = move || {
                         if seen.fetch_add(1, AcqRel) != padding[index % 5] {
@@ -79,12 +79,12 @@ fn everything_deferred_waits_for_the_sections_that_are_open_its_own_threads_too(
     let defer = || {
         Own.call(call);
         Own.call_with(call, LAZY);
-        Own.call_with(call, Hints::new().owning(1 << 20));
+        Own.call_with(call, DeferOptions::new().heap_bytes(1 << 20));
         Own.retire(value());
         Own.retire_with(value(), LAZY);
         Own.retire_all((0..5).map(|_| value()));
         // SAFETY: from a box, and used by nobody.
-        unsafe { Own.retire_raw(NonNull::from(Box::leak(value())), Hints::new()) };
+        unsafe { Own.retire_raw(NonNull::from(Box::leak(value())), DeferOptions::new()) };
     };
     defer();
     thread::scope(|scope| _ = scope.spawn(defer));
@@ -260,7 +260,7 @@ fn barrier_panics_inside_a_callback_of_another_domain_in_its_own() {
         // The thread that retires them drops some of them itself.
         until(|| {
             let asks = Asks(thread::current().id(), Arc::clone(&says));
-            Inner.retire_with(Box::new(asks), Hints::new().local());
+            Inner.retire_with(Box::new(asks), DeferOptions::new().run_on_retiring_thread());
             says.lock().expect("no panic").is_some()
         });
     });
@@ -293,7 +293,7 @@ fn lazy_callbacks_wait_for_company_and_run_with_it() {
         (1, Box::new(move || Own.call(call))),
         // As many as make a crowd, or as large.
         (20_000, Box::new(move || (0..20_000).for_each(|_| Own.call_with(call, LAZY)))),
-        (1, Box::new(move || Own.call_with(call, LAZY.owning(20 << 20)))),
+        (1, Box::new(move || Own.call_with(call, LAZY.heap_bytes(20 << 20)))),
     ];
     for _ in 0..3 {
         for (more, bring) in &mut company {
@@ -543,7 +543,7 @@ fn statistics_can_be_asked_for_in_a_local_destructor() {
     let _running = deadline();
     let (count, _) = counter();
     for _ in 0..1000 {
-        Own.retire_with(Box::new(Asks(count)), Hints::new().local());
+        Own.retire_with(Box::new(Asks(count)), DeferOptions::new().run_on_retiring_thread());
     }
     Own.barrier();
     assert_eq!(count.load(Relaxed), 1000);

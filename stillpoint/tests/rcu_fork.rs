@@ -22,7 +22,7 @@ use std::{io, mem, ptr, thread};
 use fork::{await_child, exit, fork, in_child, is_alone};
 use stillpoint::Domain as _;
 use stillpoint::fence;
-use stillpoint::rcu::{GracePeriod, Hints, Rcu, RcuDomain};
+use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, RcuDomain};
 use tracked::Tracked;
 use until::until;
 
@@ -92,7 +92,7 @@ fn exercise<D: RcuDomain + Copy>(domain: D) {
     let guard = D::enter();
     let old = value.replace(Tracked(drops));
     D::INSTANCE.call(run());
-    D::INSTANCE.call_with(run(), Hints::new().lazy());
+    D::INSTANCE.call_with(run(), DeferOptions::new().lazy());
     D::INSTANCE.retire(Box::new([7_u8; 100]));
     let readers = GracePeriod::start_in(domain);
     drop(old);
@@ -193,7 +193,7 @@ fn commotion<'scope, D: RcuDomain + Copy + Send + Sync>(
                 drop(gate.read());
                 for _ in 0..50 {
                     let index = next.fetch_add(1, Relaxed);
-                    let hints = if index % 3 == 0 { Hints::new().lazy() } else { Hints::new() };
+                    let hints = if index % 3 == 0 { DeferOptions::new().lazy() } else { DeferOptions::new() };
                     D::INSTANCE.call_with(tally.once(index), hints);
                     D::INSTANCE.retire(Box::new(index));
                 }
@@ -276,7 +276,7 @@ fn what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_eit
     // Before the first of them: nothing runs until it is dropped.
     let mut guard = Some(Own::enter());
     for index in 0..EACH / 2 {
-        Own.call_with(tally.once(index), Hints::new().lazy());
+        Own.call_with(tally.once(index), DeferOptions::new().lazy());
     }
     thread::scope(|scope| {
         let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own.call(tally.once(index))));
@@ -418,7 +418,7 @@ fn callbacks_destructors_and_wakers_may_fork_if_the_child_exits() {
         match index % 100 {
             0 => Own.call(forks),
             // In this thread, or in the worker.
-            1 => Own.retire_with(Box::new(Destructor), Hints::new().local()),
+            1 => Own.retire_with(Box::new(Destructor), DeferOptions::new().run_on_retiring_thread()),
             2 => {
                 let mut future = GracePeriod::now_in(Own).into_future();
                 polled += usize::from(poll(&mut future, &Arc::new(Waker).into()).is_pending());

@@ -11,7 +11,7 @@ use std::{fs, thread};
 
 use deadline::deadline;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Hints, RcuDomain};
+use stillpoint::rcu::{DeferOptions, RcuDomain};
 
 /// One test at a time: the workers of the process are watched.
 static ONE: Mutex<()> = Mutex::new(());
@@ -32,7 +32,7 @@ fn run_locally<D: RcuDomain, R: Send + 'static>(f: fn() -> R) -> R {
     let retire = |ended: Sender<_>| {
         // Nothing if the worker was faster.
         let run = move || ended.send((thread::current().id() == own).then(f)).expect("the test waits");
-        D::INSTANCE.retire_with(Box::new(OnDrop(run)), Hints::new().local());
+        D::INSTANCE.retire_with(Box::new(OnDrop(run)), DeferOptions::new().run_on_retiring_thread());
     };
     retire(ended.clone());
     loop {

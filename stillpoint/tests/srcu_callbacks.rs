@@ -27,7 +27,7 @@ use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Hints, Limits, Rcu};
+use stillpoint::rcu::{DeferOptions, GracePeriod, Limits, Rcu};
 use stillpoint::srcu::Domain;
 use threads::deny_threads;
 use tracked::Tracked;
@@ -45,9 +45,9 @@ fn what_many_threads_defer_is_done_before_barrier_returns() {
         for _ in 0..THREADS {
             scope.spawn(move || {
                 for index in 0..EACH {
-                    domain.call_with(call, if index % 7 == 0 { LAZY } else { Hints::new() });
+                    domain.call_with(call, if index % 7 == 0 { LAZY } else { DeferOptions::new() });
                     domain.retire(Box::new(Tracked(drops)));
-                    domain.retire_with(Box::new([index; 3]), Hints::new().local());
+                    domain.retire_with(Box::new([index; 3]), DeferOptions::new().run_on_retiring_thread());
                 }
                 domain.barrier();
             });
@@ -181,7 +181,7 @@ fn what_a_domain_has_deferred_is_done_when_the_last_handle_has_gone() {
     let begin = Instant::now();
     for round in 0..200 {
         let domain = Domain::new();
-        domain.call_with(call, if round % 2 == 0 { LAZY } else { Hints::new() });
+        domain.call_with(call, if round % 2 == 0 { LAZY } else { DeferOptions::new() });
         domain.retire_with(Box::new(Tracked(drops)), LAZY);
         if round % 3 == 0 {
             GracePeriod::start_in(domain.clone());

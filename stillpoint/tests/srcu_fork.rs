@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use fork::{in_child, is_alone};
 use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Hints, Rcu, set_stall_hook, set_stall_timeout};
+use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, set_stall_hook, set_stall_timeout};
 use stillpoint::srcu::Domain;
 use tracked::Tracked;
 use until::until;
@@ -34,7 +34,7 @@ fn exercise(domain: &Domain) {
     let guard = domain.enter();
     let old = value.replace(Tracked(drops));
     domain.call(run());
-    domain.call_with(run(), Hints::new().lazy());
+    domain.call_with(run(), DeferOptions::new().lazy());
     domain.retire(Box::new([7_u8; 100]));
     let readers = GracePeriod::start_in(domain.clone());
     drop(old);

@@ -17,7 +17,7 @@ use std::thread;
 use deadline::deadline;
 use panics::message;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Hints, Rcu};
+use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu};
 use stillpoint::srcu::Domain;
 
 /// Has no large pieces of memory for threads that ask for none, and counts them. Panics need small ones.
@@ -89,7 +89,7 @@ fn a_domain_that_has_gone_leaves_no_memory_behind() {
         }
         drop(value.replace([1; 2 * LARGE]));
         GracePeriod::start_in(domain.clone());
-        domain.retire_with(Box::new([2_u8; 2 * LARGE]), Hints::new().lazy());
+        domain.retire_with(Box::new([2_u8; 2 * LARGE]), DeferOptions::new().lazy());
     };
     // Whatever is made once.
     round();

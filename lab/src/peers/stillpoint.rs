@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
 use stillpoint::lock::lab::{Policy, Raw};
-use stillpoint::rcu::{self, Guard, Hints, Limits, Rcu};
+use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu};
 use stillpoint::{lock, qsbr, srcu};
 
 use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE};
@@ -16,8 +16,8 @@ pub(crate) struct Stillpoint<const LOCAL: bool = true>;
 
 impl<const LOCAL: bool> Stillpoint<LOCAL> {
     #[inline(always)]
-    fn hints() -> Hints {
-        if LOCAL { Hints::new().local() } else { Hints::new() }
+    fn hints() -> DeferOptions {
+        if LOCAL { DeferOptions::new().run_on_retiring_thread() } else { DeferOptions::new() }
     }
 }
 

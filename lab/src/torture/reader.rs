@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Hints};
+use stillpoint::rcu::{DeferOptions, GracePeriod};
 
 use super::common::sleep;
 use super::flavor::{Flavor, Shape};
@@ -111,7 +111,7 @@ fn begin<F: Flavor>(state: &'static TestState, slot: usize) -> Section<F> {
     if fastrand::u8(..) < 2 {
         history.note(EventKind::Deferred, section);
         let snapshot = oracle.snapshot_own_clock(slot);
-        F::domain().call_with(move || _ = snapshot.check(), Hints::new());
+        F::domain().call_with(move || _ = snapshot.check(), DeferOptions::new());
     }
     read_delay(state);
     oracle.recheck(slot, seen);

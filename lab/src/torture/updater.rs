@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{GracePeriod, Hints};
+use stillpoint::rcu::{DeferOptions, GracePeriod};
 
 use super::flavor::Flavor;
 use super::futures::block_on_all;
@@ -158,12 +158,12 @@ impl Updater {
         }
     }
 
-    fn hints() -> Hints {
-        let hints = Hints::new();
+    fn hints() -> DeferOptions {
+        let hints = DeferOptions::new();
         match fastrand::u8(..8) {
             0 => hints.lazy(),
-            1 | 2 => hints.local(),
-            3 => hints.owning(4096),
+            1 | 2 => hints.run_on_retiring_thread(),
+            3 => hints.heap_bytes(4096),
             _ => hints,
         }
     }
@@ -197,7 +197,7 @@ impl Updater {
         self.post::<F>(move || {
             unpublished.map(Unpublished::mark_freed);
             if again {
-                F::domain().call_with(|| (), Hints::new());
+                F::domain().call_with(|| (), DeferOptions::new());
             }
         });
     }
@@ -227,7 +227,7 @@ impl Updater {
 
         if fastrand::u8(..4) == 0 {
             // One without a destructor among them.
-            F::domain().retire_with(Box::new([0_u64; 8]), Hints::new());
+            F::domain().retire_with(Box::new([0_u64; 8]), DeferOptions::new());
         }
         F::domain().retire_with(Box::new(Value(self.unpublish())), Self::hints());
     }

@@ -3,10 +3,10 @@
 use core::ptr::NonNull;
 
 use super::deferred;
-use super::raw::{self, World};
+use super::raw::{self, RawDomain};
 use super::stats::Stats;
 use crate::reclaim::backlog::Limits;
-use crate::reclaim::options::Hints;
+use crate::reclaim::options::DeferOptions;
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
@@ -42,7 +42,9 @@ use crate::reclaim::options::Hints;
 /// domain.barrier();
 /// ```
 #[expect(private_bounds, reason = "what the library does with a domain is not for programs")]
-pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>::Section> + 'static {
+pub trait Domain:
+    Clone + Send + Sync + Unpin + RawDomain<Lender = <Self as Domain>::Section> + 'static
+{
     /// What lends references ([`Rcu::load`](crate::rcu::Rcu::load)): while it is borrowed, no grace period ends that began
     /// meanwhile. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a [`Section`](crate::srcu::Section), which
     /// a reference to a [guard](crate::srcu::Guard) becomes by itself.
@@ -64,12 +66,12 @@ pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>:
     /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](crate::rcu::call).
     #[track_caller]
     fn call(&self, f: impl FnOnce() + Send + 'static) {
-        self.call_with(f, Hints::new());
+        self.call_with(f, DeferOptions::new());
     }
 
-    /// [`call`](Self::call), with [`Hints`].
+    /// [`call`](Self::call), with [`DeferOptions`].
     #[track_caller]
-    fn call_with(&self, f: impl FnOnce() + Send + 'static, hints: Hints) {
+    fn call_with(&self, f: impl FnOnce() + Send + 'static, hints: DeferOptions) {
         deferred::call(self, f, hints);
     }
 
@@ -77,13 +79,13 @@ pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>:
     #[inline]
     #[track_caller]
     fn retire<T: Send + 'static>(&self, value: Box<T>) {
-        self.retire_with(value, Hints::new());
+        self.retire_with(value, DeferOptions::new());
     }
 
-    /// [`retire`](Self::retire), with [`Hints`].
+    /// [`retire`](Self::retire), with [`DeferOptions`].
     #[inline]
     #[track_caller]
-    fn retire_with<T: Send + 'static>(&self, value: Box<T>, hints: Hints) {
+    fn retire_with<T: Send + 'static>(&self, value: Box<T>, hints: DeferOptions) {
         // SAFETY: the pointer comes from the box, which the caller has given up.
         unsafe { self.retire_raw(NonNull::from(Box::leak(value)), hints) };
     }
@@ -103,7 +105,7 @@ pub trait Domain: Clone + Send + Sync + Unpin + World<Lender = <Self as Domain>:
     /// nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) has gone.
     #[inline]
     #[track_caller]
-    unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, hints: Hints) {
+    unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, hints: DeferOptions) {
         // SAFETY: the caller's contract.
         unsafe { deferred::retire(self, value, hints) };
     }

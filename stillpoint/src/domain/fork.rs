@@ -18,22 +18,27 @@ use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::signal::before_main;
 
 /// The domains in use. The list changes under the lock, and is right at every moment, for a fork by another thread.
-static DOMAINS: AtomicPtr<Fork> = AtomicPtr::new(ptr::null_mut());
+static DOMAINS: AtomicPtr<DomainFork> = AtomicPtr::new(ptr::null_mut());
 static LISTING: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
 
 /// A domain's place in the list.
 #[derive(Debug)]
-pub struct Fork {
+pub struct DomainFork {
     reset: fn(),
-    is_reading: fn() -> bool,
-    next: AtomicPtr<Fork>,
+    in_read_section: fn() -> bool,
+    next: AtomicPtr<DomainFork>,
     is_listed: AtomicBool,
 }
 
-impl Fork {
-    /// `reset` is called in the child. `is_reading` says whether the calling thread is inside a section.
-    pub(crate) const fn new(reset: fn(), is_reading: fn() -> bool) -> Self {
-        Self { reset, is_reading, next: AtomicPtr::new(ptr::null_mut()), is_listed: AtomicBool::new(false) }
+impl DomainFork {
+    /// `reset` is called in the child. `in_read_section` says whether the calling thread is inside a section.
+    pub(crate) const fn new(reset: fn(), in_read_section: fn() -> bool) -> Self {
+        Self {
+            reset,
+            in_read_section,
+            next: AtomicPtr::new(ptr::null_mut()),
+            is_listed: AtomicBool::new(false),
+        }
     }
 
     /// Makes forks known to the domain. Before a thread may be found, by a fork, at something that is to be reset.
@@ -65,16 +70,16 @@ impl Fork {
 }
 
 /// Whether the calling thread is inside a section of any domain that is a type.
-pub(crate) fn is_reading() -> bool {
-    domains().any(|domain| (domain.is_reading)())
+pub(crate) fn in_read_section() -> bool {
+    domains().any(|domain| (domain.in_read_section)())
 }
 
-fn domains() -> impl Iterator<Item = &'static Fork> {
+fn domains() -> impl Iterator<Item = &'static DomainFork> {
     // Acquire: partner is the Release in `enlist_slow`.
     let mut next = DOMAINS.load(Acquire);
     core::iter::from_fn(move || {
         // SAFETY: only domains, which are static, are ever listed.
-        let domain: &'static Fork = unsafe { next.as_ref() }?;
+        let domain: &'static DomainFork = unsafe { next.as_ref() }?;
         // Relaxed: it does not change once the domain is listed.
         next = domain.next.load(Relaxed);
         Some(domain)

@@ -8,23 +8,23 @@ use core::ptr;
 
 use super::api::Domain;
 use super::deferred;
-use super::fork::Fork;
-use super::raw::{Core, HasReaders, Words, World};
+use super::fork::DomainFork;
+use super::raw::{Core, HasReaders, Messages, RawDomain};
 use crate::readers::reader::{Owner, Reader};
 use crate::readers::registration::Registration;
-use crate::readers::threads::{Kind, Threads};
-use crate::reclaim::callback::Entry;
-use crate::reclaim::queue::{Chores, Queue};
+use crate::readers::threads::{ReaderProtocol, ThreadReaders};
+use crate::reclaim::callback::Callback;
+use crate::reclaim::queue::{PushAction, Queue};
 use crate::sys::tls_destructor::AtThreadExit;
 
 /// The readers of a domain whose readers belong to threads.
-pub(crate) type ThreadsWithQueues<K> = Threads<K, Queue>;
+pub(crate) type QueuedReaders<K> = ThreadReaders<K, Queue>;
 
 /// A domain that is a type without data.
 ///
 /// # Safety
 ///
-/// Each type has a [`Shared`] and a [`Local`] of its own. While a `Section` is borrowed, no grace period of the domain
+/// Each type has a [`DomainState`] and a [`ThreadState`] of its own. While a `Section` is borrowed, no grace period of the domain
 /// ends that began meanwhile.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
@@ -32,54 +32,54 @@ pub(crate) type ThreadsWithQueues<K> = Threads<K, Queue>;
     note = "a domain is `rcu::Global`, `qsbr::Global`, a type made by `domain!`, or a `srcu::Domain` itself: a clone of it, \
             not a reference"
 )]
-pub unsafe trait Static: Copy + Send + Sync + Unpin + 'static {
+pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
     const INSTANCE: Self;
-    const WORDS: &'static Words;
-    type Kind: Kind;
+    const MESSAGES: &'static Messages;
+    type Protocol: ReaderProtocol;
     type Section;
 
-    fn shared() -> &'static Shared<Self::Kind>;
+    fn shared() -> &'static DomainState<Self::Protocol>;
 
-    fn with_local<T>(f: impl FnOnce(&Local) -> T) -> T;
+    fn with_thread_state<T>(f: impl FnOnce(&ThreadState) -> T) -> T;
 
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
-impl<D: Static> HasReaders for D {
-    type Readers = ThreadsWithQueues<D::Kind>;
-    type Queues = ThreadsWithQueues<D::Kind>;
+impl<D: StaticDomain> HasReaders for D {
+    type Readers = QueuedReaders<D::Protocol>;
+    type Queues = QueuedReaders<D::Protocol>;
 }
 
 // SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
-unsafe impl<D: Static> World for D {
+unsafe impl<D: StaticDomain> RawDomain for D {
     type Lender = D::Section;
-    type Kept = Here<D>;
+    type WorkerRef = StaticRef<D>;
 
-    fn words(&self) -> &'static Words {
-        D::WORDS
+    fn messages(&self) -> &'static Messages {
+        D::MESSAGES
     }
 
     #[inline(always)]
-    fn core(&self) -> &Core<ThreadsWithQueues<D::Kind>> {
+    fn core(&self) -> &Core<QueuedReaders<D::Protocol>> {
         &D::shared().core
     }
 
-    fn queues(&self) -> &ThreadsWithQueues<D::Kind> {
+    fn queues(&self) -> &QueuedReaders<D::Protocol> {
         D::shared().readers()
     }
 
-    unsafe fn keep(&self) -> Here<D> {
-        Here(D::INSTANCE)
+    unsafe fn worker_ref(&self) -> StaticRef<D> {
+        StaticRef(D::INSTANCE)
     }
 
     #[inline]
-    fn own(&self) -> Option<&'static Reader> {
+    fn current_reader(&self) -> Option<&'static Reader> {
         registered_reader::<D>()
     }
 
-    fn is_reading(&self) -> bool {
-        is_reading::<D>()
+    fn in_read_section(&self) -> bool {
+        in_read_section::<D>()
     }
 
     fn enlist(&self) {
@@ -88,7 +88,7 @@ unsafe impl<D: Static> World for D {
 
     #[inline]
     #[track_caller]
-    fn defer(&self, entry: Entry, lazy: bool) {
+    fn defer(&self, entry: Callback, lazy: bool) {
         defer_here::<D>(entry, lazy);
     }
 
@@ -102,9 +102,9 @@ unsafe impl<D: Static> World for D {
 
 /// A domain that is always there.
 #[derive(Debug)]
-pub(crate) struct Here<D>(D);
+pub(crate) struct StaticRef<D>(D);
 
-impl<D> Deref for Here<D> {
+impl<D> Deref for StaticRef<D> {
     type Target = D;
 
     fn deref(&self) -> &D {
@@ -112,30 +112,30 @@ impl<D> Deref for Here<D> {
     }
 }
 
-impl<D: Static> Domain for D {
+impl<D: StaticDomain> Domain for D {
     type Section = D::Section;
 }
 
 /// What all threads share of a domain.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Shared<K> {
-    pub(crate) core: Core<ThreadsWithQueues<K>>,
-    pub(crate) fork: Fork,
+pub struct DomainState<K> {
+    pub(crate) core: Core<QueuedReaders<K>>,
+    pub(crate) fork: DomainFork,
     at_exit: AtThreadExit,
 }
 
-impl<K: Kind> Shared<K> {
-    pub const fn new<D: Static<Kind = K>>() -> Self {
+impl<K: ReaderProtocol> DomainState<K> {
+    pub const fn new<D: StaticDomain<Protocol = K>>() -> Self {
         Self {
-            core: Core::new(Threads::new(), core::any::type_name::<D>),
-            fork: Fork::new(reset_in_child::<D>, is_reading::<D>),
+            core: Core::new(ThreadReaders::new(), core::any::type_name::<D>),
+            fork: DomainFork::new(reset_in_child::<D>, in_read_section::<D>),
             at_exit: AtThreadExit::new(exit::<D>),
         }
     }
 
     #[inline(always)]
-    pub(crate) fn readers(&self) -> &ThreadsWithQueues<K> {
+    pub(crate) fn readers(&self) -> &QueuedReaders<K> {
         self.core.engine.readers()
     }
 }
@@ -143,7 +143,7 @@ impl<K: Kind> Shared<K> {
 /// What a thread knows of a domain.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Local {
+pub struct ThreadState {
     pub(crate) registration: Registration,
     /// Its queue, while it is registered.
     queue: Cell<Option<&'static Queue>>,
@@ -151,36 +151,36 @@ pub struct Local {
     pub(crate) has_handle: Cell<bool>,
 }
 
-impl Local {
+impl ThreadState {
     pub const fn new() -> Self {
         Self { registration: Registration::new(), queue: Cell::new(None), has_handle: Cell::new(false) }
     }
 }
 
-impl Default for Local {
+impl Default for ThreadState {
     fn default() -> Self {
         Self::new()
     }
 }
 
 #[inline]
-pub(crate) fn registered_reader<D: Static>() -> Option<&'static Reader> {
-    D::with_local(|local| local.registration.reader())
+pub(crate) fn registered_reader<D: StaticDomain>() -> Option<&'static Reader> {
+    D::with_thread_state(|local| local.registration.reader())
 }
 
 /// Whether `reader` is the calling thread's.
-pub(crate) fn is_own<D: Static>(reader: &Reader) -> bool {
+pub(crate) fn is_own<D: StaticDomain>(reader: &Reader) -> bool {
     registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader))
 }
 
 /// Whether the calling thread is inside a section of the domain.
-pub(crate) fn is_reading<D: Static>() -> bool {
-    registered_reader::<D>().is_some_and(Reader::is_inside)
+pub(crate) fn in_read_section<D: StaticDomain>() -> bool {
+    registered_reader::<D>().is_some_and(Reader::in_read_section)
 }
 
 /// The calling thread's reader; registers the thread if need be.
 #[track_caller]
-pub(crate) fn own_reader<D: Static>() -> &'static Reader {
+pub(crate) fn own_reader<D: StaticDomain>() -> &'static Reader {
     match registered_reader::<D>() {
         Some(reader) => reader,
         None => new_reader::<D>(),
@@ -189,7 +189,7 @@ pub(crate) fn own_reader<D: Static>() -> &'static Reader {
 
 /// A reader for the calling thread, which has none.
 #[track_caller]
-fn new_reader<D: Static>() -> &'static Reader {
+fn new_reader<D: StaticDomain>() -> &'static Reader {
     match register::<D>(Location::caller()) {
         Ok(reader) => reader,
         Err(why) => panic!("cannot register a reader thread: {why}"),
@@ -199,7 +199,7 @@ fn new_reader<D: Static>() -> &'static Reader {
 /// Calls `f` with a reader for the calling thread, which has none.
 #[cold]
 #[track_caller]
-pub(crate) fn with_new_reader<D: Static, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
+pub(crate) fn with_new_reader<D: StaticDomain, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
     let reader = new_reader::<D>();
     let result = while_it_stays::<D, _>(|| f(reader));
     leave_if_ended::<D>();
@@ -207,16 +207,18 @@ pub(crate) fn with_new_reader<D: Static, R>(f: impl FnOnce(&'static Reader) -> R
 }
 
 /// Calls `f`, during which the thread's reader is not given back, and which does not unwind.
-pub(crate) fn while_it_stays<D: Static, R>(f: impl FnOnce() -> R) -> R {
-    // Not inside `with_local`: `f` may look there.
-    let stayed = D::with_local(|local| local.registration.stays(true));
+pub(crate) fn while_it_stays<D: StaticDomain, R>(f: impl FnOnce() -> R) -> R {
+    // Not inside `with_thread_state`: `f` may look there.
+    let stayed = D::with_thread_state(|local| local.registration.stays(true));
     let result = f();
-    D::with_local(|local| local.registration.stays(stayed));
+    D::with_thread_state(|local| local.registration.stays(stayed));
     result
 }
 
 #[cold]
-pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'static Reader, &'static str> {
+pub(crate) fn register<D: StaticDomain>(
+    site: &'static Location<'static>,
+) -> Result<&'static Reader, &'static str> {
     let shared = D::shared();
     shared.fork.enlist();
     // Chooses the backend of the fence, before this thread can be a reader.
@@ -226,7 +228,7 @@ pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'
     // SAFETY: `exit` wants a reader.
     let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
     let registry = shared.readers().registry();
-    D::with_local(|local| {
+    D::with_thread_state(|local| {
         let reader = local.registration.register(registry, owner, light_is_free, arm)?;
         local.queue.set(Some(registry.attached_to(reader)));
         Ok(reader)
@@ -235,9 +237,9 @@ pub(crate) fn register<D: Static>(site: &'static Location<'static>) -> Result<&'
 
 /// Gives the reader back of a thread whose destructor has run, if nothing needs it any more: see [`Registration`].
 #[cold]
-pub(crate) fn leave_if_ended<D: Static>() {
+pub(crate) fn leave_if_ended<D: StaticDomain>() {
     let shared = D::shared();
-    D::with_local(|local| {
+    D::with_thread_state(|local| {
         if !local.has_handle.get() {
             let registry = shared.readers().registry();
             local.registration.leave_if_ended(registry, |reader| {
@@ -253,7 +255,7 @@ pub(crate) fn leave_if_ended<D: Static>() {
 /// # Safety
 ///
 /// `reader` comes from [`register`].
-unsafe extern "C" fn exit<D: Static>(reader: *mut c_void) {
+unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
     // Not ours: in the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear
@@ -262,12 +264,12 @@ unsafe extern "C" fn exit<D: Static>(reader: *mut c_void) {
         return;
     }
     deferred::end_of_owner(&D::INSTANCE, queue_of::<D>(reader));
-    D::with_local(|local| local.registration.end());
+    D::with_thread_state(|local| local.registration.end());
     leave_if_ended::<D>();
 }
 
 /// Makes the domain that of a process with one thread, whose reader stays as it is.
-fn reset_in_child<D: Static>() {
+fn reset_in_child<D: StaticDomain>() {
     let shared = D::shared();
     let own = registered_reader::<D>();
     // SAFETY: called by a `ForkHook::child`.
@@ -276,15 +278,15 @@ fn reset_in_child<D: Static>() {
         shared.core.reset_in_child();
     }
     if let Some(own) = own {
-        own.is_thread(crate::sys::signal::tid().unsigned_abs());
+        own.set_tid(crate::sys::signal::tid().unsigned_abs());
     }
 }
 
-/// [`World::defer`], in the queue of the calling thread.
+/// [`RawDomain::defer`], in the queue of the calling thread.
 #[inline]
 #[track_caller]
-fn defer_here<D: Static>(entry: Entry, lazy: bool) {
-    match D::with_local(|local| local.queue.get()) {
+fn defer_here<D: StaticDomain>(entry: Callback, lazy: bool) {
+    match D::with_thread_state(|local| local.queue.get()) {
         None => with_new_reader::<D, _>(|reader| defer_to::<D>(queue_of::<D>(reader), entry, lazy)),
         Some(queue) => defer_to::<D>(queue, entry, lazy),
     }
@@ -292,17 +294,17 @@ fn defer_here<D: Static>(entry: Entry, lazy: bool) {
 
 /// [`defer_here`], in `queue`, which is the calling thread's.
 #[inline]
-fn defer_to<D: Static>(queue: &'static Queue, entry: Entry, lazy: bool) {
+fn defer_to<D: StaticDomain>(queue: &'static Queue, entry: Callback, lazy: bool) {
     // SAFETY: the queue is this thread's.
     let chores = unsafe { queue.push(entry, lazy) };
     D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
-    if chores != Chores::None {
-        deferred::settle(&D::INSTANCE, queue, chores);
+    if chores != PushAction::None {
+        deferred::flush(&D::INSTANCE, queue, chores);
     }
 }
 
 /// The queue that belongs to the reader.
-pub(crate) fn queue_of<D: Static>(reader: &Reader) -> &'static Queue {
+pub(crate) fn queue_of<D: StaticDomain>(reader: &Reader) -> &'static Queue {
     D::shared().readers().registry().attached_to(reader)
 }
 
@@ -331,8 +333,8 @@ macro_rules! domain {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
-    (@kind rcu) => { $crate::rcu::Sections };
-    (@kind qsbr) => { $crate::qsbr::Reports };
+    (@kind rcu) => { $crate::rcu::Memb };
+    (@kind qsbr) => { $crate::qsbr::Qsbr };
     (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
     (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
     (@within rcu $name:ident $f:ident) => {
@@ -395,23 +397,23 @@ macro_rules! static_domain {
 
         // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr` that is
         // borrowed cannot report.
-        unsafe impl $crate::rcu::Static for $name {
+        unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
-            const WORDS: &'static $crate::rcu::Words = &$crate::$kind::WORDS;
-            type Kind = $crate::static_domain!(@kind $kind);
+            const MESSAGES: &'static $crate::rcu::Messages = &$crate::$kind::MESSAGES;
+            type Protocol = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);
 
             #[inline(always)]
-            fn shared() -> &'static $crate::rcu::Shared<Self::Kind> {
-                static SHARED: $crate::rcu::Shared<<$name as $crate::rcu::Static>::Kind> =
-                    $crate::rcu::Shared::new::<$name>();
+            fn shared() -> &'static $crate::rcu::DomainState<Self::Protocol> {
+                static SHARED: $crate::rcu::DomainState<<$name as $crate::rcu::StaticDomain>::Protocol> =
+                    $crate::rcu::DomainState::new::<$name>();
                 &SHARED
             }
 
             #[inline(always)]
-            fn with_local<R>(f: impl FnOnce(&$crate::rcu::Local) -> R) -> R {
+            fn with_thread_state<R>(f: impl FnOnce(&$crate::rcu::ThreadState) -> R) -> R {
                 ::std::thread_local! {
-                    static LOCAL: $crate::rcu::Local = const { $crate::rcu::Local::new() };
+                    static LOCAL: $crate::rcu::ThreadState = const { $crate::rcu::ThreadState::new() };
                 }
                 LOCAL.with(f)
             }

@@ -4,7 +4,7 @@ use core::fmt;
 use std::time::Duration;
 
 use crate::domain::deferred;
-use crate::domain::raw::World;
+use crate::domain::raw::RawDomain;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,28 +24,28 @@ pub struct Stats {
     /// The longest that a grace period has waited for readers so far: one that has ended, or one that stalls, as of its last
     /// report. Grace periods that did not sleep, and so waited for microseconds, are not measured.
     pub longest_wait: Duration,
-    /// Reports of grace periods that had waited for too long: see [`set_stall_hook`](crate::rcu::set_stall_hook).
+    /// Qsbr of grace periods that had waited for too long: see [`set_stall_hook`](crate::rcu::set_stall_hook).
     pub stalls: u64,
-    /// Readers in the registry, in use or free: the peak number of threads that read or deferred.
+    /// ReaderSet in the registry, in use or free: the peak number of threads that read or deferred.
     pub readers: u64,
-    /// Callbacks and retired values that wait now.
+    /// CallbackWorker and retired values that wait now.
     pub queued: u64,
     /// Their bytes: see [`Limits::bytes`](crate::rcu::Limits::bytes).
     pub queued_bytes: u64,
     /// How long the oldest of them has waited since it was given a grace period to wait for.
     pub oldest: Duration,
-    /// Callbacks run and values dropped.
+    /// CallbackWorker run and values dropped.
     pub done: u64,
     /// How often a caller above the [`Limits`](crate::rcu::Limits) had to wait.
     pub limit_waits: u64,
     /// How often it waited in vain and went on.
     pub limit_overruns: u64,
-    /// Callbacks and destructors that panicked, in all domains.
+    /// CallbackWorker and destructors that panicked, in all domains.
     pub panics: u64,
 }
 
 impl Stats {
-    pub(crate) fn of(world: &impl World) -> Self {
+    pub(crate) fn of(world: &impl RawDomain) -> Self {
         let core = world.core();
         let engine = core.engine.tally();
         let callbacks = core.callbacks.tally(world.queues());

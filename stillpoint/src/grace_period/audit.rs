@@ -3,8 +3,8 @@
 //! In debug builds, in the models, and in builds with `--cfg stillpoint_audit`. Otherwise all of it is empty and costs nothing.
 //!
 //! The leader counts grace periods as they begin and as they end, apart from [`crate::sync::shared_seq`], whose rules decide who is
-//! served when. A caller takes a [`Ticket`], the number of those that have begun, before he asks; when he has been told that
-//! he is served, a grace period with a greater number must have ended ([`Check::served`]).
+//! served when. A caller takes a [`AuditTicket`], the number of those that have begun, before he asks; when he has been told that
+//! he is served, a grace period with a greater number must have ended ([`GpAudit::assert_full_gp`]).
 //!
 //! # Why a right algorithm never fails
 //!
@@ -40,7 +40,7 @@ const COUNTERS: usize = cfg!(any(debug_assertions, loom, stillpoint_audit)) as u
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Check {
+pub struct GpAudit {
     /// Grace periods that have begun, those that failed included; the number of the last.
     begun: [AtomicU64; COUNTERS],
     /// The number of the last that ended.
@@ -49,9 +49,9 @@ pub struct Check {
 
 /// The number of the last grace period that had begun at some moment. The default is the beginning of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ticket([u64; COUNTERS]);
+pub struct AuditTicket([u64; COUNTERS]);
 
-impl Check {
+impl GpAudit {
     pub const fn new() -> Self {
         Self {
             begun: [const { AtomicU64::new(0) }; COUNTERS],
@@ -60,18 +60,18 @@ impl Check {
     }
 
     /// What a caller takes before it asks for a grace period, and shows when it has been served.
-    pub fn ticket(&self) -> Ticket {
+    pub fn ticket(&self) -> AuditTicket {
         // A read-modify-write, not a load, which might be older.
-        Ticket(self.begun.each_ref().map(|begun| begun.fetch_add(0, Relaxed)))
+        AuditTicket(self.begun.each_ref().map(|begun| begun.fetch_add(0, Relaxed)))
     }
 
     /// A grace period begins, after its turn has; called by its leader.
-    pub fn begin(&self) -> Ticket {
-        Ticket(self.begun.each_ref().map(|begun| begun.fetch_add(1, Relaxed) + 1))
+    pub fn begin(&self) -> AuditTicket {
+        AuditTicket(self.begun.each_ref().map(|begun| begun.fetch_add(1, Relaxed) + 1))
     }
 
     /// The grace period `number` has ended, and no caller has returned yet; called by its leader.
-    pub fn end(&self, number: Ticket) {
+    pub fn end(&self, number: AuditTicket) {
         zip(&self.ended, number.0).for_each(|(ended, number)| ended.store(number, Relaxed));
     }
 
@@ -81,7 +81,7 @@ impl Check {
     ///
     /// If none has.
     #[track_caller]
-    pub fn served(&self, ticket: Ticket) {
+    pub fn assert_full_gp(&self, ticket: AuditTicket) {
         for (ended, begun) in zip(&self.ended, ticket.0) {
             let ended = ended.load(Relaxed);
             assert!(
@@ -95,35 +95,35 @@ impl Check {
 
 #[cfg(all(test, any(debug_assertions, stillpoint_audit)))]
 mod tests {
-    use super::Check;
+    use super::GpAudit;
 
     #[test]
     fn a_grace_period_that_begins_after_the_ticket_serves() {
-        let check = Check::new();
+        let check = GpAudit::new();
         let running = check.begin();
         let ticket = check.ticket();
         check.end(running);
         let next = check.begin();
         check.end(next);
-        check.served(ticket);
+        check.assert_full_gp(ticket);
     }
 
     #[test]
     #[should_panic = "none has that began after he asked"]
     fn a_grace_period_that_had_begun_does_not_serve() {
-        let check = Check::new();
+        let check = GpAudit::new();
         let running = check.begin();
         let ticket = check.ticket();
         check.end(running);
-        check.served(ticket);
+        check.assert_full_gp(ticket);
     }
 
     #[test]
     #[should_panic = "none has that began after he asked"]
     fn a_grace_period_that_failed_does_not_serve() {
-        let check = Check::new();
+        let check = GpAudit::new();
         let ticket = check.ticket();
         check.begin();
-        check.served(ticket);
+        check.assert_full_gp(ticket);
     }
 }

@@ -1,7 +1,7 @@
 //! Grace periods: callers who share them, their leader, and what he waits for.
 //!
 //! A *grace period* is over when every section that was open when it began has ended. Whoever unpublishes a value and then
-//! sees a grace period begin and end may free it. There is one engine, and it asks little of the [`Readers`] it waits for:
+//! sees a grace period begin and end may free it. There is one engine, and it asks little of the [`ReaderSet`] it waits for:
 //!
 //! | readers | where | how they are waited for |
 //! |---|---|---|
@@ -12,36 +12,36 @@
 //!
 //! ```text
 //! begin         the round starts: callers from now on wait for the next one        (SharedSeq::start)
-//! look          whatever can be done without sleeping                            (Readers::begin)
-//! sleep         until the rest has left; long sleeps are reported                (Readers::sleep, StallDetector)
+//! look          whatever can be done without sleeping                            (ReaderSet::try_drain)
+//! sleep         until the rest has left; long sleeps are reported                (ReaderSet::wait_for_readers, StallDetector)
 //! finish        and wake                                                         (Leader::end)
 //! ```
 //!
-//! Asking and beginning order everything that the caller did before, unpublishing above all, before [`Readers::begin`]; what
-//! that and [`Readers::sleep`] have acquired happens before the return of all callers (see [`crate::sync::shared_seq`]). One grace
+//! Asking and beginning order everything that the caller did before, unpublishing above all, before [`ReaderSet::try_drain`]; what
+//! that and [`ReaderSet::wait_for_readers`] have acquired happens before the return of all callers (see [`crate::sync::shared_seq`]). One grace
 //! period begins after the other has ended, so `begin` and `sleep` are never called by two threads at a time.
 
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::cookie::Due;
-use crate::grace_period::audit::{Check, Ticket};
+use super::cookie::GpCookie;
+use crate::grace_period::audit::{AuditTicket, GpAudit};
 use crate::grace_period::stall::{StallDetector, StallStats};
-use crate::grace_period::trace::{Begun, Ended};
+use crate::grace_period::trace::{EndedSpan, GpSpan};
 use crate::sync::shared_seq::SharedSeq;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// Who is waited for: one kind of reader.
-pub trait Readers {
+pub trait ReaderSet {
     /// The reader of a thread, if readers belong to threads.
     type Reader: ?Sized;
     /// What is known of a grace period that does not end at once.
-    type Blocked;
+    type Pending;
 
     /// Whether nobody but `own`, the calling thread's reader if readers belong to threads, can be inside a section: a grace
     /// period then costs nothing.
-    fn is_alone(&self, own: Option<&Self::Reader>) -> bool;
+    fn no_other_readers(&self, own: Option<&Self::Reader>) -> bool;
 
     /// The part of a grace period that does not sleep: a bounded look at all who may be inside. `own` is the calling thread's
     /// reader, which is outside.
@@ -49,10 +49,10 @@ pub trait Readers {
     /// # Errors
     ///
     /// What blocks the rest.
-    fn begin(&self, own: Option<&Self::Reader>) -> Result<(), Self::Blocked>;
+    fn try_drain(&self, own: Option<&Self::Reader>) -> Result<(), Self::Pending>;
 
     /// Sleeps until what blocks the grace period has gone. After each sleep it calls [`StallDetector::check`].
-    fn sleep(&self, blocked: Self::Blocked, detector: &mut StallDetector<'_>);
+    fn wait_for_readers(&self, pending: Self::Pending, detector: &mut StallDetector<'_>);
 
     /// The calling thread, whose reader is `own`, has put off its bookkeeping because it is inside a section: has it take the slow
     /// way out of the outermost one. `above`: more waits than should.
@@ -72,7 +72,7 @@ pub struct Engine<R> {
     /// The grace periods.
     rounds: CachePadded<SharedSeq>,
     /// Shows that nobody is served too early.
-    check: Check,
+    check: GpAudit,
     /// The name of the domain, for reports.
     domain: fn() -> &'static str,
     tallies: CachePadded<Tallies>,
@@ -85,7 +85,7 @@ struct Tallies {
     stalls: StallStats,
 }
 
-/// Counts of what readers and leaders did; written by the [`Readers`].
+/// Counts of what readers and leaders did; written by the [`ReaderSet`].
 #[derive(Debug)]
 pub struct Costs {
     pub heavy_fences: AtomicU64,
@@ -107,7 +107,7 @@ impl Costs {
 
 /// Counters of grace periods, part of [`Stats`](crate::rcu::Stats), which explains them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct EngineStats {
     pub grace_periods: u64,
     pub callers: u64,
     pub heavy_fences: u64,
@@ -124,7 +124,7 @@ impl<R> Engine<R> {
             Self {
                 readers,
                 rounds: CachePadded::new(SharedSeq::new()),
-                check: Check::new(),
+                check: GpAudit::new(),
                 domain,
                 tallies: CachePadded::new(Tallies {
                     callers: AtomicU64::new(0),
@@ -140,25 +140,25 @@ impl<R> Engine<R> {
     }
 
     /// The grace period that every section which is open now ends before.
-    pub fn ask(&self) -> Due {
-        // In this order: see `Check`.
+    pub fn ask(&self) -> GpCookie {
+        // In this order: see `GpAudit`.
         let ticket = self.check.ticket();
-        Due { snapshot: self.rounds.snapshot(), ticket }
+        GpCookie { snapshot: self.rounds.snapshot(), ticket }
     }
 
     /// Whether the grace period has ended.
     #[inline]
-    pub fn is_done(&self, due: Due) -> bool {
+    pub fn is_done(&self, due: GpCookie) -> bool {
         let done = self.rounds.is_done(due.snapshot);
         if done {
-            self.check.served(due.ticket);
+            self.check.assert_full_gp(due.ticket);
         }
         done
     }
 
     /// The grace period that is under way, if one is. It serves those only that have asked before it began.
-    pub fn running(&self) -> Option<Due> {
-        self.rounds.in_progress().map(|snapshot| Due { snapshot, ticket: Ticket::default() })
+    pub fn running(&self) -> Option<GpCookie> {
+        self.rounds.in_progress().map(|snapshot| GpCookie { snapshot, ticket: AuditTicket::default() })
     }
 
     /// No grace period is under way: for the only thread of a process, as after a fork. The readers are the caller's affair.
@@ -168,11 +168,11 @@ impl<R> Engine<R> {
     }
 }
 
-impl<R: Readers> Engine<R> {
-    pub fn tally(&self) -> Tally {
+impl<R: ReaderSet> Engine<R> {
+    pub fn tally(&self) -> EngineStats {
         let costs = self.readers.costs();
         // Relaxed, as everywhere in `tallies` and `costs`: statistics.
-        Tally {
+        EngineStats {
             // First, so that no grace period is counted whose caller is not.
             grace_periods: self.rounds.completed(),
             callers: self.tallies.callers.load(Relaxed),
@@ -190,14 +190,14 @@ impl<R: Readers> Engine<R> {
         let ticket = self.check.ticket();
         self.tallies.callers.fetch_add(1, Relaxed);
         self.lead_or_wait(own, |run| self.rounds.run_or_wait(run));
-        self.check.served(ticket);
+        self.check.assert_full_gp(ticket);
     }
 
     /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
-    pub fn wait_for(&self, own: Option<&R::Reader>, due: Due) {
+    pub fn wait_for(&self, own: Option<&R::Reader>, due: GpCookie) {
         self.tallies.callers.fetch_add(1, Relaxed);
         self.lead_or_wait(own, |run| self.rounds.wait_for(due.snapshot, run));
-        self.check.served(due.ticket);
+        self.check.assert_full_gp(due.ticket);
     }
 
     /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
@@ -214,9 +214,9 @@ impl<R: Readers> Engine<R> {
         self.tell(ended);
     }
 
-    fn tell(&self, ended: Option<Ended>) {
+    fn tell(&self, ended: Option<EndedSpan>) {
         if let Some(ended) = ended {
-            ended.tell((self.domain)());
+            ended.emit((self.domain)());
         }
     }
 
@@ -225,9 +225,9 @@ impl<R: Readers> Engine<R> {
     pub fn try_synchronize(&self, own: Option<&R::Reader>) -> bool {
         let mut told = None;
         let is_led = self.rounds.try_run(|| {
-            let begun = Begun::now();
+            let begun = GpSpan::start();
             let number = self.check.begin();
-            let ended = self.readers.begin(own).is_ok();
+            let ended = self.readers.try_drain(own).is_ok();
             if ended {
                 self.check.end(number);
                 told = begun.end(|| self.led(), false);
@@ -239,10 +239,10 @@ impl<R: Readers> Engine<R> {
     }
 
     /// Leads a grace period. What there is to tell of it. Panics if the kernel denies the heavy fence: the round has then failed.
-    fn grace_period(&self, own: Option<&R::Reader>) -> Option<Ended> {
-        let begun = Begun::now();
+    fn grace_period(&self, own: Option<&R::Reader>) -> Option<EndedSpan> {
+        let begun = GpSpan::start();
         let number = self.check.begin();
-        let blocked = self.readers.begin(own).err();
+        let blocked = self.readers.try_drain(own).err();
         let held_up = blocked.is_some();
         if let Some(blocked) = blocked {
             self.sleep(blocked);
@@ -263,8 +263,8 @@ impl<R: Readers> Engine<R> {
     }
 
     #[cold]
-    fn sleep(&self, blocked: R::Blocked) {
+    fn sleep(&self, pending: R::Pending) {
         let mut detector = StallDetector::new(&self.tallies.stalls, self.domain, self.led());
-        self.readers.sleep(blocked, &mut detector);
+        self.readers.wait_for_readers(pending, &mut detector);
     }
 }

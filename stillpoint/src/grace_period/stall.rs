@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::ForkSafe;
 
-/// Readers that the default report names.
+/// ReaderSet that the default report names.
 const NAMED: usize = 8;
 
 /// A limit below this would keep the leader busy with reports.
@@ -132,10 +132,10 @@ pub struct Stall {
 /// What keeps a grace period from ending.
 #[derive(Debug, Clone)]
 pub enum StalledReaders {
-    /// Threads, at least one.
-    Threads(Vec<StalledReader>),
-    /// Sections that do not belong to threads.
-    Sections(OpenSections),
+    /// ThreadReaders, at least one.
+    ThreadReaders(Vec<StalledReader>),
+    /// Memb that do not belong to threads.
+    Memb(OpenSections),
 }
 
 /// Open sections of a domain of [`crate::srcu`].
@@ -179,8 +179,8 @@ impl Stall {
     /// of [`crate::srcu`], whose sections are nobody's.
     pub fn readers(&self) -> &[StalledReader] {
         match &self.waits_for {
-            StalledReaders::Threads(readers) => readers,
-            StalledReaders::Sections(_) => &[],
+            StalledReaders::ThreadReaders(readers) => readers,
+            StalledReaders::Memb(_) => &[],
         }
     }
 
@@ -196,8 +196,8 @@ impl Stall {
 
     fn open_sections(&self) -> Option<&OpenSections> {
         match &self.waits_for {
-            StalledReaders::Threads(_) => None,
-            StalledReaders::Sections(sections) => Some(sections),
+            StalledReaders::ThreadReaders(_) => None,
+            StalledReaders::Memb(sections) => Some(sections),
         }
     }
 
@@ -251,8 +251,8 @@ impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, grace_period, waited, waits_for } = self;
         let readers = match waits_for {
-            StalledReaders::Threads(readers) => readers,
-            StalledReaders::Sections(OpenSections { count, site, inherited }) => {
+            StalledReaders::ThreadReaders(readers) => readers,
+            StalledReaders::Memb(OpenSections { count, site, inherited }) => {
                 write!(
                     f,
                     "grace period {grace_period} of the {domain} that was made at {site} has waited {waited:.1?} for \
@@ -391,5 +391,5 @@ impl<'a> StallDetector<'a> {
 pub(crate) fn open(count: u64, site: &'static Location<'static>, inherited: bool) -> Option<StalledReaders> {
     // Sums that others change meanwhile may be off by some.
     let count = u64::try_from(count.cast_signed()).unwrap_or(0);
-    (count != 0).then_some(StalledReaders::Sections(OpenSections { count, site, inherited }))
+    (count != 0).then_some(StalledReaders::Memb(OpenSections { count, site, inherited }))
 }

@@ -27,31 +27,31 @@ mod told {
 
     /// When a grace period began, if anybody wants to know.
     #[derive(Debug)]
-    pub struct Begun(Option<Instant>);
+    pub struct GpSpan(Option<Instant>);
 
-    impl Begun {
-        pub fn now() -> Self {
+    impl GpSpan {
+        pub fn start() -> Self {
             let is_told = Level::DEBUG <= LevelFilter::current() && !TELLS.get();
             Self(is_told.then(Instant::now))
         }
 
         /// The grace period, which has this number, has ended; `held_up` by readers, or not.
-        pub fn end(self, number: impl FnOnce() -> u64, held_up: bool) -> Option<Ended> {
-            self.0.map(|begun| Ended { number: number(), held_up, took: begun.elapsed() })
+        pub fn end(self, number: impl FnOnce() -> u64, held_up: bool) -> Option<EndedSpan> {
+            self.0.map(|begun| EndedSpan { number: number(), held_up, took: begun.elapsed() })
         }
     }
 
     /// A grace period to be told of.
     #[derive(Debug)]
-    pub struct Ended {
+    pub struct EndedSpan {
         number: u64,
         held_up: bool,
         took: Duration,
     }
 
-    impl Ended {
+    impl EndedSpan {
         #[cold]
-        pub fn tell(self, domain: &'static str) {
+        pub fn emit(self, domain: &'static str) {
             let Self { number, held_up, took } = self;
             TELLS.set(true);
             let told = catch_unwind(AssertUnwindSafe(|| {
@@ -73,25 +73,25 @@ mod told {
 #[cfg(not(all(feature = "tracing", not(loom))))]
 mod untold {
     #[derive(Debug)]
-    pub struct Begun;
+    pub struct GpSpan;
 
-    impl Begun {
+    impl GpSpan {
         #[inline(always)]
-        pub fn now() -> Self {
+        pub fn start() -> Self {
             Self
         }
 
         #[inline(always)]
-        pub fn end(self, _number: impl FnOnce() -> u64, _held_up: bool) -> Option<Ended> {
+        pub fn end(self, _number: impl FnOnce() -> u64, _held_up: bool) -> Option<EndedSpan> {
             None
         }
     }
 
     #[derive(Debug)]
-    pub enum Ended {}
+    pub enum EndedSpan {}
 
-    impl Ended {
-        pub fn tell(self, _domain: &'static str) {
+    impl EndedSpan {
+        pub fn emit(self, _domain: &'static str) {
             match self {}
         }
     }

@@ -65,7 +65,7 @@
 //! ```
 //! use std::ptr::{self, NonNull};
 //! use std::sync::atomic::{AtomicPtr, Ordering::*};
-//! use stillpoint::rcu::{self, Hints};
+//! use stillpoint::rcu::{self, DeferOptions};
 //!
 //! struct Node {
 //!     value: u64,
@@ -102,7 +102,7 @@
 //!             let Node { value, next } = *unsafe { head.as_ref() };
 //!             if self.head.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
 //!                 // SAFETY: from a box, and out of the stack, by us.
-//!                 unsafe { rcu::retire_raw(head, Hints::new().local()) };
+//!                 unsafe { rcu::retire_raw(head, DeferOptions::new().run_on_retiring_thread()) };
 //!                 return Some(value);
 //!             }
 //!         }
@@ -117,7 +117,7 @@
 //!
 //! What is different: destructors and callbacks run in a thread of the library, so they must be `Send`, and may take locks that
 //! the thread which retires them holds. For nodes whose values only own memory (a `String`) say
-//! [`Hints::local`](crate::rcu::Hints::local): their own thread frees them, as crossbeam-epoch does, and as this one does nodes
+//! [`DeferOptions::run_on_retiring_thread`](crate::rcu::DeferOptions::run_on_retiring_thread): their own thread frees them, as crossbeam-epoch does, and as this one does nodes
 //! without destructors. Garbage is freed promptly, not when the thread pins again; a program that retires more than can be freed
 //! is made to wait when it drops its guard; and the readers' half of the fence is on the writer, so a grace period interrupts
 //! the CPUs of this process.

@@ -7,11 +7,11 @@ use core::panic::Location;
 
 use crate::Domain as _;
 use crate::domain::deferred;
-use crate::domain::raw::{Words, World};
-use crate::domain::static_domain::{Static, leave_if_ended, queue_of, register, registered_reader};
-use crate::readers::qsbr::Reports;
+use crate::domain::raw::{Messages, RawDomain};
+use crate::domain::static_domain::{StaticDomain, leave_if_ended, queue_of, register, registered_reader};
+use crate::readers::qsbr::Qsbr;
 use crate::readers::reader::{Owner, Reader};
-use crate::reclaim::queue::Chores;
+use crate::reclaim::queue::PushAction;
 
 /// A domain: threads that report, and the grace periods that wait for them and for nobody else.
 ///
@@ -35,7 +35,7 @@ use crate::reclaim::queue::Chores;
 /// # Safety
 ///
 /// Implemented by [`qsbr::domain!`](crate::qsbr_domain) only, which gives each type its own state.
-pub unsafe trait QsbrDomain: Static<Kind = Reports, Section = Handle<Self>> {
+pub unsafe trait QsbrDomain: StaticDomain<Protocol = Qsbr, Section = Handle<Self>> {
     /// Registers the calling thread: see [`qsbr::register`](super::register).
     #[track_caller]
     fn register() -> Handle<Self> {
@@ -53,13 +53,13 @@ pub unsafe trait QsbrDomain: Static<Kind = Reports, Section = Handle<Self>> {
 
     /// Returns `true` if the calling thread has a handle that is online.
     fn is_online() -> bool {
-        Self::INSTANCE.is_reading()
+        Self::INSTANCE.in_read_section()
     }
 }
 
 /// What users of [`QsbrDomain`] are told.
 #[doc(hidden)]
-pub static WORDS: Words = Words {
+pub static MESSAGES: Messages = Messages {
     inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait inside \
              Handle::offline",
     inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside Handle::offline",
@@ -138,29 +138,29 @@ impl Error for RegisterError {}
 
 impl<D: QsbrDomain> Handle<D> {
     pub(super) fn register(site: &'static Location<'static>) -> Result<Self, RegisterError> {
-        if D::with_local(|local| local.has_handle.get()) {
+        if D::with_thread_state(|local| local.has_handle.get()) {
             return Err(RegisterError::Registered);
         }
         let reader = match registered_reader::<D>() {
             Some(reader) => {
                 // The thread has deferred something before. Nobody awaits it, as it is offline.
-                reader.belongs_to(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
+                reader.set_owner(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
                 reader
             }
             None => register::<D>(site).map_err(RegisterError::Exhausted)?,
         };
-        D::with_local(|local| local.has_handle.set(true));
-        Ok(Self { seen: D::shared().readers().arrive(reader), reader, _thread: PhantomData })
+        D::with_thread_state(|local| local.has_handle.set(true));
+        Ok(Self { seen: D::shared().readers().thread_online(reader), reader, _thread: PhantomData })
     }
 
-    /// Reports that the thread holds no references, as the compiler sees.
+    /// Qsbr that the thread holds no references, as the compiler sees.
     ///
     /// A load and a comparison, if no grace period has begun since the last report. Otherwise an atomic operation, and, if a
     /// grace period sleeps that waits for this thread as the last one, a system call. A thread that has deferred work waits here
     /// while more is queued than the [limits](crate::Domain::set_limits) allow.
     #[inline]
     pub fn quiescent(&mut self) {
-        let counter = D::shared().readers().now();
+        let counter = D::shared().readers().current_counter();
         if counter != self.seen {
             self.report_slow(counter);
         }
@@ -169,8 +169,8 @@ impl<D: QsbrDomain> Handle<D> {
     #[cold]
     fn report_slow(&mut self, counter: u64) {
         self.seen = counter;
-        D::shared().readers().report(self.reader, counter);
-        if D::shared().core.callbacks.presses(queue_of::<D>(self.reader)) {
+        D::shared().readers().quiescent_state(self.reader, counter);
+        if D::shared().core.callbacks.must_throttle(queue_of::<D>(self.reader)) {
             self.offline(|| ());
         }
     }
@@ -188,7 +188,7 @@ impl<D: QsbrDomain> Handle<D> {
     /// thread.offline(|| thread::sleep(Duration::from_millis(1)));
     /// ```
     pub fn offline<T>(&mut self, f: impl FnOnce() -> T) -> T {
-        D::shared().readers().depart(self.reader);
+        D::shared().readers().thread_offline(self.reader);
         let online = Offline(self);
         online.0.relieve();
         f()
@@ -196,8 +196,8 @@ impl<D: QsbrDomain> Handle<D> {
 
     /// A thread that has deferred work waits here, offline, while more is queued than it should be.
     fn relieve(&self) {
-        if D::shared().core.callbacks.presses(queue_of::<D>(self.reader)) {
-            deferred::settle(&D::INSTANCE, queue_of::<D>(self.reader), Chores::All);
+        if D::shared().core.callbacks.must_throttle(queue_of::<D>(self.reader)) {
+            deferred::flush(&D::INSTANCE, queue_of::<D>(self.reader), PushAction::Flush);
         }
     }
 
@@ -216,15 +216,15 @@ struct Offline<'a, D: QsbrDomain>(&'a mut Handle<D>);
 
 impl<D: QsbrDomain> Drop for Offline<'_, D> {
     fn drop(&mut self) {
-        self.0.seen = D::shared().readers().arrive(self.0.reader);
+        self.0.seen = D::shared().readers().thread_online(self.0.reader);
     }
 }
 
 impl<D: QsbrDomain> Drop for Handle<D> {
     fn drop(&mut self) {
-        D::shared().readers().depart(self.reader);
+        D::shared().readers().thread_offline(self.reader);
         self.relieve();
-        D::with_local(|local| local.has_handle.set(false));
+        D::with_thread_state(|local| local.has_handle.set(false));
         leave_if_ended::<D>();
     }
 }

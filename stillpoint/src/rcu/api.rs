@@ -6,7 +6,7 @@ use super::guard::{Global, Guard};
 use crate::Domain as _;
 use crate::domain::stats::Stats;
 use crate::reclaim::backlog::Limits;
-use crate::reclaim::options::Hints;
+use crate::reclaim::options::DeferOptions;
 
 /// Begins a read-side section, which lasts until the guard is dropped.
 ///
@@ -49,7 +49,7 @@ pub fn synchronize() {
 ///
 /// May be called inside a section, in a callback, in a destructor; not in a signal handler. It does not wait, unless more is
 /// queued than [`set_limits`] allows and it is called outside sections and callbacks; inside a section, dropping the outermost
-/// guard waits instead. Callbacks of one thread run one after the other, in order; those of several threads in any order. One
+/// guard waits instead. CallbackWorker of one thread run one after the other, in order; those of several threads in any order. One
 /// that panics is caught and counted ([`Stats::panics`]); a line on the standard error names its domain and its type.
 ///
 /// Small closures (one word) need no memory of their own. Where no worker can be started, `f` waits until something else is
@@ -72,9 +72,9 @@ pub fn call(f: impl FnOnce() + Send + 'static) {
     Global.call(f);
 }
 
-/// [`call`], with [`Hints`].
+/// [`call`], with [`DeferOptions`].
 #[track_caller]
-pub fn call_with(f: impl FnOnce() + Send + 'static, hints: Hints) {
+pub fn call_with(f: impl FnOnce() + Send + 'static, hints: DeferOptions) {
     Global.call_with(f, hints);
 }
 
@@ -94,10 +94,10 @@ pub fn retire<T: Send + 'static>(value: Box<T>) {
     Global.retire(value);
 }
 
-/// [`retire`], with [`Hints`].
+/// [`retire`], with [`DeferOptions`].
 #[inline]
 #[track_caller]
-pub fn retire_with<T: Send + 'static>(value: Box<T>, hints: Hints) {
+pub fn retire_with<T: Send + 'static>(value: Box<T>, hints: DeferOptions) {
     Global.retire_with(value, hints);
 }
 
@@ -115,7 +115,7 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
 /// `value` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now.
 #[inline]
 #[track_caller]
-pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
+pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: DeferOptions) {
     // SAFETY: the caller's contract.
     unsafe { Global.retire_raw(value, hints) };
 }
@@ -129,7 +129,7 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: Hints) {
 /// Inside a section, or a callback of the same domain: it would wait for itself. And if the kernel denies the heavy fence, which
 /// worked before.
 ///
-/// Callbacks of other domains may wait: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains
+/// CallbackWorker of other domains may wait: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains
 /// that domain, wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain wait for
 /// ever, as two threads that join each other.
 ///

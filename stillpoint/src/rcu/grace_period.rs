@@ -13,8 +13,8 @@ use super::block_on::block_on;
 use super::guard::Global;
 use crate::Domain;
 use crate::domain::raw::{address, reader_outside};
-use crate::domain::static_domain::Static;
-use crate::grace_period::cookie::Due;
+use crate::domain::static_domain::StaticDomain;
+use crate::grace_period::cookie::GpCookie;
 use crate::reclaim::poller::{PollResult, WaiterId};
 use crate::sync::now;
 
@@ -67,7 +67,7 @@ use crate::sync::now;
 /// domain, elapsed or not. A task that holds a guard over an `.await` makes the tasks panic that wait for a grace period on the
 /// same thread.
 pub struct GracePeriod<D: Domain = Global> {
-    due: Due,
+    due: GpCookie,
     domain: D,
 }
 
@@ -248,7 +248,7 @@ impl<D: Domain> PartialOrd for GracePeriod<D> {
 }
 
 /// For domains that are types: all cookies of one type are of one domain.
-impl<D: Static> Ord for GracePeriod<D> {
+impl<D: StaticDomain> Ord for GracePeriod<D> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.due.cmp(&other.due)
     }

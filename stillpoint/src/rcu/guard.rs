@@ -4,14 +4,14 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::domain::deferred;
-use crate::domain::raw::Words;
+use crate::domain::raw::Messages;
 use crate::domain::static_domain::{
-    Static, is_reading, leave_if_ended, own_reader, queue_of, while_it_stays,
+    StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
 };
-use crate::readers::reader::{Exit, Reader};
+use crate::readers::reader::{ExitPath, Reader};
 use crate::readers::registration;
-use crate::readers::threads::Sections;
-use crate::reclaim::queue::Chores;
+use crate::readers::threads::Memb;
+use crate::reclaim::queue::PushAction;
 
 /// A domain: readers, and the grace periods that wait for them and for nobody else.
 ///
@@ -47,12 +47,12 @@ use crate::reclaim::queue::Chores;
 /// # Safety
 ///
 /// Implemented by [`domain!`](crate::domain) only, which gives each type its own state.
-pub unsafe trait RcuDomain: Static<Kind = Sections, Section = Guard<Self>> {
+pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>> {
     /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
     #[inline]
     #[track_caller]
     fn enter() -> Guard<Self> {
-        let reader = Self::with_local(|local| local.registration.fast());
+        let reader = Self::with_thread_state(|local| local.registration.fast());
         if registration::try_enter(reader, Self::shared().readers().counter()) {
             Guard::new(reader)
         } else {
@@ -69,13 +69,13 @@ pub unsafe trait RcuDomain: Static<Kind = Sections, Section = Guard<Self>> {
 
     /// Returns `true` inside a read-side critical section.
     fn in_read_section() -> bool {
-        is_reading::<Self>()
+        in_read_section::<Self>()
     }
 }
 
 /// What users of [`RcuDomain`] are told.
 #[doc(hidden)]
-pub static WORDS: Words = Words {
+pub static MESSAGES: Messages = Messages {
     inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
     inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
 };
@@ -141,7 +141,7 @@ impl<D: RcuDomain> Guard<D> {
     /// ```
     #[inline]
     pub fn repin(&mut self) {
-        if self.reader.repin(D::shared().readers().counter()) == Exit::Attention {
+        if self.reader.repin(D::shared().readers().counter()) == ExitPath::Slow {
             repin_slow::<D>(self.reader);
         }
     }
@@ -150,8 +150,8 @@ impl<D: RcuDomain> Guard<D> {
 impl<D: RcuDomain> Drop for Guard<D> {
     #[inline]
     fn drop(&mut self) {
-        if self.reader.leave() == Exit::Attention {
-            attend::<D>(self.reader);
+        if self.reader.leave() == ExitPath::Slow {
+            exit_slow::<D>(self.reader);
         }
     }
 }
@@ -173,14 +173,14 @@ fn enter_slow<D: RcuDomain>() -> Guard<D> {
 
 /// The slow way out of a section.
 #[cold]
-fn attend<D: Static>(reader: &'static Reader) {
-    D::shared().readers().attend(reader);
+fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
+    D::shared().readers().exit_slow(reader);
     if reader.take_reclaim() {
         // The reader stays the thread's meanwhile.
-        while_it_stays::<D, _>(|| deferred::settle(&D::INSTANCE, queue_of::<D>(reader), Chores::All));
+        while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
     }
     // A flag of the thread, not of the reader, which may be another's by now.
-    if D::with_local(|local| local.registration.has_ended()) {
+    if D::with_thread_state(|local| local.registration.has_ended()) {
         leave_if_ended::<D>();
     }
 }
@@ -189,12 +189,12 @@ fn attend<D: Static>(reader: &'static Reader) {
 #[cold]
 fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
     if !reader.must_reclaim() {
-        return attend::<D>(reader);
+        return exit_slow::<D>(reader);
     }
     // Inside, no grace period ends that this thread would wait for.
     while_it_stays::<D, _>(|| {
-        if reader.leave() == Exit::Attention {
-            attend::<D>(reader);
+        if reader.leave() == ExitPath::Slow {
+            exit_slow::<D>(reader);
         }
         if !reader.try_enter(D::shared().readers().counter()) {
             // A destructor that has run here keeps a guard.

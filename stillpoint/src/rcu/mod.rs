@@ -2,7 +2,7 @@
 //!
 //! A reader opens a section ([`enter`]), loads pointers ([`Rcu::load`]) and reads what they point to until it drops the
 //! guard. A writer publishes a new value ([`Rcu::replace`]) and disposes of the old one after a grace period: when every
-//! section that was open has ended. Readers write nothing that others read often, take no lock and execute no fence; the
+//! section that was open has ended. ReaderSet write nothing that others read often, take no lock and execute no fence; the
 //! writer pays for both sides, with one [`fence::heavy`](crate::fence::heavy) a grace period.
 //!
 //! ```
@@ -29,7 +29,7 @@
 //! });
 //! ```
 //!
-//! # Threads
+//! # ThreadReaders
 //!
 //! A thread registers itself when it first reads, and leaves when it ends. Registering may allocate and take a lock (with
 //! the signal backend of the fence), so a thread whose signal handlers read should call [`register`] before. Reading in a
@@ -64,12 +64,12 @@
 //! sleeps while there is nothing, gives all that it finds one grace period and does it. Unless much
 //! is queued, its grace periods begin a millisecond apart, so that a busy writer costs the readers a thousand interrupts a second
 //! at most; and it lingers for a tenth of that before the first, so that a caller that defers something and then waits in
-//! [`synchronize`] leads the grace period that serves both. [`Hints::lazy`] lets work wait for company, [`barrier`] waits until all is done.
+//! [`synchronize`] leads the grace period that serves both. [`DeferOptions::lazy`] lets work wait for company, [`barrier`] waits until all is done.
 //!
 //! | where | what runs there |
 //! |---|---|
 //! | the worker of the domain | callbacks; destructors of retired values; memory of values whose thread has nothing more to do |
-//! | the thread that retires | memory of its values without destructors; destructors with [`Hints::local`] |
+//! | the thread that retires | memory of its values without destructors; destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
 //! What waits is bounded ([`set_limits`]): a thread that retires more waits until less is left, in [`retire`] itself, or, if it
 //! retired inside a section, where it leaves the outermost one. A callback that blocks delays the work of its own domain only: each domain with work to do has a worker for itself, and one idle worker
@@ -79,7 +79,7 @@
 //!
 //! There is one kind of waiting, not an expedited and a relaxed one. A grace period that no reader holds up takes some
 //! microseconds, most of them the `membarrier` call, so a caller would gain nothing by another kind. It interrupts only CPUs
-//! that run this process. Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr): its grace periods interrupt no CPU. (Its worker
+//! that run this process. ThreadReaders that cannot bear an interrupt use [`qsbr`](crate::qsbr): its grace periods interrupt no CPU. (Its worker
 //! does, before it sleeps: such programs wait in [`qsbr::synchronize`](crate::qsbr::synchronize) instead of deferring.)
 //!
 //! # Stalls
@@ -105,10 +105,10 @@
 //! - *What was deferred before the fork is done by the parent, and there only.* The child's copies are neither run nor
 //!   dropped, and its [`barrier`] does not wait for them. What the child defers it does itself, in workers that it starts
 //!   when they are needed.
-//! - Sections of other threads are over in the child. References that these lent to the thread that forked must not be used
+//! - Memb of other threads are over in the child. References that these lent to the thread that forked must not be used
 //!   there.
 //! - Futures that were polled before are polled again in the child, or they are not woken there.
-//! - Callbacks, destructors of retired values, wakers and [hooks for stalls](set_stall_hook) may fork, but must not return in the
+//! - CallbackWorker, destructors of retired values, wakers and [hooks for stalls](set_stall_hook) may fork, but must not return in the
 //!   child: it must `exec` or `_exit`.
 //!
 //! Rust's standard library makes no such promise: a child cannot use `std::thread::spawn` if such a thread was starting or
@@ -129,7 +129,7 @@
 //!   inside a section of the *same* domain panics. So it is with [`barrier`] and callbacks.
 //! - What is deferred in one domain is done by one worker, one thing after the other, as whoever defers it may hold a lock that it
 //!   takes. A program that defers faster than that is made to wait. Values without destructors, and those with
-//!   [`Hints::local`], are freed by the threads that retire them, and several times faster.
+//!   [`DeferOptions::run_on_retiring_thread`], are freed by the threads that retire them, and several times faster.
 //! - The reader's orderings rest on the compiler fence being one and on `membarrier`, which the language's memory model
 //!   does not know; they are measured and tested on x86-64 only. `docs/proof.md` says what has been checked and how.
 //!
@@ -170,10 +170,10 @@ pub use pointer::{Rcu, Retired};
 
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use crate::domain::raw::Words;
+pub use crate::domain::raw::Messages;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use crate::domain::static_domain::{Local, Shared, Static};
+pub use crate::domain::static_domain::{DomainState, StaticDomain, ThreadState};
 #[cfg(not(loom))]
 pub use crate::domain::stats::Stats;
 #[cfg(not(loom))]
@@ -181,10 +181,10 @@ pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
 };
 #[doc(hidden)]
-pub use crate::readers::threads::Sections;
+pub use crate::readers::threads::Memb;
 pub use crate::reclaim::backlog::Limits;
 #[cfg(not(loom))]
-pub use crate::reclaim::options::Hints;
+pub use crate::reclaim::options::DeferOptions;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use guard::WORDS;
+pub use guard::MESSAGES;

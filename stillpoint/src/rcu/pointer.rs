@@ -9,8 +9,8 @@ use core::ptr::{self, NonNull};
 use super::guard::{Global, RcuDomain};
 use crate::Domain;
 use crate::domain::deferred;
-use crate::rcu::published_ptr::Published;
-use crate::reclaim::options::Hints;
+use crate::rcu::published_ptr::PublishedPtr;
+use crate::reclaim::options::DeferOptions;
 
 /// A value that many threads read while others replace it whole.
 ///
@@ -55,7 +55,7 @@ use crate::reclaim::options::Hints;
 /// assert_eq!(*value, 1);
 /// ```
 pub struct Rcu<T: Send + 'static, D: Domain = Global> {
-    value: Published<T>,
+    value: PublishedPtr<T>,
     domain: D,
     _owns: PhantomData<T>,
 }
@@ -76,9 +76,9 @@ impl<T: Send + 'static> Rcu<T> {
 impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
-        // Here, and not when something is retired, should there be no memory.
+        // StaticRef, and not when something is retired, should there be no memory.
         domain.enlist();
-        Self { value: Published::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
+        Self { value: PublishedPtr::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
     }
 
     /// The value of now, for as long as the guard lives.
@@ -93,7 +93,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
 
     /// Publishes `new` in place of the present value, which is returned for disposal.
     ///
-    /// Readers see the old value whole or the new one whole; those that have the old one keep it until their section ends.
+    /// ReaderSet see the old value whole or the new one whole; those that have the old one keep it until their section ends.
     pub fn replace(&self, new: T) -> Retired<T, D> {
         self.swap(Box::new(new))
     }
@@ -126,7 +126,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
             // SAFETY: as in `load`; the guard also keeps the address from being used again, so that the exchange below
             // succeeds only if the value is still the one that `f` saw.
             let new = Box::into_raw(Box::new(f(unsafe { &*seen })));
-            if self.value.exchange(seen, new) {
+            if self.value.compare_exchange(seen, new) {
                 break seen;
             }
             // SAFETY: `new` was not published.
@@ -254,8 +254,8 @@ impl<T: Send + 'static, D: Domain> Retired<T, D> {
         *self.wait_boxed()
     }
 
-    /// Drops the value after a grace period, as dropping `self` does, with [`Hints`].
-    pub fn retire_with(self, hints: Hints) {
+    /// Drops the value after a grace period, as dropping `self` does, with [`DeferOptions`].
+    pub fn retire_with(self, hints: DeferOptions) {
         let (value, domain) = self.into_parts();
         // SAFETY: as in `drop`, which will not run.
         unsafe { deferred::retire(&domain, value, hints) };
@@ -289,7 +289,7 @@ impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box, was unpublished before, and is not used again here.
-        unsafe { deferred::retire(&self.domain, self.value, Hints::new()) };
+        unsafe { deferred::retire(&self.domain, self.value, DeferOptions::new()) };
     }
 }
 

@@ -4,9 +4,9 @@ use crate::sync::{AtomicPtr, Ordering::*, const_unless_loom};
 
 /// A pointer to something published.
 #[derive(Debug)]
-pub struct Published<T>(AtomicPtr<T>);
+pub struct PublishedPtr<T>(AtomicPtr<T>);
 
-impl<T> Published<T> {
+impl<T> PublishedPtr<T> {
     const_unless_loom! {
         pub fn new(value: *mut T) -> Self {
             Self(AtomicPtr::new(value))
@@ -15,7 +15,7 @@ impl<T> Published<T> {
 
     #[inline(always)]
     pub fn load(&self) -> *mut T {
-        // Acquire: the value is initialized; partner: the Release in `swap` and `exchange`.
+        // Acquire: the value is initialized; partner: the Release in `swap` and `compare_exchange`.
         self.0.load(Acquire)
     }
 
@@ -27,7 +27,7 @@ impl<T> Published<T> {
     }
 
     /// Publishes `new` if `seen` is published still. False if not.
-    pub fn exchange(&self, seen: *mut T, new: *mut T) -> bool {
+    pub fn compare_exchange(&self, seen: *mut T, new: *mut T) -> bool {
         // Release, Acquire: as in `swap`. Relaxed: after a failure the caller loads again.
         self.0.compare_exchange(seen, new, AcqRel, Relaxed).is_ok()
     }

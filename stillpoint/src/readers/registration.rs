@@ -22,7 +22,7 @@ use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use super::reader::{EXITING, FENCED, Owner, Reader};
+use super::reader::{EXITING, NEEDS_FENCE, Owner, Reader};
 use super::registry::{Attached, Registry};
 use crate::fence::light;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
@@ -43,21 +43,21 @@ pub struct Registration {
 }
 
 #[cfg(not(loom))]
-static NOBODY: Reader = Reader::always_inside();
+static UNREGISTERED: Reader = Reader::sentinel();
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref NOBODY: Reader = Reader::always_inside();
+    static ref UNREGISTERED: Reader = Reader::sentinel();
 }
 
 /// A reader that belongs to no thread, and is always inside.
 #[cfg(not(loom))]
 const fn unregistered() -> &'static Reader {
-    &NOBODY
+    &UNREGISTERED
 }
 #[cfg(loom)]
 fn unregistered() -> &'static Reader {
-    &NOBODY
+    &UNREGISTERED
 }
 
 impl Registration {
@@ -103,11 +103,11 @@ impl Registration {
             registry.release(reader);
             return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
         }
-        reader.belongs_to(owner);
-        // The reader is this thread's, which is in no section: the bits are those of the owner before, and `AWAITED` is not set.
+        reader.set_owner(owner);
+        // The reader is this thread's, which is in no section: the bits are those of the owner before, and `WAKE_ON_EXIT` is not set.
         let exiting = if self.has_ended.get() { EXITING } else { 0 };
-        reader.attention.fetch_and(!(FENCED | EXITING), Relaxed);
-        reader.attention.fetch_or(if light_is_free { exiting } else { exiting | FENCED }, Relaxed);
+        reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING), Relaxed);
+        reader.exit_flags.fetch_or(if light_is_free { exiting } else { exiting | NEEDS_FENCE }, Relaxed);
         self.reader.set(Some(reader));
         self.fast.set(if light_is_free { reader } else { unregistered() });
         Ok(reader)
@@ -119,7 +119,7 @@ impl Registration {
         self.has_ended.set(true);
         if let Some(reader) = self.reader.get() {
             // Relaxed: the owner talks to itself, and to reports.
-            reader.attention.fetch_or(EXITING, Relaxed);
+            reader.exit_flags.fetch_or(EXITING, Relaxed);
         }
     }
 
@@ -145,7 +145,7 @@ impl Registration {
             return;
         }
         compiler_fence(SeqCst);
-        if let Some(reader) = self.reader.get().filter(|reader| !reader.is_inside()) {
+        if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
             step!("reader-kept-at-exit", {
                 self.reader.set(None);
                 self.fast.set(unregistered());

@@ -1,6 +1,6 @@
 //! The readers of a domain: one [`Reader`] for each thread that has read, reused when the thread ends.
 //!
-//! Readers live in chunks of doubling size that never move and are never freed, so a scan needs no lock and a reference to
+//! ReaderSet live in chunks of doubling size that never move and are never freed, so a scan needs no lock and a reference to
 //! a reader is good for ever. Free readers form a stack (Treiber, 1986) linked by index, whose head carries a tag that
 //! changes with every change, against ABA. The registry grows only when the stack is empty, that is, when every reader is
 //! in use: it is never larger than the peak number of threads.
@@ -11,14 +11,14 @@
 //! 2. Every index below `len` lies in a chunk that is not null.
 //! 3. A reader belongs to at most one thread: from a successful `claim` to its `release`. That of a thread that exits inside a
 //!    section is not released: see [`crate::readers::registration`].
-//! 4. `state` of a free reader is 0.
+//! 4. `gp_seen` of a free reader is 0.
 //!
 //! # Orderings
 //!
 //! - A scan that follows a heavy fence sees every reader whose thread entered a section before that fence: registration
 //!   comes before the section in that thread, and the fence orders the whole past of the thread. Later ones see what was
 //!   published before the fence and do not matter.
-//! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `state` come after
+//! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `gp_seen` come after
 //!   the old owner's, and a scan that reads one is ordered after the old owner's sections as well.
 //! - `registered` is changed and read by read-modify-writes only, so that a grace period happens before the registration of
 //!   all whom it does not find there, and after that of all whom it does: for those that do without a heavy fence, as nobody is
@@ -32,7 +32,7 @@ use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*};
 
 use crate::readers::reader::Reader;
 
-/// Readers in the first chunk.
+/// ReaderSet in the first chunk.
 const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
 /// Chunks; together more readers than Linux has thread ids (2^22).
 const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
@@ -61,11 +61,11 @@ impl Attached for () {
 #[derive(Debug)]
 pub struct Registry<A> {
     chunks: [AtomicPtr<Reader>; CHUNKS],
-    /// Readers that exist.
+    /// ReaderSet that exist.
     len: AtomicU64,
     /// The stack of free readers: tag in the high half, index + 1 of the top in the low half, 0 if empty.
     free: AtomicU64,
-    /// Readers that belong to a thread.
+    /// ReaderSet that belong to a thread.
     registered: AtomicU64,
     _attached: PhantomData<fn() -> A>,
 }
@@ -138,7 +138,7 @@ impl<A> Registry<A> {
         chunk
     }
 
-    /// Readers that exist, in use or not.
+    /// ReaderSet that exist, in use or not.
     pub fn len(&self) -> usize {
         // Acquire: the chunks of all these are there (invariant 2); partner: the Release in `grow`.
         self.len.load(Acquire) as usize
@@ -149,8 +149,8 @@ impl<A> Registry<A> {
         (first..end).map(|index| self.reader(index))
     }
 
-    /// Readers that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
-    pub fn others(&self, own: Option<&Reader>) -> u64 {
+    /// ReaderSet that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
+    pub fn other_readers(&self, own: Option<&Reader>) -> u64 {
         // Release: what was published before happens before later registrations, so they need no heavy fence of ours.
         // Acquire: partner is the Release in `release`; the scan then sees the last exit of a thread that has gone.
         self.registered.fetch_add(0, AcqRel) - u64::from(own.is_some())
@@ -164,7 +164,7 @@ impl<A: Attached + 'static> Registry<A> {
             Some(reader) => reader,
             None => self.grow()?,
         };
-        // Acquire: partner is the Release in `others`, so this thread sees what was published before a grace period that
+        // Acquire: partner is the Release in `other_readers`, so this thread sees what was published before a grace period that
         // did not know of it. Release: partner is the Acquire there; a grace period that knows of it finds the reader, without
         // a fence too.
         self.registered.fetch_add(1, AcqRel);
@@ -194,7 +194,7 @@ impl<A: Attached + 'static> Registry<A> {
             // SAFETY: the caller's contract.
             unsafe { self.attached(index).reset_in_child() };
             if own.is_some_and(|own| ptr::eq(own, reader)) {
-                reader.take_awaited();
+                reader.take_wake_request();
             } else {
                 reader.reset();
                 self.push(reader);
@@ -264,7 +264,7 @@ fn retag(head: u64, top: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(top)
 }
 
-/// Readers, and what is attached to them, that no other thread has seen yet.
+/// ReaderSet, and what is attached to them, that no other thread has seen yet.
 struct Chunk<A> {
     memory: Block,
     readers: NonNull<Reader>,

@@ -1,4 +1,4 @@
-//! Readers that count themselves in and out: two phases, four words on each CPU, and the grace period that waits for sums.
+//! ReaderSet that count themselves in and out: two phases, four words on each CPU, and the grace period that waits for sums.
 //!
 //! The readers of [`crate::srcu`]. A section is counted where it begins, in `entered`, and where it ends, in `left`, each time
 //! on the CPU that the thread happens to be on: it may end in another thread. Nobody knows who is inside; a grace period
@@ -61,21 +61,21 @@
 //! count is the upper half of a futex word, of which the kernel compares the lower half: that is changed by those who wake
 //! only, so the leader is not kept from sleeping by a hundred thousand who leave.
 //!
-//! 1. *The leader never sleeps too long.* Take a section that is `open`: in `entered`, not in `left`. Had its light fence on
+//! 1. *The leader never sleeps too long.* Take a section that is `active_readers`: in `entered`, not in `left`. Had its light fence on
 //!    leaving come before B, its add of `left` would be in the sum; so that fence comes after B, sees `attention`, and it
 //!    counts down. It does so after the swap: a countdown that the swap has swallowed is released by it and acquired there,
-//!    with its add of `left`, so the section would be in the sum. So for each that is `open` one is taken off after the
+//!    with its add of `left`, so the section would be in the sum. So for each that is `active_readers` one is taken off after the
 //!    swap, and `awaited` gets to 0.
-//! 2. *It may wake too early*: when somebody has counted down who is not among the `open` (he left while the leader summed,
+//! 2. *It may wake too early*: when somebody has counted down who is not among the `active_readers` (he left while the leader summed,
 //!    or entered the phase late, or was slow after the grace period before). `awaited` may so become negative. The leader
 //!    looks for himself, and sleeps again if need be, without another fence. That takes as many threads which were caught in
 //!    one of these moments as there are wake-ups too many: one wake-up a grace period is the rule.
-//! 3. *Sections of the other phase* do not count down.
+//! 3. *Memb of the other phase* do not count down.
 //!
 //! # Domains without a handle
 //!
 //! When the last handle has gone nobody can be inside, not even where a guard was leaked: what it has lent is borrowed from the handle.
-//! Grace periods then end at once ([`Phases::close`]), and what is deferred still can be done.
+//! Grace periods then end at once ([`SrcuReaders::close`]), and what is deferred still can be done.
 
 use core::num::NonZeroU32;
 use core::panic::Location;
@@ -85,7 +85,7 @@ use crossbeam_utils::CachePadded;
 use core::convert::Infallible;
 
 use crate::fence::{heavy, light, light_compiler_only};
-use crate::grace_period::engine::{Costs, Readers};
+use crate::grace_period::engine::{Costs, ReaderSet};
 use crate::grace_period::stall::{self, StallDetector};
 use crate::percpu::counters::CpuCounters;
 use crate::sync::{AtomicU64, Futex, Ordering::*, budget, spin_loop, step, yield_now};
@@ -140,14 +140,14 @@ impl Phase {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Phases {
+pub struct SrcuReaders {
     shown: CachePadded<Shown>,
     /// Above, sections that the leader sleeps for, in two's complement; below, a number that changes with each wake-up.
     awaited: CachePadded<Futex>,
     /// 1 when there is no handle any more.
     closed: AtomicU64,
-    /// Sections that were open when this process was forked.
-    inherited: AtomicU64,
+    /// Memb that were open when this process was forked.
+    sections_at_fork: AtomicU64,
     /// Where the domain was made.
     site: &'static Location<'static>,
     costs: CachePadded<Costs>,
@@ -165,12 +165,12 @@ struct Shown {
 
 /// A phase is not drained; `flip` if the other is still to be waited for.
 #[derive(Debug)]
-pub struct Blocked {
+pub struct PendingDrain {
     phase: Phase,
     flip: bool,
 }
 
-impl Phases {
+impl SrcuReaders {
     pub fn new(site: &'static Location<'static>) -> Self {
         Self {
             shown: CachePadded::new(Shown {
@@ -180,7 +180,7 @@ impl Phases {
             }),
             awaited: CachePadded::new(Futex::new(0)),
             closed: AtomicU64::new(0),
-            inherited: AtomicU64::new(0),
+            sections_at_fork: AtomicU64::new(0),
             site,
             costs: CachePadded::new(Costs::new()),
         }
@@ -199,7 +199,7 @@ impl Phases {
     /// Ends a section of `phase`, begun by any thread.
     #[inline(always)]
     pub fn leave(&self, phase: Phase) {
-        // Releases the section; partner: the Acquire of the sum in `open`. With a light fence; partner: fence B, the heavy one
+        // Releases the section; partner: the Acquire of the sum in `active_readers`. With a light fence; partner: fence B, the heavy one
         // in `sleep_for`.
         self.count(phase.left());
         // Relaxed: by the fences, see "Sleeping" (1).
@@ -242,9 +242,9 @@ impl Phases {
         }
     }
 
-    /// Sections that are open in `phase`, if that is none. Otherwise roughly: there were at least as many between the sums as
+    /// Memb that are open in `phase`, if that is none. Otherwise roughly: there were at least as many between the sums as
     /// have not ended since.
-    fn open(&self, phase: Phase) -> u64 {
+    fn active_readers(&self, phase: Phase) -> u64 {
         let sum = |word| self.shown.words.sum(word);
         // In this order: see (1) in the module.
         let left = sum(phase.left());
@@ -259,10 +259,10 @@ impl Phases {
         self.shown.words.prepare_for(crate::fence::backend() == crate::fence::Backend::Membarrier)
     }
 
-    /// Sections that are open.
+    /// Memb that are open.
     #[cfg(not(loom))]
     pub fn sections(&self) -> [u64; 2] {
-        [Phase::Even, Phase::Odd].map(|phase| self.open(phase))
+        [Phase::Even, Phase::Odd].map(|phase| self.active_readers(phase))
     }
 
     /// Lets new sections begin in the other phase. At any time, but by one thread at a time.
@@ -272,8 +272,8 @@ impl Phases {
     }
 
     /// Looks until the phase is drained, a bounded number of times.
-    fn is_drained(&self, phase: Phase, spins: &mut u32) -> bool {
-        while self.open(phase) != 0 {
+    fn check_zero(&self, phase: Phase, spins: &mut u32) -> bool {
+        while self.active_readers(phase) != 0 {
             if *spins == 0 {
                 return false;
             }
@@ -296,7 +296,7 @@ impl Phases {
         loop {
             // Acquire: those whose countdown is swallowed here are in the sum; partner: the Release in `count_down`.
             self.awaited.swap(0, Acquire);
-            let open = self.open(phase);
+            let open = self.active_readers(phase);
             if open == 0 {
                 break;
             }
@@ -312,8 +312,8 @@ impl Phases {
                 // for himself; nor for liveness, as the swap acquires them too.
                 awaited = self.awaited.load(Acquire);
                 detector.check(|_| {
-                    let inherited = self.inherited.load(Relaxed) != 0;
-                    stall::open(self.open(phase), self.site, inherited)
+                    let sections_at_fork = self.sections_at_fork.load(Relaxed) != 0;
+                    stall::open(self.active_readers(phase), self.site, sections_at_fork)
                 });
             }
         }
@@ -343,7 +343,7 @@ impl Phases {
     /// The calling thread is the only one in the process, as after a fork, and in no function of the queues or of this.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, sections: [u64; 2]) {
-        self.inherited.store(sections[0] + sections[1], Relaxed);
+        self.sections_at_fork.store(sections[0] + sections[1], Relaxed);
         // No leader sleeps.
         self.shown.attention.store(NO_PHASE, Relaxed);
         self.awaited.store(0, Relaxed);
@@ -354,17 +354,17 @@ impl Phases {
     }
 }
 
-impl Readers for Phases {
+impl ReaderSet for SrcuReaders {
     /// Guards are not tied to a thread.
     type Reader = Infallible;
-    type Blocked = Blocked;
+    type Pending = PendingDrain;
 
     /// Never known: guards are nobody's.
-    fn is_alone(&self, _own: Option<&Infallible>) -> bool {
+    fn no_other_readers(&self, _own: Option<&Infallible>) -> bool {
         false
     }
 
-    fn begin(&self, _own: Option<&Infallible>) -> Result<(), Blocked> {
+    fn try_drain(&self, _own: Option<&Infallible>) -> Result<(), PendingDrain> {
         if self.is_closed() {
             return Ok(());
         }
@@ -376,30 +376,30 @@ impl Readers for Phases {
         step!("grace-period-unfenced", self.fence());
         step!(
             "idle-phase-forgotten",
-            if !self.is_drained(idle, spins) {
-                return Err(Blocked { phase: idle, flip: true });
+            if !self.check_zero(idle, spins) {
+                return Err(PendingDrain { phase: idle, flip: true });
             }
         );
-        if self.open(busy) == 0 {
+        if self.active_readers(busy) == 0 {
             return Ok(());
         }
         self.flip();
         step!(
             "busy-phase-forgotten",
-            if !self.is_drained(busy, spins) {
-                return Err(Blocked { phase: busy, flip: false });
+            if !self.check_zero(busy, spins) {
+                return Err(PendingDrain { phase: busy, flip: false });
             }
         );
         Ok(())
     }
 
-    fn sleep(&self, blocked: Blocked, detector: &mut StallDetector<'_>) {
+    fn wait_for_readers(&self, pending: PendingDrain, detector: &mut StallDetector<'_>) {
         self.costs.sleeps.fetch_add(1, Relaxed);
-        self.sleep_for(blocked.phase, detector);
-        if blocked.flip {
-            let busy = blocked.phase.other();
+        self.sleep_for(pending.phase, detector);
+        if pending.flip {
+            let busy = pending.phase.other();
             self.flip();
-            if !self.is_drained(busy, &mut budget(SPINS)) {
+            if !self.check_zero(busy, &mut budget(SPINS)) {
                 self.sleep_for(busy, detector);
             }
         }
@@ -411,15 +411,15 @@ impl Readers for Phases {
 
     /// Open sections, as nobody is registered.
     fn count(&self) -> u64 {
-        self.open(Phase::Even) + self.open(Phase::Odd)
+        self.active_readers(Phase::Even) + self.active_readers(Phase::Odd)
     }
 }
 
 /// Somebody sleeps for a phase, or is about to.
-struct Attention<'a>(&'a Phases);
+struct Attention<'a>(&'a SrcuReaders);
 
 impl<'a> Attention<'a> {
-    fn to(phase: Phase, phases: &'a Phases) -> Self {
+    fn to(phase: Phase, phases: &'a SrcuReaders) -> Self {
         // Relaxed: by fence B, see "Sleeping" (1).
         phases.shown.attention.store(phase as u64, Relaxed);
         Self(phases)

@@ -1,6 +1,6 @@
 //! The threads that a grace period waits for, as its report names them.
 //!
-//! Readers pay nothing for this: each wrote its thread's id and its place of registration when it registered, and the name is
+//! ReaderSet pay nothing for this: each wrote its thread's id and its place of registration when it registered, and the name is
 //! the kernel's.
 
 use std::time::Duration;
@@ -24,6 +24,6 @@ pub fn awaited(
         StalledReader { thread_id: thread, name, registered_at: site, has_exited, waited, owes }
     };
     let readers: Vec<_> =
-        readers.filter_map(|reader| reader.while_awaited(|owner| look(reader, owner))).collect();
-    (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
+        readers.filter_map(|reader| reader.owner_if_still_blocking(|owner| look(reader, owner))).collect();
+    (!readers.is_empty()).then_some(StalledReaders::ThreadReaders(readers))
 }

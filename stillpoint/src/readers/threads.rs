@@ -1,7 +1,7 @@
-//! Readers that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one sleep.
+//! ReaderSet that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one sleep.
 //!
 //! The readers of [`crate::rcu`]. What each does is in [`crate::readers::reader`], how they come and go in [`crate::readers::registry`]. There is
-//! another [`Kind`], [`crate::readers::qsbr`], which does without the fences; it shares the scan, the sleep and the countdown.
+//! another [`ReaderProtocol`], [`crate::readers::qsbr`], which does without the fences; it shares the scan, the sleep and the countdown.
 //!
 //! # A grace period
 //!
@@ -14,10 +14,10 @@
 //! # Why one fence and one pass suffice
 //!
 //! Take a value that was unpublished before the caller asked, and a section that may have read it. Asking and beginning
-//! order the unpublishing before A (see [`crate::grace_period::engine`]). The reader's light fence lies between its store of `state`
+//! order the unpublishing before A (see [`crate::grace_period::engine`]). The reader's light fence lies between its store of `gp_seen`
 //! and its load of the pointer, and A orders the two in one of two ways.
 //!
-//! 1. *The light fence came first.* Then the store of `state` is visible to the scan, which sees it or a later store of
+//! 1. *The light fence came first.* Then the store of `gp_seen` is visible to the scan, which sees it or a later store of
 //!    the same reader. The value stored was loaded from the counter before A, hence before the counter was raised: it is
 //!    smaller than the new one, so the scan waits until it sees a later store. That store, a leave or an entry, is a
 //!    Release, and the scan an Acquire: the section happens before the end of the grace period.
@@ -27,13 +27,13 @@
 //! pass it. Was the counter raised before A, a reader could show the new counter in case 1, and be passed. The counter
 //! never wraps, so no second pass is needed to tell an old section from a new one.
 //!
-//! A reader whose thread registers after [`Registry::others`] found nobody is in case 2 by that order, without a fence.
+//! A reader whose thread registers after [`Registry::other_readers`] found nobody is in case 2 by that order, without a fence.
 //!
 //! # Sleeping
 //!
-//! The scan looks a bounded number of times at readers that block it. Then it sets `AWAITED` on them, issues heavy fence B,
+//! The scan looks a bounded number of times at readers that block it. Then it sets `WAKE_ON_EXIT` on them, issues heavy fence B,
 //! takes back the request of those that have left meanwhile, and sleeps on `awaited`. A reader that leaves and sees
-//! `AWAITED` counts down; the last wakes the sleeper. By B, either the reader sees `AWAITED` or the leader sees that it has
+//! `WAKE_ON_EXIT` counts down; the last wakes the sleeper. By B, either the reader sees `WAKE_ON_EXIT` or the leader sees that it has
 //! left.
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, so `awaited` is the number of requests out,
@@ -50,10 +50,10 @@
 //!
 //! A sleep that lasts too long is reported, with the names of those it waits for: see [`crate::grace_period::stall`].
 //!
-//! # Threads that exit inside a section
+//! # ThreadReaders that exit inside a section
 //!
 //! A leaked guard may have lent a reference for ever, so grace periods wait for it. The reader of a thread that exits inside a
-//! section stays that thread's ([`crate::readers::registration`]) and keeps its `state`; nothing here distinguishes it from one whose
+//! section stays that thread's ([`crate::readers::registration`]) and keeps its `gp_seen`; nothing here distinguishes it from one whose
 //! section is long. The section ends if a later destructor of the thread drops the guard.
 
 use core::fmt;
@@ -62,11 +62,11 @@ use core::num::NonZeroU32;
 
 use crossbeam_utils::CachePadded;
 
-use super::reader::{AWAITED, Reader};
+use super::reader::{Reader, WAKE_ON_EXIT};
 use super::registry::{Attached, Registry};
 use super::stalled;
 use crate::fence::heavy;
-use crate::grace_period::engine::{Costs, Readers};
+use crate::grace_period::engine::{Costs, ReaderSet};
 use crate::grace_period::stall::StallDetector;
 use crate::sync::{
     AtomicU64, Futex, Ordering::*, budget, const_unless_loom, now, spin_loop, step, yield_now,
@@ -76,43 +76,43 @@ use crate::sync::{
 const SPINS: u32 = 200;
 
 /// Nanoseconds that a yield took after which a reader that was awaited does not yield again.
-const A_WHILE: u64 = 500_000;
+const YIELD_WINDOW_NS: u64 = 500_000;
 
 const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
 
 /// How a reader and the leader learn of each other.
-pub trait Kind: fmt::Debug + Send + Sync + 'static {
+pub trait ReaderProtocol: fmt::Debug + Send + Sync + 'static {
     /// By heavy fences of the leader.
     const FENCED: bool;
     /// How often a reader that was awaited yields: as often as was measured to gain something (docs/measurements.md).
-    const YIELDS: u32;
+    const MAX_YIELDS: u32;
     /// What a report adds on a reader that stalls a grace period: that of a running thread, that of one that has exited.
-    const OWES: [&'static str; 2];
+    const STALL_SUFFIX: [&'static str; 2];
 
     /// Raises the counter; the new one.
-    fn raise(counter: &AtomicU64) -> u64;
+    fn advance_counter(counter: &AtomicU64) -> u64;
 
-    /// See [`Readers::defer_to_exit`].
+    /// See [`ReaderSet::defer_to_exit`].
     fn defer_to_exit(own: &Reader, counter: &AtomicU64, above: bool);
 
     /// Whether a grace period that raised the counter to `counter` must wait for this reader.
     fn blocks(reader: &Reader, counter: u64) -> bool;
 
     /// Asks the reader to count down.
-    fn request(reader: &Reader);
+    fn request_wakeup(reader: &Reader);
 }
 
-/// Readers that enter and leave sections.
+/// ReaderSet that enter and leave sections.
 #[derive(Debug)]
-pub enum Sections {}
+pub enum Memb {}
 
-impl Kind for Sections {
+impl ReaderProtocol for Memb {
     const FENCED: bool = true;
-    const YIELDS: u32 = 1;
-    const OWES: [&'static str; 2] =
+    const MAX_YIELDS: u32 = 1;
+    const STALL_SUFFIX: [&'static str; 2] =
         ["", ", and exited inside a read-side critical section (is a guard leaked?)"];
 
-    fn raise(counter: &AtomicU64) -> u64 {
+    fn advance_counter(counter: &AtomicU64) -> u64 {
         let to = counter.load(Relaxed) + 1;
         // Relaxed, and after the fence: see "Why one fence and one pass suffice".
         counter.store(to, Relaxed);
@@ -127,17 +127,17 @@ impl Kind for Sections {
         reader.blocks(counter)
     }
 
-    fn request(reader: &Reader) {
-        reader.await_exit();
+    fn request_wakeup(reader: &Reader) {
+        reader.request_wake();
     }
 }
 
 /// See the [module](self). `A` is attached to each reader.
 #[derive(Debug)]
-pub struct Threads<K, A> {
+pub struct ThreadReaders<K, A> {
     /// What readers show that entered now. Starts at 1, as 0 means quiescent.
     counter: CachePadded<AtomicU64>,
-    /// Readers the leader sleeps for.
+    /// ReaderSet the leader sleeps for.
     awaited: CachePadded<Futex>,
     registry: Registry<A>,
     costs: CachePadded<Costs>,
@@ -146,13 +146,13 @@ pub struct Threads<K, A> {
 
 /// A grace period, with counter `counter`, that the reader `first` blocks, and perhaps others below `end`.
 #[derive(Debug)]
-pub struct Blocked {
+pub struct PendingScan {
     first: usize,
     end: usize,
     counter: u64,
 }
 
-impl<K, A> Threads<K, A> {
+impl<K, A> ThreadReaders<K, A> {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
@@ -176,7 +176,7 @@ impl<K, A> Threads<K, A> {
     }
 }
 
-impl<K: Kind, A: Attached + 'static> Threads<K, A> {
+impl<K: ReaderProtocol, A: Attached + 'static> ThreadReaders<K, A> {
     fn fence(&self) {
         // Relaxed, as everywhere in `costs`: statistics.
         self.costs.heavy_fences.fetch_add(1, Relaxed);
@@ -184,12 +184,12 @@ impl<K: Kind, A: Attached + 'static> Threads<K, A> {
     }
 
     /// Looks at the readers, one after another, a bounded number of times; fails at the first that blocks the grace period still.
-    fn scan(&self, end: usize, counter: u64) -> Result<(), Blocked> {
+    fn scan(&self, end: usize, counter: u64) -> Result<(), PendingScan> {
         let mut spins = budget(SPINS);
         for (first, reader) in self.registry.readers(0, end).enumerate() {
             while K::blocks(reader, counter) {
                 if spins == 0 {
-                    return Err(Blocked { first, end, counter });
+                    return Err(PendingScan { first, end, counter });
                 }
                 spins -= 1;
                 spin_loop();
@@ -208,17 +208,17 @@ impl<K: Kind, A: Attached + 'static> Threads<K, A> {
                 self.awaited.wake(1, ANYBODY);
             });
         }
-        self.give_way();
+        self.yield_to_waiter();
     }
 
     /// Where threads outnumber CPUs, those we kept waiting, the leader or readers still inside, may want this one. The scheduler
     /// may come back to us before it has tried all others, so we yield again; but not when somebody has had the CPU for a while.
-    fn give_way(&self) {
-        for _ in 0..budget(K::YIELDS) {
+    fn yield_to_waiter(&self) {
+        for _ in 0..budget(K::MAX_YIELDS) {
             let begin = now();
             yield_now();
             // Relaxed: a hint.
-            if self.awaited.load(Relaxed) == 0 || now() - begin > A_WHILE {
+            if self.awaited.load(Relaxed) == 0 || now() - begin > YIELD_WINDOW_NS {
                 return;
             }
         }
@@ -226,13 +226,13 @@ impl<K: Kind, A: Attached + 'static> Threads<K, A> {
 
     /// The slow way out of a section. Taken when [`Reader::leave`] says so.
     #[cold]
-    pub fn attend(&self, reader: &Reader) {
+    pub fn exit_slow(&self, reader: &Reader) {
         #[cfg(not(loom))]
-        if reader.attention.load(Relaxed) & crate::readers::reader::FENCED != 0 {
+        if reader.exit_flags.load(Relaxed) & crate::readers::reader::NEEDS_FENCE != 0 {
             // The light fence of `Reader::look`, for a thread in which a compiler fence is none.
             crate::fence::light();
         }
-        if reader.attention.load(Relaxed) & AWAITED != 0 && reader.take_awaited() {
+        if reader.exit_flags.load(Relaxed) & WAKE_ON_EXIT != 0 && reader.take_wake_request() {
             self.count_down();
         }
     }
@@ -251,38 +251,38 @@ impl<K: Kind, A: Attached + 'static> Threads<K, A> {
     }
 }
 
-impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
+impl<K: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<K, A> {
     type Reader = Reader;
-    type Blocked = Blocked;
+    type Pending = PendingScan;
 
-    fn is_alone(&self, own: Option<&Reader>) -> bool {
-        self.registry.others(own) == 0
+    fn no_other_readers(&self, own: Option<&Reader>) -> bool {
+        self.registry.other_readers(own) == 0
     }
 
-    fn begin(&self, own: Option<&Reader>) -> Result<(), Blocked> {
-        if self.is_alone(own) {
+    fn try_drain(&self, own: Option<&Reader>) -> Result<(), PendingScan> {
+        if self.no_other_readers(own) {
             // No section of another thread is open that began before: see the registry's orderings.
             return Ok(());
         }
         if K::FENCED {
             step!("no-fence", self.fence());
         }
-        let counter = K::raise(&self.counter);
-        // After `is_alone`: a reader that was counted there, and may be inside, is below the length. One that registers later sees
+        let counter = K::advance_counter(&self.counter);
+        // After `no_other_readers`: a reader that was counted there, and may be inside, is below the length. One that registers later sees
         // what is unpublished.
         let end = self.registry.len();
         step!("no-wait", self.scan(end, counter)?);
         Ok(())
     }
 
-    fn sleep(&self, blocked: Blocked, detector: &mut StallDetector<'_>) {
-        let Blocked { first, end, counter } = blocked;
+    fn wait_for_readers(&self, pending: PendingScan, detector: &mut StallDetector<'_>) {
+        let PendingScan { first, end, counter } = pending;
         let readers = || self.registry.readers(first, end);
         // Relaxed: no request is out (invariant 2).
         self.awaited.store(1, Relaxed);
         for reader in readers().filter(|reader| K::blocks(reader, counter)) {
             self.awaited.fetch_add(1, Relaxed);
-            K::request(reader);
+            K::request_wakeup(reader);
         }
         if K::FENCED {
             step!("no-fence-before-rescan", {
@@ -294,7 +294,7 @@ impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
         for reader in readers() {
             step!(
                 "no-rescan",
-                if !K::blocks(reader, counter) && reader.take_awaited() {
+                if !K::blocks(reader, counter) && reader.take_wake_request() {
                     self.awaited.fetch_sub(1, Relaxed);
                 }
             );
@@ -309,7 +309,7 @@ impl<K: Kind, A: Attached + 'static> Readers for Threads<K, A> {
         while left != 0 {
             self.awaited.wait_timeout(left, ANYBODY, detector.next_report_in());
             left = self.awaited.load(Acquire);
-            detector.check(|waited| stalled::awaited(readers(), waited, K::OWES));
+            detector.check(|waited| stalled::awaited(readers(), waited, K::STALL_SUFFIX));
         }
     }
 
@@ -341,11 +341,11 @@ impl<A> Drop for Requests<'_, A> {
     fn drop(&mut self) {
         let awaited = self.awaited;
         for reader in self.registry.readers(self.first, self.end) {
-            if reader.take_awaited() {
+            if reader.take_wake_request() {
                 awaited.fetch_sub(1, Relaxed);
             }
         }
-        // Readers that took theirs are about to count down.
+        // ReaderSet that took theirs are about to count down.
         while awaited.load(Acquire) != 1 {
             yield_now();
         }

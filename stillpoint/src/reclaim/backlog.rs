@@ -5,11 +5,11 @@
 //!
 //! | mark | at | above it |
 //! |---|---|---|
-//! | [crowded](Backlog::is_crowded) | a quarter of a limit, or [`MANY`] entries | the worker does not pause between rounds, and runs lazy entries |
-//! | [above](Backlog::is_above) | seven eighths of a limit | callers wait |
+//! | [crowded](Backlog::above_low_mark) | a quarter of a limit, or [`FLUSH_THRESHOLD`] entries | the worker does not pause between rounds, and runs lazy entries |
+//! | [above](Backlog::above_high_mark) | seven eighths of a limit | callers wait |
 //!
-//! A caller does not wait for ever, as what the worker waits for may be waiting for the caller. When [`PATIENCE`] is
-//! over, it goes on. So do the callers after it, each when [`IMPATIENCE`] is over, until an entry has run.
+//! A caller does not wait for ever, as what the worker waits for may be waiting for the caller. When [`THROTTLE_TIMEOUT`] is
+//! over, it goes on. So do the callers after it, each when [`THROTTLE_RETRY`] is over, until an entry has run.
 
 use std::time::Duration;
 
@@ -18,11 +18,12 @@ use crossbeam_utils::CachePadded;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
 /// Entries in the backlog that end the pause between rounds, and let lazy entries run.
-const MANY: u64 = 16_384;
+const FLUSH_THRESHOLD: u64 = 16_384;
 /// How long a caller above the limits waits.
-pub const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+pub const THROTTLE_TIMEOUT: Duration =
+    if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 /// The same, when that was in vain once.
-const IMPATIENCE: Duration = Duration::from_millis(1);
+const THROTTLE_RETRY: Duration = Duration::from_millis(1);
 
 /// High-water marks of the entries that wait in a domain, callbacks and retired values.
 ///
@@ -33,7 +34,7 @@ const IMPATIENCE: Duration = Duration::from_millis(1);
 pub struct Limits {
     /// Entries.
     pub count: u64,
-    /// Bytes: of the values themselves, and what callers say that these own ([`Hints::owning`](crate::rcu::Hints::owning)).
+    /// Bytes: of the values themselves, and what callers say that these own ([`DeferOptions::heap_bytes`](crate::rcu::DeferOptions::heap_bytes)).
     pub bytes: u64,
 }
 
@@ -57,12 +58,12 @@ pub struct Amount {
 
 /// An amount that one thread changes. Others read it for statistics only.
 #[derive(Debug)]
-pub struct LocalCount(Words);
+pub struct LocalCount(Messages);
 
 impl LocalCount {
     const_unless_loom! {
         pub fn new() -> Self {
-            Self(Words::new(0, 0))
+            Self(Messages::new(0, 0))
         }
     }
 
@@ -91,10 +92,10 @@ impl LocalCount {
 pub enum MayWait {
     /// It is inside a section, or runs a callback.
     No,
-    /// For [`IMPATIENCE`]: it is inside a section of another domain, which the worker may be waiting for in the end; or
+    /// For [`THROTTLE_RETRY`]: it is inside a section of another domain, which the worker may be waiting for in the end; or
     /// it may be inside one of this domain.
     Briefly,
-    /// For [`PATIENCE`].
+    /// For [`THROTTLE_TIMEOUT`].
     Yes,
 }
 
@@ -102,16 +103,16 @@ pub enum MayWait {
 #[derive(Debug)]
 pub struct Backlog {
     /// What waits, as far as it has been reported. Two's complement: what has run may be reported first.
-    waiting: CachePadded<Words>,
+    waiting: CachePadded<Messages>,
     tallies: CachePadded<Tallies>,
-    limits: Words,
+    limits: Messages,
     /// What had run when a caller above the limits last waited in vain.
-    in_vain: AtomicU64,
+    progress_at_timeout: AtomicU64,
 }
 
 /// An [`Amount`] that threads share. Relaxed, as everything here: bounds and statistics need no order.
 #[derive(Debug)]
-struct Words {
+struct Messages {
     count: AtomicU64,
     bytes: AtomicU64,
 }
@@ -127,7 +128,7 @@ struct Tallies {
 
 /// Counters of callbacks and retired values, part of [`Stats`](crate::rcu::Stats).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CallbackStats {
     pub queued: u64,
     pub bytes: u64,
     pub oldest: Duration,
@@ -136,7 +137,7 @@ pub struct Tally {
     pub overruns: u64,
 }
 
-impl Words {
+impl Messages {
     const_unless_loom! {
         fn new(count: u64, bytes: u64) -> Self {
             Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
@@ -172,15 +173,15 @@ impl Backlog {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                waiting: CachePadded::new(Words::new(0, 0)),
+                waiting: CachePadded::new(Messages::new(0, 0)),
                 tallies: CachePadded::new(Tallies {
                     run: AtomicU64::new(0),
                     freed: AtomicU64::new(0),
                     waits: AtomicU64::new(0),
                     overruns: AtomicU64::new(0),
                 }),
-                limits: Words::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
-                in_vain: AtomicU64::new(u64::MAX),
+                limits: Messages::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
+                progress_at_timeout: AtomicU64::new(u64::MAX),
             }
         }
     }
@@ -212,28 +213,28 @@ impl Backlog {
     }
 
     /// Whether so much waits that callers are to wait. Somewhat below the limits, as threads notice late.
-    pub fn is_above(&self) -> bool {
+    pub fn above_high_mark(&self) -> bool {
         let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit - limit / 8));
         waiting.count > mark.count || waiting.bytes > mark.bytes
     }
 
     /// Whether enough waits for another round.
-    pub fn is_crowded(&self) -> bool {
+    pub fn above_low_mark(&self) -> bool {
         let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit / 4));
-        waiting.count >= mark.count.min(MANY) || waiting.bytes >= mark.bytes
+        waiting.count >= mark.count.min(FLUSH_THRESHOLD) || waiting.bytes >= mark.bytes
     }
 
     /// A caller above the limits begins to wait: for how long at most.
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
         self.tallies.waits.fetch_add(1, Relaxed);
-        let is_brief = wait == MayWait::Briefly || self.in_vain.load(Relaxed) == self.done();
-        if is_brief { IMPATIENCE } else { PATIENCE }
+        let is_brief = wait == MayWait::Briefly || self.progress_at_timeout.load(Relaxed) == self.done();
+        if is_brief { THROTTLE_RETRY } else { THROTTLE_TIMEOUT }
     }
 
     /// It goes on: before its time was over or not, and below the limits or not.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
         if !in_time && wait == MayWait::Yes {
-            self.in_vain.store(self.done(), Relaxed);
+            self.progress_at_timeout.store(self.done(), Relaxed);
         }
         if !is_below {
             self.tallies.overruns.fetch_add(1, Relaxed);
@@ -241,13 +242,13 @@ impl Backlog {
     }
 
     /// Counters of now, without what queues have not reported; the bytes in two's complement.
-    pub fn tally(&self) -> Tally {
-        Tally {
+    pub fn tally(&self) -> CallbackStats {
+        CallbackStats {
             bytes: self.waiting.bytes.load(Relaxed),
             run: self.done(),
             waits: self.tallies.waits.load(Relaxed),
             overruns: self.tallies.overruns.load(Relaxed),
-            ..Tally::default()
+            ..CallbackStats::default()
         }
     }
 

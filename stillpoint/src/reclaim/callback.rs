@@ -7,21 +7,21 @@ use core::ptr::NonNull;
 
 /// A deferred call. Dropped without [`run`](Self::run), it leaks what it holds.
 #[derive(Debug)]
-pub struct Entry {
+pub struct Callback {
     run: unsafe fn(Data),
     data: Data,
-    /// Bytes it stands for; below them, whether it is [plain](Self::is_plain), and whether it is
-    /// [local](Self::is_local).
-    weight: usize,
+    /// Bytes it stands for; below them, whether it is [plain](Self::is_free_only), and whether it is
+    /// [local](Self::may_run_on_owner).
+    bytes_and_flags: usize,
 }
 
 /// A pointer, or a closure of at most that size.
 pub type Data = MaybeUninit<*mut ()>;
 
 // SAFETY: made of values that are `Send` only.
-unsafe impl Send for Entry {}
+unsafe impl Send for Callback {}
 
-impl Entry {
+impl Callback {
     /// Drops the box that `value` comes from; counted as `bytes`. `local` says that its owner may do it.
     ///
     /// # Safety
@@ -40,7 +40,7 @@ impl Entry {
         let data = MaybeUninit::new(value.as_ptr().cast());
         let plain = !mem::needs_drop::<T>();
         let flags = if plain { PLAIN | LOCAL } else { usize::from(local) * LOCAL };
-        Self { run: free::<T>, data, weight: weight(bytes) | flags }
+        Self { run: free::<T>, data, bytes_and_flags: bytes_and_flags(bytes) | flags }
     }
 
     /// Calls `f`; counted as `bytes` and what the closure itself takes.
@@ -61,15 +61,15 @@ impl Entry {
             let f = unsafe { Box::from_raw(data.assume_init().cast::<F>()) };
             callback(*f);
         }
-        let weight = weight(bytes.saturating_add(size_of::<F>()));
+        let bytes_and_flags = bytes_and_flags(bytes.saturating_add(size_of::<F>()));
         let mut data = Data::uninit();
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
             // SAFETY: it fits, and the place is aligned.
             unsafe { data.as_mut_ptr().cast::<F>().write(f) };
-            return Self { run: call_inline::<F>, data, weight };
+            return Self { run: call_inline::<F>, data, bytes_and_flags };
         }
         data.write(Box::into_raw(Box::new(f)).cast());
-        Self { run: call_boxed::<F>, data, weight }
+        Self { run: call_boxed::<F>, data, bytes_and_flags }
     }
 
     /// An entry of a model.
@@ -78,29 +78,29 @@ impl Entry {
     ///
     /// `run` may be called with `data` once, after a grace period.
     #[cfg(loom)]
-    pub unsafe fn from_parts(run: unsafe fn(Data), data: Data, weight: usize) -> Self {
-        Self { run, data, weight }
+    pub unsafe fn from_parts(run: unsafe fn(Data), data: Data, bytes_and_flags: usize) -> Self {
+        Self { run, data, bytes_and_flags }
     }
 
     /// Bytes it stands for.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
-        self.weight >> FLAGS
+        self.bytes_and_flags >> FLAGS
     }
 
     /// Whether it only gives memory back: no code of the program runs.
-    pub fn is_plain(&self) -> bool {
-        self.weight & PLAIN != 0
+    pub fn is_free_only(&self) -> bool {
+        self.bytes_and_flags & PLAIN != 0
     }
 
     /// Whether the thread that deferred it may do it, at any point where it defers others: it is plain, or the program says so.
-    pub fn is_local(&self) -> bool {
-        self.weight & LOCAL != 0
+    pub fn may_run_on_owner(&self) -> bool {
+        self.bytes_and_flags & LOCAL != 0
     }
 
     /// The same, but not local: no thread is the one that deferred it.
     pub fn for_anybody(self) -> Self {
-        Self { weight: self.weight & !LOCAL, ..self }
+        Self { bytes_and_flags: self.bytes_and_flags & !LOCAL, ..self }
     }
 
     /// Does it.
@@ -158,9 +158,9 @@ const FLAGS: u32 = 2;
 /// The most that an entry can stand for: the sum over all entries that memory has room for does not overflow.
 const MOST: usize = 1 << 40;
 
-/// The bytes, in the place of the weight where they belong.
+/// The bytes, in the place of the bytes_and_flags where they belong.
 #[inline(always)]
-fn weight(bytes: usize) -> usize {
+fn bytes_and_flags(bytes: usize) -> usize {
     bytes.min(MOST) << FLAGS
 }
 
@@ -176,8 +176,8 @@ mod tests {
         let entries = || {
             let (small, large) = (Arc::clone(&calls), (Arc::clone(&calls), [7_u8; 100]));
             [
-                Entry::call(move || _ = small.fetch_add(1, Relaxed), 0),
-                Entry::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), 0),
+                Callback::call(move || _ = small.fetch_add(1, Relaxed), 0),
+                Callback::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), 0),
             ]
         };
         // SAFETY: nobody reads anything.
@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn only_frees_without_destructors_are_plain() {
-        fn free<T: Send + 'static>(value: T) -> Entry {
+        fn free<T: Send + 'static>(value: T) -> Callback {
             // SAFETY: the value was never shared.
-            unsafe { Entry::free(NonNull::from(Box::leak(Box::new(value))), 12, false) }
+            unsafe { Callback::free(NonNull::from(Box::leak(Box::new(value))), 12, false) }
         }
-        let entries = [free([1_u8; 3]), free(()), free(vec![1]), Entry::call(|| (), 12)];
-        assert_eq!(entries.each_ref().map(Entry::is_plain), [true, true, false, false]);
-        assert_eq!(entries.each_ref().map(Entry::bytes), [12; 4]);
+        let entries = [free([1_u8; 3]), free(()), free(vec![1]), Callback::call(|| (), 12)];
+        assert_eq!(entries.each_ref().map(Callback::is_free_only), [true, true, false, false]);
+        assert_eq!(entries.each_ref().map(Callback::bytes), [12; 4]);
         // SAFETY: nobody reads anything.
         entries.into_iter().for_each(|entry| unsafe { entry.run() });
     }

@@ -3,24 +3,24 @@
 /// What a caller says of deferred work, beyond what it is.
 ///
 /// ```
-/// use stillpoint::rcu::{self, Hints, Rcu};
+/// use stillpoint::rcu::{self, DeferOptions, Rcu};
 ///
 /// let pages = Rcu::new(vec![0_u8; 1 << 20]);
 /// let old = pages.replace(vec![1; 1 << 20]);
 /// // The megabyte counts towards the limits, and may wait for company.
-/// let hints = Hints::new().owning(old.len()).lazy();
+/// let hints = DeferOptions::new().heap_bytes(old.len()).lazy();
 /// old.retire_with(hints);
 /// rcu::barrier();
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Hints {
+pub struct DeferOptions {
     lazy: bool,
     local: bool,
     bytes: usize,
 }
 
-impl Hints {
+impl DeferOptions {
     /// None: to be done soon, and nothing owned but the value itself.
     pub const fn new() -> Self {
         Self { lazy: false, local: false, bytes: 0 }
@@ -37,15 +37,15 @@ impl Hints {
     /// thread may run it, in a later call of [`retire`](crate::rcu::retire) or the like, when the grace period is over.
     ///
     /// As memory is then given back by the thread that took it, several times faster with most allocators: for nodes of lists,
-    /// trees and tables whose values only own memory. Values without destructors are treated so anyway. Callbacks are not affected.
+    /// trees and tables whose values only own memory. Values without destructors are treated so anyway. CallbackWorker are not affected.
     ///
     /// What the thread has deferred afterwards waits for the destructor to return; what other threads have does not.
-    pub const fn local(self) -> Self {
+    pub const fn run_on_retiring_thread(self) -> Self {
         Self { local: true, ..self }
     }
 
     /// It holds `bytes` of memory besides the value itself, which count towards the [`Limits`](crate::rcu::Limits).
-    pub const fn owning(self, bytes: usize) -> Self {
+    pub const fn heap_bytes(self, bytes: usize) -> Self {
         Self { bytes, ..self }
     }
 

@@ -26,8 +26,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
-use crate::grace_period::cookie::Due;
-use crate::grace_period::engine::{Engine, Readers};
+use crate::grace_period::cookie::GpCookie;
+use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// Why a grace period failed: the message for those that waited for it.
@@ -35,7 +35,7 @@ pub type Failure = Cow<'static, str>;
 
 /// What the poller needs of the domain around it.
 pub trait Host {
-    type Readers: Readers;
+    type Readers: ReaderSet;
 
     fn engine(&self) -> &Engine<Self::Readers>;
 
@@ -78,9 +78,9 @@ struct Waiters {
     /// See invariant 1.
     running: bool,
     /// The last grace period that is to end even if no future waits for it.
-    started: Option<Due>,
+    started: Option<GpCookie>,
     /// The wakers, by the grace periods that they wait for. A smaller one ends no later.
-    wakers: BTreeMap<(Due, WaiterId), Waker>,
+    wakers: BTreeMap<(GpCookie, WaiterId), Waker>,
     /// Why the futures were dismissed the last time.
     failure: Option<Failure>,
 }
@@ -100,14 +100,14 @@ impl GpPoller {
     }
 
     /// Makes sure that the grace period ends, if there is a thread for the poller.
-    pub fn start(&self, host: &impl Host, due: Due) {
+    pub fn start(&self, host: &impl Host, due: GpCookie) {
         let mut waiters = self.lock();
         waiters.started = waiters.started.max(Some(due));
         self.ensure_running(host, waiters);
     }
 
     /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it.
-    pub fn poll(&self, host: &impl Host, due: Due, id: &mut WaiterId, waker: &Waker) -> PollResult {
+    pub fn poll(&self, host: &impl Host, due: GpCookie, id: &mut WaiterId, waker: &Waker) -> PollResult {
         // Dropped after the lock is released, as is the waker that it replaces.
         let mut waker = waker.clone();
         let mut waiters = self.lock();
@@ -137,7 +137,7 @@ impl GpPoller {
     }
 
     /// Removes a future that is dropped.
-    pub fn cancel(&self, due: Due, id: WaiterId) {
+    pub fn cancel(&self, due: GpCookie, id: WaiterId) {
         let mut waiters = self.lock();
         let waker = waiters.wakers.remove(&(due, id));
         drop(waiters);

@@ -46,10 +46,10 @@ use core::ptr;
 
 use crossbeam_utils::CachePadded;
 
-use crate::grace_period::cookie::Due;
+use crate::grace_period::cookie::GpCookie;
 use crate::readers::registry::Attached;
 use crate::reclaim::backlog::{Amount, LocalCount};
-use crate::reclaim::callback::Entry;
+use crate::reclaim::callback::Callback;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
 
 /// Entries in a block; the owner does its bookkeeping once in as many.
@@ -67,12 +67,12 @@ const MOST: u64 = 8192;
 /// What the owner has to do after appending an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Chores {
+pub enum PushAction {
     None,
     /// Run a [`STEP`] of its own entries, which are ripe.
-    Step,
+    ReclaimSome,
     /// Its bookkeeping: see [`Queue::report`].
-    All,
+    Flush,
 }
 
 /// Bytes after which the owner does its bookkeeping, however few the entries.
@@ -138,7 +138,7 @@ struct Consumer {
     /// The block of the entry before `head`.
     block: *mut Block,
     head: u64,
-    due: Option<Due>,
+    due: Option<GpCookie>,
     /// `pushed` when the worker last looked.
     seen: u64,
     /// Whether the owner had appended a block since the look before, and so will soon do its bookkeeping.
@@ -154,7 +154,7 @@ unsafe impl Send for Queue {}
 #[derive(Debug)]
 struct Block {
     next: AtomicPtr<Block>,
-    entries: [UnsafeCell<Option<Entry>>; BLOCK as usize],
+    entries: [UnsafeCell<Option<Callback>>; BLOCK as usize],
 }
 
 impl Block {
@@ -181,13 +181,13 @@ struct Claim<'a> {
 
 /// What a queue holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holds {
+pub enum Pending {
     /// Nothing: all have run.
-    Nothing,
+    None,
     /// Lazy entries only.
     Lazy,
     /// Entries that somebody wants to run soon.
-    Eager,
+    Urgent,
 }
 
 impl Attached for Queue {
@@ -241,15 +241,15 @@ impl Queue {
     }
 
     /// What is left to run.
-    pub fn holds(&self) -> Holds {
+    pub fn holds(&self) -> Pending {
         let done = self.done();
         // Acquire: who sees that an entry is wanted finds it.
         if done < self.owner.eager.load(Acquire) {
-            Holds::Eager
+            Pending::Urgent
         } else if done < self.pushed() {
-            Holds::Lazy
+            Pending::Lazy
         } else {
-            Holds::Nothing
+            Pending::None
         }
     }
 
@@ -259,7 +259,7 @@ impl Queue {
     ///
     /// Only the owner may call this, and not from a signal handler.
     #[inline]
-    pub unsafe fn push(&self, entry: Entry, lazy: bool) -> Chores {
+    pub unsafe fn push(&self, entry: Callback, lazy: bool) -> PushAction {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let at = owner.pushed.load(Relaxed);
@@ -281,11 +281,11 @@ impl Queue {
             owner.eager.store(at + 1, Release);
         }
         if bytes >= REPORT_BYTES || place == BLOCK - 1 {
-            Chores::All
+            PushAction::Flush
         } else if place % STEP == STEP - 1 && owner.ripe.load(Relaxed) != 0 {
-            Chores::Step
+            PushAction::ReclaimSome
         } else {
-            Chores::None
+            PushAction::None
         }
     }
 
@@ -362,7 +362,7 @@ impl Queue {
 
     /// Whether there are entries for the worker, `lazy` ones if they are to run too, though not in a queue whose owner will wake it.
     pub fn is_ready(&self, lazy: bool) -> bool {
-        let least = if lazy { Holds::Lazy } else { Holds::Eager };
+        let least = if lazy { Pending::Lazy } else { Pending::Urgent };
         // Relaxed: the worker asks after an operation on its state that acquires, and the owner wakes it by one that releases.
         self.holds() >= least && self.front.claim.load(Relaxed) != WANTED
     }
@@ -373,13 +373,17 @@ impl Queue {
     /// # Errors
     ///
     /// The owner is running entries, and will wake the worker.
-    pub fn collect(&self, done: impl Fn(Due) -> bool, ask: impl Fn() -> Due) -> Result<Option<Due>, Held> {
+    pub fn assign_cookies(
+        &self,
+        done: impl Fn(GpCookie) -> bool,
+        ask: impl Fn() -> GpCookie,
+    ) -> Result<Option<GpCookie>, Held> {
         let claim = self.claim_or_want()?;
         let due = claim.with(|consumer| {
             let pushed = self.pushed();
             consumer.owner_appends = pushed - consumer.seen >= BLOCK;
             consumer.seen = pushed;
-            consumer.advance(self, done, ask);
+            consumer.accelerate(self, done, ask);
             consumer.due
         });
         claim.give_back();
@@ -388,13 +392,13 @@ impl Queue {
 
     /// For the worker: runs some entries whose grace period is over, by `run`; how much that was. Local entries of an owner that is
     /// appending are left to it, unless `all`.
-    pub fn run_batch(&self, done: impl Fn(Due) -> bool, all: bool, run: impl Fn(Entry)) -> Amount {
+    pub fn run_batch(&self, done: impl Fn(GpCookie) -> bool, all: bool, run: impl Fn(Callback)) -> Amount {
         let Some(claim) = self.try_claim() else { return Amount::default() };
         let leave = claim.with(|consumer| {
-            consumer.ripen(self, done);
+            consumer.advance(self, done);
             !all && consumer.owner_appends
         });
-        claim.run(BATCH, |entry| leave && entry.is_local(), drop_block, run)
+        claim.run(BATCH, |entry| leave && entry.may_run_on_owner(), drop_block, run)
     }
 
     /// For the owner: runs local entries whose grace period is over, at most `limit`, by `run`, and gives others one to wait
@@ -404,18 +408,18 @@ impl Queue {
     pub fn run_local(
         &self,
         limit: u64,
-        done: impl Fn(Due) -> bool,
-        ask: impl Fn() -> Due,
-        run: impl Fn(Entry),
+        done: impl Fn(GpCookie) -> bool,
+        ask: impl Fn() -> GpCookie,
+        run: impl Fn(Callback),
     ) -> bool {
         // The worker has it, or this thread itself: a destructor that it runs here may defer something.
         let Some(claim) = self.try_claim() else { return false };
-        claim.with(|consumer| consumer.ripen(self, &done));
-        let amount = claim.run(limit, |entry| !entry.is_local(), |block| self.keep(block), run);
+        claim.with(|consumer| consumer.advance(self, &done));
+        let amount = claim.run(limit, |entry| !entry.may_run_on_owner(), |block| self.keep(block), run);
         claim.with(|consumer| {
             // Relaxed: the owner's.
             self.owner.ripe.store(self.front.ripe.load(Relaxed) - consumer.head, Relaxed);
-            consumer.advance(self, done, ask);
+            consumer.accelerate(self, done, ask);
         });
         self.owner.freed.add(amount.count, amount.bytes);
         claim.give_back()
@@ -508,9 +512,9 @@ impl Claim<'_> {
     fn run(
         &self,
         limit: u64,
-        leave: impl Fn(&Entry) -> bool,
+        leave: impl Fn(&Callback) -> bool,
         free: impl Fn(*mut Block),
-        run: impl Fn(Entry),
+        run: impl Fn(Callback),
     ) -> Amount {
         let mut amount = Amount::default();
         while amount.count < limit
@@ -548,7 +552,7 @@ impl Consumer {
     const NEW: Self = Self { block: ptr::null_mut(), head: 0, due: None, seen: 0, owner_appends: false };
 
     /// Lets entries run whose grace period is over.
-    fn ripen(&mut self, queue: &Queue, done: impl Fn(Due) -> bool) {
+    fn advance(&mut self, queue: &Queue, done: impl Fn(GpCookie) -> bool) {
         let front = &queue.front;
         step!(
             "ripe-before-grace-period",
@@ -563,8 +567,8 @@ impl Consumer {
     }
 
     /// Ripens, and gives entries that have no grace period to wait for one, if no others wait for theirs.
-    fn advance(&mut self, queue: &Queue, done: impl Fn(Due) -> bool, ask: impl Fn() -> Due) {
-        self.ripen(queue, done);
+    fn accelerate(&mut self, queue: &Queue, done: impl Fn(GpCookie) -> bool, ask: impl Fn() -> GpCookie) {
+        self.advance(queue, done);
         if self.due.is_none() {
             let pushed = queue.pushed();
             if pushed > queue.front.pending.load(Relaxed) {
@@ -580,9 +584,9 @@ impl Consumer {
     fn pop(
         &mut self,
         queue: &Queue,
-        leave: impl FnOnce(&Entry) -> bool,
+        leave: impl FnOnce(&Callback) -> bool,
         free: impl FnOnce(*mut Block),
-    ) -> Option<Entry> {
+    ) -> Option<Callback> {
         if self.head == queue.front.ripe.load(Relaxed) {
             return None;
         }

@@ -6,26 +6,26 @@
 use crossbeam_utils::CachePadded;
 
 use crate::reclaim::backlog::Amount;
-use crate::reclaim::callback::Entry;
-use crate::reclaim::queue::{Chores, Queue};
+use crate::reclaim::callback::Callback;
+use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::worker::CallbackQueues;
 use crate::sync::{ForkSafe, Mutex};
 
-/// Threads on as many CPUs can append at a time.
+/// ThreadReaders on as many CPUs can append at a time.
 const LINES: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Lines([CachePadded<Line>; LINES]);
+pub struct StripedQueues([CachePadded<Stripe>; LINES]);
 
 #[derive(Debug)]
-struct Line {
+struct Stripe {
     /// Who holds it owns the queue.
-    turn: ForkSafe<Mutex<()>>,
+    push_lock: ForkSafe<Mutex<()>>,
     queue: Queue,
 }
 
-impl CallbackQueues for Lines {
+impl CallbackQueues for StripedQueues {
     fn len(&self) -> usize {
         LINES
     }
@@ -35,21 +35,21 @@ impl CallbackQueues for Lines {
     }
 }
 
-impl Lines {
+impl StripedQueues {
     pub fn new() -> Self {
         Self(core::array::from_fn(|_| {
-            CachePadded::new(Line { turn: ForkSafe::new(Mutex::new(())), queue: Queue::new() })
+            CachePadded::new(Stripe { push_lock: ForkSafe::new(Mutex::new(())), queue: Queue::new() })
         }))
     }
 
     /// Appends to the queue of `cpu`; that queue, and what the domain is to be told of it, if it is time for that.
-    pub fn push(&self, cpu: usize, entry: Entry, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
-        let Line { turn, queue } = &*self.0[cpu % LINES];
+    pub fn push(&self, cpu: usize, entry: Callback, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
+        let Stripe { push_lock, queue } = &*self.0[cpu % LINES];
         // No code of the program runs under the lock.
-        let _turn = turn.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _guard = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the holder of the lock is the queue's owner.
         let chores = unsafe { queue.push(entry.for_anybody(), lazy) };
-        (queue, (chores == Chores::All).then(|| queue.report()))
+        (queue, (chores == PushAction::Flush).then(|| queue.report()))
     }
 
     /// Forgets all entries, which are the parent's.
@@ -63,7 +63,7 @@ impl Lines {
         for line in &self.0 {
             // SAFETY: the caller's contract.
             unsafe {
-                line.turn.overwrite(Mutex::new(()));
+                line.push_lock.overwrite(Mutex::new(()));
                 line.queue.reset_in_child();
             }
         }

@@ -6,10 +6,10 @@
 //! # A round
 //!
 //! ```text
-//! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::collect)
-//! run         what is ripe: a batch of each queue in turn, for SLICE at most, under no lock     (Queue::run_batch)
+//! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::assign_cookies)
+//! run         what is ripe: a batch of each queue in turn, for BATCH_TIME_LIMIT at most, under no lock     (Queue::run_batch)
 //! advance     wake those that wait                                                          (EventCount::notify_all)
-//! linger      for LINGER, and PACE after the last round began, unless a caller is urgent or the backlog long
+//! linger      for LINGER, and MIN_ROUND_INTERVAL after the last round began, unless a caller is urgent or the backlog long
 //! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
 //! ```
 //!
@@ -29,34 +29,34 @@
 //!
 //! Above the limits of the [backlog](crate::reclaim::backlog) a caller that is neither inside a section nor a callback runs what it may of
 //! its own, sets the worker to work, and waits. A caller inside a section does so on leaving the outermost one
-//! ([`Readers::defer_to_exit`]): most code that links nodes retires inside sections only.
+//! ([`ReaderSet::defer_to_exit`]): most code that links nodes retires inside sections only.
 
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::backlog::{Amount, Backlog, Limits, MayWait, Tally, at_least_zero};
-use super::callback::Entry;
-use super::queue::{BLOCK, Held, Holds, Queue, STEP};
-use super::worker_state::{Alarm, DROWSY, PACED, Slept};
-use crate::grace_period::cookie::Due;
-use crate::grace_period::engine::{Engine, Readers};
-use crate::readers::threads::Threads;
+use super::backlog::{Amount, Backlog, CallbackStats, Limits, MayWait, at_least_zero};
+use super::callback::Callback;
+use super::queue::{BLOCK, Held, Pending, Queue, STEP};
+use super::worker_state::{GoIdle, LAZY_WAIT, RATE_LIMITED, WorkerState};
+use crate::grace_period::cookie::GpCookie;
+use crate::grace_period::engine::{Engine, ReaderSet};
+use crate::readers::threads::ThreadReaders;
 use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, now, step};
 
 /// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
 /// a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
 /// [`Queue::tried`].)
-const PACE: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
+const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 /// How long the worker of an idle domain lingers, in nanoseconds: several times as long as a caller that defers something and
 /// then waits takes to begin.
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The same after a round that failed.
-const RETRY: Duration = Duration::from_secs(1);
+const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
 /// How long lazy entries may wait, in nanoseconds.
 const LAZY: u64 = 10_000_000_000;
 /// How long the worker runs entries before it looks at the queues again, in nanoseconds.
-const SLICE: u64 = 1_000_000;
+const BATCH_TIME_LIMIT: u64 = 1_000_000;
 
 /// The queues of a domain. They do not become fewer.
 pub trait CallbackQueues {
@@ -70,7 +70,7 @@ pub trait CallbackQueues {
     }
 }
 
-impl<K> CallbackQueues for Threads<K, Queue> {
+impl<K> CallbackQueues for ThreadReaders<K, Queue> {
     fn len(&self) -> usize {
         self.registry().len()
     }
@@ -82,7 +82,7 @@ impl<K> CallbackQueues for Threads<K, Queue> {
 
 /// What the algorithm needs of the world around it.
 pub trait Host {
-    type Readers: Readers;
+    type Readers: ReaderSet;
     type Queues: CallbackQueues;
 
     fn engine(&self) -> &Engine<Self::Readers>;
@@ -93,10 +93,10 @@ pub trait Host {
     fn is_alone(&self) -> bool;
 
     /// Waits until the grace period has ended.
-    fn wait_for(&self, due: Due) -> Result<(), Denied>;
+    fn wait_for(&self, due: GpCookie) -> Result<(), Denied>;
 
     /// Runs an entry, whose grace period is over.
-    fn run(&self, entry: Entry);
+    fn run(&self, entry: Callback);
 
     /// A heavy fence.
     fn fence(&self);
@@ -106,7 +106,7 @@ pub trait Host {
         false
     }
 
-    /// Provides a worker: somebody who calls [`Callbacks::work`]. False if that cannot be done.
+    /// Provides a worker: somebody who calls [`CallbackWorker::work`]. False if that cannot be done.
     fn start_worker(&self) -> bool;
 
     /// Completes a grace period if that takes no time to speak of; never waits. The calling thread is outside.
@@ -130,8 +130,8 @@ pub struct Caller {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Callbacks {
-    alarm: CachePadded<Alarm>,
+pub struct CallbackWorker {
+    state: CachePadded<WorkerState>,
     progress: CachePadded<EventCount>,
     backlog: Backlog,
     /// Callers that want all to run now.
@@ -143,11 +143,11 @@ pub struct Callbacks {
     failures: AtomicU64,
 }
 
-impl Callbacks {
+impl CallbackWorker {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                alarm: CachePadded::new(Alarm::new()),
+                state: CachePadded::new(WorkerState::new()),
                 progress: CachePadded::new(EventCount::new()),
                 backlog: Backlog::new(),
                 urgent: AtomicU64::new(0),
@@ -161,7 +161,7 @@ impl Callbacks {
     /// After an entry was appended: sees to it that a worker will look.
     #[inline(always)]
     pub fn notify(&self, lazy: bool, host: &impl Host) {
-        if self.alarm.must_ring(lazy) {
+        if self.state.needs_wake(lazy) {
             self.provide(lazy, host);
         }
     }
@@ -169,19 +169,19 @@ impl Callbacks {
     /// Sets the worker to work. False if there is none, and none can be had.
     #[cold]
     fn provide(&self, lazy: bool, host: &impl Host) -> bool {
-        let alone = if lazy { self.alarm.stir() } else { self.alarm.ring() };
+        let alone = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
         if !alone || host.start_worker() {
             return true;
         }
         // The entries stay; the next one tries again. A thread that rang meanwhile and waits must look to it itself.
-        self.alarm.give_up();
+        self.state.give_up();
         step!("given-up-silently", self.progress.notify_all());
         false
     }
 
     /// The owner runs a few of its own entries.
     #[cold]
-    pub fn step(&self, queue: &Queue, host: &impl Host) {
+    pub fn reclaim_some(&self, queue: &Queue, host: &impl Host) {
         self.run_own(queue, host, STEP);
         if queue.has_freed_much() {
             self.report(queue);
@@ -190,17 +190,17 @@ impl Callbacks {
 
     /// The owner's bookkeeping, a block at a time.
     #[cold]
-    pub fn settle(&self, queue: &Queue, caller: impl FnOnce() -> Caller, host: &impl Host) {
+    pub fn flush(&self, queue: &Queue, caller: impl FnOnce() -> Caller, host: &impl Host) {
         // Otherwise a little more than is added, so that it gets less.
-        self.run_own(queue, host, if self.backlog.is_crowded() { 2 * BLOCK } else { STEP + 1 });
+        self.run_own(queue, host, if self.backlog.above_low_mark() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
         // Only now: a destructor that ran may have begun a section, or ended one.
-        self.relieve(queue, caller(), host);
+        self.reduce_backlog(queue, caller(), host);
     }
 
     /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
     #[cold]
-    pub fn relieve(&self, queue: &Queue, caller: Caller, host: &impl Host) {
+    pub fn reduce_backlog(&self, queue: &Queue, caller: Caller, host: &impl Host) {
         if !caller.is_inside {
             if host.is_alone() {
                 host.try_synchronize();
@@ -210,8 +210,8 @@ impl Callbacks {
                 queue.tried(now() - begin);
             }
         }
-        let has_waited = self.press_if_above(caller.is_owner.then_some(queue), caller.wait, host);
-        if !has_waited && self.backlog.is_crowded() && self.alarm.naps() {
+        let has_waited = self.throttle_if_above(caller.is_owner.then_some(queue), caller.wait, host);
+        if !has_waited && self.backlog.above_low_mark() && self.state.is_sleeping() {
             step!("crowd-does-not-ring", self.provide(false, host));
         }
     }
@@ -249,22 +249,22 @@ impl Callbacks {
 
     /// Whether the owner of the queue, which only now may wait, should do its bookkeeping for that.
     #[cfg(not(loom))]
-    pub fn presses(&self, queue: &Queue) -> bool {
-        self.backlog.is_above() && queue.holds() != Holds::Nothing
+    pub fn must_throttle(&self, queue: &Queue) -> bool {
+        self.backlog.above_high_mark() && queue.holds() != Pending::None
     }
 
-    /// [`press`](Self::press), if too much waits and the caller may. Whether it has.
-    fn press_if_above(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) -> bool {
-        let presses = wait != MayWait::No && self.backlog.is_above();
+    /// [`throttle`](Self::throttle), if too much waits and the caller may. Whether it has.
+    fn throttle_if_above(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) -> bool {
+        let presses = wait != MayWait::No && self.backlog.above_high_mark();
         if presses {
-            self.press(own, wait, host);
+            self.throttle(own, wait, host);
         }
         presses
     }
 
     /// Waits until less waits. `own` is the calling thread's queue.
     #[cold]
-    fn press(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) {
+    fn throttle(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) {
         let failures = self.failures.load(Relaxed);
         let patience = self.backlog.begin_wait(wait);
         let _urgent = self.urgent();
@@ -275,11 +275,11 @@ impl Callbacks {
                 self.run_own(queue, host, u64::MAX);
                 self.report(queue);
             }
-            is_small = !self.backlog.is_above();
+            is_small = !self.backlog.above_high_mark();
             let failed = self.failures.load(Relaxed) != failures;
             // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
-            let is_empty = || self.holds(host.queues()) == Holds::Nothing;
-            is_small || failed || self.alarm.is_idle() && (is_empty() || !self.provide(false, host))
+            let is_empty = || self.holds(host.queues()) == Pending::None;
+            is_small || failed || self.state.is_idle() && (is_empty() || !self.provide(false, host))
         });
         self.backlog.end_wait(wait, ended, is_small);
     }
@@ -289,13 +289,13 @@ impl Callbacks {
     #[cfg(not(loom))]
     pub fn end_of_owner(&self, queue: &Queue, wait: MayWait, host: &impl Host) {
         self.report(queue);
-        self.press_if_above(None, wait, host);
+        self.throttle_if_above(None, wait, host);
     }
 
-    /// Says that all is to run now, until dropped. [`Alarm::ring`] after this makes the worker notice.
-    fn urgent(&self) -> Urgent<'_> {
+    /// Says that all is to run now, until dropped. [`WorkerState::wake`] after this makes the worker notice.
+    fn urgent(&self) -> ExpediteGuard<'_> {
         self.urgent.fetch_add(1, Relaxed);
-        Urgent(&self.urgent)
+        ExpediteGuard(&self.urgent)
     }
 
     fn is_urgent(&self) -> bool {
@@ -314,16 +314,16 @@ impl Callbacks {
             let reached = || queue.done() >= mark || self.failures.load(Relaxed) != failures;
             step!(
                 "barrier-does-not-ring",
-                if self.alarm.ring() {
+                if self.state.wake() {
                     self.provide_or_work(host, reached);
                 }
             );
             step!("barrier-does-not-wait", {
                 self.progress.wait_until(None, || {
-                    if !reached() && self.alarm.is_idle() {
+                    if !reached() && self.state.is_idle() {
                         step!(
                             "nobody-keeps-going",
-                            if self.alarm.ring() {
+                            if self.state.wake() {
                                 self.provide_or_work(host, reached);
                             }
                         );
@@ -341,9 +341,9 @@ impl Callbacks {
     /// Nobody defers anything any more, and nobody reads: all is to run now, in a worker, or here if none can be had.
     #[cfg(not(loom))]
     pub fn close(&self, host: &impl Host) {
-        // Relaxed: `ring` orders it.
+        // Relaxed: `wake` orders it.
         self.urgent.fetch_add(1, Relaxed);
-        if self.holds(host.queues()) != Holds::Nothing && self.alarm.ring() {
+        if self.holds(host.queues()) != Pending::None && self.state.wake() {
             self.provide_or_work(host, || false);
         }
     }
@@ -355,14 +355,14 @@ impl Callbacks {
         }
         if host.is_reporting() {
             // A grace period waits for this thread: the last handle has gone in a stall hook. What is left stays.
-            return self.alarm.give_up();
+            return self.state.give_up();
         }
         self.work(host, enough);
     }
 
     /// The most pressing thing in any queue.
-    fn holds(&self, queues: &impl CallbackQueues) -> Holds {
-        queues.iter().map(Queue::holds).max().unwrap_or(Holds::Nothing)
+    fn holds(&self, queues: &impl CallbackQueues) -> Pending {
+        queues.iter().map(Queue::holds).max().unwrap_or(Pending::None)
     }
 
     /// A worker's life, from the alarm until nothing is left to do, or `enough`.
@@ -375,39 +375,44 @@ impl Callbacks {
         let mut was_held = false;
         loop {
             if enough() {
-                self.alarm.give_up();
+                self.state.give_up();
                 step!("worker-stops-silently", self.progress.notify_all());
                 return;
             }
-            let found = self.collect(host);
+            let found = self.assign_cookies(host);
             let after_held = core::mem::replace(&mut was_held, false);
             match found.holds {
                 // An owner at work makes the worker look again when it has done.
-                Holds::Nothing if found.held => {
-                    let hurry = || self.is_urgent() || self.backlog.is_crowded();
+                Pending::None if found.held => {
+                    let hurry = || self.is_urgent() || self.backlog.above_low_mark();
                     let ready = || queues.iter().any(|queue| queue.is_ready(hurry()));
                     if after_held {
                         // Woken in vain: what is retired in the owner's destructor must not do so each time.
-                        self.alarm.nap(PACED, Duration::from_nanos(PACE), || (), ready);
+                        self.state.sleep_timeout(
+                            RATE_LIMITED,
+                            Duration::from_nanos(MIN_ROUND_INTERVAL),
+                            || (),
+                            ready,
+                        );
                     } else {
                         was_held = true;
-                        self.alarm.nap(DROWSY, Duration::from_nanos(LAZY), fence, ready);
+                        self.state.sleep_timeout(LAZY_WAIT, Duration::from_nanos(LAZY), fence, ready);
                     }
                     lingers_since = None;
                     continue;
                 }
-                Holds::Nothing => {
-                    if self.alarm.stop(fence, || self.holds(queues) != Holds::Nothing) == Slept::Gone {
+                Pending::None => {
+                    if self.state.try_go_idle(fence, || self.holds(queues) != Pending::None) == GoIdle::Idle {
                         // What a caller waits for may have been run by its owner.
                         step!("run-silently", step!("gone-silently", self.progress.notify_all()));
                         return;
                     }
                     continue;
                 }
-                Holds::Lazy if let Some(rest) = self.lazy_rest(queues) => {
+                Pending::Lazy if let Some(rest) = self.lazy_rest(queues) => {
                     let eager = || queues.iter().any(|queue| queue.is_ready(false));
-                    let early = || eager() || self.is_urgent() || self.backlog.is_crowded();
-                    self.alarm.nap(DROWSY, rest, fence, early);
+                    let early = || eager() || self.is_urgent() || self.backlog.above_low_mark();
+                    self.state.sleep_timeout(LAZY_WAIT, rest, fence, early);
                     lingers_since = None;
                     continue;
                 }
@@ -424,7 +429,7 @@ impl Callbacks {
                 && let Some(rest) = self.pause(begin)
             {
                 // No fence: see the alarm's invariant 3.
-                self.alarm.nap(PACED, rest, || (), || self.pause(begin).is_none());
+                self.state.sleep_timeout(RATE_LIMITED, rest, || (), || self.pause(begin).is_none());
                 continue;
             }
             lingers_since = None;
@@ -437,21 +442,21 @@ impl Callbacks {
                     self.progress.notify_all();
                 });
                 // The entries stay; an urgent caller tries again now.
-                self.alarm.nap(PACED, RETRY, || (), || self.is_urgent());
+                self.state.sleep_timeout(RATE_LIMITED, ROUND_INTERVAL_ON_ERROR, || (), || self.is_urgent());
             }
         }
     }
 
     /// Gives every entry a grace period to wait for.
-    fn collect<H: Host>(&self, host: &H) -> Found {
+    fn assign_cookies<H: Host>(&self, host: &H) -> Found {
         let engine = host.engine();
-        let mut found = Found { holds: Holds::Nothing, due: None, held: false };
+        let mut found = Found { holds: Pending::None, due: None, held: false };
         for queue in host.queues().iter() {
             let holds = queue.holds();
-            if holds == Holds::Nothing {
+            if holds == Pending::None {
                 continue;
             }
-            match queue.collect(|due| engine.is_done(due), || engine.ask()) {
+            match queue.assign_cookies(|due| engine.is_done(due), || engine.ask()) {
                 Ok(due) => {
                     found.holds = found.holds.max(holds);
                     found.due = due.into_iter().chain(found.due).min();
@@ -466,14 +471,14 @@ impl Callbacks {
     fn lazy_rest(&self, queues: &impl CallbackQueues) -> Option<Duration> {
         let oldest = queues.iter().filter_map(Queue::oldest).min();
         let rest = oldest.map_or(0, |oldest| (oldest + LAZY).saturating_sub(now()));
-        (rest != 0 && !self.is_urgent() && !self.backlog.is_crowded()).then(|| Duration::from_nanos(rest))
+        (rest != 0 && !self.is_urgent() && !self.backlog.above_low_mark()).then(|| Duration::from_nanos(rest))
     }
 
     /// How long until the worker may lead a grace period, if it has `begun` to linger.
     fn pause(&self, begun: u64) -> Option<Duration> {
-        let from = (self.last_round.load(Relaxed) + PACE).max(begun + LINGER);
+        let from = (self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL).max(begun + LINGER);
         let rest = from.saturating_sub(now());
-        (rest != 0 && !self.is_urgent() && !self.backlog.is_crowded()).then(|| Duration::from_nanos(rest))
+        (rest != 0 && !self.is_urgent() && !self.backlog.above_low_mark()).then(|| Duration::from_nanos(rest))
     }
 
     /// Runs ripe entries, for a time. Whether there were some.
@@ -483,13 +488,13 @@ impl Callbacks {
         // A slice begins where the last one ended.
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
-        let all = self.is_urgent() || self.backlog.is_above();
+        let all = self.is_urgent() || self.backlog.above_high_mark();
         let mut any = false;
         loop {
             let mut idle = true;
             for index in (first..len).chain(0..first.min(len)) {
                 let queue = queues.queue(index);
-                if queue.holds() == Holds::Nothing {
+                if queue.holds() == Pending::None {
                     continue;
                 }
                 let amount = queue.run_batch(|due| engine.is_done(due), all, |entry| host.run(entry));
@@ -498,7 +503,7 @@ impl Callbacks {
                 }
                 self.backlog.run(amount);
                 (idle, any) = (false, true);
-                if now() - begin > SLICE {
+                if now() - begin > BATCH_TIME_LIMIT {
                     self.first.store(index as u64 + 1, Relaxed);
                     return true;
                 }
@@ -510,7 +515,7 @@ impl Callbacks {
     }
 
     /// Counters of now.
-    pub fn tally(&self, queues: &impl CallbackQueues) -> Tally {
+    pub fn tally(&self, queues: &impl CallbackQueues) -> CallbackStats {
         let now = now();
         let mut tally = self.backlog.tally();
         for queue in queues.iter() {
@@ -534,7 +539,7 @@ impl Callbacks {
     /// The calling thread is the only one in the process, as after a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
-        self.alarm.give_up();
+        self.state.give_up();
         self.backlog.reset_in_child();
         self.urgent.store(0, Relaxed);
     }
@@ -543,17 +548,17 @@ impl Callbacks {
 /// What the worker finds in the queues.
 struct Found {
     /// The most pressing thing in those that are not held.
-    holds: Holds,
+    holds: Pending,
     /// The first grace period that entries wait for.
-    due: Option<Due>,
+    due: Option<GpCookie>,
     /// Whether the owner of some other is running entries.
     held: bool,
 }
 
 /// A caller is urgent.
-struct Urgent<'a>(&'a AtomicU64);
+struct ExpediteGuard<'a>(&'a AtomicU64);
 
-impl Drop for Urgent<'_> {
+impl Drop for ExpediteGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }

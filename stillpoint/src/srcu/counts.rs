@@ -7,14 +7,14 @@ use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 pub struct Counts {
     handles: AtomicU64,
     /// Jobs, and one for all handles.
-    keepers: AtomicU64,
+    internal_refs: AtomicU64,
 }
 
 impl Counts {
     const_unless_loom! {
         /// Those of one handle.
         pub fn new() -> Self {
-            Self { handles: AtomicU64::new(1), keepers: AtomicU64::new(1) }
+            Self { handles: AtomicU64::new(1), internal_refs: AtomicU64::new(1) }
         }
     }
 
@@ -33,15 +33,15 @@ impl Counts {
     }
 
     /// Another keeper, made by a handle or a keeper that there is.
-    pub fn keep(&self) {
+    pub fn add_internal_ref(&self) {
         // Relaxed: the caller's handle, or job, keeps the domain meanwhile.
-        self.keepers.fetch_add(1, Relaxed);
+        self.internal_refs.fetch_add(1, Relaxed);
     }
 
     /// One keeper less. True for the last, which frees the memory.
     #[must_use]
-    pub fn release(&self) -> bool {
+    pub fn drop_internal_ref(&self) -> bool {
         // Release: what this keeper did comes before the end. Acquire: what all others did. Partner: itself.
-        self.keepers.fetch_sub(1, AcqRel) == 1
+        self.internal_refs.fetch_sub(1, AcqRel) == 1
     }
 }

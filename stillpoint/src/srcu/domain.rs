@@ -4,8 +4,8 @@
 //!
 //! | counted in | who | what goes when none is left |
 //! |---|---|---|
-//! | `handles` | [`Domain`]s of the program, also those in pointers, cookies and retired values | readers: see [`Phases::close`] |
-//! | `keepers` | jobs of the library, and one for all handles | the memory |
+//! | `handles` | [`Domain`]s of the program, also those in pointers, cookies and retired values | readers: see [`SrcuReaders::close`] |
+//! | `internal_refs` | jobs of the library, and one for all handles | the memory |
 //!
 //! Guards count nothing: they borrow a handle. So when the last handle has gone nobody can read, nobody can defer, and what was
 //! deferred is done at once, by a worker, or by the thread that drops the handle if no worker can be had.
@@ -24,10 +24,10 @@ use super::fork;
 use super::guard::{Guard, Section};
 use super::shared::Shared;
 use crate::domain::deferred;
-use crate::domain::raw::{Core, HasReaders, Words, World};
-use crate::readers::srcu::Phases;
-use crate::reclaim::callback::Entry;
-use crate::reclaim::striped::Lines;
+use crate::domain::raw::{Core, HasReaders, Messages, RawDomain};
+use crate::readers::srcu::SrcuReaders;
+use crate::reclaim::callback::Callback;
+use crate::reclaim::striped::StripedQueues;
 use crate::sync::Block;
 
 /// A domain: its sections, and the grace periods that wait for them and for nobody else.
@@ -69,7 +69,7 @@ pub struct Domain {
 #[derive(Debug)]
 #[repr(C)]
 struct Inner {
-    /// First, so that its address is that of the whole: see [`World::check`].
+    /// First, so that its address is that of the whole: see [`RawDomain::check`].
     shared: Shared,
     counts: Counts,
     /// A handle that is not counted, for the library's tasks.
@@ -138,7 +138,7 @@ impl Domain {
     #[inline(never)]
     #[track_caller]
     fn make_slow(&self) -> &Inner {
-        let phases = Phases::new(self.site);
+        let phases = SrcuReaders::new(self.site);
         // A global allocator that enters comes back here from either allocation, and is then faster. Chooses the backend of the
         // fence.
         let memory = if phases.prepare() { Block::zeroed(Layout::new::<Inner>()) } else { None };
@@ -191,10 +191,10 @@ unsafe fn free(inner: NonNull<Inner>) {
 ///
 /// # Safety
 ///
-/// The caller was counted in `keepers`, and does not use `inner` again.
+/// The caller was counted in `internal_refs`, and does not use `inner` again.
 unsafe fn release(inner: NonNull<Inner>) {
     // SAFETY: the caller keeps it still.
-    if unsafe { inner.as_ref() }.counts.release() {
+    if unsafe { inner.as_ref() }.counts.drop_internal_ref() {
         // SAFETY: it was the last.
         unsafe { free(inner) };
     }
@@ -243,56 +243,56 @@ impl fmt::Debug for Domain {
 
 /// What a job of the library holds on to the domain by.
 #[derive(Debug)]
-pub(crate) struct Kept(NonNull<Inner>);
+pub(crate) struct WorkerRef(NonNull<Inner>);
 
 // SAFETY: the domain is shared by all threads.
-unsafe impl Send for Kept {}
+unsafe impl Send for WorkerRef {}
 
-impl Deref for Kept {
+impl Deref for WorkerRef {
     type Target = Domain;
 
     fn deref(&self) -> &Domain {
-        // SAFETY: counted in `keepers`.
+        // SAFETY: counted in `internal_refs`.
         unsafe { &self.0.as_ref().here }
     }
 }
 
-impl Drop for Kept {
+impl Drop for WorkerRef {
     fn drop(&mut self) {
-        // SAFETY: counted in `keepers` by `keep`.
+        // SAFETY: counted in `internal_refs` by `worker_ref`.
         unsafe { release(self.0) };
     }
 }
 
-static WORDS: Words = Words { inside: "", inside_barrier: "" };
+static MESSAGES: Messages = Messages { inside: "", inside_barrier: "" };
 
 impl crate::Domain for Domain {
     type Section = Section;
 }
 
 impl HasReaders for Domain {
-    type Readers = Phases;
-    type Queues = Lines;
+    type Readers = SrcuReaders;
+    type Queues = StripedQueues;
 }
 
 // SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
-unsafe impl World for Domain {
+unsafe impl RawDomain for Domain {
     type Lender = Section;
-    type Kept = Kept;
+    type WorkerRef = WorkerRef;
 
     /// Guards are nobody's.
     const MAY_BE_INSIDE: bool = true;
 
-    fn words(&self) -> &'static Words {
-        &WORDS
+    fn messages(&self) -> &'static Messages {
+        &MESSAGES
     }
 
     #[inline(always)]
-    fn core(&self) -> &Core<Phases> {
+    fn core(&self) -> &Core<SrcuReaders> {
         &self.inner().shared.core
     }
 
-    fn queues(&self) -> &Lines {
+    fn queues(&self) -> &StripedQueues {
         &self.inner().shared.queues
     }
 
@@ -300,17 +300,17 @@ unsafe impl World for Domain {
         Some(self.site)
     }
 
-    unsafe fn keep(&self) -> Kept {
+    unsafe fn worker_ref(&self) -> WorkerRef {
         let inner = self.inner();
-        inner.counts.keep();
-        Kept(NonNull::from(inner))
+        inner.counts.add_internal_ref();
+        WorkerRef(NonNull::from(inner))
     }
 
-    fn own(&self) -> Option<&'static Infallible> {
+    fn current_reader(&self) -> Option<&'static Infallible> {
         None
     }
 
-    fn is_reading(&self) -> bool {
+    fn in_read_section(&self) -> bool {
         false
     }
 
@@ -318,12 +318,12 @@ unsafe impl World for Domain {
         self.inner();
     }
 
-    fn defer(&self, entry: Entry, lazy: bool) {
+    fn defer(&self, entry: Callback, lazy: bool) {
         let shared = &self.inner().shared;
         let (queue, reported) = shared.queues.push(crate::percpu::cpu(), entry, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
-            deferred::relieve(self, queue, reported);
+            deferred::reduce_backlog(self, queue, reported);
         }
     }
 

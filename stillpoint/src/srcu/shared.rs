@@ -4,14 +4,14 @@ use core::cell::Cell;
 use core::ptr;
 
 use crate::domain::raw::Core;
-use crate::readers::srcu::Phases;
-use crate::reclaim::striped::Lines;
+use crate::readers::srcu::SrcuReaders;
+use crate::reclaim::striped::StripedQueues;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) core: Core<Phases>,
-    pub(super) queues: Lines,
+    pub(super) core: Core<SrcuReaders>,
+    pub(super) queues: StripedQueues,
     pub(super) fork: Link,
 }
 
@@ -21,12 +21,12 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
-    pub(super) fn new(phases: Phases) -> Self {
-        Self { core: Core::new(phases, || "srcu::Domain"), queues: Lines::new(), fork: Link::new() }
+    pub(super) fn new(phases: SrcuReaders) -> Self {
+        Self { core: Core::new(phases, || "srcu::Domain"), queues: StripedQueues::new(), fork: Link::new() }
     }
 
     #[inline(always)]
-    pub(super) fn phases(&self) -> &Phases {
+    pub(super) fn phases(&self) -> &SrcuReaders {
         self.core.engine.readers()
     }
 

@@ -5,7 +5,7 @@ use stillpoint::Domain;
 use stillpoint::rcu::{Global, Rcu};
 
 fn end_section<D: Domain>(domain: &D) {
-    let _ = domain.own().unwrap().leave();
+    let _ = domain.current_reader().unwrap().leave();
 }
 
 fn end_grace_periods<D: Domain>(domain: &D) {

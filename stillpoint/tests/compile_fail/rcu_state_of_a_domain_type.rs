@@ -1,7 +1,7 @@
 //! What `domain!` needs of the library does not open the state of a domain.
 #![forbid(unsafe_code)]
 
-use stillpoint::rcu::{Global, Static};
+use stillpoint::rcu::{Global, StaticDomain};
 
 fn main() {
     let guard = stillpoint::rcu::enter();

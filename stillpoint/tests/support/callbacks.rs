@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 
-use stillpoint::rcu::Hints;
+use stillpoint::rcu::DeferOptions;
 
-pub const LAZY: Hints = Hints::new().lazy();
+pub const LAZY: DeferOptions = DeferOptions::new().lazy();
 
 /// A counter, and something that counts.
 pub fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {

@@ -4,9 +4,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Hints, RcuDomain};
+use stillpoint::rcu::{DeferOptions, RcuDomain};
 
-pub const LOCAL: Hints = Hints::new().local();
+pub const LOCAL: DeferOptions = DeferOptions::new().run_on_retiring_thread();
 /// A thread does its bookkeeping after as many retirements.
 pub const BLOCK: usize = 64;
 

@@ -8,22 +8,22 @@ use super::*;
 use crate::deadline::deadline;
 use crate::fence;
 use crate::readers::reader::Reader;
-use crate::readers::threads::{Sections, Threads};
-use crate::reclaim::backlog::PATIENCE;
-use crate::reclaim::queue::Chores;
+use crate::readers::threads::{Memb, ThreadReaders};
+use crate::reclaim::backlog::THROTTLE_TIMEOUT;
+use crate::reclaim::queue::PushAction;
 
 /// A domain without the threads of the library.
-struct World {
-    callbacks: &'static Callbacks,
-    engine: &'static Engine<Threads<Sections, Queue>>,
+struct RawDomain {
+    callbacks: &'static CallbackWorker,
+    engine: &'static Engine<ThreadReaders<Memb, Queue>>,
 }
 
-impl World {
+impl RawDomain {
     fn new() -> &'static Self {
-        let callbacks = Box::leak(Box::new(Callbacks::new()));
+        let callbacks = Box::leak(Box::new(CallbackWorker::new()));
         Box::leak(Box::new(Self {
             callbacks,
-            engine: Box::leak(Box::new(Engine::new(Threads::<Sections, Queue>::new(), || "World"))),
+            engine: Box::leak(Box::new(Engine::new(ThreadReaders::<Memb, Queue>::new(), || "RawDomain"))),
         }))
     }
 
@@ -33,10 +33,10 @@ impl World {
 
     fn defer(&'static self, own: &Reader, f: impl FnOnce() + Send + 'static) {
         // SAFETY: the calling thread has claimed the reader.
-        let chores = unsafe { self.queue(own).push(Entry::call(f, 0), false) };
+        let chores = unsafe { self.queue(own).push(Callback::call(f, 0), false) };
         self.callbacks.notify(false, &self);
-        if chores == Chores::All {
-            self.callbacks.settle(
+        if chores == PushAction::Flush {
+            self.callbacks.flush(
                 self.queue(own),
                 || Caller { is_owner: true, is_inside: false, wait: MayWait::Yes },
                 &self,
@@ -45,15 +45,15 @@ impl World {
     }
 }
 
-impl Host for &'static World {
-    type Readers = Threads<Sections, Queue>;
-    type Queues = Threads<Sections, Queue>;
+impl Host for &'static RawDomain {
+    type Readers = ThreadReaders<Memb, Queue>;
+    type Queues = ThreadReaders<Memb, Queue>;
 
-    fn engine(&self) -> &Engine<Threads<Sections, Queue>> {
+    fn engine(&self) -> &Engine<ThreadReaders<Memb, Queue>> {
         self.engine
     }
 
-    fn queues(&self) -> &Threads<Sections, Queue> {
+    fn queues(&self) -> &ThreadReaders<Memb, Queue> {
         self.engine.readers()
     }
 
@@ -61,12 +61,12 @@ impl Host for &'static World {
         false
     }
 
-    fn wait_for(&self, due: Due) -> Result<(), Denied> {
+    fn wait_for(&self, due: GpCookie) -> Result<(), Denied> {
         self.engine.wait_for(None, due);
         Ok(())
     }
 
-    fn run(&self, entry: Entry) {
+    fn run(&self, entry: Callback) {
         // SAFETY: the callbacks give us entries whose grace period is over.
         unsafe { entry.run() };
     }
@@ -90,7 +90,7 @@ fn a_caller_above_the_limits_goes_on_when_callbacks_want_the_lock_that_it_holds(
     static LOCK: Mutex<u64> = Mutex::new(0);
     const LIMIT: u64 = 2 * BLOCK;
     let _running = deadline();
-    let world = World::new();
+    let world = RawDomain::new();
     let own = world.engine.readers().registry().claim().expect("there is memory");
     world.callbacks.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let count = || *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -107,7 +107,7 @@ fn a_caller_above_the_limits_goes_on_when_callbacks_want_the_lock_that_it_holds(
         while tally().overruns == before {
             defer();
         }
-        assert!(start.elapsed() >= PATIENCE);
+        assert!(start.elapsed() >= THROTTLE_TIMEOUT);
         // From now on it waits for a moment only.
         for _ in 0..LIMIT {
             defer();
