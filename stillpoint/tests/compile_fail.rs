@@ -6,6 +6,6 @@
 #![cfg(all(not(loom), debug_assertions))]
 
 #[test]
-fn what_the_types_forbid_does_not_compile() {
+fn misuse_does_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }

@@ -11,7 +11,7 @@ use std::thread;
 use deadline::deadline;
 
 #[test]
-fn hanging_test_ends_after_the_time_that_the_environment_scales() {
+fn hanging_test_ends_after_the_scaled_time_limit() {
     const HANG: &str = "STILLPOINT_TEST_CHILD";
     if env::var_os(HANG).is_some_and(|value| value == "hang") {
         let _running = deadline();

@@ -175,35 +175,35 @@ fn what_is_broken_is_found<K: Kind>() {
 }
 
 #[test]
-fn programs_of_rcu_do_what_the_model_says() {
+fn rcu_programs_match_the_model() {
     threads!(Own);
     all_is_well::<Own>();
 }
 
 #[test]
-fn programs_of_qsbr_do_what_the_model_says() {
+fn qsbr_programs_match_the_model() {
     reports!(Own);
     all_is_well::<Own>();
 }
 
 #[test]
-fn programs_of_srcu_do_what_the_model_says() {
+fn srcu_programs_match_the_model() {
     all_is_well::<Sleepable>();
 }
 
 #[test]
-fn a_broken_rcu_is_found() {
+fn broken_rcu_is_found() {
     threads!(Own);
     what_is_broken_is_found::<Own>();
 }
 
 #[test]
-fn a_broken_qsbr_is_found() {
+fn broken_qsbr_is_found() {
     reports!(Own);
     what_is_broken_is_found::<Own>();
 }
 
 #[test]
-fn a_broken_srcu_is_found() {
+fn broken_srcu_is_found() {
     what_is_broken_is_found::<Sleepable>();
 }

@@ -276,7 +276,7 @@ fn boxed(value: u32) -> *mut UnsafeCell<u32> {
 }
 
 #[test]
-fn a_reader_never_sees_a_value_that_the_worker_has_freed() {
+fn reader_never_sees_a_value_freed_by_the_worker() {
     check(0, 1, || {
         let here = Here::new();
         let (own, reader) = (here.register(), here.register());
@@ -289,7 +289,7 @@ fn a_reader_never_sees_a_value_that_the_worker_has_freed() {
 }
 
 #[test]
-fn entries_of_two_owners_run_and_the_last_worker_leaves_none() {
+fn callbacks_of_two_owners_all_run() {
     check(0, 1, || {
         let here = Here::new();
         let own = [here.register(), here.register()];
@@ -311,7 +311,7 @@ fn two_plain(here: &Here) -> Own {
 }
 
 #[test]
-fn an_owner_that_frees_and_the_worker_take_turns() {
+fn owner_and_worker_exclude_each_other() {
     check(0, 1, || {
         let here = Here::new();
         let own = two_plain(&here);
@@ -327,7 +327,7 @@ fn an_owner_that_frees_and_the_worker_take_turns() {
 }
 
 #[test]
-fn a_barrier_ends_the_sleep_over_lazy_entries() {
+fn barrier_ends_a_lazy_wait() {
     check(0, 1, || {
         let here = Here::new();
         let own = here.register();
@@ -341,7 +341,7 @@ fn a_barrier_ends_the_sleep_over_lazy_entries() {
 }
 
 #[test]
-fn a_barrier_waits_for_what_it_has_seen() {
+fn barrier_waits_for_earlier_callbacks() {
     check(0, 1, || {
         let here = Here::new();
         let own = here.register();
@@ -360,7 +360,7 @@ fn a_barrier_waits_for_what_it_has_seen() {
 }
 
 #[test]
-fn a_barrier_hears_of_entries_that_their_owner_frees() {
+fn barrier_returns_when_the_owner_reclaims() {
     check(0, 1, || {
         let here = Here::new();
         let own = two_plain(&here);
@@ -378,7 +378,7 @@ fn a_barrier_hears_of_entries_that_their_owner_frees() {
 }
 
 #[test]
-fn a_caller_above_the_limit_hears_of_entries_that_another_owner_frees() {
+fn throttled_caller_wakes_when_another_owner_reclaims() {
     check(0, 1, || {
         let here = Here::with_limit(2);
         let own = two_plain(&here);
@@ -398,7 +398,7 @@ fn a_caller_above_the_limit_hears_of_entries_that_another_owner_frees() {
 }
 
 #[test]
-fn a_barrier_goes_on_when_somebody_else_could_not_get_a_worker() {
+fn barrier_runs_callbacks_when_no_worker_starts() {
     check(0, 2, || {
         let here = Here::new();
         here.0.refused.store(1, Relaxed);
@@ -469,7 +469,7 @@ fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
 }
 
 #[test]
-fn caller_inside_a_section_ends_no_grace_period() {
+fn caller_inside_a_section_leads_no_grace_period() {
     check(0, 1, || {
         let here = Here::new();
         let own = here.register();
@@ -488,7 +488,7 @@ fn caller_inside_a_section_ends_no_grace_period() {
 }
 
 #[test]
-fn a_caller_above_the_limit_waits_until_less_waits() {
+fn throttled_caller_waits_until_the_backlog_shrinks() {
     check(0, 1, || {
         let here = Here::with_limit(1);
         let own = here.register();
@@ -502,7 +502,7 @@ fn a_caller_above_the_limit_waits_until_less_waits() {
 }
 
 #[test]
-fn lazy_entries_run_when_there_are_many() {
+fn lazy_callbacks_run_above_the_flush_threshold() {
     check(0, 1, || {
         let here = Here::with_limit(4);
         let own = here.register();

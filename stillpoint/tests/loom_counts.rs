@@ -61,7 +61,7 @@ impl Domain {
 }
 
 #[test]
-fn domain_is_closed_by_the_last_handle_and_freed_by_the_last_keeper() {
+fn last_handle_closes_and_last_reference_frees() {
     check(0, 3, || {
         let domain = Domain::new();
         domain.counts.add_handle();
@@ -77,7 +77,7 @@ fn domain_is_closed_by_the_last_handle_and_freed_by_the_last_keeper() {
 }
 
 #[test]
-fn job_that_a_handle_starts_outlives_all_handles() {
+fn worker_reference_outlives_all_handles() {
     check(0, 3, || {
         let domain = Domain::new();
         domain.counts.add_handle();

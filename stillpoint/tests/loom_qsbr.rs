@@ -110,7 +110,7 @@ fn spawn(world: &Arc<World>, body: impl FnOnce(&World) + 'static) -> thread::Joi
 }
 
 #[test]
-fn a_reader_that_reports_never_sees_a_freed_value() {
+fn qsbr_reader_never_sees_a_freed_value() {
     check(1, 3, || {
         let world = World::new();
         let reader = world.claim();
@@ -130,7 +130,7 @@ fn a_reader_that_reports_never_sees_a_freed_value() {
 }
 
 #[test]
-fn a_reader_that_comes_online_never_sees_a_freed_value() {
+fn reader_coming_online_never_sees_a_freed_value() {
     check(1, 3, || {
         let world = World::new();
         let reader = world.claim();
@@ -148,7 +148,7 @@ fn a_reader_that_comes_online_never_sees_a_freed_value() {
 }
 
 #[test]
-fn a_reader_that_goes_offline_while_it_is_awaited_sees_what_was_published_when_it_is_back() {
+fn reader_back_online_sees_what_was_published() {
     check(0, 3, || {
         let world = World::new();
         let reader = world.claim();
@@ -169,7 +169,7 @@ fn a_reader_that_goes_offline_while_it_is_awaited_sees_what_was_published_when_i
 }
 
 #[test]
-fn a_sleeping_grace_period_costs_one_wake_up() {
+fn sleeping_grace_period_costs_one_wakeup() {
     check(0, 3, || {
         let world = World::new();
         let reader = world.claim();
@@ -189,7 +189,7 @@ fn a_sleeping_grace_period_costs_one_wake_up() {
 }
 
 #[test]
-fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
+fn last_of_two_awaited_readers_wakes_the_leader() {
     check(0, 2, || {
         let world = World::new();
         let readers = [world.claim(), world.claim()];
@@ -213,7 +213,7 @@ fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
 }
 
 #[test]
-fn two_grace_periods_each_wait_for_the_references_of_before() {
+fn each_grace_period_waits_for_earlier_references() {
     check(0, 2, || {
         let world = World::new();
         let reader = world.claim();
@@ -234,7 +234,7 @@ fn two_grace_periods_each_wait_for_the_references_of_before() {
 }
 
 #[test]
-fn a_counter_that_somebody_else_has_raised_ends_no_grace_period() {
+fn counter_advanced_by_another_ends_no_grace_period() {
     check(1, 3, || {
         let world = World::new();
         let reader = world.claim();
@@ -252,7 +252,7 @@ fn a_counter_that_somebody_else_has_raised_ends_no_grace_period() {
 }
 
 #[test]
-fn a_thread_that_registers_late_sees_what_was_published() {
+fn late_registration_sees_what_was_published() {
     check(1, 3, || {
         let world = World::new();
         let t = spawn(&world, |world| {
@@ -266,7 +266,7 @@ fn a_thread_that_registers_late_sees_what_was_published() {
 }
 
 #[test]
-fn a_thread_that_registers_is_found_beside_one_that_was_there() {
+fn scan_finds_a_newly_registered_thread() {
     check(1, 3, || {
         let world = World::new();
         world.claim();
@@ -281,7 +281,7 @@ fn a_thread_that_registers_is_found_beside_one_that_was_there() {
 }
 
 #[test]
-fn a_reader_that_changes_hands_is_waited_for() {
+fn reused_reader_is_waited_for() {
     check(1, 2, || {
         let world = World::new();
         let first = world.claim();
@@ -306,7 +306,7 @@ fn a_reader_that_changes_hands_is_waited_for() {
 }
 
 #[test]
-fn updaters_share_grace_periods_and_free_each_other_s_values() {
+fn updaters_sharing_a_grace_period_free_safely() {
     check(0, 2, || {
         let world = World::new();
         let reader = world.claim();

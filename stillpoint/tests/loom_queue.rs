@@ -164,7 +164,7 @@ fn spawn(world: &Arc<World>, index: usize, body: impl FnOnce(&World) + 'static) 
 }
 
 #[test]
-fn a_reader_never_sees_a_value_that_an_entry_has_freed() {
+fn reader_never_sees_a_value_freed_by_a_callback() {
     check(0, 2, || {
         let world = World::new();
         let (own, reader) = (world.register(), world.register());
@@ -188,7 +188,7 @@ fn a_reader_never_sees_a_value_that_an_entry_has_freed() {
 }
 
 #[test]
-fn an_entry_waits_for_the_section_in_which_it_was_appended() {
+fn callback_waits_for_the_section_that_queued_it() {
     check(0, 2, || {
         let world = World::new();
         let own = world.register();
@@ -208,7 +208,7 @@ fn an_entry_waits_for_the_section_in_which_it_was_appended() {
 }
 
 #[test]
-fn later_entry_waits_for_a_later_grace_period() {
+fn later_callback_waits_for_a_later_grace_period() {
     check(0, 1, || {
         let world = World::new();
         let (own, reader) = (world.register(), world.register());
@@ -239,7 +239,7 @@ fn later_entry_waits_for_a_later_grace_period() {
 }
 
 #[test]
-fn who_sees_that_an_entry_is_done_sees_what_it_did() {
+fn completed_callback_publishes_its_effects() {
     check(0, 3, || {
         let world = World::new();
         let own = world.register();
@@ -257,7 +257,7 @@ fn who_sees_that_an_entry_is_done_sees_what_it_did() {
 }
 
 #[test]
-fn the_owner_frees_nothing_that_the_worker_has_taken() {
+fn owner_never_frees_what_the_worker_claimed() {
     check(0, 3, || {
         let world = World::new();
         let own = world.register();
@@ -281,7 +281,7 @@ fn the_owner_frees_nothing_that_the_worker_has_taken() {
 }
 
 #[test]
-fn a_queue_goes_on_with_its_next_owner() {
+fn queue_continues_with_its_next_owner() {
     check(0, 1, || {
         let world = World::new();
         let counts = [Count::new(), Count::new()];

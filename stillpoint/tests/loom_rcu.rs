@@ -91,7 +91,7 @@ fn spawn(world: &Arc<World>, index: usize, body: impl FnOnce(&World) + 'static) 
 }
 
 #[test]
-fn a_reader_never_sees_a_freed_value() {
+fn reader_never_sees_a_freed_value() {
     check(1, 3, || {
         let world = World::new();
         let reader = world.register();
@@ -106,7 +106,7 @@ fn a_reader_never_sees_a_freed_value() {
 
 /// Nothing is published and nobody reads: only the second count of grace periods can notice a caller served too early.
 #[test]
-fn callers_are_served_by_a_grace_period_that_began_after_they_asked() {
+fn callers_get_a_grace_period_that_began_later() {
     check(0, 3, || {
         let world = World::new();
         let w = world.clone();
@@ -117,7 +117,7 @@ fn callers_are_served_by_a_grace_period_that_began_after_they_asked() {
 }
 
 #[test]
-fn updaters_share_grace_periods_and_free_each_other_s_values() {
+fn updaters_sharing_a_grace_period_free_safely() {
     check(1, 2, || {
         let world = World::new();
         let w = world.clone();
@@ -128,7 +128,7 @@ fn updaters_share_grace_periods_and_free_each_other_s_values() {
 }
 
 #[test]
-fn a_nested_section_lasts_until_the_last_guard_is_dropped() {
+fn nested_section_lasts_until_the_last_guard_drops() {
     check(1, 3, || {
         let world = World::new();
         let reader = world.register();
@@ -144,7 +144,7 @@ fn a_nested_section_lasts_until_the_last_guard_is_dropped() {
 }
 
 #[test]
-fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
+fn sleeping_grace_period_costs_two_fences_one_wakeup() {
     check(0, 2, || {
         let world = World::new();
         let reader = world.register();
@@ -161,7 +161,7 @@ fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
 }
 
 #[test]
-fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
+fn last_of_two_awaited_readers_wakes_the_leader() {
     check(0, 1, || {
         let world = World::new();
         let readers = [world.register(), world.register()];
@@ -180,7 +180,7 @@ fn the_last_of_two_awaited_readers_wakes_the_sleeper() {
 }
 
 #[test]
-fn repinning_lets_a_grace_period_end() {
+fn repin_lets_a_grace_period_end() {
     check(0, 2, || {
         let world = World::new();
         let reader = world.register();
@@ -201,7 +201,7 @@ fn repinning_lets_a_grace_period_end() {
 }
 
 #[test]
-fn a_reader_that_changes_hands_is_waited_for() {
+fn reused_reader_is_waited_for() {
     check(1, 1, || {
         let world = World::new();
         let first = world.register();
@@ -229,7 +229,7 @@ fn a_reader_that_changes_hands_is_waited_for() {
 }
 
 #[test]
-fn a_thread_that_registers_late_sees_what_was_published() {
+fn late_registration_sees_what_was_published() {
     check(1, 3, || {
         let world = World::new();
         let t = spawn(&world, 0, |world| {
@@ -262,7 +262,7 @@ fn sleeping_leader_returns_after_the_awaited_reader_left() {
 }
 
 #[test]
-fn a_report_names_the_owner_that_the_leader_waits_for() {
+fn stall_report_names_the_blocking_owner() {
     let (first, second) =
         (Owner { thread: 1, site: Location::caller() }, Owner { thread: 2, site: Location::caller() });
     assert_ne!(first.site, second.site);
@@ -298,7 +298,7 @@ fn try_update(world: &World, own: &'static Reader) {
 }
 
 #[test]
-fn a_grace_period_that_was_only_tried_waits_for_readers_or_does_not_count() {
+fn tried_grace_period_is_full_or_does_not_count() {
     check(0, 3, || {
         let world = World::new();
         let (own, reader) = (world.register(), world.register());
@@ -310,7 +310,7 @@ fn a_grace_period_that_was_only_tried_waits_for_readers_or_does_not_count() {
 }
 
 #[test]
-fn who_only_tries_keeps_nobody_from_a_grace_period() {
+fn trying_does_not_block_a_grace_period() {
     check(0, 1, || {
         let world = World::new();
         let (own, reader) = (world.register(), world.register());
@@ -326,7 +326,7 @@ fn who_only_tries_keeps_nobody_from_a_grace_period() {
 }
 
 #[test]
-fn a_scan_finds_the_readers_of_a_chunk_that_is_just_made() {
+fn scan_finds_readers_of_a_new_chunk() {
     check(1, 2, || {
         let world = World::new();
         // The first chunk is full.

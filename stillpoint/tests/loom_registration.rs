@@ -130,7 +130,7 @@ fn spawn(domain: &Arc<Domain>, index: usize, body: impl FnOnce(&Domain) + 'stati
 }
 
 #[test]
-fn section_after_the_end_of_a_thread_registers_it_anew() {
+fn section_after_thread_exit_registers_anew() {
     check(0, 2, || {
         let domain = Domain::new();
         let threads = [

@@ -47,7 +47,7 @@ impl World {
 }
 
 #[test]
-fn a_reader_belongs_to_one_thread_at_a_time() {
+fn reader_belongs_to_one_thread_at_a_time() {
     check(0, 3, || {
         let world = World::new();
         let (a, b) = (world.claim(), world.claim());
@@ -68,7 +68,7 @@ fn a_reader_belongs_to_one_thread_at_a_time() {
 }
 
 #[test]
-fn the_registry_does_not_grow_while_a_reader_is_free() {
+fn registry_reuses_a_free_reader_before_growing() {
     check(0, 3, || {
         let world = World::new();
         let threads = [0, 1].map(|_| {
@@ -88,7 +88,7 @@ fn the_registry_does_not_grow_while_a_reader_is_free() {
 }
 
 #[test]
-fn a_scan_finds_the_chunk_of_every_reader() {
+fn scan_finds_the_chunk_of_every_reader() {
     check(0, 3, || {
         let world = World::new();
         let w = world.clone();

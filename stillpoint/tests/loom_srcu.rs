@@ -106,7 +106,7 @@ impl Begun {
 }
 
 #[test]
-fn a_reader_never_sees_a_freed_value() {
+fn reader_never_sees_a_freed_value() {
     check(1, 3, || {
         let world = World::new();
         let t = spawn(&world, 0, |world| {
@@ -119,7 +119,7 @@ fn a_reader_never_sees_a_freed_value() {
 }
 
 #[test]
-fn a_section_that_comes_and_goes_does_not_hide_one_that_is_open() {
+fn short_section_does_not_hide_an_open_one() {
     check(0, 2, || {
         let world = World::new();
         let begun = Begun::new(&world);
@@ -133,7 +133,7 @@ fn a_section_that_comes_and_goes_does_not_hide_one_that_is_open() {
 }
 
 #[test]
-fn a_section_may_end_in_another_thread() {
+fn section_may_end_in_another_thread() {
     check(1, 3, || {
         let world = World::new();
         let begun = Begun::new(&world);
@@ -148,7 +148,7 @@ fn a_section_may_end_in_another_thread() {
 
 /// As a thread that loaded the phase before a flip, and entered afterwards.
 #[test]
-fn a_section_of_the_idle_phase_is_waited_for() {
+fn section_of_the_idle_index_is_waited_for() {
     check(1, 3, || {
         let world = World::new();
         let begun = Begun::new(&world);
@@ -162,7 +162,7 @@ fn a_section_of_the_idle_phase_is_waited_for() {
 }
 
 #[test]
-fn section_that_enters_the_idle_phase_late_is_waited_for() {
+fn late_section_of_the_idle_index_is_waited_for() {
     check(1, 2, || {
         let world = World::new();
         let t = spawn(&world, 0, World::read);
@@ -173,7 +173,7 @@ fn section_that_enters_the_idle_phase_late_is_waited_for() {
 }
 
 #[test]
-fn sections_of_both_phases_are_waited_for_asleep() {
+fn sections_of_both_indices_are_waited_for_asleep() {
     check(0, 1, || {
         let world = World::new();
         let first = Begun::new(&world);
@@ -191,7 +191,7 @@ fn sections_of_both_phases_are_waited_for_asleep() {
 }
 
 #[test]
-fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
+fn sleeping_grace_period_costs_two_fences_one_wakeup() {
     check(0, 2, || {
         let world = World::new();
         let begun = [Begun::new(&world), Begun::new(&world)];
@@ -204,7 +204,7 @@ fn a_sleeping_grace_period_costs_two_fences_and_one_wake_up() {
 }
 
 #[test]
-fn the_last_of_two_leavers_wakes_the_sleeper() {
+fn last_of_two_leaving_readers_wakes_the_leader() {
     check(0, 1, || {
         let world = World::new();
         let threads = [0, 1].map(|index| {
@@ -222,7 +222,7 @@ fn the_last_of_two_leavers_wakes_the_sleeper() {
 }
 
 #[test]
-fn updaters_share_grace_periods_and_free_each_other_s_values() {
+fn updaters_sharing_a_grace_period_free_safely() {
     check(0, 1, || {
         let world = World::new();
         let threads = [spawn(&world, 0, World::read), spawn(&world, 1, World::update)];
@@ -234,7 +234,7 @@ fn updaters_share_grace_periods_and_free_each_other_s_values() {
 }
 
 #[test]
-fn a_domain_that_is_closed_waits_for_nobody() {
+fn closed_domain_waits_for_no_reader() {
     check(0, 3, || {
         let world = World::new();
         // Its guard was leaked.

@@ -26,7 +26,7 @@ use tracked::Tracked;
 use until::until;
 
 #[test]
-fn readers_see_whole_values_while_writers_replace_and_free_them() {
+fn readers_see_whole_values_beside_writers() {
     qsbr::domain! { struct Here; }
     let _running = deadline();
     let pair = Rcu::new_in((0_u64, Box::new(0_u64)), Here);
@@ -65,7 +65,7 @@ fn readers_see_whole_values_while_writers_replace_and_free_them() {
 }
 
 #[test]
-fn a_grace_period_waits_for_every_thread_that_is_online_and_for_no_other() {
+fn grace_period_waits_for_online_threads_only() {
     qsbr::domain! { struct Here; }
     let _running = deadline();
     let registered = Barrier::new(3);
@@ -103,7 +103,7 @@ fn a_grace_period_waits_for_every_thread_that_is_online_and_for_no_other() {
 }
 
 #[test]
-fn a_thread_has_one_handle() {
+fn thread_has_one_handle() {
     qsbr::domain! { struct Here; }
     qsbr::domain! { struct There; }
     let mut handle = Here::register();
@@ -121,7 +121,7 @@ fn a_thread_has_one_handle() {
 }
 
 #[test]
-fn who_is_online_cannot_wait_for_itself() {
+fn waiting_while_online_panics() {
     qsbr::domain! { struct Here; }
     let _running = deadline();
     let mut handle = Here::register();
@@ -143,7 +143,7 @@ fn who_is_online_cannot_wait_for_itself() {
 }
 
 #[test]
-fn a_panic_while_it_is_offline_leaves_the_thread_online() {
+fn panic_while_offline_leaves_the_thread_online() {
     qsbr::domain! { struct Here; }
     let mut handle = Here::register();
     let panic = catch_unwind(AssertUnwindSafe(|| {
@@ -159,7 +159,7 @@ fn a_panic_while_it_is_offline_leaves_the_thread_online() {
 }
 
 #[test]
-fn threads_that_come_and_go_are_waited_for() {
+fn short_lived_threads_are_waited_for() {
     qsbr::domain! { struct Here; }
     const ROUNDS: usize = 10_000;
     let _running = deadline();
@@ -188,7 +188,7 @@ fn threads_that_come_and_go_are_waited_for() {
 }
 
 #[test]
-fn a_deferred_call_waits_for_threads_that_are_online() {
+fn callback_waits_for_online_threads() {
     qsbr::domain! { struct Here; }
     static CALLED: AtomicBool = AtomicBool::new(false);
     let _running = deadline();
@@ -208,7 +208,7 @@ fn a_deferred_call_waits_for_threads_that_are_online() {
 }
 
 #[test]
-fn an_online_thread_that_defers_without_end_waits_where_it_reports() {
+fn online_thread_is_throttled_at_quiescent_states() {
     qsbr::domain! { struct Here; }
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     const LIMIT: u64 = 1000;
@@ -229,7 +229,7 @@ fn an_online_thread_that_defers_without_end_waits_where_it_reports() {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_offline_does_not_stop_grace_periods() {
+fn waiting_offline_does_not_block_grace_periods() {
     qsbr::domain! { struct Here; }
     static LOCK: Mutex<()> = Mutex::new(());
     let _running = deadline();
@@ -250,7 +250,7 @@ fn a_lock_that_is_waited_for_offline_does_not_stop_grace_periods() {
 }
 
 #[test]
-fn readers_that_have_reported_make_no_system_call_for_a_grace_period_that_waits_for_another() {
+fn reported_readers_make_no_system_call() {
     qsbr::domain! { struct Here; }
     let _running = deadline();
     let (online, stop) = (Barrier::new(3), AtomicBool::new(false));
@@ -350,7 +350,7 @@ fn late_handle_drop_unblocks_grace_periods() {
 }
 
 #[test]
-fn a_handle_in_thread_local_storage_is_dropped_with_its_thread() {
+fn handle_in_a_thread_local_is_dropped_with_its_thread() {
     qsbr::domain! { struct Here; }
     thread_local! {
         static HANDLE: std::cell::RefCell<qsbr::Handle<Here>> = Here::register().into();
@@ -363,7 +363,7 @@ fn a_handle_in_thread_local_storage_is_dropped_with_its_thread() {
 }
 
 #[test]
-fn a_long_grace_period_costs_its_leader_no_processor_time() {
+fn long_grace_period_costs_its_leader_no_cpu_time() {
     qsbr::domain! { struct Here; }
     let _running = deadline();
     let online = Barrier::new(2);
@@ -392,7 +392,7 @@ fn cpu_time() -> Duration {
 }
 
 #[test]
-fn limits_hold_for_threads_that_go_offline_or_leave_instead_of_reporting() {
+fn limits_hold_for_threads_going_offline_or_exiting() {
     qsbr::domain! { struct Here; }
     const LIMIT: u64 = 1000;
     let _running = deadline();

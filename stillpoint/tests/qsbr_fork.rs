@@ -34,8 +34,8 @@ fn fork(child: impl FnOnce() -> bool) {
 }
 
 #[test]
-fn a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle() {
-    const TEST: &str = "a_child_waits_for_no_thread_of_its_parent_and_keeps_its_own_handle";
+fn child_keeps_its_handle_and_waits_for_itself_only() {
+    const TEST: &str = "child_keeps_its_handle_and_waits_for_itself_only";
     qsbr::domain! { struct Here; }
     static STOP: AtomicBool = AtomicBool::new(false);
     if child::variant().is_none() {

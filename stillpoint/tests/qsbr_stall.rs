@@ -24,7 +24,7 @@ fn note_stalls() {
 }
 
 #[test]
-fn a_stall_names_the_thread_that_has_not_reported_and_no_other() {
+fn stall_report_names_only_the_unreported_thread() {
     qsbr::domain! { struct Here; }
     let _running = deadline();
     note_stalls();

@@ -204,7 +204,7 @@ fn stack_used_inside_a_longer_section_stays_within_the_limit() {
 }
 
 #[test]
-fn stack_retiring_outside_now_and_then_stays_within_the_limit() {
+fn stack_retiring_outside_at_times_stays_within_the_limit() {
     stillpoint::domain! { struct Own; }
     check::<Own>(0, |stack, value, number, _| {
         stack.push(value);

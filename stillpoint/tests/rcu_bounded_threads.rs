@@ -31,7 +31,7 @@ fn value() -> Box<[String; 1]> {
 }
 
 #[test]
-fn threads_that_retire_little_and_end_stay_within_the_limit() {
+fn short_lived_threads_stay_within_the_limit() {
     stillpoint::domain! { struct Own; }
     const LIMIT: u64 = 1 << 20;
     const THREADS: u64 = 4;
@@ -65,7 +65,7 @@ fn threads_that_retire_little_and_end_stay_within_the_limit() {
 }
 
 #[test]
-fn threads_that_retire_in_every_way_stay_within_the_limit() {
+fn every_way_to_retire_stays_within_the_limit() {
     stillpoint::domain! { struct Own; }
     const LIMIT: u64 = 4096;
     let _running = deadline();
@@ -120,7 +120,7 @@ fn threads_that_retire_in_every_way_stay_within_the_limit() {
 }
 
 #[test]
-fn two_domains_nested_either_way_do_not_hold_each_other_up() {
+fn two_nested_domains_do_not_block_each_other() {
     stillpoint::domain! { struct A; }
     stillpoint::domain! { struct B; }
     fn nested<Outer: RcuDomain, Inner: RcuDomain>(all: &Barrier) -> Duration {

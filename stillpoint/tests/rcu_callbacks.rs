@@ -37,7 +37,7 @@ use tracked::Tracked;
 use until::until;
 
 #[test]
-fn callbacks_of_a_thread_run_in_its_order_and_those_of_all_threads_before_barrier_returns() {
+fn callbacks_of_a_thread_run_in_order_before_barrier() {
     stillpoint::domain! { struct Own; }
     const THREADS: usize = 4;
     const EACH: usize = 5000;
@@ -70,7 +70,7 @@ fn callbacks_of_a_thread_run_in_its_order_and_those_of_all_threads_before_barrie
 }
 
 #[test]
-fn everything_deferred_waits_for_the_sections_that_are_open_its_own_threads_too() {
+fn callbacks_wait_for_all_open_sections() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let ((calls, call), drops) = (counter(), &*Box::leak(Box::<AtomicUsize>::default()));
@@ -105,7 +105,7 @@ fn everything_deferred_waits_for_the_sections_that_are_open_its_own_threads_too(
 }
 
 #[test]
-fn a_callback_may_append_read_and_wait() {
+fn callback_may_defer_read_and_wait() {
     stillpoint::domain! { struct Own; }
     fn chain(left: usize, end: impl FnOnce() + Send + 'static) {
         drop(Own::enter());
@@ -126,7 +126,7 @@ fn a_callback_may_append_read_and_wait() {
 }
 
 #[test]
-fn thread_local_destructors_may_append_and_what_they_append_runs() {
+fn thread_local_destructors_may_defer() {
     stillpoint::domain! { struct Own; }
     struct Appends(RefCell<Option<Box<dyn Fn()>>>);
     impl Drop for Appends {
@@ -159,7 +159,7 @@ fn thread_local_destructors_may_append_and_what_they_append_runs() {
 }
 
 #[test]
-fn a_callback_that_panics_is_counted_and_keeps_no_other_from_running() {
+fn panicking_callback_is_counted_and_others_run() {
     stillpoint::domain! { struct Own; }
     struct PanicsToo;
     impl Drop for PanicsToo {
@@ -182,7 +182,7 @@ fn a_callback_that_panics_is_counted_and_keeps_no_other_from_running() {
 }
 
 #[test]
-fn panic_in_a_callback_is_reported_with_domain_and_type() {
+fn callback_panic_is_reported_with_domain_and_type() {
     stillpoint::domain! { struct Own; }
     struct Fragile;
     impl Drop for Fragile {
@@ -192,7 +192,7 @@ fn panic_in_a_callback_is_reported_with_domain_and_type() {
     }
     const SITE: u32 = line!() + 1;
     static SLEEPABLE: srcu::Domain = srcu::Domain::new();
-    const TEST: &str = "panic_in_a_callback_is_reported_with_domain_and_type";
+    const TEST: &str = "callback_panic_is_reported_with_domain_and_type";
     if child::variant().is_none() {
         let said = child::stderr(TEST, "", None);
         let (own, fragile) = (std::any::type_name::<Own>(), std::any::type_name::<Fragile>());
@@ -219,7 +219,7 @@ fn panic_in_a_callback_is_reported_with_domain_and_type() {
 }
 
 #[test]
-fn barrier_panics_where_it_would_wait_for_itself() {
+fn barrier_panics_where_it_would_deadlock() {
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct Other; }
     let _running = deadline();
@@ -240,7 +240,7 @@ fn barrier_panics_where_it_would_wait_for_itself() {
 }
 
 #[test]
-fn barrier_panics_inside_a_callback_of_another_domain_in_its_own() {
+fn barrier_in_a_nested_callback_of_its_domain_panics() {
     stillpoint::domain! { struct Outer; }
     stillpoint::domain! { struct Inner; }
     /// Asks for a barrier of the outer domain, if its callback runs on this thread.
@@ -283,7 +283,7 @@ fn barrier_with_nothing_left_returns_beside_a_leaked_guard() {
 }
 
 #[test]
-fn lazy_callbacks_wait_for_company_and_run_with_it() {
+fn lazy_callbacks_run_with_urgent_ones() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let (calls, call) = counter();
@@ -325,7 +325,7 @@ fn lazy_callbacks_run_after_ten_seconds() {
 }
 
 #[test]
-fn above_the_limits_callers_outside_sections_wait_and_those_inside_do_not() {
+fn callers_outside_sections_are_throttled() {
     stillpoint::domain! { struct Own; }
     const LIMIT: u64 = 1000;
     let _running = deadline();
@@ -357,7 +357,7 @@ fn above_the_limits_callers_outside_sections_wait_and_those_inside_do_not() {
 }
 
 #[test]
-fn a_reader_that_stalls_keeps_the_bytes_of_a_busy_writer_under_the_limit() {
+fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
     stillpoint::domain! { struct Own; }
     const SIZE: usize = 10_000;
     const LIMIT: u64 = 4 << 20;
@@ -406,7 +406,7 @@ fn a_reader_that_stalls_keeps_the_bytes_of_a_busy_writer_under_the_limit() {
 }
 
 #[test]
-fn a_reader_of_one_domain_does_not_delay_the_callbacks_of_another() {
+fn callbacks_do_not_wait_for_readers_of_other_domains() {
     stillpoint::domain! { struct Stalled; }
     stillpoint::domain! { struct Other; }
     let _running = deadline();
@@ -426,10 +426,9 @@ fn a_reader_of_one_domain_does_not_delay_the_callbacks_of_another() {
 }
 
 #[test]
-fn where_no_thread_can_be_started_barrier_runs_the_callbacks_and_callers_above_the_limits_go_on() {
+fn callbacks_run_without_worker_threads() {
     if child::variant().is_none() {
-        let test =
-            "where_no_thread_can_be_started_barrier_runs_the_callbacks_and_callers_above_the_limits_go_on";
+        let test = "callbacks_run_without_worker_threads";
         return child::run(test, "no threads", None);
     }
     stillpoint::domain! { struct Own; }
@@ -507,9 +506,9 @@ fn work<D: RcuDomain>() {
 }
 
 #[test]
-fn the_worker_of_an_idle_process_is_not_woken() {
+fn worker_of_an_idle_process_is_not_woken() {
     if child::variant().is_none() {
-        return child::run("the_worker_of_an_idle_process_is_not_woken", "", None);
+        return child::run("worker_of_an_idle_process_is_not_woken", "", None);
     }
     stillpoint::domain! { struct Own; }
     let _running = deadline();
@@ -519,9 +518,9 @@ fn the_worker_of_an_idle_process_is_not_woken() {
 
 #[test]
 #[ignore = "takes ten seconds"]
-fn the_worker_of_an_idle_process_is_not_woken_for_ten_seconds() {
+fn worker_of_an_idle_process_sleeps_ten_seconds() {
     if child::variant().is_none() {
-        let test = "the_worker_of_an_idle_process_is_not_woken_for_ten_seconds";
+        let test = "worker_of_an_idle_process_sleeps_ten_seconds";
         return child::run(test, "", None);
     }
     stillpoint::domain! { struct Own; }
@@ -531,7 +530,7 @@ fn the_worker_of_an_idle_process_is_not_woken_for_ten_seconds() {
 }
 
 #[test]
-fn statistics_can_be_asked_for_in_a_local_destructor() {
+fn local_destructor_may_read_statistics() {
     stillpoint::domain! { struct Own; }
     struct Asks(&'static AtomicUsize);
     impl Drop for Asks {

@@ -226,7 +226,7 @@ fn wait_timeout_ends_at_timeout_or_with_the_sections() {
 }
 
 #[test]
-fn unpark_token_survives_wait_timeout() {
+fn timed_wait_keeps_the_unpark_token() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let guard = Own::enter();
@@ -270,7 +270,7 @@ fn waiting_inside_a_section_panics_in_every_form() {
 }
 
 #[test]
-fn cookie_does_not_elapse_once_a_thread_has_exited_inside_a_section() {
+fn cookie_does_not_elapse_after_exit_inside_a_section() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let elapsed = GracePeriod::now_in(Own);

@@ -207,8 +207,8 @@ fn commotion<'scope, D: RcuDomain + Copy + Send + Sync>(
 }
 
 #[test]
-fn the_child_of_a_fork_works_whatever_the_other_threads_were_doing() {
-    if !is_alone("the_child_of_a_fork_works_whatever_the_other_threads_were_doing") {
+fn child_works_whatever_other_threads_did() {
+    if !is_alone("child_works_whatever_other_threads_did") {
         return;
     }
     stillpoint::domain! { struct Own; }
@@ -266,8 +266,8 @@ fn the_child_of_a_fork_works_whatever_the_other_threads_were_doing() {
 }
 
 #[test]
-fn what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_either() {
-    if !is_alone("what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_either") {
+fn work_deferred_before_a_fork_runs_in_the_parent_only() {
+    if !is_alone("work_deferred_before_a_fork_runs_in_the_parent_only") {
         return;
     }
     stillpoint::domain! { struct Own; }
@@ -296,8 +296,8 @@ fn what_is_deferred_before_a_fork_is_done_in_the_parent_only_and_after_it_in_eit
 }
 
 #[test]
-fn the_child_has_no_part_in_guards_that_other_threads_hold_or_leaked() {
-    if !is_alone("the_child_has_no_part_in_guards_that_other_threads_hold_or_leaked") {
+fn child_ignores_guards_of_other_threads() {
+    if !is_alone("child_ignores_guards_of_other_threads") {
         return;
     }
     stillpoint::domain! { struct Own; }
@@ -327,8 +327,8 @@ fn the_child_has_no_part_in_guards_that_other_threads_hold_or_leaked() {
 }
 
 #[test]
-fn others_may_be_using_the_library_for_the_first_time_at_the_fork() {
-    if !is_alone("others_may_be_using_the_library_for_the_first_time_at_the_fork") {
+fn fork_during_first_use_is_safe() {
+    if !is_alone("fork_during_first_use_is_safe") {
         return;
     }
     stillpoint::domain! { struct Own; }
@@ -360,8 +360,8 @@ fn others_may_be_using_the_library_for_the_first_time_at_the_fork() {
 }
 
 #[test]
-fn a_future_that_was_polled_before_a_fork_is_polled_again_in_the_child() {
-    if !is_alone("a_future_that_was_polled_before_a_fork_is_polled_again_in_the_child") {
+fn future_polled_before_a_fork_works_in_the_child() {
+    if !is_alone("future_polled_before_a_fork_works_in_the_child") {
         return;
     }
     stillpoint::domain! { struct Own; }

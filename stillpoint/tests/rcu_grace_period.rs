@@ -20,7 +20,7 @@ use stillpoint::rcu::Rcu;
 use waiting::waiting_synchronize;
 
 #[test]
-fn synchronize_inside_a_section_of_the_same_domain_panics_and_does_no_harm() {
+fn synchronize_inside_its_own_section_panics() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let guard = Own::enter();
@@ -44,7 +44,7 @@ fn synchronize_inside_a_section_of_another_domain_works() {
 }
 
 #[test]
-fn a_grace_period_without_readers_issues_no_heavy_fence() {
+fn grace_period_without_readers_issues_no_heavy_fence() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     Own.synchronize();
@@ -56,7 +56,7 @@ fn a_grace_period_without_readers_issues_no_heavy_fence() {
 }
 
 #[test]
-fn a_grace_period_that_sleeps_is_woken_once() {
+fn sleeping_grace_period_is_woken_once() {
     stillpoint::domain! { struct Own; }
     const READERS: usize = 4;
     let _running = deadline();
@@ -81,7 +81,7 @@ fn a_grace_period_that_sleeps_is_woken_once() {
 }
 
 #[test]
-fn sections_that_begin_later_do_not_delay_a_grace_period() {
+fn later_sections_do_not_delay_a_grace_period() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let first = Own::enter();
@@ -102,7 +102,7 @@ fn sections_that_begin_later_do_not_delay_a_grace_period() {
 }
 
 #[test]
-fn grace_periods_end_though_some_section_is_always_open() {
+fn grace_periods_end_beside_overlapping_sections() {
     stillpoint::domain! { struct Own; }
     const READERS: u64 = 3;
     let _running = deadline();
@@ -137,7 +137,7 @@ fn grace_periods_end_though_some_section_is_always_open() {
 }
 
 #[test]
-fn callers_at_the_same_time_share_grace_periods_and_all_return() {
+fn concurrent_callers_share_grace_periods() {
     stillpoint::domain! { struct Own; }
     const CALLERS: u64 = 32;
     const ROUNDS: u64 = 50;
@@ -160,7 +160,7 @@ fn callers_at_the_same_time_share_grace_periods_and_all_return() {
 }
 
 #[test]
-fn callers_who_come_while_a_grace_period_runs_share_the_next_one() {
+fn callers_during_a_grace_period_share_the_next_one() {
     stillpoint::domain! { struct Own; }
     const CALLERS: u64 = 31;
     let _running = deadline();
@@ -182,7 +182,7 @@ fn callers_who_come_while_a_grace_period_runs_share_the_next_one() {
 }
 
 #[test]
-fn what_a_caller_wrote_before_is_seen_by_sections_that_see_that_it_returned() {
+fn writes_before_synchronize_are_visible_after_it() {
     stillpoint::domain! { struct Own; }
     const CALLERS: usize = 32;
     const ROUNDS: u64 = 200;
@@ -216,7 +216,7 @@ fn what_a_caller_wrote_before_is_seen_by_sections_that_see_that_it_returned() {
 }
 
 #[test]
-fn writers_and_readers_of_several_domains_at_once_do_not_deadlock() {
+fn several_domains_at_once_do_not_deadlock() {
     stillpoint::domain! { struct One; }
     stillpoint::domain! { struct Two; }
     let _running = deadline();

@@ -17,7 +17,7 @@ use tracked::Tracked;
 use waiting::{waiting, waiting_synchronize};
 
 #[test]
-fn the_section_lasts_until_the_last_guard_is_dropped_in_any_order() {
+fn section_lasts_until_the_last_guard_drops() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -35,7 +35,7 @@ fn the_section_lasts_until_the_last_guard_is_dropped_in_any_order() {
 }
 
 #[test]
-fn a_section_entered_while_another_ends_is_part_of_it() {
+fn overlapping_guards_form_one_section() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let mut guard = Own::enter();
@@ -50,7 +50,7 @@ fn a_section_entered_while_another_ends_is_part_of_it() {
 }
 
 #[test]
-fn repin_lets_a_waiting_grace_period_end_while_the_guard_lives() {
+fn repin_lets_a_waiting_grace_period_end() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let mut guard = Own::enter();
@@ -65,7 +65,7 @@ fn repin_lets_a_waiting_grace_period_end_while_the_guard_lives() {
 }
 
 #[test]
-fn a_guard_that_was_repinned_still_protects() {
+fn repinned_guard_still_protects() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
@@ -119,7 +119,7 @@ fn domains_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn the_functions_of_the_module_are_those_of_the_global_domain() {
+fn module_functions_use_the_global_domain() {
     let _running = deadline();
     let before = rcu::stats();
     rcu::register();
@@ -132,7 +132,7 @@ fn the_functions_of_the_module_are_those_of_the_global_domain() {
 }
 
 #[test]
-fn a_guard_names_its_domain_when_printed() {
+fn guard_debug_output_names_its_domain() {
     stillpoint::domain! { struct Printed; }
     assert!(format!("{:?}", Printed::enter()).contains("Printed"));
 }

@@ -103,7 +103,7 @@ fn worker_sleeps() -> u64 {
 }
 
 #[test]
-fn nested_retirements_of_a_destructor_do_not_wake_the_worker_each() {
+fn nested_retirements_do_not_each_wake_the_worker() {
     stillpoint::domain! { struct Own; }
     const COUNT: u32 = 5_000;
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ use stillpoint::rcu::Guard;
 use waiting::waiting_synchronize;
 
 #[test]
-fn repin_counts_its_guard_beside_one_a_destructor_has_made() {
+fn repin_beside_a_guard_of_a_destructor_keeps_both() {
     stillpoint::domain! { struct Own; }
     thread_local! { static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) }; }
     struct Enters;
@@ -46,7 +46,7 @@ fn repin_counts_its_guard_beside_one_a_destructor_has_made() {
 }
 
 #[test]
-fn section_begun_by_a_destructor_holds_up_its_own_threads_writer() {
+fn section_begun_by_a_destructor_delays_its_own_thread() {
     stillpoint::domain! { struct Own; }
     thread_local! { static HELD: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) }; }
     static BEFORE: AtomicU64 = AtomicU64::new(0);

@@ -16,7 +16,7 @@ use stillpoint::rcu::{self, Rcu};
 use tracked::Tracked;
 
 #[test]
-fn updates_by_many_threads_are_all_counted() {
+fn concurrent_updates_are_all_counted() {
     stillpoint::domain! { struct Own; }
     const THREADS: u64 = 4;
     const UPDATES: u64 = 5000;
@@ -35,7 +35,7 @@ fn updates_by_many_threads_are_all_counted() {
 }
 
 #[test]
-fn modifications_by_many_threads_are_all_kept() {
+fn concurrent_modifications_are_all_kept() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let numbers = Rcu::new_in(Vec::new(), Own);
@@ -55,7 +55,7 @@ fn modifications_by_many_threads_are_all_kept() {
 }
 
 #[test]
-fn every_value_replaced_by_many_threads_is_returned_to_one_of_them() {
+fn replaced_values_are_each_returned_once() {
     stillpoint::domain! { struct Own; }
     const THREADS: usize = 4;
     const VALUES: usize = 2000;
@@ -93,7 +93,7 @@ fn update_inside_a_section_works() {
 }
 
 #[test]
-fn a_panic_in_update_changes_nothing_and_leaves_the_section() {
+fn panic_in_update_changes_nothing() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let value = Rcu::new_in(1, Own);
@@ -105,7 +105,7 @@ fn a_panic_in_update_changes_nothing_and_leaves_the_section() {
 }
 
 #[test]
-fn a_value_can_be_changed_and_taken_out_by_its_only_owner() {
+fn only_owner_may_change_and_take_the_value() {
     let mut value = Rcu::new(vec![1]);
     value.get_mut().push(2);
     assert_eq!(*value.load(&rcu::enter()), [1, 2]);
@@ -113,7 +113,7 @@ fn a_value_can_be_changed_and_taken_out_by_its_only_owner() {
 }
 
 #[test]
-fn values_are_dropped_once_by_whoever_owns_them_last() {
+fn values_are_dropped_once() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let drops: [&'static AtomicUsize; 4] = [(); 4].map(|()| &*Box::leak(Box::default()));
@@ -156,7 +156,7 @@ fn dropping_an_rcu_inside_a_section_does_not_wait() {
 }
 
 #[test]
-fn a_retired_value_can_be_read_before_it_is_freed() {
+fn retired_value_is_readable_until_freed() {
     let _running = deadline();
     let value = Rcu::new(String::from("old"));
     let retired = value.replace(String::from("new"));
@@ -166,14 +166,14 @@ fn a_retired_value_can_be_read_before_it_is_freed() {
 }
 
 #[test]
-fn a_retired_value_can_be_waited_for_in_another_thread() {
+fn retired_value_may_be_waited_for_elsewhere() {
     let _running = deadline();
     let retired = Rcu::new(7).replace(8);
     assert_eq!(thread::spawn(|| retired.wait()).join().expect("the thread ends"), 7);
 }
 
 #[test]
-fn values_without_a_size_are_published_too() {
+fn unsized_values_can_be_published() {
     let _running = deadline();
     let value = Rcu::new(());
     value.replace(()).wait();
@@ -182,7 +182,7 @@ fn values_without_a_size_are_published_too() {
 }
 
 #[test]
-fn an_rcu_is_made_from_its_value_and_shows_it() {
+fn rcu_converts_from_its_value_and_prints_it() {
     assert_eq!(Rcu::<u32>::default().into_inner(), 0);
     assert_eq!(Rcu::from("value").into_inner(), "value");
     let value = Rcu::new(5);

@@ -23,7 +23,7 @@ fn await_drops(drops: &AtomicUsize, count: usize) {
 }
 
 #[test]
-fn what_was_retired_is_dropped_without_further_activity() {
+fn retired_value_is_dropped_without_further_activity() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
@@ -40,7 +40,7 @@ fn what_was_retired_is_dropped_without_further_activity() {
 }
 
 #[test]
-fn what_was_retired_inside_a_section_is_dropped_after_it() {
+fn value_retired_inside_a_section_is_dropped_after_it() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     // More than a thread may retire outside a section without helping.
@@ -60,7 +60,7 @@ fn what_was_retired_inside_a_section_is_dropped_after_it() {
 }
 
 #[test]
-fn a_value_retired_while_another_thread_reads_it_is_dropped_after_that_section() {
+fn retired_value_outlives_the_section_of_its_reader() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
@@ -79,7 +79,7 @@ fn a_value_retired_while_another_thread_reads_it_is_dropped_after_that_section()
 }
 
 #[test]
-fn a_destructor_that_panics_does_not_stop_the_others() {
+fn panicking_destructor_does_not_stop_others() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     struct Panics(#[expect(dead_code, reason = "dropped")] Tracked);
@@ -102,7 +102,7 @@ fn a_destructor_that_panics_does_not_stop_the_others() {
 }
 
 #[test]
-fn destructors_of_retired_values_may_retire_read_and_wait() {
+fn destructors_may_retire_read_and_wait() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     struct Parent(usize);
@@ -125,7 +125,7 @@ fn destructors_of_retired_values_may_retire_read_and_wait() {
 }
 
 #[test]
-fn a_chain_of_retirements_as_long_as_the_queue_needs_no_deep_stack() {
+fn long_chain_of_retirements_needs_no_deep_stack() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     const WIDTH: usize = 100_000;
@@ -191,7 +191,7 @@ fn peak<D: RcuDomain, const SIZE: usize>(domain: D, count: usize) -> usize {
 }
 
 #[test]
-fn the_number_of_values_that_wait_is_bounded() {
+fn backlog_count_is_bounded() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     // One queue full, another with the reclaimer.
@@ -200,7 +200,7 @@ fn the_number_of_values_that_wait_is_bounded() {
 }
 
 #[test]
-fn the_size_of_values_that_wait_is_bounded() {
+fn backlog_bytes_are_bounded() {
     stillpoint::domain! { struct Own; }
     const SIZE: usize = 32 << 10;
     let _running = deadline();
@@ -209,7 +209,7 @@ fn the_size_of_values_that_wait_is_bounded() {
 }
 
 #[test]
-fn several_writers_may_retire_at_once() {
+fn writers_may_retire_concurrently() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();

@@ -46,7 +46,7 @@ fn fresh() -> Tracked {
 }
 
 #[test]
-fn handlers_read_at_any_moment_of_a_section() {
+fn signal_handlers_may_read_at_any_moment() {
     stillpoint::domain! { struct Own; }
     static VALUE: OnceLock<Rcu<Tracked, Own>> = OnceLock::new();
     static READY: AtomicBool = AtomicBool::new(false);
@@ -148,7 +148,7 @@ fn handlers_read_at_any_moment_of_a_section() {
 }
 
 #[test]
-fn signals_neither_end_nor_prolong_a_wait_for_readers() {
+fn signals_do_not_affect_a_wait_for_readers() {
     stillpoint::domain! { struct Own; }
     static HANDLED: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn count(_signal: c_int) {
@@ -177,7 +177,7 @@ fn signals_neither_end_nor_prolong_a_wait_for_readers() {
 }
 
 #[test]
-fn handlers_may_read_while_their_thread_waits_for_readers() {
+fn signal_handlers_may_read_during_synchronize() {
     stillpoint::domain! { struct Own; }
     static READS: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn read(_signal: c_int) {
@@ -209,7 +209,7 @@ fn handlers_may_read_while_their_thread_waits_for_readers() {
 }
 
 #[test]
-fn signals_for_the_process_are_not_handled_by_the_thread_that_frees() {
+fn worker_handles_no_process_signals() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     /// Signals that the reclaimer lets through, as its destructors see them.

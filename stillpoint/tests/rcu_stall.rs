@@ -97,7 +97,7 @@ impl Lingerer {
 }
 
 #[test]
-fn a_reader_that_stays_inside_is_reported_by_name_id_and_place_of_registration() {
+fn stall_report_names_thread_id_and_site() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     note_stalls();
@@ -127,7 +127,7 @@ fn a_reader_that_stays_inside_is_reported_by_name_id_and_place_of_registration()
 }
 
 #[test]
-fn a_reader_of_the_global_domain_is_reported_where_it_called_the_function() {
+fn stall_report_of_the_global_domain_has_the_call_site() {
     let _running = deadline();
     note_stalls();
     let (line, reader) = (line!(), linger("global", || rcu::enter()));
@@ -140,7 +140,7 @@ fn a_reader_of_the_global_domain_is_reported_where_it_called_the_function() {
 }
 
 #[test]
-fn a_stall_is_reported_again_each_time_it_has_lasted_twice_as_long() {
+fn stall_report_repeats_at_doubled_intervals() {
     stillpoint::domain! { struct Own; }
     const REPORTS: usize = 5;
     let _running = deadline();
@@ -165,7 +165,7 @@ fn a_stall_is_reported_again_each_time_it_has_lasted_twice_as_long() {
 }
 
 #[test]
-fn a_reader_that_has_left_is_reported_no_more() {
+fn reader_that_left_is_no_longer_reported() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     note_stalls();
@@ -244,7 +244,7 @@ fn guard_leaked_by_a_callback_is_reported_and_waited_for() {
 }
 
 #[test]
-fn a_panic_in_the_hook_is_caught() {
+fn panic_in_the_stall_hook_is_caught() {
     stillpoint::domain! { struct Own; }
     struct PanicsAgain;
     impl Drop for PanicsAgain {
@@ -264,7 +264,7 @@ fn a_panic_in_the_hook_is_caught() {
 }
 
 #[test]
-fn in_the_hook_reading_works_and_waiting_panics() {
+fn stall_hook_may_read_but_not_wait() {
     stillpoint::domain! { struct Own; }
     stillpoint::domain! { struct Other; }
     static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -296,10 +296,10 @@ fn in_the_hook_reading_works_and_waiting_panics() {
 }
 
 #[test]
-fn without_a_hook_stalls_are_reported_on_stderr_a_line_for_each_of_eight_readers() {
+fn stderr_report_has_a_line_for_each_of_eight_readers() {
     stillpoint::domain! { struct Own; }
     const READERS: usize = 10;
-    let test = "without_a_hook_stalls_are_reported_on_stderr_a_line_for_each_of_eight_readers";
+    let test = "stderr_report_has_a_line_for_each_of_eight_readers";
     if child::variant().is_none() {
         let output = child::stderr(test, "default", None);
         let lines: Vec<_> =
@@ -337,9 +337,9 @@ fn without_a_hook_stalls_are_reported_on_stderr_a_line_for_each_of_eight_readers
 }
 
 #[test]
-fn a_grace_period_that_ends_before_the_limit_is_not_reported() {
+fn short_grace_period_is_not_reported() {
     stillpoint::domain! { struct Own; }
-    let test = "a_grace_period_that_ends_before_the_limit_is_not_reported";
+    let test = "short_grace_period_is_not_reported";
     let limit = match child::variant().as_deref() {
         None => return ["hour", "never"].into_iter().for_each(|limit| child::run(test, limit, None)),
         Some("hour") => Some(Duration::from_secs(3600)),

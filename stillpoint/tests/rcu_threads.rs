@@ -134,7 +134,7 @@ fn leaked_guard_leaves_other_domains_alone() {
 }
 
 #[test]
-fn a_guard_kept_in_a_thread_local_ends_with_its_thread() {
+fn guard_in_a_thread_local_ends_with_its_thread() {
     stillpoint::domain! { struct Own; }
     thread_local! {
         static KEPT: RefCell<Option<Guard<Own>>> = const { RefCell::new(None) };
@@ -158,7 +158,7 @@ fn a_guard_kept_in_a_thread_local_ends_with_its_thread() {
 }
 
 #[test]
-fn reading_in_a_thread_local_destructor_works_and_leaks_no_reader() {
+fn thread_local_destructor_reads_without_leaking() {
     stillpoint::domain! { struct Own; }
     static READS: AtomicUsize = AtomicUsize::new(0);
     struct ReadsAtTheEnd(Rcu<usize, Own>);
@@ -188,7 +188,7 @@ fn reading_in_a_thread_local_destructor_works_and_leaks_no_reader() {
 }
 
 #[test]
-fn retiring_in_a_thread_local_destructor_works() {
+fn thread_local_destructor_may_retire() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     struct RetiresAtTheEnd(Rcu<Tracked, Own>);
@@ -243,7 +243,7 @@ fn late_guard_drop_unblocks_grace_periods() {
 }
 
 #[test]
-fn reading_in_a_destructor_of_the_c_library_works_and_leaks_no_reader() {
+fn pthread_key_destructor_reads_without_leaking() {
     stillpoint::domain! { struct Own; }
     thread_local! {
         static ROUNDS: Cell<usize> = const { Cell::new(0) };
@@ -276,7 +276,7 @@ fn reading_in_a_destructor_of_the_c_library_works_and_leaks_no_reader() {
 }
 
 #[test]
-fn sections_in_a_destructor_of_the_c_library_protect_what_they_read() {
+fn section_in_a_pthread_key_destructor_protects() {
     stillpoint::domain! { struct Own; }
     static VALUE: OnceLock<Rcu<Tracked, Own>> = OnceLock::new();
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -295,7 +295,7 @@ fn sections_in_a_destructor_of_the_c_library_protect_what_they_read() {
     if child::variant().is_none() {
         // Keys are destroyed in the order of their making, which is up to a process.
         for backend in BACKENDS {
-            let test = "sections_in_a_destructor_of_the_c_library_protect_what_they_read";
+            let test = "section_in_a_pthread_key_destructor_protects";
             child::run(test, backend, Some(backend));
         }
         return;
@@ -322,7 +322,7 @@ fn sections_in_a_destructor_of_the_c_library_protect_what_they_read() {
 }
 
 #[test]
-fn ten_thousand_threads_need_no_more_readers_than_lived_at_a_time() {
+fn readers_are_reused_by_ten_thousand_threads() {
     stillpoint::domain! { struct Own; }
     const WAVE: usize = 16;
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -349,7 +349,7 @@ fn ten_thousand_threads_need_no_more_readers_than_lived_at_a_time() {
 }
 
 #[test]
-fn threads_that_come_and_go_do_not_disturb_a_writer() {
+fn short_lived_threads_do_not_disturb_a_writer() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let value = Rcu::new_in(Tracked(Box::leak(Box::default())), Own);

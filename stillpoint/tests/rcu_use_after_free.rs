@@ -82,25 +82,25 @@ fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
 }
 
 #[test]
-fn a_value_waited_for_is_not_read_any_more() {
+fn no_read_after_synchronize() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| drop(value.replace(fresh()).wait()));
 }
 
 #[test]
-fn a_value_waited_for_in_its_box_is_not_read_any_more() {
+fn no_read_after_waiting_for_a_box() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| drop(value.swap(Box::new(fresh())).wait_boxed()));
 }
 
 #[test]
-fn a_value_whose_free_was_deferred_is_not_read_any_more() {
+fn no_read_after_a_deferred_free() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| drop(value.replace(fresh())));
 }
 
 #[test]
-fn a_value_that_was_updated_is_not_read_any_more() {
+fn no_read_after_an_update() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| {
         let waited_for = value.update(|old| {
@@ -113,7 +113,7 @@ fn a_value_that_was_updated_is_not_read_any_more() {
 }
 
 #[test]
-fn a_value_unpublished_before_synchronize_is_not_read_any_more() {
+fn no_read_after_unpublishing() {
     stillpoint::domain! { struct Own; }
     stress(Own, |value| {
         let retired = value.replace(fresh());

@@ -34,7 +34,7 @@ use tracked::Tracked;
 use until::until;
 
 #[test]
-fn what_many_threads_defer_is_done_before_barrier_returns() {
+fn barrier_waits_for_callbacks_of_all_threads() {
     const THREADS: usize = 4;
     const EACH: usize = 5000;
     let _running = deadline();
@@ -61,7 +61,7 @@ fn what_many_threads_defer_is_done_before_barrier_returns() {
 }
 
 #[test]
-fn everything_deferred_waits_for_the_sections_that_are_open() {
+fn callbacks_wait_for_open_sections() {
     let _running = deadline();
     let (calls, call) = counter();
     let (drops, _) = counter();
@@ -81,7 +81,7 @@ fn everything_deferred_waits_for_the_sections_that_are_open() {
 }
 
 #[test]
-fn a_callback_may_read_defer_and_wait() {
+fn callback_may_read_defer_and_wait() {
     let _running = deadline();
     let (calls, call) = counter();
     let domain = Domain::new();
@@ -100,7 +100,7 @@ fn a_callback_may_read_defer_and_wait() {
 }
 
 #[test]
-fn a_callback_that_panics_keeps_no_other_from_running() {
+fn panicking_callback_does_not_stop_others() {
     let _running = deadline();
     let (calls, call) = counter();
     let domain = Domain::new();
@@ -114,7 +114,7 @@ fn a_callback_that_panics_keeps_no_other_from_running() {
 }
 
 #[test]
-fn barrier_panics_inside_a_callback() {
+fn barrier_inside_a_callback_panics() {
     let _running = deadline();
     let (sender, receiver) = channel();
     let domain = Domain::new();
@@ -174,7 +174,7 @@ fn retired_structure_drains_its_domain_without_workers() {
 }
 
 #[test]
-fn what_a_domain_has_deferred_is_done_when_the_last_handle_has_gone() {
+fn last_handle_drop_runs_deferred_work() {
     let _running = deadline();
     let (calls, call) = counter();
     let (drops, _) = counter();
@@ -193,7 +193,7 @@ fn what_a_domain_has_deferred_is_done_when_the_last_handle_has_gone() {
 }
 
 #[test]
-fn the_last_handle_may_go_in_one_of_the_domain_s_own_callbacks() {
+fn callback_may_drop_the_last_handle() {
     let _running = deadline();
     let (calls, call) = counter();
     for _ in 0..200 {
@@ -210,7 +210,7 @@ fn the_last_handle_may_go_in_one_of_the_domain_s_own_callbacks() {
 }
 
 #[test]
-fn a_value_that_owns_the_pointers_of_its_domain_is_dropped_with_them() {
+fn value_owning_its_domains_pointers_is_dropped() {
     struct Node(#[expect(dead_code, reason = "owned")] Rcu<Tracked, Domain>);
     let _running = deadline();
     let (drops, _) = counter();
@@ -223,7 +223,7 @@ fn a_value_that_owns_the_pointers_of_its_domain_is_dropped_with_them() {
 }
 
 #[test]
-fn a_leaked_guard_does_not_keep_what_is_deferred_once_the_last_handle_has_gone() {
+fn leaked_guard_does_not_outlive_the_last_handle() {
     let _running = deadline();
     let (calls, call) = counter();
     let domain = Domain::new();
@@ -236,7 +236,7 @@ fn a_leaked_guard_does_not_keep_what_is_deferred_once_the_last_handle_has_gone()
 }
 
 #[test]
-fn handles_come_and_go_in_many_threads() {
+fn handles_are_cloned_and_dropped_concurrently() {
     let _running = deadline();
     let (calls, call) = counter();
     let domain = Domain::new();
@@ -258,7 +258,7 @@ fn handles_come_and_go_in_many_threads() {
 }
 
 #[test]
-fn threads_that_use_a_domain_first_at_the_same_time_use_one() {
+fn concurrent_first_uses_share_one_domain() {
     let _running = deadline();
     for _ in 0..200 {
         let domain = &Domain::new();
@@ -272,7 +272,7 @@ fn threads_that_use_a_domain_first_at_the_same_time_use_one() {
 }
 
 #[test]
-fn above_the_limits_a_caller_inside_a_section_waits_but_a_moment() {
+fn caller_inside_a_section_is_throttled_briefly() {
     const LIMIT: u64 = 1000;
     let _running = deadline();
     let (calls, call) = counter();
@@ -291,9 +291,9 @@ fn above_the_limits_a_caller_inside_a_section_waits_but_a_moment() {
 }
 
 #[test]
-fn where_no_thread_can_be_started_barrier_or_the_last_handle_runs_the_callbacks() {
+fn srcu_callbacks_run_without_worker_threads() {
     if child::variant().is_none() {
-        let test = "where_no_thread_can_be_started_barrier_or_the_last_handle_runs_the_callbacks";
+        let test = "srcu_callbacks_run_without_worker_threads";
         return child::run(test, "denied", None);
     }
     let _running = deadline();

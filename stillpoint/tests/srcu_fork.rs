@@ -50,10 +50,10 @@ fn exercise(domain: &Domain) {
 }
 
 #[test]
-fn a_child_may_use_domains_new_and_old() {
+fn child_may_use_domains_new_and_old() {
     static UNUSED: Domain = Domain::new();
     static USED: Domain = Domain::new();
-    if !is_alone("a_child_may_use_domains_new_and_old") {
+    if !is_alone("child_may_use_domains_new_and_old") {
         return;
     }
     exercise(&USED);
@@ -77,9 +77,9 @@ fn a_child_may_use_domains_new_and_old() {
 }
 
 #[test]
-fn a_section_of_the_thread_that_forks_stays_open_in_the_child() {
+fn forking_threads_section_stays_open_in_the_child() {
     static DOMAIN: Domain = Domain::new();
-    if !is_alone("a_section_of_the_thread_that_forks_stays_open_in_the_child") {
+    if !is_alone("forking_threads_section_stays_open_in_the_child") {
         return;
     }
     let drops: &'static AtomicUsize = Box::leak(Box::default());
@@ -106,10 +106,10 @@ fn a_section_of_the_thread_that_forks_stays_open_in_the_child() {
 }
 
 #[test]
-fn grace_periods_of_the_child_wait_for_sections_of_lost_threads_and_say_so() {
+fn child_reports_sections_of_lost_threads() {
     static DOMAIN: Domain = Domain::new();
     static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    if !is_alone("grace_periods_of_the_child_wait_for_sections_of_lost_threads_and_say_so") {
+    if !is_alone("child_reports_sections_of_lost_threads") {
         return;
     }
     let (inside, leave) = (Barrier::new(2), Barrier::new(2));
@@ -138,9 +138,9 @@ fn grace_periods_of_the_child_wait_for_sections_of_lost_threads_and_say_so() {
 }
 
 #[test]
-fn what_was_deferred_before_the_fork_is_done_by_the_parent_only() {
+fn srcu_work_deferred_before_a_fork_runs_in_the_parent() {
     static DOMAIN: Domain = Domain::new();
-    if !is_alone("what_was_deferred_before_the_fork_is_done_by_the_parent_only") {
+    if !is_alone("srcu_work_deferred_before_a_fork_runs_in_the_parent") {
         return;
     }
     let calls: &'static AtomicUsize = Box::leak(Box::default());

@@ -39,7 +39,7 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn guards_and_domains_are_send_and_sync_and_small() {
+fn guards_and_domains_are_send_sync_and_small() {
     fn is<T: Send + Sync>() {}
     is::<Guard<'_>>();
     is::<Domain>();
@@ -48,7 +48,7 @@ fn guards_and_domains_are_send_and_sync_and_small() {
 }
 
 #[test]
-fn a_grace_period_waits_for_a_guard_that_another_thread_drops() {
+fn grace_period_waits_for_a_guard_dropped_elsewhere() {
     static DOMAIN: Domain = Domain::new();
     let _running = deadline();
     let dropped = Arc::new(AtomicBool::new(false));
@@ -71,7 +71,7 @@ fn a_grace_period_waits_for_a_guard_that_another_thread_drops() {
 }
 
 #[test]
-fn a_guard_taken_and_dropped_by_threads_that_have_ended_is_waited_for_in_between() {
+fn guard_outliving_its_thread_is_waited_for() {
     static DOMAIN: Domain = Domain::new();
     let _running = deadline();
     let guard = thread::spawn(|| DOMAIN.enter()).join().expect("no panic");
@@ -82,7 +82,7 @@ fn a_guard_taken_and_dropped_by_threads_that_have_ended_is_waited_for_in_between
 }
 
 #[test]
-fn a_domain_does_not_wait_for_the_guards_of_another() {
+fn domain_does_not_wait_for_guards_of_another() {
     let _running = deadline();
     let domains: Vec<Domain> = (0..100).map(|_| Domain::new()).collect();
     let guards: Vec<_> = domains.iter().skip(1).map(Domain::enter).collect();
@@ -106,7 +106,7 @@ fn clones_are_handles_of_the_same_domain() {
 }
 
 #[test]
-fn a_guard_of_another_domain_is_refused() {
+fn guard_of_another_domain_is_refused() {
     let (domain, other) = (Domain::new(), Domain::new());
     let number = Rcu::new_in(1, domain.clone());
     for (stranger, why) in [(&other, "of another domain"), (&Domain::new(), "of one that nobody has used")] {
@@ -123,7 +123,7 @@ fn a_guard_of_another_domain_is_refused() {
 }
 
 #[test]
-fn readers_that_move_between_threads_never_see_a_value_that_was_dropped() {
+fn moving_readers_never_see_a_dropped_value() {
     const WRITES: usize = 2000;
     let _running = deadline();
     let domain = Domain::new();
@@ -170,7 +170,7 @@ fn readers_that_move_between_threads_never_see_a_value_that_was_dropped() {
 }
 
 #[test]
-fn grace_periods_end_while_new_sections_never_cease() {
+fn grace_periods_end_beside_new_sections() {
     const READERS: usize = 3;
     let _running = deadline();
     let domain = &Domain::new();
@@ -192,7 +192,7 @@ fn grace_periods_end_while_new_sections_never_cease() {
 }
 
 #[test]
-fn a_hundred_thousand_guards_cost_one_or_two_wake_ups() {
+fn hundred_thousand_guards_cost_at_most_two_wakeups() {
     const GUARDS: usize = 100_000;
     let _running = deadline();
     let domain = &Domain::new();
@@ -215,7 +215,7 @@ fn a_hundred_thousand_guards_cost_one_or_two_wake_ups() {
 }
 
 #[test]
-fn a_guard_is_held_over_await_wherever_its_task_goes_on() {
+fn guard_is_held_over_await_across_threads() {
     const TASKS: usize = 20;
     const ROUNDS: usize = 100;
     static DOMAIN: Domain = Domain::new();
@@ -259,7 +259,7 @@ fn a_guard_is_held_over_await_wherever_its_task_goes_on() {
 }
 
 #[test]
-fn a_task_that_is_dropped_at_an_await_ends_its_section() {
+fn dropped_task_ends_its_section() {
     let _running = deadline();
     let domain = Domain::new();
     let task = {
@@ -278,7 +278,7 @@ fn a_task_that_is_dropped_at_an_await_ends_its_section() {
 }
 
 #[test]
-fn a_pointer_shows_its_value_in_a_section_of_its_own() {
+fn pointer_debug_output_reads_in_its_own_section() {
     let domain = Domain::new();
     let number = Rcu::new_in(7, domain.clone());
     assert_eq!(format!("{number:?}"), "Rcu(7)");
@@ -289,7 +289,7 @@ fn a_pointer_shows_its_value_in_a_section_of_its_own() {
 }
 
 #[test]
-fn cookies_of_two_domains_are_neither_equal_nor_ordered() {
+fn cookies_of_two_domains_do_not_compare() {
     let domains = [Domain::new(), Domain::new()];
     let [a, b] = domains.each_ref().map(|domain| GracePeriod::now_in(domain.clone()));
     assert_ne!(a, b);

@@ -77,7 +77,7 @@ impl Drop for Without {
 }
 
 #[test]
-fn a_domain_that_has_gone_leaves_no_memory_behind() {
+fn dropped_domain_leaves_no_memory_behind() {
     let (_running, _alone) = (deadline(), alone());
     let round = || {
         let domain = Domain::new();
@@ -113,7 +113,7 @@ fn a_domain_that_has_gone_leaves_no_memory_behind() {
 }
 
 #[test]
-fn a_first_use_without_memory_panics_and_may_be_tried_again() {
+fn first_use_without_memory_panics_and_may_be_retried() {
     let (_running, _alone) = (deadline(), alone());
     static DOMAIN: Domain = Domain::new();
     // Reporting the panic needs memory.

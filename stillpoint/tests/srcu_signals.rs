@@ -52,7 +52,7 @@ fn fresh() -> Tracked {
 }
 
 #[test]
-fn handlers_open_and_end_sections_at_any_moment() {
+fn srcu_signal_handlers_may_read_at_any_moment() {
     let _running = deadline();
     let signal = libc::SIGRTMIN() + 1;
     // SAFETY: an action is plain data; the handler does what a handler may.

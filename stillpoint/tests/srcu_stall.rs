@@ -16,7 +16,7 @@ use stillpoint::srcu::Domain;
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
 
 #[test]
-fn a_grace_period_that_waits_too_long_is_reported_with_its_domain_and_its_sections() {
+fn long_srcu_grace_period_is_reported() {
     static DOMAIN: Domain = Domain::new();
     const LINE: u32 = line!() - 1;
     let _running = deadline();

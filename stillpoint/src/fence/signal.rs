@@ -274,7 +274,7 @@ mod tests {
     use crate::deadline::deadline;
 
     #[test]
-    fn ended_thread_whose_id_is_used_again_is_not_waited_for() {
+    fn reused_thread_id_is_not_waited_for() {
         let _running = deadline();
         assert!(install().is_ok(), "a signal is free");
         static TID: AtomicI32 = AtomicI32::new(0);

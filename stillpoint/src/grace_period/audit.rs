@@ -98,7 +98,7 @@ mod tests {
     use super::GpAudit;
 
     #[test]
-    fn a_grace_period_that_begins_after_the_ticket_serves() {
+    fn later_grace_period_serves_the_ticket() {
         let check = GpAudit::new();
         let running = check.begin();
         let ticket = check.ticket();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     #[should_panic = "none has that began after he asked"]
-    fn a_grace_period_that_had_begun_does_not_serve() {
+    fn running_grace_period_does_not_serve_the_ticket() {
         let check = GpAudit::new();
         let running = check.begin();
         let ticket = check.ticket();
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     #[should_panic = "none has that began after he asked"]
-    fn a_grace_period_that_failed_does_not_serve() {
+    fn failed_grace_period_does_not_serve_the_ticket() {
         let check = GpAudit::new();
         let ticket = check.ticket();
         check.begin();

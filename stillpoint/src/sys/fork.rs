@@ -108,7 +108,7 @@ mod tests {
     use crate::{fence, lock, percpu, rcu, srcu};
 
     #[test]
-    fn hooks_of_all_parts_are_registered_before_main_and_called_in_order() {
+    fn fork_hooks_are_registered_early_and_called_in_order() {
         // Keeps the parts from being left out of the program.
         let _ = (fence::stats, lock::Mutex::<()>::new, percpu::Counter::new, rcu::stats, srcu::Domain::new);
         let parts: Vec<_> = hooks().map(|hook| hook.part as usize).collect();

@@ -86,7 +86,7 @@ impl Host for &'static RawDomain {
 }
 
 #[test]
-fn a_caller_above_the_limits_goes_on_when_callbacks_want_the_lock_that_it_holds() {
+fn throttled_caller_holding_a_callbacks_lock_times_out() {
     static LOCK: Mutex<u64> = Mutex::new(0);
     const LIMIT: u64 = 2 * BLOCK;
     let _running = deadline();

@@ -130,12 +130,12 @@ fn owners(lazy: [bool; 2]) {
 }
 
 #[test]
-fn an_eager_entry_ends_the_nap_over_a_lazy_one() {
+fn urgent_callback_ends_a_lazy_wait() {
     check(0, 1, || owners([true, false]));
 }
 
 #[test]
-fn lazy_entries_get_one_worker_that_sleeps() {
+fn lazy_callbacks_get_one_sleeping_worker() {
     check(0, 2, || owners([true; 2]));
 }
 
@@ -151,17 +151,17 @@ fn succession(lazy: bool) {
 }
 
 #[test]
-fn a_worker_comes_after_the_last_one() {
+fn worker_starts_after_the_last_one_went_idle() {
     check(0, 1, || succession(false));
 }
 
 #[test]
-fn a_worker_that_a_lazy_entry_brings_comes_after_the_last_one() {
+fn worker_for_a_lazy_callback_follows_the_last_one() {
     check(0, 1, || succession(true));
 }
 
 #[test]
-fn a_worker_that_takes_its_leave_back_comes_after_the_one_between() {
+fn worker_that_stays_follows_the_one_in_between() {
     check(0, 1, || {
         let world = World::new();
         assert!(world.alarm.wake());
@@ -179,7 +179,7 @@ fn a_worker_that_takes_its_leave_back_comes_after_the_one_between() {
 }
 
 #[test]
-fn somebody_urgent_ends_a_pause() {
+fn urgent_caller_ends_the_rate_limit() {
     check(0, 3, || {
         let world = World::new();
         assert!(world.alarm.wake());
