@@ -115,7 +115,7 @@ fn leaves_a_section(releases: bool) {
     });
 }
 
-/// ThreadReaders that add to a word, all of them under the lock, or all but one.
+/// Threads that add to a word, all of them under the lock, or all but one.
 fn adds_under_a_lock(locks: bool) {
     let (word, lock) = (Word(UnsafeCell::new(0)), Mutex::new(()));
     thread::scope(|scope| {

@@ -45,7 +45,7 @@
 //!
 //! Events have the fields `domain` and `number`, which grace period of that it is; and `took`, or, of a stall, `waited`.
 //!
-//! ReaderSet never pay for any of them. A subscriber is called by the thread that has led a grace period, when that has ended and
+//! Readers never pay for any of them. A subscriber is called by the thread that has led a grace period, when that has ended and
 //! nobody waits for it any more; it may do there what that thread may, and what it waits for makes no events in turn. Without a
 //! subscriber a grace period takes some nanoseconds more.
 //!
@@ -59,7 +59,7 @@
 //! | `rseq` | Linux 4.18, registered by glibc 2.35 or by this crate | [`percpu`] uses atomic instructions |
 //!
 //! A shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps nothing
-//! (`RTLD_NODELETE`). ThreadReaders that used it run its code when they end, an idle worker sleeps in it, and the kernel may still read the
+//! (`RTLD_NODELETE`). Threads that used it run its code when they end, an idle worker sleeps in it, and the kernel may still read the
 //! descriptor of a critical section.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

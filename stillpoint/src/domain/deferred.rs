@@ -19,7 +19,7 @@ use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::worker::{Caller, Denied, Host};
 use crate::reclaim::{running, worker_pool};
 
-/// CallbackWorker and destructors that panicked, in all domains.
+/// Callbacks and destructors that panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn panics() -> u64 {

@@ -24,23 +24,23 @@ pub struct Stats {
     /// The longest that a grace period has waited for readers so far: one that has ended, or one that stalls, as of its last
     /// report. Grace periods that did not sleep, and so waited for microseconds, are not measured.
     pub longest_wait: Duration,
-    /// Qsbr of grace periods that had waited for too long: see [`set_stall_hook`](crate::rcu::set_stall_hook).
+    /// Reports of grace periods that had waited for too long: see [`set_stall_hook`](crate::rcu::set_stall_hook).
     pub stalls: u64,
-    /// ReaderSet in the registry, in use or free: the peak number of threads that read or deferred.
+    /// Readers in the registry, in use or free: the peak number of threads that read or deferred.
     pub readers: u64,
-    /// CallbackWorker and retired values that wait now.
+    /// Callbacks and retired values that wait now.
     pub queued: u64,
     /// Their bytes: see [`Limits::bytes`](crate::rcu::Limits::bytes).
     pub queued_bytes: u64,
     /// How long the oldest of them has waited since it was given a grace period to wait for.
     pub oldest: Duration,
-    /// CallbackWorker run and values dropped.
+    /// Callbacks run and values dropped.
     pub done: u64,
     /// How often a caller above the [`Limits`](crate::rcu::Limits) had to wait.
     pub limit_waits: u64,
     /// How often it waited in vain and went on.
     pub limit_overruns: u64,
-    /// CallbackWorker and destructors that panicked, in all domains.
+    /// Callbacks and destructors that panicked, in all domains.
     pub panics: u64,
 }
 

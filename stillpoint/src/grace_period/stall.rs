@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::ForkSafe;
 
-/// ReaderSet that the default report names.
+/// Readers that the default report names.
 const NAMED: usize = 8;
 
 /// A limit below this would keep the leader busy with reports.
@@ -132,9 +132,9 @@ pub struct Stall {
 /// What keeps a grace period from ending.
 #[derive(Debug, Clone)]
 pub enum StalledReaders {
-    /// ThreadReaders, at least one.
+    /// Threads, at least one.
     ThreadReaders(Vec<StalledReader>),
-    /// Memb that do not belong to threads.
+    /// Sections that do not belong to threads.
     Memb(OpenSections),
 }
 

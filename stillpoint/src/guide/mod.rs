@@ -33,7 +33,7 @@
 //! | in signal handlers | yes | no | yes |
 //! | a grace period interrupts | the CPUs that run the process | no CPU | the CPUs that run the process |
 //!
-//! ThreadReaders that cannot bear an interrupt use [`qsbr`](crate::qsbr), and wait in its
+//! Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr), and wait in its
 //! [`synchronize`](crate::qsbr::synchronize): the worker of deferred callbacks interrupts the process's CPUs before it sleeps.
 //!
 //! They share pointers, cookies, deferred work and reports: changing from one to another changes how readers begin, and the
@@ -102,7 +102,7 @@
 //! - An [`Rcu`](crate::rcu::Rcu) may be changed by several threads at once. [`modify`](crate::rcu::Rcu::modify) and
 //!   [`update`](crate::rcu::Rcu::update) lose nobody's change; `load`, then `replace`, does.
 //! - Memory that waits to be freed is bounded by making those wait who retire more: see [`Limits`](crate::rcu::Limits).
-//! - CallbackWorker, destructors of retired values, wakers and stall hooks must not return in the child of a fork that they made: it must
+//! - Callbacks, destructors of retired values, wakers and stall hooks must not return in the child of a fork that they made: it must
 //!   `exec` or `_exit`.
 //! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics as they are. [`Rcu`](crate::rcu::Rcu),
 //!   [`Pool`](crate::percpu::Pool), [`Ring`](crate::percpu::Ring) and [`PerCpu`](crate::percpu::PerCpu) allocate when they are made, and

@@ -153,7 +153,7 @@ impl<D: QsbrDomain> Handle<D> {
         Ok(Self { seen: D::shared().readers().thread_online(reader), reader, _thread: PhantomData })
     }
 
-    /// Qsbr that the thread holds no references, as the compiler sees.
+    /// Reports that the thread holds no references, as the compiler sees.
     ///
     /// A load and a comparison, if no grace period has begun since the last report. Otherwise an atomic operation, and, if a
     /// grace period sleeps that waits for this thread as the last one, a system call. A thread that has deferred work waits here

@@ -66,11 +66,11 @@
 //! [`Rcu`](crate::rcu::Rcu), [`Retired`](crate::rcu::Retired) and [`GracePeriod`](crate::rcu::GracePeriod) are those of
 //! [`rcu`](crate::rcu), of another domain: `Rcu::new_in(value, qsbr::Global)`, `GracePeriod::now_in(qsbr::Global)`. The
 //! functions here do what those of the same name do there. Whoever waits must be offline, or have no handle: otherwise it
-//! would wait for itself, and panics. CallbackWorker and destructors run in a worker, which has no handle.
+//! would wait for itself, and panics. Callbacks and destructors run in a worker, which has no handle.
 //!
 //! An online thread that defers more than its [limits](crate::Domain::set_limits) allow is not made to wait where it defers, but where it reports next.
 //!
-//! # ThreadReaders, signals, fork
+//! # Threads, signals, fork
 //!
 //! A thread has at most one handle in each domain. It stays in its thread. When it is dropped, the thread is offline. A leaked
 //! handle that is online may have lent references for ever: grace periods of the domain wait for it, also once its thread has
@@ -84,7 +84,7 @@
 //!
 //! - Every thread that reads must report often, or be offline. One that does neither stops all writers.
 //! - Coming online and going offline take an atomic read-modify-write each, and so does the first report after a grace period
-//!   began. ThreadReaders that read rarely are better served by [`rcu`](crate::rcu).
+//!   began. Threads that read rarely are better served by [`rcu`](crate::rcu).
 //! - A grace period looks at every thread that has ever been registered at the same time, and makes a read-modify-write for
 //!   each that is offline.
 //!

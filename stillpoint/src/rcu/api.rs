@@ -49,7 +49,7 @@ pub fn synchronize() {
 ///
 /// May be called inside a section, in a callback, in a destructor; not in a signal handler. It does not wait, unless more is
 /// queued than [`set_limits`] allows and it is called outside sections and callbacks; inside a section, dropping the outermost
-/// guard waits instead. CallbackWorker of one thread run one after the other, in order; those of several threads in any order. One
+/// guard waits instead. Callbacks of one thread run one after the other, in order; those of several threads in any order. One
 /// that panics is caught and counted ([`Stats::panics`]); a line on the standard error names its domain and its type.
 ///
 /// Small closures (one word) need no memory of their own. Where no worker can be started, `f` waits until something else is
@@ -129,7 +129,7 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: DeferOptio
 /// Inside a section, or a callback of the same domain: it would wait for itself. And if the kernel denies the heavy fence, which
 /// worked before.
 ///
-/// CallbackWorker of other domains may wait: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains
+/// Callbacks of other domains may wait: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains
 /// that domain, wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain wait for
 /// ever, as two threads that join each other.
 ///

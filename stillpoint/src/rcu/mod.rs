@@ -2,7 +2,7 @@
 //!
 //! A reader opens a section ([`enter`]), loads pointers ([`Rcu::load`]) and reads what they point to until it drops the
 //! guard. A writer publishes a new value ([`Rcu::replace`]) and disposes of the old one after a grace period: when every
-//! section that was open has ended. ReaderSet write nothing that others read often, take no lock and execute no fence; the
+//! section that was open has ended. Readers write nothing that others read often, take no lock and execute no fence; the
 //! writer pays for both sides, with one [`fence::heavy`](crate::fence::heavy) a grace period.
 //!
 //! ```
@@ -29,7 +29,7 @@
 //! });
 //! ```
 //!
-//! # ThreadReaders
+//! # Threads
 //!
 //! A thread registers itself when it first reads, and leaves when it ends. Registering may allocate and take a lock (with
 //! the signal backend of the fence), so a thread whose signal handlers read should call [`register`] before. Reading in a
@@ -79,7 +79,7 @@
 //!
 //! There is one kind of waiting, not an expedited and a relaxed one. A grace period that no reader holds up takes some
 //! microseconds, most of them the `membarrier` call, so a caller would gain nothing by another kind. It interrupts only CPUs
-//! that run this process. ThreadReaders that cannot bear an interrupt use [`qsbr`](crate::qsbr): its grace periods interrupt no CPU. (Its worker
+//! that run this process. Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr): its grace periods interrupt no CPU. (Its worker
 //! does, before it sleeps: such programs wait in [`qsbr::synchronize`](crate::qsbr::synchronize) instead of deferring.)
 //!
 //! # Stalls
@@ -105,10 +105,10 @@
 //! - *What was deferred before the fork is done by the parent, and there only.* The child's copies are neither run nor
 //!   dropped, and its [`barrier`] does not wait for them. What the child defers it does itself, in workers that it starts
 //!   when they are needed.
-//! - Memb of other threads are over in the child. References that these lent to the thread that forked must not be used
+//! - Sections of other threads are over in the child. References that these lent to the thread that forked must not be used
 //!   there.
 //! - Futures that were polled before are polled again in the child, or they are not woken there.
-//! - CallbackWorker, destructors of retired values, wakers and [hooks for stalls](set_stall_hook) may fork, but must not return in the
+//! - Callbacks, destructors of retired values, wakers and [hooks for stalls](set_stall_hook) may fork, but must not return in the
 //!   child: it must `exec` or `_exit`.
 //!
 //! Rust's standard library makes no such promise: a child cannot use `std::thread::spawn` if such a thread was starting or

@@ -76,7 +76,7 @@ impl<T: Send + 'static> Rcu<T> {
 impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
-        // StaticRef, and not when something is retired, should there be no memory.
+        // Here, and not when something is retired, should there be no memory.
         domain.enlist();
         Self { value: PublishedPtr::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
     }
@@ -93,7 +93,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
 
     /// Publishes `new` in place of the present value, which is returned for disposal.
     ///
-    /// ReaderSet see the old value whole or the new one whole; those that have the old one keep it until their section ends.
+    /// Readers see the old value whole or the new one whole; those that have the old one keep it until their section ends.
     pub fn replace(&self, new: T) -> Retired<T, D> {
         self.swap(Box::new(new))
     }

@@ -1,4 +1,4 @@
-//! ReaderSet, of each flavour: what they do, where they are registered, and how a grace period waits for them.
+//! Readers, of each flavour: what they do, where they are registered, and how a grace period waits for them.
 //!
 //! [`threads`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`], those of
 //! [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`].

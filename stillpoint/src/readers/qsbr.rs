@@ -1,4 +1,4 @@
-//! ReaderSet that report quiescent states: no fence on either side, and no system call unless somebody sleeps.
+//! Readers that report quiescent states: no fence on either side, and no system call unless somebody sleeps.
 //!
 //! The readers of [`crate::qsbr`]. A thread is *online*, and may hold references at any time, or *offline*. While it is online
 //! it reports now and then that it holds none; the rest is as in [`crate::readers::threads`].
@@ -50,7 +50,7 @@ use crate::readers::reader::{Reader, WAKE_ON_EXIT};
 use crate::readers::threads::{ReaderProtocol, ThreadReaders};
 use crate::sync::{AtomicU64, Ordering::*, step};
 
-/// ReaderSet that report quiescent states.
+/// Readers that report quiescent states.
 #[derive(Debug)]
 pub enum Qsbr {}
 

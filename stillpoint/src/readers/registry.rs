@@ -1,6 +1,6 @@
 //! The readers of a domain: one [`Reader`] for each thread that has read, reused when the thread ends.
 //!
-//! ReaderSet live in chunks of doubling size that never move and are never freed, so a scan needs no lock and a reference to
+//! Readers live in chunks of doubling size that never move and are never freed, so a scan needs no lock and a reference to
 //! a reader is good for ever. Free readers form a stack (Treiber, 1986) linked by index, whose head carries a tag that
 //! changes with every change, against ABA. The registry grows only when the stack is empty, that is, when every reader is
 //! in use: it is never larger than the peak number of threads.
@@ -32,7 +32,7 @@ use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*};
 
 use crate::readers::reader::Reader;
 
-/// ReaderSet in the first chunk.
+/// Readers in the first chunk.
 const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
 /// Chunks; together more readers than Linux has thread ids (2^22).
 const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
@@ -61,11 +61,11 @@ impl Attached for () {
 #[derive(Debug)]
 pub struct Registry<A> {
     chunks: [AtomicPtr<Reader>; CHUNKS],
-    /// ReaderSet that exist.
+    /// Readers that exist.
     len: AtomicU64,
     /// The stack of free readers: tag in the high half, index + 1 of the top in the low half, 0 if empty.
     free: AtomicU64,
-    /// ReaderSet that belong to a thread.
+    /// Readers that belong to a thread.
     registered: AtomicU64,
     _attached: PhantomData<fn() -> A>,
 }
@@ -138,7 +138,7 @@ impl<A> Registry<A> {
         chunk
     }
 
-    /// ReaderSet that exist, in use or not.
+    /// Readers that exist, in use or not.
     pub fn len(&self) -> usize {
         // Acquire: the chunks of all these are there (invariant 2); partner: the Release in `grow`.
         self.len.load(Acquire) as usize
@@ -149,7 +149,7 @@ impl<A> Registry<A> {
         (first..end).map(|index| self.reader(index))
     }
 
-    /// ReaderSet that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
+    /// Readers that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
     pub fn other_readers(&self, own: Option<&Reader>) -> u64 {
         // Release: what was published before happens before later registrations, so they need no heavy fence of ours.
         // Acquire: partner is the Release in `release`; the scan then sees the last exit of a thread that has gone.
@@ -264,7 +264,7 @@ fn retag(head: u64, top: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(top)
 }
 
-/// ReaderSet, and what is attached to them, that no other thread has seen yet.
+/// Readers, and what is attached to them, that no other thread has seen yet.
 struct Chunk<A> {
     memory: Block,
     readers: NonNull<Reader>,

@@ -1,4 +1,4 @@
-//! ReaderSet that count themselves in and out: two phases, four words on each CPU, and the grace period that waits for sums.
+//! Readers that count themselves in and out: two phases, four words on each CPU, and the grace period that waits for sums.
 //!
 //! The readers of [`crate::srcu`]. A section is counted where it begins, in `entered`, and where it ends, in `left`, each time
 //! on the CPU that the thread happens to be on: it may end in another thread. Nobody knows who is inside; a grace period
@@ -70,7 +70,7 @@
 //!    or entered the phase late, or was slow after the grace period before). `awaited` may so become negative. The leader
 //!    looks for himself, and sleeps again if need be, without another fence. That takes as many threads which were caught in
 //!    one of these moments as there are wake-ups too many: one wake-up a grace period is the rule.
-//! 3. *Memb of the other phase* do not count down.
+//! 3. *Sections of the other phase* do not count down.
 //!
 //! # Domains without a handle
 //!
@@ -146,7 +146,7 @@ pub struct SrcuReaders {
     awaited: CachePadded<Futex>,
     /// 1 when there is no handle any more.
     closed: AtomicU64,
-    /// Memb that were open when this process was forked.
+    /// Sections that were open when this process was forked.
     sections_at_fork: AtomicU64,
     /// Where the domain was made.
     site: &'static Location<'static>,
@@ -242,7 +242,7 @@ impl SrcuReaders {
         }
     }
 
-    /// Memb that are open in `phase`, if that is none. Otherwise roughly: there were at least as many between the sums as
+    /// Sections that are open in `phase`, if that is none. Otherwise roughly: there were at least as many between the sums as
     /// have not ended since.
     fn active_readers(&self, phase: Phase) -> u64 {
         let sum = |word| self.shown.words.sum(word);
@@ -259,7 +259,7 @@ impl SrcuReaders {
         self.shown.words.prepare_for(crate::fence::backend() == crate::fence::Backend::Membarrier)
     }
 
-    /// Memb that are open.
+    /// Sections that are open.
     #[cfg(not(loom))]
     pub fn sections(&self) -> [u64; 2] {
         [Phase::Even, Phase::Odd].map(|phase| self.active_readers(phase))

@@ -1,6 +1,6 @@
 //! The threads that a grace period waits for, as its report names them.
 //!
-//! ReaderSet pay nothing for this: each wrote its thread's id and its place of registration when it registered, and the name is
+//! Readers pay nothing for this: each wrote its thread's id and its place of registration when it registered, and the name is
 //! the kernel's.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! ReaderSet that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one sleep.
+//! Readers that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one sleep.
 //!
 //! The readers of [`crate::rcu`]. What each does is in [`crate::readers::reader`], how they come and go in [`crate::readers::registry`]. There is
 //! another [`ReaderProtocol`], [`crate::readers::qsbr`], which does without the fences; it shares the scan, the sleep and the countdown.
@@ -50,7 +50,7 @@
 //!
 //! A sleep that lasts too long is reported, with the names of those it waits for: see [`crate::grace_period::stall`].
 //!
-//! # ThreadReaders that exit inside a section
+//! # Threads that exit inside a section
 //!
 //! A leaked guard may have lent a reference for ever, so grace periods wait for it. The reader of a thread that exits inside a
 //! section stays that thread's ([`crate::readers::registration`]) and keeps its `gp_seen`; nothing here distinguishes it from one whose
@@ -102,7 +102,7 @@ pub trait ReaderProtocol: fmt::Debug + Send + Sync + 'static {
     fn request_wakeup(reader: &Reader);
 }
 
-/// ReaderSet that enter and leave sections.
+/// Readers that enter and leave sections.
 #[derive(Debug)]
 pub enum Memb {}
 
@@ -137,7 +137,7 @@ impl ReaderProtocol for Memb {
 pub struct ThreadReaders<K, A> {
     /// What readers show that entered now. Starts at 1, as 0 means quiescent.
     counter: CachePadded<AtomicU64>,
-    /// ReaderSet the leader sleeps for.
+    /// Readers the leader sleeps for.
     awaited: CachePadded<Futex>,
     registry: Registry<A>,
     costs: CachePadded<Costs>,
@@ -345,7 +345,7 @@ impl<A> Drop for Requests<'_, A> {
                 awaited.fetch_sub(1, Relaxed);
             }
         }
-        // ReaderSet that took theirs are about to count down.
+        // Readers that took theirs are about to count down.
         while awaited.load(Acquire) != 1 {
             yield_now();
         }

@@ -37,7 +37,7 @@ impl DeferOptions {
     /// thread may run it, in a later call of [`retire`](crate::rcu::retire) or the like, when the grace period is over.
     ///
     /// As memory is then given back by the thread that took it, several times faster with most allocators: for nodes of lists,
-    /// trees and tables whose values only own memory. Values without destructors are treated so anyway. CallbackWorker are not affected.
+    /// trees and tables whose values only own memory. Values without destructors are treated so anyway. Callbacks are not affected.
     ///
     /// What the thread has deferred afterwards waits for the destructor to return; what other threads have does not.
     pub const fn run_on_retiring_thread(self) -> Self {

@@ -11,7 +11,7 @@ use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::worker::CallbackQueues;
 use crate::sync::{ForkSafe, Mutex};
 
-/// ThreadReaders on as many CPUs can append at a time.
+/// Threads on as many CPUs can append at a time.
 const LINES: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// See the [module](self).

@@ -58,14 +58,14 @@
 //!
 //! What is said of [`crate::rcu`] holds, except for sections, as nobody can tell whose they are:
 //!
-//! - *Memb that were open at the fork are open in the child.* If they are those of the thread that forked, it ends them
+//! - *Sections that were open at the fork are open in the child.* If they are those of the thread that forked, it ends them
 //!   there as in the parent. Those of other threads never end: grace periods of that domain wait for them for ever, and the
 //!   stall report says why. Domains without an open section, and fresh ones, work.
 //! - A guard that another thread took or dropped while the process was forking must not be used or dropped in the child.
 //!
 //! # Trade-offs
 //!
-//! - A grace period waits for the longest section, and sections may sleep: what was retired waits as long. Memb that wait
+//! - A grace period waits for the longest section, and sections may sleep: what was retired waits as long. Sections that wait
 //!   for a client should have a domain of their own.
 //! - `synchronize` and `barrier` inside a section of the same domain never return, and nothing can prevent it: guards are
 //!   nobody's. Two tasks that wait in sections of each other's domains do not either. A guard over an `.await` of the domain's own grace period
