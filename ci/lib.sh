@@ -55,5 +55,6 @@ package() {
     cargo package --package stillpoint --no-verify --allow-dirty --quiet --target-dir target
     packaged=target/package/stillpoint-0.1.0/Cargo.toml
     rm -rf "$(dirname "$packaged")"
-    tar --extract --gzip --file target/package/stillpoint-0.1.0.crate --directory target/package
+    # Touched: cargo goes by the times of files, and those in a package are all alike.
+    tar --extract --touch --gzip --file target/package/stillpoint-0.1.0.crate --directory target/package
 }
