@@ -82,8 +82,8 @@ const OF_A_DOMAIN: [Metric; 14] = [
         stats.longest_wait.as_secs_f64()
     }),
     counted("stillpoint_stalls_total", "Reports of stalled grace periods", |stats| stats.stalls),
-    measured("stillpoint_readers", Unit::Count, "ReaderSet in the registry", |stats| stats.readers as f64),
-    measured("stillpoint_deferred", Unit::Count, "CallbackWorker and values that wait", |stats| {
+    measured("stillpoint_readers", Unit::Count, "Readers in the registry", |stats| stats.readers as f64),
+    measured("stillpoint_deferred", Unit::Count, "Callbacks and values that wait", |stats| {
         stats.queued as f64
     }),
     measured("stillpoint_deferred_bytes", Unit::Bytes, "Bytes that wait to be freed", |stats| {
@@ -95,7 +95,7 @@ const OF_A_DOMAIN: [Metric; 14] = [
         "How long the oldest has waited",
         |stats| stats.oldest.as_secs_f64(),
     ),
-    counted("stillpoint_deferred_done_total", "CallbackWorker run and values dropped", |stats| stats.done),
+    counted("stillpoint_deferred_done_total", "Callbacks run and values dropped", |stats| stats.done),
     counted("stillpoint_limit_waits_total", "Waits of callers above the limits", |stats| stats.limit_waits),
     counted("stillpoint_limit_overruns_total", "Such waits that were in vain", |stats| stats.limit_overruns),
 ];
@@ -111,7 +111,7 @@ pub fn describe() {
     describe_counter!(
         "stillpoint_deferred_panics_total",
         Unit::Count,
-        "CallbackWorker and destructors that panicked"
+        "Callbacks and destructors that panicked"
     );
     describe_counter!("stillpoint_fence_calls_total", Unit::Count, "Heavy fences asked for");
     describe_counter!("stillpoint_fences_total", Unit::Count, "Heavy fences executed");

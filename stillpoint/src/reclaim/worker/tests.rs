@@ -23,7 +23,7 @@ impl RawDomain {
         let callbacks = Box::leak(Box::new(CallbackWorker::new()));
         Box::leak(Box::new(Self {
             callbacks,
-            engine: Box::leak(Box::new(Engine::new(ThreadReaders::<Memb, Queue>::new(), || "RawDomain"))),
+            engine: Box::leak(Box::new(Engine::new(ThreadReaders::<Memb, Queue>::new(), || "World"))),
         }))
     }
 
