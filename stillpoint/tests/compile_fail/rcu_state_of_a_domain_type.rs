@@ -7,7 +7,7 @@ fn main() {
     let guard = stillpoint::rcu::enter();
     let _ = Global::shared().core;
     let _ = Global::shared().readers();
-    Global::with_local(|local| local.registration.reader().unwrap().leave());
-    Global::with_local(|local| local.has_handle.set(false));
+    Global::with_thread_state(|local| local.registration.reader().unwrap().leave());
+    Global::with_thread_state(|local| local.has_handle.set(false));
     drop(guard);
 }
