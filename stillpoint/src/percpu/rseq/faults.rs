@@ -64,7 +64,6 @@ mod on {
     use core::sync::atomic::{AtomicU32, Ordering::*};
 
     use crate::sync::mutant;
-    use crate::sys::signal::before_main;
 
     /// Fault points of a section.
     pub const POINTS: usize = 8;
@@ -114,10 +113,8 @@ mod on {
         "tail-not-checked",
     ];
 
-    before_main!(select());
-
-    /// Breaks the sections as the mutant that is selected does, if it is one of theirs.
-    fn select() {
+    /// Breaks the sections as the mutant that is selected does, if it is one of theirs. Before the first section.
+    pub fn select() {
         if let Some(index) = IN_SECTIONS.iter().position(|known| mutant(known)) {
             stillpoint_fault_mutant.store(index as u32 + 1, SeqCst);
         }

@@ -284,6 +284,8 @@ fn asked_by_environment() -> Asked {
 }
 
 fn select(asked: Asked) -> Report {
+    #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+    super::faults::select();
     let fallback = |why| Report { mode: Mode::Atomic, asked, why, offset: 0, concurrency_ids: false };
     if matches!(asked, Asked::For(Mode::Atomic) | Asked::Unknown) {
         return fallback(Why::NotNeeded);
