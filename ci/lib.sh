@@ -52,9 +52,9 @@ holds() {
 
 # package: leaves the path of the manifest in `packaged` of the files that crates.io would get, and nothing else.
 package() {
+    rm -rf target/package
     cargo package --package stillpoint --no-verify --allow-dirty --quiet --target-dir target
-    packaged=target/package/stillpoint-0.1.0/Cargo.toml
-    rm -rf "$(dirname "$packaged")"
     # Touched: cargo goes by the times of files, and those in a package are all alike.
-    tar --extract --touch --gzip --file target/package/stillpoint-0.1.0.crate --directory target/package
+    tar --extract --touch --gzip --file target/package/stillpoint-*.crate --directory target/package
+    packaged=$(echo target/package/stillpoint-*/Cargo.toml)
 }

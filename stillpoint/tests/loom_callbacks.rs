@@ -3,16 +3,18 @@
 #![cfg(loom)]
 
 mod model;
+#[path = "support/own.rs"]
+mod own;
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
+use own::Own;
 use stillpoint::fence::heavy;
 use stillpoint::grace_period::cookie::GpCookie;
 use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
@@ -139,27 +141,12 @@ unsafe fn run(data: Data) {
 
 /// A kind of entry.
 #[derive(Clone, Copy, PartialEq)]
-enum ReaderProtocol {
+enum Kind {
     Call,
     Lazy,
     Plain,
 }
-use ReaderProtocol::*;
-
-/// A reader and its queue.
-#[derive(Clone, Copy)]
-struct Own {
-    reader: &'static Reader,
-    queue: &'static Queue,
-}
-
-impl Deref for Own {
-    type Target = Reader;
-
-    fn deref(&self) -> &Reader {
-        self.reader
-    }
-}
+use Kind::*;
 
 impl Here {
     fn new() -> Self {
@@ -181,17 +168,15 @@ impl Here {
     }
 
     fn register(&self) -> Own {
-        let registry = self.0.engine.readers().registry();
-        let reader = registry.claim().unwrap();
-        Own { reader, queue: registry.attached_to(reader) }
+        Own::claim(self.0.engine.readers().registry())
     }
 
     /// Appends an entry to the owner's queue, as `rcu::call` and `rcu::retire` do.
-    fn append(&self, own: Own, kind: ReaderProtocol) {
+    fn append(&self, own: Own, kind: Kind) {
         self.append_with(own, kind, std::ptr::null());
     }
 
-    fn append_with(&self, own: Own, kind: ReaderProtocol, value: *const UnsafeCell<u32>) {
+    fn append_with(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) {
         let chores = self.push(own, kind, value);
         self.0.callbacks.notify(kind == Lazy, self);
         match chores {
@@ -201,7 +186,7 @@ impl Here {
         }
     }
 
-    fn push(&self, own: Own, kind: ReaderProtocol, value: *const UnsafeCell<u32>) -> PushAction {
+    fn push(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) -> PushAction {
         let run_count = &raw const self.0.run[own.index.load(Relaxed) as usize];
         let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
         let data = MaybeUninit::new((&raw mut *item).cast());

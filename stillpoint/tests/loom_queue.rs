@@ -2,17 +2,19 @@
 #![cfg(loom)]
 
 mod model;
+#[path = "support/own.rs"]
+mod own;
 
 use std::mem::MaybeUninit;
-use std::ops::Deref;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
+use own::Own;
 use stillpoint::grace_period::engine::Engine;
 use stillpoint::rcu::published_ptr::PublishedPtr;
-use stillpoint::readers::reader::{ExitPath, Reader};
+use stillpoint::readers::reader::ExitPath;
 use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::reclaim::callback::{Callback, Data};
 use stillpoint::reclaim::queue::Queue;
@@ -86,21 +88,6 @@ fn push(own: Own, run_count: &'static Count, plain: bool, value: *const UnsafeCe
     }
 }
 
-/// A reader and its queue.
-#[derive(Clone, Copy)]
-struct Own {
-    reader: &'static Reader,
-    queue: &'static Queue,
-}
-
-impl Deref for Own {
-    type Target = Reader;
-
-    fn deref(&self) -> &Reader {
-        self.reader
-    }
-}
-
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -110,9 +97,7 @@ impl World {
     }
 
     fn register(&self) -> Own {
-        let registry = self.engine.readers().registry();
-        let reader = registry.claim().unwrap();
-        Own { reader, queue: registry.attached_to(reader) }
+        Own::claim(self.engine.readers().registry())
     }
 
     /// Runs what may run now.
@@ -311,7 +296,7 @@ fn queue_continues_with_its_next_owner() {
         worker.join().unwrap();
         let registry = world.engine.readers().registry();
         for reader in registry.readers(0, registry.len()) {
-            let own = Own { reader, queue: registry.attached_to(reader) };
+            let own = Own::of(registry, reader);
             world.collect_and_take(own);
             world.collect_and_take(own);
         }

@@ -116,15 +116,14 @@ pub(crate) unsafe fn retire<T: Send + 'static>(
     hints: DeferOptions,
 ) {
     // SAFETY: the caller's contract; entries run after a grace period.
-    let entry =
-        unsafe { Callback::free(value, size_of::<T>().saturating_add(hints.bytes()), hints.is_local()) };
-    world.defer(entry, hints.is_lazy());
+    let entry = unsafe { Callback::free(value, size_of::<T>().saturating_add(hints.bytes), hints.local) };
+    world.defer(entry, hints.lazy);
 }
 
 /// Calls `f` after a grace period.
 #[track_caller]
 pub(crate) fn call(world: &impl RawDomain, f: impl FnOnce() + Send + 'static, hints: DeferOptions) {
-    world.defer(Callback::call(f, hints.bytes()), hints.is_lazy());
+    world.defer(Callback::call(f, hints.bytes), hints.lazy);
 }
 
 /// What the owner of a queue does now and then, where it has just deferred something.

@@ -169,7 +169,7 @@ pub(crate) fn registered_reader<D: StaticDomain>() -> Option<&'static Reader> {
 }
 
 /// Whether `reader` is the calling thread's.
-pub(crate) fn is_own<D: StaticDomain>(reader: &Reader) -> bool {
+fn is_own<D: StaticDomain>(reader: &Reader) -> bool {
     registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader))
 }
 
@@ -199,7 +199,7 @@ fn new_reader<D: StaticDomain>() -> &'static Reader {
 /// Calls `f` with a reader for the calling thread, which has none.
 #[cold]
 #[track_caller]
-pub(crate) fn with_new_reader<D: StaticDomain, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
+fn with_new_reader<D: StaticDomain, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
     let reader = new_reader::<D>();
     let result = while_it_stays::<D, _>(|| f(reader));
     leave_if_ended::<D>();

@@ -58,12 +58,12 @@ pub struct Amount {
 
 /// An amount that one thread changes. Others read it for statistics only.
 #[derive(Debug)]
-pub struct LocalCount(Messages);
+pub struct LocalCount(SharedAmount);
 
 impl LocalCount {
     const_unless_loom! {
         pub fn new() -> Self {
-            Self(Messages::new(0, 0))
+            Self(SharedAmount::new(0, 0))
         }
     }
 
@@ -103,16 +103,16 @@ pub enum MayWait {
 #[derive(Debug)]
 pub struct Backlog {
     /// What waits, as far as it has been reported. Two's complement: what has run may be reported first.
-    waiting: CachePadded<Messages>,
+    waiting: CachePadded<SharedAmount>,
     tallies: CachePadded<Tallies>,
-    limits: Messages,
+    limits: SharedAmount,
     /// What had run when a caller above the limits last waited in vain.
     progress_at_timeout: AtomicU64,
 }
 
 /// An [`Amount`] that threads share. Relaxed, as everything here: bounds and statistics need no order.
 #[derive(Debug)]
-struct Messages {
+struct SharedAmount {
     count: AtomicU64,
     bytes: AtomicU64,
 }
@@ -137,7 +137,7 @@ pub struct CallbackStats {
     pub overruns: u64,
 }
 
-impl Messages {
+impl SharedAmount {
     const_unless_loom! {
         fn new(count: u64, bytes: u64) -> Self {
             Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
@@ -173,14 +173,14 @@ impl Backlog {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                waiting: CachePadded::new(Messages::new(0, 0)),
+                waiting: CachePadded::new(SharedAmount::new(0, 0)),
                 tallies: CachePadded::new(Tallies {
                     run: AtomicU64::new(0),
                     freed: AtomicU64::new(0),
                     waits: AtomicU64::new(0),
                     overruns: AtomicU64::new(0),
                 }),
-                limits: Messages::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
+                limits: SharedAmount::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
                 progress_at_timeout: AtomicU64::new(u64::MAX),
             }
         }

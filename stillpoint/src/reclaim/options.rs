@@ -15,9 +15,9 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use]
 pub struct DeferOptions {
-    lazy: bool,
-    local: bool,
-    bytes: usize,
+    pub(crate) lazy: bool,
+    pub(crate) local: bool,
+    pub(crate) bytes: usize,
 }
 
 impl DeferOptions {
@@ -47,17 +47,5 @@ impl DeferOptions {
     /// It holds `bytes` of memory besides the value itself, which count towards the [`Limits`](crate::rcu::Limits).
     pub const fn heap_bytes(self, bytes: usize) -> Self {
         Self { bytes, ..self }
-    }
-
-    pub(crate) const fn is_lazy(self) -> bool {
-        self.lazy
-    }
-
-    pub(crate) const fn is_local(self) -> bool {
-        self.local
-    }
-
-    pub(crate) const fn bytes(self) -> usize {
-        self.bytes
     }
 }

@@ -12,11 +12,11 @@ use crate::reclaim::worker::CallbackQueues;
 use crate::sync::{ForkSafe, Mutex};
 
 /// Threads on as many CPUs can append at a time.
-const LINES: usize = if cfg!(loom) { 1 } else { 4 };
+const STRIPES: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct StripedQueues([CachePadded<Stripe>; LINES]);
+pub struct StripedQueues([CachePadded<Stripe>; STRIPES]);
 
 #[derive(Debug)]
 struct Stripe {
@@ -27,7 +27,7 @@ struct Stripe {
 
 impl CallbackQueues for StripedQueues {
     fn len(&self) -> usize {
-        LINES
+        STRIPES
     }
 
     fn queue(&self, index: usize) -> &Queue {
@@ -44,7 +44,7 @@ impl StripedQueues {
 
     /// Appends to the queue of `cpu`; that queue, and what the domain is to be told of it, if it is time for that.
     pub fn push(&self, cpu: usize, entry: Callback, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
-        let Stripe { push_lock, queue } = &*self.0[cpu % LINES];
+        let Stripe { push_lock, queue } = &*self.0[cpu % STRIPES];
         // No code of the program runs under the lock.
         let _guard = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the holder of the lock is the queue's owner.

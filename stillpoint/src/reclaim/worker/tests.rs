@@ -13,17 +13,17 @@ use crate::reclaim::backlog::THROTTLE_TIMEOUT;
 use crate::reclaim::queue::PushAction;
 
 /// A domain without the threads of the library.
-struct RawDomain {
+struct TestDomain {
     callbacks: &'static CallbackWorker,
     engine: &'static Engine<ThreadReaders<Memb, Queue>>,
 }
 
-impl RawDomain {
+impl TestDomain {
     fn new() -> &'static Self {
         let callbacks = Box::leak(Box::new(CallbackWorker::new()));
         Box::leak(Box::new(Self {
             callbacks,
-            engine: Box::leak(Box::new(Engine::new(ThreadReaders::<Memb, Queue>::new(), || "World"))),
+            engine: Box::leak(Box::new(Engine::new(ThreadReaders::<Memb, Queue>::new(), || "TestDomain"))),
         }))
     }
 
@@ -45,7 +45,7 @@ impl RawDomain {
     }
 }
 
-impl Host for &'static RawDomain {
+impl Host for &'static TestDomain {
     type Readers = ThreadReaders<Memb, Queue>;
     type Queues = ThreadReaders<Memb, Queue>;
 
@@ -90,7 +90,7 @@ fn throttled_caller_holding_a_callbacks_lock_times_out() {
     static LOCK: Mutex<u64> = Mutex::new(0);
     const LIMIT: u64 = 2 * BLOCK;
     let _running = deadline();
-    let world = RawDomain::new();
+    let world = TestDomain::new();
     let own = world.engine.readers().registry().claim().expect("there is memory");
     world.callbacks.set_limits(Limits { count: LIMIT, ..Limits::default() });
     let count = || *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1;
