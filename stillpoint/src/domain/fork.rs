@@ -15,7 +15,7 @@ use crate::grace_period::stall;
 use crate::reclaim::worker_pool;
 use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::before_main;
+use crate::sys::signal::init_array;
 
 /// The domains in use. The list changes under the lock, and is right at every moment, for a fork by another thread.
 static DOMAINS: AtomicPtr<DomainFork> = AtomicPtr::new(ptr::null_mut());
@@ -88,7 +88,7 @@ fn domains() -> impl Iterator<Item = &'static DomainFork> {
 
 static FORK: ForkHook = ForkHook::in_child(Part::Rcu, in_child);
 
-before_main!(register_for_fork(&FORK));
+init_array!(register_for_fork(&FORK));
 
 /// The child of a fork.
 ///

@@ -9,7 +9,7 @@ use super::{SHARED, membarrier, signal};
 use crate::sync::ForkSafe;
 use crate::sys;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::before_main;
+use crate::sys::signal::init_array;
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -195,7 +195,7 @@ fn select(asked: Asked) -> (Backend, Why) {
 
 static FORK: ForkHook = ForkHook::in_child(Part::Fence, in_child);
 
-before_main!(register_for_fork(&FORK));
+init_array!(register_for_fork(&FORK));
 
 /// The child of a fork: other threads may have been in the middle of something here.
 ///

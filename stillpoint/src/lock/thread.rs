@@ -182,13 +182,13 @@ mod exit {
 
     use super::{IDLE, Relaxed, ThreadState, table, with};
     use crate::sys::fork::{ForkHook, Part, register_for_fork};
-    use crate::sys::signal::before_main;
+    use crate::sys::signal::init_array;
     use crate::sys::tls_destructor::AtThreadExit;
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
     static FORK: ForkHook = ForkHook::in_child(Part::Lock, in_child);
 
-    before_main!(prepare());
+    init_array!(prepare());
 
     /// Registers the handlers before `main`, so that the key is one of those for which the C library allocates no
     /// memory: a thread's first contended release may be in a signal handler.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use super::owner_event::OwnerEvent;
 use crate::sync::AtomicU64;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::before_main;
+use crate::sys::signal::init_array;
 
 /// Forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -53,7 +53,7 @@ pub fn died_in_fork(owner: u64) -> bool {
 }
 
 static FORK: ForkHook = ForkHook::in_child(Part::PerCpu, in_child);
-before_main!(register_for_fork(&FORK));
+init_array!(register_for_fork(&FORK));
 
 fn in_child() {
     FORKS.fetch_add(1, Relaxed);

@@ -27,7 +27,7 @@ impl OwnerEvent {
         // Pairs with the heavy fence in `wait_until`.
         light();
         if self.0.has_waiters() {
-            step!("awaited-not-woken", self.notify_slow());
+            step!("event-waiter-not-woken", self.notify_slow());
         }
     }
 
@@ -42,7 +42,7 @@ impl OwnerEvent {
             let key = self.0.prepare_wait();
             step!("no-fence-before-done", heavy());
             step!(
-                "done-not-asked-again",
+                "done-not-rechecked",
                 if done() {
                     break;
                 }

@@ -16,7 +16,7 @@ const WOKEN: u32 = 1;
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
         // Relaxed: publishes nothing, see `block_on`. Before the wake-up, for a thread that does not sleep yet.
-        step!("signal-not-shown", self.0.store(WOKEN, Relaxed));
+        step!("notification-not-published", self.0.store(WOKEN, Relaxed));
         self.0.wake(1);
     }
 }

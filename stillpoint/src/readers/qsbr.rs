@@ -122,7 +122,7 @@ impl<A: Attached + 'static> ThreadReaders<Qsbr, A> {
         // Release: the references that the owner held are gone; partner: the Acquire in `blocks`.
         reader.gp_seen.store(state, Release);
         step!(
-            "report-does-not-look",
+            "quiescent-state-does-not-check",
             if take_request(reader) {
                 self.count_down();
             }

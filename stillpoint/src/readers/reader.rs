@@ -148,7 +148,7 @@ impl Reader {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
         if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_reclaim()) {
             self.begin(counter);
-            step!("repin-does-not-look", return self.check_exit_flags());
+            step!("repin-does-not-check", return self.check_exit_flags());
         }
         ExitPath::Fast
     }
@@ -247,7 +247,7 @@ impl Reader {
         let site = unsafe { self.site.load(Acquire).as_ref() }?;
         let seen = look(Owner { thread, site });
         step!(
-            "owner-not-looked-at-again",
+            "owner-not-rechecked",
             if !awaited() {
                 return None;
             }

@@ -233,7 +233,7 @@ impl SrcuReaders {
         let awaited = self.awaited.fetch_sub(ONE, Release);
         if count(awaited) == 1 {
             // Relaxed: carries nothing. Before the wake-up, for a leader who has looked, and does not sleep yet.
-            step!("wake-up-not-shown", self.awaited.fetch_add(1, Relaxed));
+            step!("wake-up-not-published", self.awaited.fetch_add(1, Relaxed));
             // Relaxed, as everywhere in `costs`: statistics.
             self.costs.wakeups.fetch_add(1, Relaxed);
             step!("leader-not-woken", self.awaited.wake(1, ANYBODY));
@@ -375,7 +375,7 @@ impl ReaderSet for SrcuReaders {
         // A.
         step!("grace-period-unfenced", self.fence());
         step!(
-            "idle-phase-forgotten",
+            "idle-index-skipped",
             if !self.check_zero(idle, spins) {
                 return Err(PendingDrain { phase: idle, flip: true });
             }
@@ -385,7 +385,7 @@ impl ReaderSet for SrcuReaders {
         }
         self.flip();
         step!(
-            "busy-phase-forgotten",
+            "busy-index-skipped",
             if !self.check_zero(busy, spins) {
                 return Err(PendingDrain { phase: busy, flip: false });
             }

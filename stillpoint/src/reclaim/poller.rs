@@ -177,7 +177,7 @@ impl GpPoller {
         let mut waiters = self.lock();
         let old = mem::replace(&mut *waiters, Waiters { failure, ..Waiters::new() });
         drop(waiters);
-        step!("dismissed-silently", old.wakers.into_values().for_each(wake));
+        step!("waiters-dropped-without-notify", old.wakers.into_values().for_each(wake));
     }
 
     fn next<R>(&self, engine: &Engine<R>) -> Step {
@@ -188,7 +188,7 @@ impl GpPoller {
             Some(_) => Step::WaitForNext,
             None if started.is_some_and(|due| !engine.is_done(due)) => Step::WaitForNext,
             None => {
-                step!("driven-for-good", *running = false);
+                step!("polled-forever", *running = false);
                 Step::Stop
             }
         }

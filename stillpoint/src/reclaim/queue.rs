@@ -555,7 +555,7 @@ impl Consumer {
     fn advance(&mut self, queue: &Queue, done: impl Fn(GpCookie) -> bool) {
         let front = &queue.front;
         step!(
-            "ripe-before-grace-period",
+            "ready-before-grace-period",
             if !self.due.is_some_and(done) {
                 return;
             }

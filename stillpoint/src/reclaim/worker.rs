@@ -175,7 +175,7 @@ impl CallbackWorker {
         }
         // The entries stay; the next one tries again. A thread that rang meanwhile and waits must look to it itself.
         self.state.give_up();
-        step!("given-up-silently", self.progress.notify_all());
+        step!("start-failure-without-notify", self.progress.notify_all());
         false
     }
 
@@ -212,7 +212,7 @@ impl CallbackWorker {
         }
         let has_waited = self.throttle_if_above(caller.is_owner.then_some(queue), caller.wait, host);
         if !has_waited && self.backlog.above_low_mark() && self.state.is_sleeping() {
-            step!("crowd-does-not-ring", self.provide(false, host));
+            step!("flush-threshold-does-not-wake-worker", self.provide(false, host));
         }
     }
 
@@ -221,7 +221,7 @@ impl CallbackWorker {
         let wanted =
             queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), |entry| host.run(entry));
         if wanted {
-            step!("claim-given-back-silently", self.provide(false, host));
+            step!("claim-released-without-notify", self.provide(false, host));
         }
     }
 
@@ -237,7 +237,7 @@ impl CallbackWorker {
         if freed.count != 0 {
             self.backlog.freed(freed);
             // Somebody may have been waiting for just these.
-            step!("freed-silently", self.progress.notify_all());
+            step!("freed-without-notify", self.progress.notify_all());
         }
     }
 
@@ -313,7 +313,7 @@ impl CallbackWorker {
             }
             let reached = || queue.done() >= mark || self.failures.load(Relaxed) != failures;
             step!(
-                "barrier-does-not-ring",
+                "barrier-does-not-wake-worker",
                 if self.state.wake() {
                     self.provide_or_work(host, reached);
                 }
@@ -322,7 +322,7 @@ impl CallbackWorker {
                 self.progress.wait_until(None, || {
                     if !reached() && self.state.is_idle() {
                         step!(
-                            "nobody-keeps-going",
+                            "no-caller-continues",
                             if self.state.wake() {
                                 self.provide_or_work(host, reached);
                             }
@@ -376,7 +376,7 @@ impl CallbackWorker {
         loop {
             if enough() {
                 self.state.give_up();
-                step!("worker-stops-silently", self.progress.notify_all());
+                step!("worker-stops-without-notify", self.progress.notify_all());
                 return;
             }
             let found = self.assign_cookies(host);
@@ -404,7 +404,7 @@ impl CallbackWorker {
                 Pending::None => {
                     if self.state.try_go_idle(fence, || self.holds(queues) != Pending::None) == GoIdle::Idle {
                         // What a caller waits for may have been run by its owner.
-                        step!("run-silently", step!("gone-silently", self.progress.notify_all()));
+                        step!("run-without-notify", step!("idle-without-notify", self.progress.notify_all()));
                         return;
                     }
                     continue;
@@ -419,7 +419,7 @@ impl CallbackWorker {
                 _ => {}
             }
             if self.run_slice(host) {
-                step!("run-silently", self.progress.notify_all());
+                step!("run-without-notify", self.progress.notify_all());
                 continue;
             }
             let Some(due) = found.due.filter(|due| !host.engine().is_done(*due)) else { continue };
@@ -437,7 +437,7 @@ impl CallbackWorker {
             let waited = host.wait_for(running.unwrap_or(due));
             self.last_round.store(if running.is_some() { now() } else { began }, Relaxed);
             if waited.is_err() {
-                step!("round-fails-silently", {
+                step!("failed-round-without-notify", {
                     self.failures.fetch_add(1, Relaxed);
                     self.progress.notify_all();
                 });

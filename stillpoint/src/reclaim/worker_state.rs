@@ -88,7 +88,7 @@ impl WorkerState {
         // that is provided comes after the last one; partner: the Release in `leave_running`.
         let old = self.state.swap(RUNNING, AcqRel);
         if matches!(old, LAZY_WAIT | RATE_LIMITED) {
-            step!("nap-not-ended", self.state.wake(1, ANYBODY));
+            step!("sleep-not-ended", self.state.wake(1, ANYBODY));
         }
         old == IDLE
     }
@@ -129,7 +129,7 @@ impl WorkerState {
         // Release: partner is the Acquire in `wake` of the next worker's maker. Acquire: partner is the Release of whoever
         // rang before (3).
         self.state.swap(rest, AcqRel);
-        step!("no-fence-before-look", fence());
+        step!("no-fence-before-check", fence());
         if !work() {
             return GoIdle::Idle;
         }

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::shared::Shared;
 use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::{before_main, with_all_blocked};
+use crate::sys::signal::{init_array, with_all_blocked};
 
 /// The domains that have been used, and not freed.
 static LIST: ForkSafe<Mutex<List>> = ForkSafe::new(Mutex::new(List { first: ptr::null() }));
@@ -82,7 +82,7 @@ fn domains(list: &List) -> impl Iterator<Item = &Shared> {
 
 static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: in_parent, child: in_child };
 
-before_main!(register_for_fork(&FORK));
+init_array!(register_for_fork(&FORK));
 
 /// The calling thread is about to fork.
 fn prepare() {

@@ -100,7 +100,7 @@ impl SharedSeq {
         let word = self.word.fetch_add(0, AcqRel);
         let mut round = (word >> SHIFT) + 1;
         // A round in progress started before this call.
-        step!("ask-joins-running-turn", round += word & IN_PROGRESS);
+        step!("snapshot-joins-current-round", round += word & IN_PROGRESS);
         SeqSnapshot(round)
     }
 
@@ -255,7 +255,7 @@ impl Drop for Leader<'_> {
     fn drop(&mut self) {
         let old = self.seq.update(|old| old & !(IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT));
         if old & (WAITERS_THIS | WAITERS_NEXT) != 0 {
-            step!("failure-not-told", self.seq.word.wake(u32::MAX, NonZeroU32::MAX));
+            step!("failure-not-reported", self.seq.word.wake(u32::MAX, NonZeroU32::MAX));
         }
     }
 }

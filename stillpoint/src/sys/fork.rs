@@ -1,7 +1,7 @@
 //! What the library does when the process forks: one handler of `pthread_atfork(3)`, and the parts of the library that
 //! it calls.
 //!
-//! Each part registers a [`ForkHook`] before `main` ([`before_main!`](super::signal::before_main)), as a handler that
+//! Each part registers a [`ForkHook`] before `main` ([`init_array!`](super::signal::init_array)), as a handler that
 //! is registered while another thread is about to fork comes too late for that child. A part that is used earlier
 //! registers itself then: twice does no harm.
 //!

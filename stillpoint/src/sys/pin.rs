@@ -10,12 +10,12 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::signal::before_main;
+use super::signal::init_array;
 
 static IS_PINNED: AtomicBool = AtomicBool::new(false);
 
 // If this fails, later calls try again.
-before_main!(is_pinned());
+init_array!(is_pinned());
 
 /// Keeps this code mapped. Returns `false` if that cannot be done now.
 #[must_use]

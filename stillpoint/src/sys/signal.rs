@@ -20,7 +20,7 @@ pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Calls a function before `main`, or when a shared library with this crate is loaded.
-macro_rules! before_main {
+macro_rules! init_array {
     ($function:ident($($argument:expr)?)) => {
         const _: () = {
             extern "C" fn call() {
@@ -33,7 +33,7 @@ macro_rules! before_main {
         };
     };
 }
-pub(crate) use before_main;
+pub(crate) use init_array;
 
 /// The calling thread's id.
 pub fn tid() -> i32 {
