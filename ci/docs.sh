@@ -9,13 +9,13 @@ cd "$(dirname "$0")/.."
 with_figures() {
     awk -F ' *[|] *' '
         function key() { if ($2 != "") name = $2; return name SUBSEP $4 }
-        NR == FNR { if (/^\| /) { figures[key()] = $5 " | " $6; if ($2 != "") ours[name] = $3 } next }
+        NR == FNR { if (/^\| /) { figures[key()] = $5 " | " $6; if ($2 != "") stillpoint[name] = $3 } next }
         /^<!-- From/ { table = 1 }
         /^<!-- End/ { table = 0 }
         table && /^\| / && $4 != "peer" {
             row = key()
             if (!(row in figures)) { print "no figures for: " $0 >"/dev/stderr"; failed = 1 }
-            print "| " $2 " | " ($2 == "" ? "" : ours[name]) " | " $4 " | " figures[row] " |"
+            print "| " $2 " | " ($2 == "" ? "" : stillpoint[name]) " | " $4 " | " figures[row] " |"
             next
         }
         { print }
