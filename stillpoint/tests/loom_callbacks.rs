@@ -17,14 +17,14 @@ use model::check;
 use own::Own;
 use stillpoint::fence::heavy;
 use stillpoint::grace_period::cookie::GpCookie;
-use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
+use stillpoint::grace_period::engine::{Engine, ReaderSet};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::reader::{ExitPath, Reader};
 use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::reclaim::backlog::{Limits, MayWait};
 use stillpoint::reclaim::callback::{Callback, Data};
 use stillpoint::reclaim::queue::{PushAction, Queue};
-use stillpoint::reclaim::worker::{CallbackWorker, Caller, Denied, Host};
+use stillpoint::reclaim::worker::{CallbackQueues, CallbackWorker, Caller, Denied, Host};
 use stillpoint::sync::event_count::EventCount;
 use stillpoint::sync::model::{poll, reader as interruptible};
 use stillpoint::sync::{AtomicU64, Ordering::*};
@@ -59,14 +59,11 @@ loom::thread_local! {
 struct Here(Arc<World>);
 
 impl Host for Here {
-    type Readers = ThreadReaders<Memb, Queue>;
-    type Queues = ThreadReaders<Memb, Queue>;
-
-    fn engine(&self) -> &Engine<ThreadReaders<Memb, Queue>> {
+    fn engine(&self) -> &Engine<impl ReaderSet> {
         &self.0.engine
     }
 
-    fn queues(&self) -> &ThreadReaders<Memb, Queue> {
+    fn queues(&self) -> &impl CallbackQueues {
         self.0.engine.readers()
     }
 
@@ -93,8 +90,8 @@ impl Host for Here {
         heavy();
     }
 
-    fn try_synchronize(&self) -> bool {
-        self.0.engine.try_synchronize(OWN.with(Cell::get))
+    fn try_synchronize(&self) {
+        self.0.engine.try_synchronize(OWN.with(Cell::get));
     }
 
     fn start_worker(&self) -> bool {

@@ -10,7 +10,7 @@ use model::check;
 use stillpoint::grace_period::{cookie::GpCookie, engine::Engine};
 use stillpoint::rcu::block_on::block_on;
 use stillpoint::readers::threads::{Memb, ThreadReaders};
-use stillpoint::reclaim::poller::{Failure, GpPoller, Host, PollResult, run};
+use stillpoint::reclaim::poller::{GpPoller, PollResult};
 
 struct Domain {
     engine: Engine<ThreadReaders<Memb, ()>>,
@@ -40,40 +40,29 @@ enum End {
     InPlace,
 }
 
-impl Host for Here {
-    type Readers = ThreadReaders<Memb, ()>;
-
-    fn engine(&self) -> &Engine<ThreadReaders<Memb, ()>> {
-        &self.0.engine
+impl Here {
+    fn new(pool: Pool) -> Self {
+        let engine = Engine::new(ThreadReaders::new(), || "Domain");
+        Self(Arc::new(Domain { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
     }
 
-    fn poller(&self) -> &GpPoller {
-        &self.0.poller
-    }
-
+    /// Has a thread run the poller.
     fn submit(&self) -> bool {
         if self.0.pool == Pool::Empty {
             return false;
         }
         let here = self.clone();
-        let poller = thread::spawn(move || run(&here));
+        let wait_for_next = move || {
+            if here.0.pool == Pool::Fails {
+                return Err("there are none".into());
+            }
+            here.0.engine.drive(None);
+            Ok(())
+        };
+        let here = self.clone();
+        let poller = thread::spawn(move || here.0.poller.run(&here.0.engine, wait_for_next));
         self.0.pollers.lock().unwrap().push(poller);
         true
-    }
-
-    fn wait_for_next(&self) -> Result<(), Failure> {
-        if self.0.pool == Pool::Fails {
-            return Err("there are none".into());
-        }
-        self.0.engine.drive(None);
-        Ok(())
-    }
-}
-
-impl Here {
-    fn new(pool: Pool) -> Self {
-        let engine = Engine::new(ThreadReaders::new(), || "Domain");
-        Self(Arc::new(Domain { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
     }
 
     /// As `GracePeriod::wait_timeout` without a limit, and `Elapse::poll`.
@@ -84,7 +73,7 @@ impl Here {
             end = if self.0.engine.is_done(due) {
                 Some(End::Elapsed)
             } else {
-                match self.0.poller.poll(self, due, &mut id, waker) {
+                match self.0.poller.poll(&self.0.engine, due, &mut id, waker, || self.submit()) {
                     PollResult::Elapsed => Some(End::Elapsed),
                     PollResult::Pending => None,
                     PollResult::Failed(_) => Some(End::Failed),
@@ -128,7 +117,7 @@ fn start_without_a_running_poller_submits_one() {
         let here = Here::new(Pool::Works);
         for _ in 0..2 {
             let due = here.0.engine.ask();
-            here.0.poller.start(&here, due);
+            here.0.poller.start(due, || here.submit());
             assert_eq!(here.wait(due), End::Elapsed);
         }
         here.join();

@@ -10,13 +10,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::fork;
 use super::raw::{RawDomain, address};
 use crate::grace_period::cookie::GpCookie;
-use crate::grace_period::engine::{Engine, ReaderSet as _};
+use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::backlog::{Amount, MayWait};
 use crate::reclaim::callback::{Callback, Panicked, panicked};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
-use crate::reclaim::worker::{Caller, Denied, Host};
+use crate::reclaim::worker::{CallbackQueues, Caller, Denied, Host};
 use crate::reclaim::{running, worker_pool};
 
 /// Callbacks and destructors that panicked, in all domains.
@@ -27,26 +27,23 @@ pub(crate) fn panics() -> u64 {
 }
 
 impl<W: RawDomain> Host for W {
-    type Readers = W::Readers;
-    type Queues = W::Queues;
-
     #[inline(always)]
-    fn engine(&self) -> &Engine<W::Readers> {
+    fn engine(&self) -> &Engine<impl ReaderSet> {
         &self.core().engine
     }
 
-    fn queues(&self) -> &W::Queues {
+    fn queues(&self) -> &impl CallbackQueues {
         RawDomain::queues(self)
     }
 
     fn is_alone(&self) -> bool {
-        self.engine().readers().no_other_readers(self.current_reader())
+        self.core().engine.readers().no_other_readers(self.current_reader())
     }
 
     fn wait_for(&self, due: GpCookie) -> Result<(), Denied> {
         // If a callback has leaked a guard, this thread is inside: a section to wait for, as that of any other thread.
         let own = self.current_reader().filter(|_| !self.in_read_section());
-        let engine = self.engine();
+        let engine = &self.core().engine;
         // A panic here is that of a heavy fence which the kernel denies.
         catch_unwind(AssertUnwindSafe(|| engine.wait_for(own, due))).map_err(|_| Denied)
     }
@@ -71,20 +68,16 @@ impl<W: RawDomain> Host for W {
         let _ = catch_unwind(crate::fence::heavy);
     }
 
-    fn is_reporting(&self) -> bool {
-        stall::is_reporting()
-    }
-
     fn start_worker(&self) -> bool {
         // SAFETY: the task waits for grace periods, and runs what was deferred.
         let world = unsafe { self.worker_ref() };
         worker_pool::submit(move || world.core().callbacks.work(&*world, || false))
     }
 
-    fn try_synchronize(&self) -> bool {
+    fn try_synchronize(&self) {
         // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
-        catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(self.current_reader())))
-            .unwrap_or(false)
+        let try_synchronize = || self.core().engine.try_synchronize(self.current_reader());
+        let _ = catch_unwind(AssertUnwindSafe(try_synchronize));
     }
 }
 

@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::callback::Callback;
-use crate::reclaim::poller::{self, Failure, GpPoller};
+use crate::reclaim::poller::GpPoller;
 use crate::reclaim::worker::{CallbackQueues, CallbackWorker};
 use crate::reclaim::worker_pool;
 
@@ -33,7 +33,9 @@ use crate::reclaim::worker_pool;
 ///
 /// While a [`Lender`](Self::Lender) that [`check`](Self::check) lets pass is borrowed, no grace period of the domain ends that
 /// began meanwhile.
-pub(crate) unsafe trait RawDomain: HasReaders + Clone + Send + Sync + Unpin + 'static {
+pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
+    type Readers: ReaderSet<Reader: 'static>;
+    type Queues: CallbackQueues;
     /// See [`Domain::Section`].
     type Lender;
     /// What a task of the library holds on to the domain by.
@@ -81,15 +83,8 @@ pub(crate) unsafe trait RawDomain: HasReaders + Clone + Send + Sync + Unpin + 's
     fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Lender>) -> T) -> T;
 }
 
-/// The type of what a domain's grace periods wait for. It stands apart from [`RawDomain`], which is private, for
-/// [`Host`](crate::reclaim::worker::Host), which is not, as the models implement it.
-pub trait HasReaders {
-    type Readers: ReaderSet<Reader: 'static>;
-    type Queues: CallbackQueues;
-}
-
 /// The reader of a thread, in the domain `W`.
-pub(crate) type OwnReader<W> = <<W as HasReaders>::Readers as ReaderSet>::Reader;
+pub(crate) type OwnReader<W> = <<W as RawDomain>::Readers as ReaderSet>::Reader;
 
 /// See [`RawDomain::words`].
 #[doc(hidden)]
@@ -126,27 +121,17 @@ impl<R> Core<R> {
     }
 }
 
-impl<W: RawDomain> poller::Host for W {
-    type Readers = W::Readers;
-
-    fn engine(&self) -> &Engine<W::Readers> {
-        &self.core().engine
-    }
-
-    fn poller(&self) -> &GpPoller {
-        &self.core().poller
-    }
-
-    fn submit(&self) -> bool {
-        // SAFETY: the task only waits for grace periods.
-        let world = unsafe { self.worker_ref() };
-        worker_pool::submit(move || poller::run(&*world))
-    }
-
-    fn wait_for_next(&self) -> Result<(), Failure> {
-        let drive = || self.core().engine.drive(reader_outside(self));
-        catch_unwind(AssertUnwindSafe(drive)).map_err(|payload| message(&*payload).into())
-    }
+/// Has a thread of the library run the domain's poller. Returns `false` if there is none.
+pub(crate) fn submit_poller(domain: &impl RawDomain) -> bool {
+    // SAFETY: the task only waits for grace periods.
+    let domain = unsafe { domain.worker_ref() };
+    worker_pool::submit(move || {
+        let Core { engine, poller, .. } = domain.core();
+        poller.run(engine, || {
+            let drive = || engine.drive(reader_outside(&*domain));
+            catch_unwind(AssertUnwindSafe(drive)).map_err(|payload| message(&*payload).into())
+        });
+    })
 }
 
 /// The message of a panic.

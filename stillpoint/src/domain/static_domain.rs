@@ -2,14 +2,13 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
 
 use super::api::Domain;
 use super::deferred;
 use super::fork::DomainFork;
-use super::raw::{Core, HasReaders, Messages, RawDomain};
+use super::raw::{Core, Messages, RawDomain};
 use crate::readers::reader::{Owner, Reader};
 use crate::readers::registration::Registration;
 use crate::readers::threads::{ReaderProtocol, ThreadReaders};
@@ -46,15 +45,13 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
-impl<D: StaticDomain> HasReaders for D {
-    type Readers = QueuedReaders<D::Protocol>;
-    type Queues = QueuedReaders<D::Protocol>;
-}
-
 // SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
 unsafe impl<D: StaticDomain> RawDomain for D {
+    type Readers = QueuedReaders<D::Protocol>;
+    type Queues = QueuedReaders<D::Protocol>;
     type Lender = D::Section;
-    type WorkerRef = StaticRef<D>;
+    /// Allocates nothing, as the type has no data.
+    type WorkerRef = Box<D>;
 
     fn messages(&self) -> &'static Messages {
         D::MESSAGES
@@ -69,8 +66,8 @@ unsafe impl<D: StaticDomain> RawDomain for D {
         D::shared().readers()
     }
 
-    unsafe fn worker_ref(&self) -> StaticRef<D> {
-        StaticRef(D::INSTANCE)
+    unsafe fn worker_ref(&self) -> Box<D> {
+        Box::new(D::INSTANCE)
     }
 
     #[inline]
@@ -97,18 +94,6 @@ unsafe impl<D: StaticDomain> RawDomain for D {
 
     fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
         D::with_section(f)
-    }
-}
-
-/// A domain that is always there.
-#[derive(Debug)]
-pub(crate) struct StaticRef<D>(D);
-
-impl<D> Deref for StaticRef<D> {
-    type Target = D;
-
-    fn deref(&self) -> &D {
-        &self.0
     }
 }
 

@@ -27,26 +27,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
 use crate::grace_period::cookie::GpCookie;
-use crate::grace_period::engine::{Engine, ReaderSet};
+use crate::grace_period::engine::Engine;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
 
 /// Why a grace period failed: the message for those that waited for it.
 pub type Failure = Cow<'static, str>;
-
-/// What the poller needs of the domain around it.
-pub trait Host {
-    type Readers: ReaderSet;
-
-    fn engine(&self) -> &Engine<Self::Readers>;
-
-    fn poller(&self) -> &GpPoller;
-
-    /// Has a thread call [`run`]. Returns `false` if there is no thread.
-    fn submit(&self) -> bool;
-
-    /// Blocks until the next grace period has ended.
-    fn wait_for_next(&self) -> Result<(), Failure>;
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -99,20 +84,29 @@ impl GpPoller {
         }
     }
 
-    /// Makes sure that the grace period ends, if there is a thread for the poller.
-    pub fn start(&self, host: &impl Host, due: GpCookie) {
+    /// Makes sure that the grace period ends, if there is a thread for the poller. `submit` has a thread call [`run`](Self::run),
+    /// or returns `false` if there is none.
+    pub fn start(&self, due: GpCookie, submit: impl FnOnce() -> bool) {
         let mut waiters = self.lock();
         waiters.started = waiters.started.max(Some(due));
-        self.ensure_running(host, waiters);
+        self.ensure_running(submit, waiters);
     }
 
-    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it.
-    pub fn poll(&self, host: &impl Host, due: GpCookie, id: &mut WaiterId, waker: &Waker) -> PollResult {
+    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it; `submit` as for
+    /// [`start`](Self::start).
+    pub fn poll<R>(
+        &self,
+        engine: &Engine<R>,
+        due: GpCookie,
+        id: &mut WaiterId,
+        waker: &Waker,
+        submit: impl FnOnce() -> bool,
+    ) -> PollResult {
         // Dropped after the lock is released, as is the waker that it replaces.
         let mut waker = waker.clone();
         let mut waiters = self.lock();
         // Under the lock: a future that the poller has taken out finds here that its grace period has ended.
-        if host.engine().is_done(due) {
+        if engine.is_done(due) {
             *id = 0;
             return PollResult::Elapsed;
         }
@@ -128,7 +122,7 @@ impl GpPoller {
         // Relaxed: only the numbers matter.
         *id = self.last_id.fetch_add(1, Relaxed) + 1;
         waiters.wakers.insert((due, *id), waker);
-        if self.ensure_running(host, waiters) {
+        if self.ensure_running(submit, waiters) {
             PollResult::Pending
         } else {
             *id = 0;
@@ -162,14 +156,30 @@ impl GpPoller {
     }
 
     /// Submits the poller if it does not run. Returns `false` if it cannot run: all futures have been dismissed.
-    fn ensure_running(&self, host: &impl Host, mut waiters: MutexGuard<'_, Waiters>) -> bool {
+    fn ensure_running(&self, submit: impl FnOnce() -> bool, mut waiters: MutexGuard<'_, Waiters>) -> bool {
         let was_running = mem::replace(&mut waiters.running, true);
         drop(waiters);
-        if was_running || host.submit() {
+        if was_running || submit() {
             return true;
         }
         self.dismiss(None);
         false
+    }
+
+    /// The poller's task: `wait_for_next` blocks until the next grace period has ended. Two at a time do no harm.
+    pub fn run<R>(&self, engine: &Engine<R>, wait_for_next: impl Fn() -> Result<(), Failure>) {
+        loop {
+            match self.next(engine) {
+                Step::Wake(waker) => wake(waker),
+                // The next grace period, whichever the futures wait for now: others may wait for it by then.
+                Step::WaitForNext => {
+                    if let Err(failure) = wait_for_next() {
+                        return self.dismiss(Some(failure));
+                    }
+                }
+                Step::Stop => return,
+            }
+        }
     }
 
     /// The poller stops for good: wakes all futures, and forgets what was started.
@@ -191,23 +201,6 @@ impl GpPoller {
                 step!("polled-forever", *running = false);
                 Step::Stop
             }
-        }
-    }
-}
-
-/// The poller's task. Two at a time do no harm.
-pub fn run(host: &impl Host) {
-    let poller = host.poller();
-    loop {
-        match poller.next(host.engine()) {
-            Step::Wake(waker) => wake(waker),
-            // The next grace period, whichever the futures wait for now: others may wait for it by then.
-            Step::WaitForNext => {
-                if let Err(failure) = host.wait_for_next() {
-                    return poller.dismiss(Some(failure));
-                }
-            }
-            Step::Stop => return,
         }
     }
 }

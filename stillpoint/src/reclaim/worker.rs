@@ -41,6 +41,7 @@ use super::queue::{BLOCK, Held, Pending, Queue, STEP};
 use super::worker_state::{GoIdle, LAZY_WAIT, RATE_LIMITED, WorkerState};
 use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::engine::{Engine, ReaderSet};
+use crate::grace_period::stall;
 use crate::readers::threads::ThreadReaders;
 use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, now, step};
 
@@ -80,14 +81,11 @@ impl<K> CallbackQueues for ThreadReaders<K, Queue> {
     }
 }
 
-/// What the algorithm needs of the world around it.
+/// What the worker needs of its domain.
 pub trait Host {
-    type Readers: ReaderSet;
-    type Queues: CallbackQueues;
+    fn engine(&self) -> &Engine<impl ReaderSet>;
 
-    fn engine(&self) -> &Engine<Self::Readers>;
-
-    fn queues(&self) -> &Self::Queues;
+    fn queues(&self) -> &impl CallbackQueues;
 
     /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
     fn is_alone(&self) -> bool;
@@ -101,16 +99,11 @@ pub trait Host {
     /// A heavy fence.
     fn fence(&self);
 
-    /// Whether the calling thread runs a stall hook.
-    fn is_reporting(&self) -> bool {
-        false
-    }
-
     /// Provides a worker: somebody who calls [`CallbackWorker::work`]. False if that cannot be done.
     fn start_worker(&self) -> bool;
 
     /// Completes a grace period if that takes no time to speak of; never waits. The calling thread is outside.
-    fn try_synchronize(&self) -> bool;
+    fn try_synchronize(&self);
 }
 
 /// The kernel denies the heavy fence, which worked before: grace periods fail.
@@ -353,7 +346,7 @@ impl CallbackWorker {
         if host.start_worker() {
             return;
         }
-        if host.is_reporting() {
+        if stall::is_reporting() {
             // A grace period waits for this thread: the last handle has gone in a stall hook. What is left stays.
             return self.state.give_up();
         }
@@ -448,7 +441,7 @@ impl CallbackWorker {
     }
 
     /// Gives every entry a grace period to wait for.
-    fn assign_cookies<H: Host>(&self, host: &H) -> Found {
+    fn assign_cookies(&self, host: &impl Host) -> Found {
         let engine = host.engine();
         let mut found = Found { holds: Pending::None, due: None, held: false };
         for queue in host.queues().iter() {

@@ -24,7 +24,7 @@ use super::fork;
 use super::guard::{Guard, Section};
 use super::shared::Shared;
 use crate::domain::deferred;
-use crate::domain::raw::{Core, HasReaders, Messages, RawDomain};
+use crate::domain::raw::{Core, Messages, RawDomain};
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::striped::StripedQueues;
@@ -270,13 +270,10 @@ impl crate::Domain for Domain {
     type Section = Section;
 }
 
-impl HasReaders for Domain {
-    type Readers = SrcuReaders;
-    type Queues = StripedQueues;
-}
-
 // SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
 unsafe impl RawDomain for Domain {
+    type Readers = SrcuReaders;
+    type Queues = StripedQueues;
     type Lender = Section;
     type WorkerRef = WorkerRef;
 

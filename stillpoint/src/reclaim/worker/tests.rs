@@ -46,14 +46,11 @@ impl TestDomain {
 }
 
 impl Host for &'static TestDomain {
-    type Readers = ThreadReaders<Memb, Queue>;
-    type Queues = ThreadReaders<Memb, Queue>;
-
-    fn engine(&self) -> &Engine<ThreadReaders<Memb, Queue>> {
+    fn engine(&self) -> &Engine<impl ReaderSet> {
         self.engine
     }
 
-    fn queues(&self) -> &ThreadReaders<Memb, Queue> {
+    fn queues(&self) -> &impl CallbackQueues {
         self.engine.readers()
     }
 
@@ -75,9 +72,7 @@ impl Host for &'static TestDomain {
         fence::heavy();
     }
 
-    fn try_synchronize(&self) -> bool {
-        false
-    }
+    fn try_synchronize(&self) {}
 
     fn start_worker(&self) -> bool {
         let world = *self;
