@@ -45,10 +45,10 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn of(world: &impl RawDomain) -> Self {
-        let core = world.core();
+    pub(crate) fn of(domain: &impl RawDomain) -> Self {
+        let core = domain.core();
         let engine = core.engine.tally();
-        let callbacks = core.callbacks.tally(world.queues());
+        let callbacks = core.callbacks.tally(domain);
         Self {
             grace_periods: engine.grace_periods,
             callers: engine.callers,

@@ -105,7 +105,7 @@ impl<D: Domain> GracePeriod<D> {
     /// [`start`](Self::start) of `domain`.
     pub fn start_in(domain: D) -> Self {
         let this = Self::now_in(domain);
-        this.domain.enlist();
+        this.domain.register_for_fork();
         this.domain.core().poller.start(this.due, || submit_poller(&this.domain));
         this
     }

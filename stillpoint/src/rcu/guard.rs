@@ -4,7 +4,6 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::domain::deferred;
-use crate::domain::raw::Messages;
 use crate::domain::static_domain::{
     StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
 };
@@ -72,13 +71,6 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
         in_read_section::<Self>()
     }
 }
-
-/// What users of [`RcuDomain`] are told.
-#[doc(hidden)]
-pub static MESSAGES: Messages = Messages {
-    inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
-    inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
-};
 
 /// An open read-side section of the domain `D`. Dropping it ends the section.
 ///

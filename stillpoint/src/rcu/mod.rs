@@ -170,9 +170,6 @@ pub use pointer::{Rcu, Retired};
 
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use crate::domain::raw::Messages;
-#[cfg(not(loom))]
-#[doc(hidden)]
 pub use crate::domain::static_domain::{DomainState, StaticDomain, ThreadState};
 #[cfg(not(loom))]
 pub use crate::domain::stats::Stats;
@@ -185,6 +182,3 @@ pub use crate::readers::threads::Memb;
 pub use crate::reclaim::backlog::Limits;
 #[cfg(not(loom))]
 pub use crate::reclaim::options::DeferOptions;
-#[cfg(not(loom))]
-#[doc(hidden)]
-pub use guard::MESSAGES;

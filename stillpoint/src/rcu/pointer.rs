@@ -77,7 +77,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
         // Here, and not when something is retired, should there be no memory.
-        domain.enlist();
+        domain.register_for_fork();
         Self { value: PublishedPtr::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod backlog;
 pub mod callback;
+pub mod host;
 #[cfg(not(loom))]
 pub mod options;
 pub mod poller;

@@ -86,9 +86,9 @@ impl GpPoller {
 
     /// Makes sure that the grace period ends, if there is a thread for the poller. `submit` has a thread call [`run`](Self::run),
     /// or returns `false` if there is none.
-    pub fn start(&self, due: GpCookie, submit: impl FnOnce() -> bool) {
+    pub fn start(&self, cookie: GpCookie, submit: impl FnOnce() -> bool) {
         let mut waiters = self.lock();
-        waiters.started = waiters.started.max(Some(due));
+        waiters.started = waiters.started.max(Some(cookie));
         self.ensure_running(submit, waiters);
     }
 
@@ -97,7 +97,7 @@ impl GpPoller {
     pub fn poll<R>(
         &self,
         engine: &Engine<R>,
-        due: GpCookie,
+        cookie: GpCookie,
         id: &mut WaiterId,
         waker: &Waker,
         submit: impl FnOnce() -> bool,
@@ -106,11 +106,11 @@ impl GpPoller {
         let mut waker = waker.clone();
         let mut waiters = self.lock();
         // Under the lock: a future that the poller has taken out finds here that its grace period has ended.
-        if engine.is_done(due) {
+        if engine.is_done(cookie) {
             *id = 0;
             return PollResult::Elapsed;
         }
-        if let Some(last) = waiters.wakers.get_mut(&(due, *id)) {
+        if let Some(last) = waiters.wakers.get_mut(&(cookie, *id)) {
             mem::swap(last, &mut waker);
             return PollResult::Pending;
         }
@@ -121,7 +121,7 @@ impl GpPoller {
         }
         // Relaxed: only the numbers matter.
         *id = self.last_id.fetch_add(1, Relaxed) + 1;
-        waiters.wakers.insert((due, *id), waker);
+        waiters.wakers.insert((cookie, *id), waker);
         if self.ensure_running(submit, waiters) {
             PollResult::Pending
         } else {
@@ -131,9 +131,9 @@ impl GpPoller {
     }
 
     /// Removes a future that is dropped.
-    pub fn cancel(&self, due: GpCookie, id: WaiterId) {
+    pub fn cancel(&self, cookie: GpCookie, id: WaiterId) {
         let mut waiters = self.lock();
-        let waker = waiters.wakers.remove(&(due, id));
+        let waker = waiters.wakers.remove(&(cookie, id));
         drop(waiters);
         drop(waker);
     }
@@ -196,7 +196,7 @@ impl GpPoller {
         match wakers.first_entry() {
             Some(first) if engine.is_done(first.key().0) => Step::Wake(first.remove()),
             Some(_) => Step::WaitForNext,
-            None if started.is_some_and(|due| !engine.is_done(due)) => Step::WaitForNext,
+            None if started.is_some_and(|cookie| !engine.is_done(cookie)) => Step::WaitForNext,
             None => {
                 step!("polled-forever", *running = false);
                 Step::Stop

@@ -24,10 +24,10 @@ use super::fork;
 use super::guard::{Guard, Section};
 use super::shared::Shared;
 use crate::domain::deferred;
-use crate::domain::raw::{Core, Messages, RawDomain};
+use crate::domain::raw::{Core, RawDomain};
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
-use crate::reclaim::striped::StripedQueues;
+use crate::reclaim::queue::Queue;
 use crate::sync::Block;
 
 /// A domain: its sections, and the grace periods that wait for them and for nobody else.
@@ -264,8 +264,6 @@ impl Drop for WorkerRef {
     }
 }
 
-static MESSAGES: Messages = Messages { inside: "", inside_barrier: "" };
-
 impl crate::Domain for Domain {
     type Section = Section;
 }
@@ -273,24 +271,21 @@ impl crate::Domain for Domain {
 // SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
 unsafe impl RawDomain for Domain {
     type Readers = SrcuReaders;
-    type Queues = StripedQueues;
     type Lender = Section;
     type WorkerRef = WorkerRef;
 
     /// Guards are nobody's.
     const MAY_BE_INSIDE: bool = true;
-
-    fn messages(&self) -> &'static Messages {
-        &MESSAGES
-    }
+    /// The domain does not know that.
+    const INSIDE: &'static str = "";
 
     #[inline(always)]
     fn core(&self) -> &Core<SrcuReaders> {
         &self.inner().shared.core
     }
 
-    fn queues(&self) -> &StripedQueues {
-        &self.inner().shared.queues
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.inner().shared.queues.iter()
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {
@@ -311,13 +306,13 @@ unsafe impl RawDomain for Domain {
         false
     }
 
-    fn enlist(&self) {
+    fn register_for_fork(&self) {
         self.inner();
     }
 
-    fn defer(&self, entry: Callback, lazy: bool) {
+    fn defer(&self, callback: Callback, lazy: bool) {
         let shared = &self.inner().shared;
-        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), entry, lazy);
+        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
             deferred::reduce_backlog(self, queue, reported);
