@@ -299,7 +299,7 @@ macro_rules! static_domain {
     (@kind rcu) => { $crate::rcu::Memb };
     (@kind qsbr) => { $crate::qsbr::Qsbr };
     (@inside rcu) => {
-        "inside a read-side critical section of the same domain would wait for itself: drop the guard first"
+        "inside a read-side section of the same domain would wait for itself: drop the guard first"
     };
     (@inside qsbr) => {
         "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use Handle::synchronize"
