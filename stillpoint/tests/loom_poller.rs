@@ -10,9 +10,10 @@ use model::check;
 use stillpoint::grace_period::{cookie::GpCookie, engine::Engine};
 use stillpoint::rcu::block_on::block_on;
 use stillpoint::readers::threads::{Memb, ThreadReaders};
+use stillpoint::reclaim::host::Denied;
 use stillpoint::reclaim::poller::{GpPoller, PollResult};
 
-struct Domain {
+struct Shared {
     engine: Engine<ThreadReaders<Memb, ()>>,
     poller: GpPoller,
     pollers: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -29,21 +30,20 @@ enum Pool {
 }
 
 #[derive(Clone)]
-struct Here(Arc<Domain>);
+struct Domain(Arc<Shared>);
 
 /// How a wait ended.
 #[derive(Debug, PartialEq)]
 enum End {
     Elapsed,
-    Failed,
     /// The thread has waited for the grace period itself.
     InPlace,
 }
 
-impl Here {
+impl Domain {
     fn new(pool: Pool) -> Self {
         let engine = Engine::new(ThreadReaders::new(), || "Domain");
-        Self(Arc::new(Domain { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
+        Self(Arc::new(Shared { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
     }
 
     /// Has a thread run the poller.
@@ -51,34 +51,33 @@ impl Here {
         if self.0.pool == Pool::Empty {
             return false;
         }
-        let here = self.clone();
+        let domain = self.clone();
         let wait_for_next = move || {
-            if here.0.pool == Pool::Fails {
-                return Err("there are none".into());
+            if domain.0.pool == Pool::Fails {
+                return Err(Denied);
             }
-            here.0.engine.drive(None);
+            domain.0.engine.drive(None);
             Ok(())
         };
-        let here = self.clone();
-        let poller = thread::spawn(move || here.0.poller.run(&here.0.engine, wait_for_next));
+        let domain = self.clone();
+        let poller = thread::spawn(move || domain.0.poller.run(&domain.0.engine, wait_for_next));
         self.0.pollers.lock().unwrap().push(poller);
         true
     }
 
     /// As `GracePeriod::wait_timeout` without a limit, and `Elapse::poll`.
-    fn wait(&self, due: GpCookie) -> End {
+    fn wait(&self, cookie: GpCookie) -> End {
         let mut id = 0;
         let mut end = None;
         block_on(None, |waker| {
-            end = if self.0.engine.is_done(due) {
+            end = if self.0.engine.is_done(cookie) {
                 Some(End::Elapsed)
             } else {
-                match self.0.poller.poll(&self.0.engine, due, &mut id, waker, || self.submit()) {
+                match self.0.poller.poll(&self.0.engine, cookie, &mut id, waker, || self.submit()) {
                     PollResult::Elapsed => Some(End::Elapsed),
                     PollResult::Pending => None,
-                    PollResult::Failed(_) => Some(End::Failed),
-                    PollResult::NoThread => {
-                        self.0.engine.wait_for(None, due);
+                    PollResult::NoPoller => {
+                        self.0.engine.wait_for(None, cookie);
                         Some(End::InPlace)
                     }
                 }
@@ -86,7 +85,7 @@ impl Here {
             end.is_some()
         });
         let end = end.unwrap();
-        assert_eq!(self.0.engine.is_done(due), end != End::Failed);
+        assert!(self.0.engine.is_done(cookie));
         end
     }
 
@@ -102,47 +101,47 @@ impl Here {
 #[test]
 fn grace_period_end_wakes_its_futures() {
     check(0, 2, || {
-        let here = Here::new(Pool::Works);
-        let h = here.clone();
-        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.ask()), End::Elapsed));
-        assert_eq!(here.wait(here.0.engine.ask()), End::Elapsed);
+        let domain = Domain::new(Pool::Works);
+        let d = domain.clone();
+        let t = thread::spawn(move || assert_eq!(d.wait(d.0.engine.ask()), End::Elapsed));
+        assert_eq!(domain.wait(domain.0.engine.ask()), End::Elapsed);
         t.join().unwrap();
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn start_without_a_running_poller_submits_one() {
     check(0, 3, || {
-        let here = Here::new(Pool::Works);
+        let domain = Domain::new(Pool::Works);
         for _ in 0..2 {
-            let due = here.0.engine.ask();
-            here.0.poller.start(due, || here.submit());
-            assert_eq!(here.wait(due), End::Elapsed);
+            let cookie = domain.0.engine.ask();
+            domain.0.poller.start(cookie, || domain.submit());
+            assert_eq!(domain.wait(cookie), End::Elapsed);
         }
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn failed_grace_period_wakes_all_futures() {
     check(0, 2, || {
-        let here = Here::new(Pool::Fails);
-        let h = here.clone();
-        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.ask()), End::Failed));
-        assert_eq!(here.wait(here.0.engine.ask()), End::Failed);
+        let domain = Domain::new(Pool::Fails);
+        let d = domain.clone();
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.ask()));
+        domain.wait(domain.0.engine.ask());
         t.join().unwrap();
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn futures_wait_in_place_without_a_poller_thread() {
     check(0, 3, || {
-        let here = Here::new(Pool::Empty);
-        let h = here.clone();
-        let t = thread::spawn(move || _ = h.wait(h.0.engine.ask()));
-        here.wait(here.0.engine.ask());
+        let domain = Domain::new(Pool::Empty);
+        let d = domain.clone();
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.ask()));
+        domain.wait(domain.0.engine.ask());
         t.join().unwrap();
     });
 }

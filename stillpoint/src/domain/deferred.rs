@@ -7,7 +7,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::fork;
-use super::raw::{RawDomain, address, assert_may_wait};
+use super::raw::{RawDomain, address, assert_may_wait, wait_in_worker};
 use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
@@ -46,11 +46,7 @@ impl<D: RawDomain> Host for D {
     }
 
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
-        // If a callback has leaked a guard, this thread is inside, and grace periods wait for it as for any other thread.
-        let own = self.current_reader().filter(|_| !self.in_read_section());
-        // It panics if the kernel denies the heavy fence.
-        let wait = || self.core().engine.wait_for(own, cookie);
-        catch_unwind(AssertUnwindSafe(wait)).map_err(|_| Denied)
+        wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
     }
 
     fn run(&self, callback: Callback) {

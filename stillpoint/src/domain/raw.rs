@@ -16,12 +16,12 @@
 use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::callback::Callback;
+use crate::reclaim::host::Denied;
 use crate::reclaim::poller::GpPoller;
 use crate::reclaim::queue::Queue;
 use crate::reclaim::worker::CallbackWorker;
@@ -60,7 +60,7 @@ pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
     unsafe fn worker_ref(&self) -> Self::WorkerRef;
 
     /// Returns the calling thread's reader, if it has one.
-    fn current_reader(&self) -> Option<&'static <Self::Readers as ReaderSet>::Reader>;
+    fn current_reader(&self) -> Option<&'static OwnReader<Self>>;
 
     /// Returns `true` if the calling thread is known to be inside a section, so that it would wait for itself.
     fn in_read_section(&self) -> bool;
@@ -78,6 +78,9 @@ pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
     /// Calls `f` inside a section, if one can be begun here.
     fn with_section<T>(&self, f: impl FnOnce(Option<&Self::Lender>) -> T) -> T;
 }
+
+/// The reader of a thread in the domain `D`.
+pub(crate) type OwnReader<D> = <<D as RawDomain>::Readers as ReaderSet>::Reader;
 
 /// What all domains have.
 #[derive(Debug)]
@@ -111,17 +114,19 @@ pub(crate) fn submit_poller(domain: &impl RawDomain) -> bool {
     let domain = unsafe { domain.worker_ref() };
     worker_pool::submit(move || {
         let Core { engine, poller, .. } = domain.core();
-        poller.run(engine, || {
-            let drive = || engine.drive(reader_outside(&*domain));
-            catch_unwind(AssertUnwindSafe(drive)).map_err(|payload| message(&*payload).into())
-        });
+        poller.run(engine, || wait_in_worker(&*domain, |own| engine.drive(own)));
     })
 }
 
-/// Returns the message of a panic.
-fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a grace period panicked").to_owned()
+/// Calls `wait` with the reader of this thread, a thread of the library.
+pub(crate) fn wait_in_worker<D: RawDomain>(
+    domain: &D,
+    wait: impl FnOnce(Option<&OwnReader<D>>),
+) -> Result<(), Denied> {
+    // If a callback has leaked a guard, the thread is inside, and grace periods wait for it as for any other thread.
+    let own = domain.current_reader().filter(|_| !domain.in_read_section());
+    // It panics if the kernel denies the heavy fence.
+    catch_unwind(AssertUnwindSafe(|| wait(own))).map_err(|_| Denied)
 }
 
 /// Returns the address of a domain, which no other domain has while a handle or a [`RawDomain::WorkerRef`] exists.
@@ -143,7 +148,7 @@ pub(crate) fn assert_may_wait<D: RawDomain>(domain: &D, operation: &str) {
 /// # Panics
 ///
 /// Inside a section of the domain, and in a stall hook.
-pub(crate) fn reader_outside<D: RawDomain>(domain: &D) -> Option<&'static <D::Readers as ReaderSet>::Reader> {
+pub(crate) fn reader_outside<D: RawDomain>(domain: &D) -> Option<&'static OwnReader<D>> {
     assert_may_wait(domain, "synchronize()");
     domain.register_for_fork();
     domain.current_reader()

@@ -205,8 +205,7 @@ impl<D: Domain> Future for Elapse<D> {
         match core.poller.poll(&core.engine, period.due, id, context.waker(), submit) {
             PollResult::Elapsed => Poll::Ready(()),
             PollResult::Pending => Poll::Pending,
-            PollResult::Failed(why) => panic!("{why}"),
-            PollResult::NoThread => {
+            PollResult::NoPoller => {
                 period.wait();
                 Poll::Ready(())
             }

@@ -1,9 +1,9 @@
 //! Grace periods without a waiting thread: for futures, and for cookies that were started.
 //!
-//! A future that is polled leaves its waker here; [`crate::rcu::GracePeriod`] may also start a grace period that nothing waits
-//! for. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one grace
-//! period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures that
-//! each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
+//! A future that is polled leaves its waker here. [`crate::rcu::GracePeriod`] may also start a grace period for which no thread
+//! waits. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one grace period after
+//! the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures that each of them
+//! serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
 //!
 //! # Invariants
 //!
@@ -12,26 +12,23 @@
 //!    grace period, and finds `running` clear, sets it and submits the poller.
 //! 2. A waker leaves the map when its grace period has ended, when its future is dropped, or when no poller can run. So
 //!    a future that has an id, is not in the map and whose grace period has not ended, was dismissed.
-//! 3. Wakers are foreign code: they are cloned, called and dropped outside the lock, and may panic.
+//! 3. Wakers are code of the program: they are cloned, called and dropped outside the lock, and may panic.
 //!
 //! # When no poller can run
 //!
-//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken, and find out when
-//! they are polled. Without a thread each waits where it is polled; a failure is their result.
+//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are polled, they wait in
+//! the polling thread, which panics if its grace period fails too.
 
 use core::mem;
 use core::task::Waker;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
 use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::engine::Engine;
+use crate::reclaim::host::Denied;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
-
-/// Why a grace period failed: the message for those that waited for it.
-pub type Failure = Cow<'static, str>;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -49,10 +46,8 @@ pub enum PollResult {
     Elapsed,
     /// The waker will be called.
     Pending,
-    /// A grace period failed.
-    Failed(Failure),
-    /// There is no thread for the poller.
-    NoThread,
+    /// There is no poller: the caller must wait itself.
+    NoPoller,
 }
 
 /// Identifies a future among the waiters: 0 while it is not one of them.
@@ -66,8 +61,8 @@ struct Waiters {
     started: Option<GpCookie>,
     /// The wakers, by the grace periods that they wait for. A smaller one ends no later.
     wakers: BTreeMap<(GpCookie, WaiterId), Waker>,
-    /// Why the futures were dismissed the last time.
-    failure: Option<Failure>,
+    /// The futures were dismissed because a grace period failed.
+    has_failed: bool,
 }
 
 /// What the poller does next.
@@ -92,7 +87,7 @@ impl GpPoller {
         self.ensure_running(submit, waiters);
     }
 
-    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it; `submit` as for
+    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it. `submit` as for
     /// [`start`](Self::start).
     pub fn poll<R>(
         &self,
@@ -114,10 +109,8 @@ impl GpPoller {
             mem::swap(last, &mut waker);
             return PollResult::Pending;
         }
-        if mem::take(id) != 0
-            && let Some(failure) = &waiters.failure
-        {
-            return PollResult::Failed(failure.clone());
+        if mem::take(id) != 0 && waiters.has_failed {
+            return PollResult::NoPoller;
         }
         // Relaxed: only the numbers matter.
         *id = self.last_id.fetch_add(1, Relaxed) + 1;
@@ -126,7 +119,7 @@ impl GpPoller {
             PollResult::Pending
         } else {
             *id = 0;
-            PollResult::NoThread
+            PollResult::NoPoller
         }
     }
 
@@ -162,19 +155,19 @@ impl GpPoller {
         if was_running || submit() {
             return true;
         }
-        self.dismiss(None);
+        self.dismiss(false);
         false
     }
 
-    /// The poller's task: `wait_for_next` blocks until the next grace period has ended. Two at a time do no harm.
-    pub fn run<R>(&self, engine: &Engine<R>, wait_for_next: impl Fn() -> Result<(), Failure>) {
+    /// The poller's task. `wait_for_next` blocks until the next grace period has ended. Two pollers at a time do no harm.
+    pub fn run<R>(&self, engine: &Engine<R>, wait_for_next: impl Fn() -> Result<(), Denied>) {
         loop {
             match self.next(engine) {
                 Step::Wake(waker) => wake(waker),
                 // The next grace period, whichever the futures wait for now: others may wait for it by then.
                 Step::WaitForNext => {
-                    if let Err(failure) = wait_for_next() {
-                        return self.dismiss(Some(failure));
+                    if wait_for_next().is_err() {
+                        return self.dismiss(true);
                     }
                 }
                 Step::Stop => return,
@@ -183,10 +176,8 @@ impl GpPoller {
     }
 
     /// The poller stops for good: wakes all futures, and forgets what was started.
-    fn dismiss(&self, failure: Option<Failure>) {
-        let mut waiters = self.lock();
-        let old = mem::replace(&mut *waiters, Waiters { failure, ..Waiters::new() });
-        drop(waiters);
+    fn dismiss(&self, has_failed: bool) {
+        let old = mem::replace(&mut *self.lock(), Waiters { has_failed, ..Waiters::new() });
         step!("waiters-dropped-without-notify", old.wakers.into_values().for_each(wake));
     }
 
@@ -205,8 +196,7 @@ impl GpPoller {
     }
 }
 
-/// Calls a waker, outside the lock. A panic is reported by its hook, and goes no further: other wakers are still
-/// called.
+/// Calls a waker, outside the lock. If it panics, the panic hook reports that, and other wakers are still called.
 fn wake(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         // Its destructor could panic too.
@@ -216,6 +206,6 @@ fn wake(waker: Waker) {
 
 impl Waiters {
     const fn new() -> Self {
-        Self { running: false, started: None, wakers: BTreeMap::new(), failure: None }
+        Self { running: false, started: None, wakers: BTreeMap::new(), has_failed: false }
     }
 }

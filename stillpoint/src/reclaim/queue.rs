@@ -193,10 +193,29 @@ impl Attached for Queue {
         Self::new()
     }
 
+    /// Forgets all callbacks, which the parent runs, and the claim.
     #[cfg(not(loom))]
     unsafe fn reset_in_child(&self) {
-        // SAFETY: the caller's contract.
-        unsafe { self.reset_in_child() };
+        let (owner, front) = (&self.owner, &self.front);
+        for position in [
+            &owner.tail,
+            &owner.urgent_end,
+            &owner.ready,
+            &owner.next_gp,
+            &front.completed,
+            &front.ready_end,
+            &front.waiting_end,
+        ] {
+            position.store(0, Relaxed);
+        }
+        self.take_unreported();
+        owner.first.store(ptr::null_mut(), Relaxed);
+        // SAFETY: no other thread accesses them; those of the parent that had claimed the front do not exist here.
+        unsafe {
+            owner.blocks.with_mut(|blocks| *blocks = OwnerBlocks::NEW);
+            front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
+        }
+        front.claim.store(FREE, Relaxed);
     }
 }
 
@@ -441,34 +460,6 @@ impl Queue {
         } else {
             None
         }
-    }
-
-    /// Forgets all callbacks, which the parent runs, and the claim.
-    ///
-    /// # Safety
-    ///
-    /// The calling thread is the only one in the process, as after a fork, and not inside another function of the queue.
-    pub unsafe fn reset_in_child(&self) {
-        let (owner, front) = (&self.owner, &self.front);
-        for position in [
-            &owner.tail,
-            &owner.urgent_end,
-            &owner.ready,
-            &owner.next_gp,
-            &front.completed,
-            &front.ready_end,
-            &front.waiting_end,
-        ] {
-            position.store(0, Relaxed);
-        }
-        self.take_unreported();
-        owner.first.store(ptr::null_mut(), Relaxed);
-        // SAFETY: no other thread accesses them; those of the parent that had claimed the front do not exist here.
-        unsafe {
-            owner.blocks.with_mut(|blocks| *blocks = OwnerBlocks::NEW);
-            front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
-        }
-        front.claim.store(FREE, Relaxed);
     }
 }
 
