@@ -162,7 +162,7 @@ mod tests {
     use crate::Domain as _;
     use crate::deadline::deadline;
     use crate::reclaim::backlog::{Limits, THROTTLE_TIMEOUT};
-    use crate::reclaim::queue::BLOCK;
+    use crate::reclaim::blocks::BLOCK;
 
     /// Here, as callers of the library's own tests are throttled for a short time only.
     #[test]

@@ -1,6 +1,7 @@
 //! Deferred reclamation: callbacks, the queues in which they wait for a grace period, and the worker that invokes them.
 
 pub mod backlog;
+pub mod blocks;
 pub mod callback;
 pub mod host;
 #[cfg(not(loom))]

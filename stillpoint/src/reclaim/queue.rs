@@ -1,9 +1,8 @@
 //! A queue of callbacks: those that one thread has deferred, in order, until they have run.
 //!
 //! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A *consumer*,
-//! the domain's worker or the owner itself, claims the front of the queue and pops them. Blocks of [`BLOCK`] callbacks are
-//! linked, so a push is a few plain stores, and one allocation in [`BLOCK`]. When a thread exits, its queue stays with the
-//! reader and goes to the next owner.
+//! the domain's worker or the owner itself, claims the front of the queue and pops them. Callbacks lie in linked [blocks](super::blocks), so
+//! a push is a few plain stores, and one allocation in [`BLOCK`]. The next owner of the reader goes on with its queue.
 //!
 //! # State
 //!
@@ -32,13 +31,12 @@
 //!    they were pushed, and has ended.
 //! 3. The thread that has set `claim` is the only consumer until it clears it, also while the callbacks from `completed` to
 //!    `next` run. No thread waits for a claim. So a slow callback delays those behind it in its queue, and no others.
-//! 4. The consumer frees a block when it goes on to the next one, so it never frees the owner's last block.
+//! 4. The consumer gives up a block when it goes on to the next one, so never the owner's last block.
 //!
 //! # Orderings
 //!
-//! The owner's stores to a block and to the links happen before its Release of `tail`, which the consumer acquires. The effects
-//! of a callback happen before the Release of `completed`, which `barrier` acquires. A claim acquires what the last consumer
-//! released when it gave up its claim.
+//! The owner's Release of `tail` publishes callbacks, blocks and links to the consumer. The consumer's Release of `completed`
+//! publishes the effects of callbacks to `barrier`. A claim acquires what the last consumer released with its own.
 
 use core::{mem, ptr};
 
@@ -48,22 +46,17 @@ use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::engine::Engine;
 use crate::readers::registry::Attached;
 use crate::reclaim::backlog::{Amount, LocalCount};
+use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
 use crate::reclaim::callback::Callback;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
 
-/// Callbacks in a block. The owner flushes once in as many pushes.
-pub const BLOCK: u64 = if cfg!(loom) { 2 } else { 64 };
-
-/// Bytes after which the owner flushes, however few the callbacks.
-pub const FLUSH_BYTES: u64 = 64 << 10;
-
+/// Bytes after which the owner flushes, however few the callbacks; it also flushes after each block.
+const FLUSH_BYTES: u64 = 64 << 10;
 /// The owner runs as many of its ready callbacks in as many pushes, so that what it frees is what it allocates next: the C
 /// library keeps seven pieces of a size within easy reach.
 pub const STEP: u64 = if cfg!(loom) { 1 } else { 4 };
-
 /// Callbacks that the worker runs at a time.
 const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
-
 /// Nanoseconds for each callback that the owner's own grace periods may take.
 const OWN_GP_SHARE: u64 = 2;
 /// Callbacks between two grace periods of the owner: at least, and at most.
@@ -113,21 +106,7 @@ struct Owner {
     ready: AtomicU64,
     /// The `tail` at which the owner tries its next grace period.
     next_gp: AtomicU64,
-    /// The first block, once there is one.
-    first: AtomicPtr<Block>,
-    blocks: UnsafeCell<OwnerBlocks>,
-}
-
-/// Blocks that only the owner accesses.
-#[derive(Debug)]
-struct OwnerBlocks {
-    last: *mut Block,
-    /// An empty one for the next push that needs it.
-    spare: *mut Block,
-}
-
-impl OwnerBlocks {
-    const NEW: Self = Self { last: ptr::null_mut(), spare: ptr::null_mut() };
+    blocks: OwnerBlocks,
 }
 
 /// What the consumer writes.
@@ -156,37 +135,17 @@ struct Consumer {
     owner_is_active: bool,
 }
 
-/// No thread pops callbacks.
+// States of `Front::claim`.
 const FREE: u32 = 0;
-/// A thread does.
 const CLAIMED: u32 = 1;
-/// A thread does, and wakes the worker afterwards.
+/// Claimed, and the consumer wakes the worker afterwards.
 const WANTED: u32 = 2;
 
-// SAFETY: the owner alone accesses `blocks`, and the thread that has set `claim` alone accesses `consumer`; everything else is
+// SAFETY: the owner alone accesses its end of `blocks`, and the thread that has set `claim` alone accesses `consumer`; everything else is
 // atomic. Callbacks are `Send`.
 unsafe impl Sync for Queue {}
 // SAFETY: a queue goes from one owner to the next through the registry, which orders the two.
 unsafe impl Send for Queue {}
-
-#[derive(Debug)]
-struct Block {
-    next: AtomicPtr<Block>,
-    callbacks: [UnsafeCell<Option<Callback>>; BLOCK as usize],
-}
-
-impl Block {
-    fn new() -> *mut Self {
-        let callbacks = core::array::from_fn(|_| UnsafeCell::new(None));
-        Box::into_raw(Box::new(Self { next: AtomicPtr::new(ptr::null_mut()), callbacks }))
-    }
-
-    /// Frees an empty block.
-    fn free(block: *mut Self) {
-        // SAFETY: blocks come from a `Box`, and the caller has the only pointer to this one (4).
-        drop(unsafe { Box::from_raw(block) });
-    }
-}
 
 impl Attached for Queue {
     fn new() -> Self {
@@ -197,22 +156,16 @@ impl Attached for Queue {
     #[cfg(not(loom))]
     unsafe fn reset_in_child(&self) {
         let (owner, front) = (&self.owner, &self.front);
-        for position in [
-            &owner.tail,
-            &owner.urgent_end,
-            &owner.ready,
-            &owner.next_gp,
-            &front.completed,
-            &front.ready_end,
-            &front.waiting_end,
-        ] {
+        for position in [&owner.tail, &owner.urgent_end, &owner.ready, &owner.next_gp] {
+            position.store(0, Relaxed);
+        }
+        for position in [&front.completed, &front.ready_end, &front.waiting_end] {
             position.store(0, Relaxed);
         }
         self.take_unreported();
-        owner.first.store(ptr::null_mut(), Relaxed);
         // SAFETY: no other thread accesses them; those of the parent that had claimed the front do not exist here.
         unsafe {
-            owner.blocks.with_mut(|blocks| *blocks = OwnerBlocks::NEW);
+            owner.blocks.reset_in_child();
             front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
         }
         front.claim.store(FREE, Relaxed);
@@ -230,8 +183,7 @@ impl Queue {
                     freed: LocalCount::new(),
                     ready: AtomicU64::new(0),
                     next_gp: AtomicU64::new(0),
-                    first: AtomicPtr::new(ptr::null_mut()),
-                    blocks: UnsafeCell::new(OwnerBlocks::NEW),
+                    blocks: OwnerBlocks::new(),
                 }),
                 front: CachePadded::new(Front {
                     claim: AtomicU32::new(FREE),
@@ -289,16 +241,9 @@ impl Queue {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
-        let index = tail % BLOCK;
-        if index == 0 {
-            self.add_block();
-        }
         let bytes = owner.added.add(1, callback.bytes() as u64);
-        // SAFETY: only the owner accesses `blocks`. The block exists, and no consumer accesses the slot before `tail` covers it.
-        unsafe {
-            let block = owner.blocks.with(|blocks| (*blocks).last);
-            (*block).callbacks[index as usize].with_mut(|slot| slot.write(Some(callback)));
-        }
+        // SAFETY: the caller's contract; the consumer does not access the position before `tail` covers it.
+        unsafe { owner.blocks.write(tail, callback) };
         // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback frees; pairs
         // with the Acquire in `tail`.
         owner.tail.store(tail + 1, Release);
@@ -306,45 +251,13 @@ impl Queue {
             // Release: pairs with the Acquire in `pending`.
             owner.urgent_end.store(tail + 1, Release);
         }
-        if bytes >= FLUSH_BYTES || index == BLOCK - 1 {
+        if bytes >= FLUSH_BYTES || tail % BLOCK == BLOCK - 1 {
             PushAction::Flush
-        } else if index % STEP == STEP - 1 && owner.ready.load(Relaxed) != 0 {
+        } else if tail % STEP == STEP - 1 && owner.ready.load(Relaxed) != 0 {
             PushAction::ReclaimSome
         } else {
             PushAction::None
         }
-    }
-
-    /// Links another block.
-    #[cold]
-    fn add_block(&self) {
-        // SAFETY: only the owner, which calls this, accesses `blocks`.
-        let (last, spare) = self.owner.blocks.with_mut(|blocks| unsafe {
-            ((*blocks).last, mem::replace(&mut (*blocks).spare, ptr::null_mut()))
-        });
-        let block = if spare.is_null() { Block::new() } else { spare };
-        // Relaxed: the consumer follows the link after it has acquired a `tail` behind it.
-        if last.is_null() {
-            self.owner.first.store(block, Relaxed);
-        } else {
-            // SAFETY: the consumer does not free the last block (4).
-            unsafe { (*last).next.store(block, Relaxed) };
-        }
-        // SAFETY: as above.
-        self.owner.blocks.with_mut(|blocks| unsafe { (*blocks).last = block });
-    }
-
-    /// Keeps a block that the owner has emptied, if there is none yet.
-    fn keep_block(&self, block: *mut Block) {
-        // SAFETY: only the owner, which calls this, accesses `blocks`; the block is empty and no other thread's (4).
-        self.owner.blocks.with_mut(|blocks| unsafe {
-            if (*blocks).spare.is_null() {
-                (*block).next.store(ptr::null_mut(), Relaxed);
-                (*blocks).spare = block;
-            } else {
-                Block::free(block);
-            }
-        });
     }
 
     /// Returns `true` if the owner should try a grace period of its own.
@@ -383,7 +296,7 @@ impl Queue {
     fn try_claim(&self) -> Option<Claim<'_>> {
         // Acquire: what the last consumer did; pairs with the Release in `Claim::release`. Relaxed: a failure reads nothing else.
         let claimed = self.front.claim.compare_exchange(FREE, CLAIMED, Acquire, Relaxed);
-        claimed.is_ok().then(|| Claim { queue: self })
+        claimed.is_ok().then(|| Claim(self))
     }
 
     /// For the worker: claims the front, or has the consumer wake the worker afterwards.
@@ -408,13 +321,15 @@ impl Queue {
     /// The owner is running callbacks, and will wake the worker.
     pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<Option<GpCookie>, Held> {
         let claim = self.claim_or_want()?;
-        Ok(claim.with(|consumer| {
+        let cookie = claim.with(|consumer| {
             let tail = self.tail();
             consumer.owner_is_active = tail - consumer.seen >= BLOCK;
             consumer.seen = tail;
             consumer.accelerate(self, engine);
             consumer.cookie
-        }))
+        });
+        claim.release();
+        Ok(cookie)
     }
 
     /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run are left
@@ -425,7 +340,9 @@ impl Queue {
             consumer.advance(self, engine);
             !all && consumer.owner_is_active
         });
-        claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run)
+        let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
+        claim.release();
+        amount
     }
 
     /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to others. Returns
@@ -435,31 +352,24 @@ impl Queue {
         // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
         let Some(claim) = self.try_claim() else { return false };
         claim.with(|consumer| consumer.advance(self, engine));
-        let amount =
-            claim.run(limit, |callback| !callback.may_run_on_owner(), |block| self.keep_block(block), run);
+        // SAFETY: this is the owner, and the consumer gives up the block (4).
+        let keep = |block| unsafe { self.owner.blocks.keep(block) };
+        let amount = claim.run(limit, |callback| !callback.may_run_on_owner(), keep, run);
         claim.with(|consumer| {
             // Relaxed: only the owner writes it.
             self.owner.ready.store(self.front.ready_end.load(Relaxed) - consumer.next, Relaxed);
             consumer.accelerate(self, engine);
         });
         self.owner.freed.add(amount.count, amount.bytes);
-        let wanted = claim.release() == WANTED;
-        mem::forget(claim);
-        wanted
+        claim.release() == WANTED
     }
 
     /// Returns when the oldest callback that has not run was assigned its cookie, if it was: nanoseconds of [`now`]. A statistic.
     pub fn oldest(&self) -> Option<u64> {
-        let Front { ready_end, ready_since, waiting_end, waiting_since, .. } = &*self.front;
-        let completed = self.completed();
+        let (front, completed) = (&self.front, self.completed());
+        let segments = [(&front.ready_end, &front.ready_since), (&front.waiting_end, &front.waiting_since)];
         // Relaxed: the numbers may be of different moments.
-        if completed < ready_end.load(Relaxed) {
-            Some(ready_since.load(Relaxed))
-        } else if completed < waiting_end.load(Relaxed) {
-            Some(waiting_since.load(Relaxed))
-        } else {
-            None
-        }
+        segments.iter().find(|(end, _)| completed < end.load(Relaxed)).map(|(_, since)| since.load(Relaxed))
     }
 }
 
@@ -467,33 +377,20 @@ impl Queue {
 impl Drop for Queue {
     /// Callbacks that have not run leak what they hold; a domain's queues are empty when it is dropped.
     fn drop(&mut self) {
-        // SAFETY: no other thread has the queue. All blocks from the consumer's on, or from the first, are linked.
-        unsafe {
-            let front = self.front.consumer.with(|consumer| (*consumer).block);
-            let mut block = if front.is_null() { self.owner.first.load(Relaxed) } else { front };
-            while !block.is_null() {
-                let next = (*block).next.load(Relaxed);
-                Block::free(block);
-                block = next;
-            }
-            let spare = self.owner.blocks.with(|blocks| (*blocks).spare);
-            if !spare.is_null() {
-                Block::free(spare);
-            }
-        }
+        let front = self.front.consumer.with(|consumer| unsafe { (*consumer).block });
+        // SAFETY: no other thread has the queue.
+        unsafe { self.owner.blocks.free_all(front) };
     }
 }
 
-/// The right to pop callbacks.
-#[derive(Debug)]
-struct Claim<'a> {
-    queue: &'a Queue,
-}
+/// The right to pop callbacks, until it is released.
+#[must_use]
+struct Claim<'a>(&'a Queue);
 
 impl Claim<'_> {
     fn with<T>(&self, f: impl FnOnce(&mut Consumer) -> T) -> T {
         // SAFETY: this thread has claimed it (3), and no `f` calls this again.
-        self.queue.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
+        self.0.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
     }
 
     /// Runs ready callbacks by `run`, at most `limit`, up to the first that it must `leave`. Empty blocks go to `free`.
@@ -506,27 +403,21 @@ impl Claim<'_> {
     ) -> Amount {
         let mut amount = Amount::default();
         while amount.count < limit
-            && let Some(callback) = self.with(|consumer| consumer.pop(self.queue, &leave, &free))
+            && let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free))
         {
             amount.count += 1;
             amount.bytes += callback.bytes() as u64;
             run(callback);
         }
         // Release: publishes the effects of the callbacks; pairs with the Acquire in `Queue::completed`.
-        self.with(|consumer| self.queue.front.completed.store(consumer.next, Release));
+        self.with(|consumer| self.0.front.completed.store(consumer.next, Release));
         amount
     }
 
     /// Returns [`WANTED`] if the worker sleeps until it is woken.
-    fn release(&self) -> u32 {
+    fn release(self) -> u32 {
         // Release: publishes what this consumer did; pairs with the Acquire in `Queue::try_claim`.
-        self.queue.front.claim.swap(FREE, Release)
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.release();
+        self.0.front.claim.swap(FREE, Release)
     }
 }
 
@@ -551,14 +442,12 @@ impl Consumer {
     /// [`advance`](Self::advance), and if no callbacks wait then, assigns a cookie to those without one.
     fn accelerate<R>(&mut self, queue: &Queue, engine: &Engine<R>) {
         self.advance(queue, engine);
-        if self.cookie.is_none() {
-            let tail = queue.tail();
-            if tail > queue.front.waiting_end.load(Relaxed) {
-                queue.front.waiting_end.store(tail, Relaxed);
-                // Taken after the callbacks were seen (2).
-                self.cookie = Some(engine.ask());
-                queue.front.waiting_since.store(now(), Relaxed);
-            }
+        let tail = queue.tail();
+        if self.cookie.is_none() && tail > queue.front.waiting_end.load(Relaxed) {
+            queue.front.waiting_end.store(tail, Relaxed);
+            // Taken after the callbacks were seen (2).
+            self.cookie = Some(engine.ask());
+            queue.front.waiting_since.store(now(), Relaxed);
         }
     }
 
@@ -573,9 +462,9 @@ impl Consumer {
             return None;
         }
         let index = (self.next % BLOCK) as usize;
-        // Relaxed: the callback at `next` has been seen, so the link to its block has been acquired (see `add_block`).
+        // Relaxed: the callback at `next` has been seen, so the link to its block has been acquired (see `OwnerBlocks::add`).
         let block = match index {
-            0 if self.block.is_null() => queue.owner.first.load(Relaxed),
+            0 if self.block.is_null() => queue.owner.blocks.first.load(Relaxed),
             // SAFETY: the block before is not freed yet (4).
             0 => unsafe { (*self.block).next.load(Relaxed) },
             _ => self.block,

@@ -39,8 +39,9 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::backlog::{Amount, Backlog, CallbackStats, Limits, MayWait, at_least_zero};
+use super::blocks::BLOCK;
 use super::host::{CallerContext, Denied, Host};
-use super::queue::{BLOCK, Held, Pending, Queue, STEP};
+use super::queue::{Held, Pending, Queue, STEP};
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
 use crate::fence::heavy;
 use crate::grace_period::cookie::GpCookie;
