@@ -9,7 +9,7 @@ use super::{SHARED, membarrier, signal};
 use crate::sync::ForkSafe;
 use crate::sys;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::init_array;
+use crate::sys::init_array;
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

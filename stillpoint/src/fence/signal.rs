@@ -30,7 +30,8 @@ use std::time::Duration;
 use super::why::Why;
 use crate::sync::{ForkSafe, Futex};
 use crate::sys::robust::HeldForLife;
-use crate::sys::{rt_signal, signal, tls_destructor::AtThreadExit};
+use crate::sys::thread::tid;
+use crate::sys::{rt_signal, tls_destructor::AtThreadExit};
 
 /// How often a sleeping sender looks for threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -121,7 +122,7 @@ pub(super) fn register() -> bool {
         .or_else(|| members().find(|member| member.life.hold()))
         .or_else(Member::append);
     if let Some(own) = place {
-        own.tid.store(signal::tid(), Relaxed);
+        own.tid.store(tid(), Relaxed);
     }
     // Until here the thread executed full fences. The lock orders them before or after a heavy fence that sent it no
     // request.
@@ -280,7 +281,7 @@ mod tests {
         static TID: AtomicI32 = AtomicI32::new(0);
         extern "C" fn ends(_: *mut c_void) -> *mut c_void {
             assert!(register());
-            TID.store(signal::tid(), Release);
+            TID.store(tid(), Release);
             // SAFETY: ends the thread, which nothing joins, without its destructors.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
             ptr::null_mut()
@@ -293,9 +294,9 @@ mod tests {
         // As if the kernel had given the id to a thread that does not get the signal.
         static STOP: AtomicBool = AtomicBool::new(false);
         let (sender, receiver) = channel();
-        let other = signal::with_all_blocked(|| {
+        let other = crate::sys::thread::with_all_blocked(|| {
             thread::spawn(move || {
-                sender.send(signal::tid()).expect("the test waits");
+                sender.send(tid()).expect("the test waits");
                 while !STOP.load(Relaxed) {
                     thread::yield_now();
                 }

@@ -182,7 +182,7 @@ mod exit {
 
     use super::{IDLE, Relaxed, ThreadState, table, with};
     use crate::sys::fork::{ForkHook, Part, register_for_fork};
-    use crate::sys::signal::init_array;
+    use crate::sys::init_array;
     use crate::sys::tls_destructor::AtThreadExit;
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);

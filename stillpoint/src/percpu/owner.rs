@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use super::owner_event::OwnerEvent;
 use crate::sync::AtomicU64;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::init_array;
+use crate::sys::init_array;
 
 /// Forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);

@@ -144,7 +144,7 @@ impl<D: QsbrDomain> Handle<D> {
         let reader = match registered_reader::<D>() {
             Some(reader) => {
                 // The thread has deferred something before. Nobody awaits it, as it is offline.
-                reader.set_owner(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
+                reader.set_owner(Owner { thread: crate::sys::thread::tid().unsigned_abs(), site });
                 reader
             }
             None => register::<D>(site).map_err(RegisterError::Exhausted)?,

@@ -19,7 +19,7 @@ pub fn awaited(
     let look = |reader: &Reader, Owner { thread, site }| {
         let has_exited = reader.is_exiting();
         // The id of a thread that has exited may be another's by now.
-        let name = if has_exited { None } else { sys::thread_name(thread) };
+        let name = if has_exited { None } else { sys::thread::name(thread) };
         let owes = owes[usize::from(has_exited)];
         StalledReader { thread_id: thread, name, registered_at: site, has_exited, waited, owes }
     };

@@ -17,7 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::shared::Shared;
 use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::{init_array, with_all_blocked};
+use crate::sys::init_array;
+use crate::sys::thread::with_all_blocked;
 
 /// The domains that have been used, and not freed.
 static LIST: ForkSafe<Mutex<List>> = ForkSafe::new(Mutex::new(List { first: ptr::null() }));

@@ -54,17 +54,19 @@ impl Futex {
     /// Sleeps until a [`wake`](Self::wake) whose mask shares a bit with `mask`, unless the low half of the word differs
     /// from that of `expected`. May return for no reason.
     pub fn wait(&self, expected: u64, mask: NonZeroU32) {
-        sys::futex_wait(&self.0, expected, mask, None);
+        sys::futex_wait(sys::low_half(&self.0), expected as u32, mask, None);
     }
 
     /// [`wait`](Self::wait), but no longer than `timeout`.
     pub fn wait_timeout(&self, expected: u64, mask: NonZeroU32, timeout: Duration) {
-        sys::futex_wait(&self.0, expected, mask, Some(timeout));
+        // A time that no clock reaches is no limit.
+        let until = u64::try_from(timeout.as_nanos()).ok().and_then(|ns| now().checked_add(ns));
+        sys::futex_wait(sys::low_half(&self.0), expected as u32, mask, until);
     }
 
     /// Wakes at most `count` threads whose mask shares a bit with `mask`.
     pub fn wake(&self, count: u32, mask: NonZeroU32) {
-        sys::futex_wake(&self.0, count, mask);
+        sys::futex_wake(sys::low_half(&self.0), count, mask);
     }
 }
 
@@ -89,12 +91,12 @@ impl Futex32 {
     /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the word differs from `expected`.
     /// Whether the time is over. May return for no reason.
     pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
-        sys::futex32_wait(&self.0, expected, until)
+        sys::futex_wait(&self.0, expected, NonZeroU32::MAX, until)
     }
 
     /// Wakes at most `count` threads. How many it has woken.
     pub fn wake(&self, count: u32) -> usize {
-        sys::futex32_wake(&self.0, count)
+        sys::futex_wake(&self.0, count, NonZeroU32::MAX)
     }
 }
 

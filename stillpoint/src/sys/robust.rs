@@ -1,8 +1,9 @@
 //! Detects that a thread has ended, even if its id is in use again.
 //!
-//! A thread may end without its destructors: they make a few rounds only (`PTHREAD_DESTRUCTOR_ITERATIONS`), and `exit(2)` makes
-//! none. Its id may then be that of another thread. But the kernel marks the robust mutexes that it held, before the id is
-//! free. The mutex here is in memory that outlives the thread, and nothing is ever waited for.
+//! A thread may end without running its destructors: `exit(2)` runs none, and `pthread_exit(3)` makes only a few rounds
+//! (`PTHREAD_DESTRUCTOR_ITERATIONS`). Its id may then be given to another thread. But before that, the kernel marks the
+//! robust mutexes that the thread held. The mutex here is in memory that outlives the thread, and no thread blocks on
+//! it.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -11,7 +12,7 @@ use core::mem::MaybeUninit;
 #[derive(Debug)]
 pub struct HeldForLife(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a mutex, which is used by calls of the C library only.
+// SAFETY: only calls of the C library access the mutex.
 unsafe impl Sync for HeldForLife {}
 
 impl HeldForLife {
@@ -19,11 +20,11 @@ impl HeldForLife {
     ///
     /// # Safety
     ///
-    /// `place` is valid for writes, and no thread uses it. The value is not moved.
+    /// `place` is valid for writes, and no other thread uses it. The value is not moved.
     #[must_use]
     pub unsafe fn make(place: *mut Self) -> bool {
         let mut attributes = MaybeUninit::uninit();
-        // SAFETY: the attributes are initialized before use, and destroyed after it; the place is the caller's contract.
+        // SAFETY: the attributes are initialized before use, and destroyed after it. `place`: the caller's contract.
         unsafe {
             if libc::pthread_mutexattr_init(attributes.as_mut_ptr()) != 0 {
                 return false;
@@ -36,7 +37,7 @@ impl HeldForLife {
         }
     }
 
-    /// Makes the calling thread the owner. Returns `false` if another thread is.
+    /// Makes the calling thread the owner. Returns `false` if another live thread is the owner.
     #[must_use]
     pub fn hold(&self) -> bool {
         // SAFETY: made by `make`.

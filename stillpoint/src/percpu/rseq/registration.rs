@@ -110,7 +110,7 @@ impl fmt::Display for Reason<'_> {
             Asked::Unknown => return f.write_str("STILLPOINT_PERCPU names no mode (rseq, atomic)"),
         }
         let library = |library| match library {
-            Library::Ignorant => "the C library knows nothing of rseq",
+            Library::Unsupported => "the C library knows nothing of rseq",
             _ => "the C library does not register threads",
         };
         match self.0.why {
