@@ -1,10 +1,10 @@
-/* The queued lock (`src/lock`): which threads park, which wake them, and which is the head. The word and the states of the nodes are
- * as in the source. Each atomic operation on them is one step, in any interleaving. Memory is sequentially consistent here; the
- * loom models check the orderings. A thread may spin for any time, a quantum may be over at any time, and so may the time limit of a
- * timed waiter. The first BYPASSING threads may at any time find that the head is stalled.
+/* The queued lock (`src/lock`): which threads park, which wake them, and which is the head. The word and the states of
+ * the nodes are as in the source. Each atomic operation on them is one step, in any interleaving. Memory is sequentially
+ * consistent here; the loom models check the orderings. A thread may spin for any time. A quantum may end at any time,
+ * and so may the wait of a timed waiter. The first BYPASSING threads may find at any time that the head is stalled.
  *
- * Left out: links between nodes (the next node is found in one step), the node table (the owner of a node that is being unlinked
- * waits for that before it enqueues again), unqueued waiters, forks.
+ * Left out: links between nodes (the next node is found in one step), the node table (the owner of a node that is being
+ * unlinked waits for that before it enqueues again), unqueued waiters, forks.
  *
  * THREADS threads lock ROUNDS times. The first TIMED of them wait with a time limit first, and then without.
  *
@@ -60,7 +60,7 @@ inline begin_with(next) {
     if :: next == 0 -> last = 0; pending = 0 :: else fi
 }
 
-/* Takes the lock past the queue, if any. */
+/* Takes the lock, past the queue if there is one. */
 inline steal() {
     locked = 1;
     if :: first == 0 -> parked = 0 :: else fi
@@ -68,7 +68,7 @@ inline steal() {
 
 inline wake(node) { asleep[node] = 0 }
 
-/* Sleeps on the own node unless its state has changed. `over` if the time is over. */
+/* Sleeps on the thread's node unless its state has changed. Sets `over` if the time is over. */
 inline futex_wait(expected) {
     atomic {
         if
@@ -84,14 +84,16 @@ inline futex_wait(expected) {
     fi
 }
 
+inline count_head() { heads++; invariant(2, heads == 1) }
+
 /* Makes `next`, or the first node after it that is not abandoned, the head. */
 inline promote(wakes) {
     do
     :: next == 0 -> break
-    :: atomic { next != 0 && state[next] == WAITING -> state[next] = HEAD; heads++; invariant(2, heads == 1) } break
-    :: atomic { next != 0 && state[next] == WAITING_PARKED && wakes -> state[next] = HEAD; heads++; invariant(2, heads == 1) }
+    :: atomic { next != 0 && state[next] == WAITING -> state[next] = HEAD; count_head() } break
+    :: atomic { next != 0 && state[next] == WAITING_PARKED && wakes -> state[next] = HEAD; count_head() }
        wake(next); break
-    :: atomic { next != 0 && state[next] == WAITING_PARKED && !wakes -> state[next] = HEAD_PARKED; heads++; invariant(2, heads == 1) }
+    :: atomic { next != 0 && state[next] == WAITING_PARKED && !wakes -> state[next] = HEAD_PARKED; count_head() }
 #ifndef PARKED_NOT_SET
        parked = 1;
 #endif
@@ -155,7 +157,7 @@ again:
         prev[me] = last;
 #endif
         if
-        :: prev[me] == 0 -> state[me] = HEAD; heads++; invariant(2, heads == 1); first = me
+        :: prev[me] == 0 -> state[me] = HEAD; count_head(); first = me
         :: else -> state[me] = WAITING
         fi;
         last = me

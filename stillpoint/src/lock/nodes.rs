@@ -193,7 +193,7 @@ impl NodeTable {
         }
     }
 
-    /// Resets the table in the child of a fork, whose only thread keeps the node `own`. Nodes that may be in a queue
+    /// Resets the table in the child of a fork. Its only thread keeps the node `own`. Nodes that may be in a queue
     /// are dead, all others are free.
     ///
     /// A queue names no node that is `IDLE`: a node gets another state before it is enqueued, and becomes `IDLE` after

@@ -4,9 +4,9 @@
 //! the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail to
 //! fill in missing `next` links when it leaves.
 //!
-//! A waiter whose time is over *abandons* its node, and a promoter unlinks it. A head whose time is over promotes the
-//! next waiter, and wakes it. So a queue always has a waiter, except during a promotion, and a lock that is not in use
-//! has no nodes.
+//! A waiter that times out *abandons* its node, and a promoter unlinks it. A head that times out promotes the next
+//! waiter, and wakes it. So a queue always has a waiter, except during a promotion, and a lock that is not in use has
+//! no nodes.
 //!
 //! # Stalled heads
 //!
@@ -327,7 +327,7 @@ impl<P: Policy> Raw<P> {
         true
     }
 
-    /// Dequeues the head, whose time is over, and promotes the next waiter. Returns `true` if the lock was free, and
+    /// Dequeues the head, which has timed out, and promotes the next waiter. Returns `true` if the lock was free, and
     /// the thread holds it.
     #[cold]
     pub fn dequeue_head(&self, id: u32) -> bool {
