@@ -141,9 +141,17 @@ impl NodeTable {
     pub fn free(&self, id: u32) {
         let node = self.node(id);
         node.owned.exclusive();
-        // Relaxed: published by the push.
+        // Relaxed: published by the Release below.
         node.state.store(IDLE, Relaxed);
-        self.push(id);
+        let mut top = self.free_list.load(Relaxed);
+        loop {
+            node.next.store(top as u32, Relaxed);
+            // Release: publishes what the owner did with the node; pairs with the Acquire in `pop`.
+            match self.free_list.compare_exchange(top, retag(top, id), Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
     }
 
     /// Gives up a node that may still be in a queue, when its owner exits.
@@ -165,7 +173,7 @@ impl NodeTable {
 
     fn pop(&self) -> Option<u32> {
         // Acquire, here and below: what the last owner did with the node, `next` included; pairs with the Release in
-        // `push`.
+        // `free`.
         let mut top = self.free_list.load(Acquire);
         loop {
             let id = top as u32;
@@ -176,18 +184,6 @@ impl NodeTable {
             let below = self.node(id).next.load(Relaxed);
             match self.free_list.compare_exchange(top, retag(top, below), Acquire, Acquire) {
                 Ok(_) => return Some(id),
-                Err(now) => top = now,
-            }
-        }
-    }
-
-    fn push(&self, id: u32) {
-        let mut top = self.free_list.load(Relaxed);
-        loop {
-            self.node(id).next.store(top as u32, Relaxed);
-            // Release: publishes what the owner did with the node; pairs with the Acquire in `pop`.
-            match self.free_list.compare_exchange(top, retag(top, id), Release, Relaxed) {
-                Ok(_) => return,
                 Err(now) => top = now,
             }
         }
@@ -208,7 +204,7 @@ impl NodeTable {
         for id in (1..=last).filter(|&id| id != own) {
             let state = &self.node(id).state;
             if state.load(Relaxed) == IDLE {
-                self.push(id);
+                self.free(id);
             } else {
                 state.store(DEAD, Relaxed);
                 flags = FORKED;
