@@ -61,7 +61,7 @@ refuted() {
         echo "SURVIVES  $what ($file::$test, ${seconds} s)"
         return 1
     fi
-    found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a round|began after he asked|assertion' "$log" | head -1 || true)
+    found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a round|began after its call|assertion' "$log" | head -1 || true)
     printf 'refuted   %-50s %-60s %5s s  %s\n' "$what" "$test" "$seconds" "${found:-ended otherwise}"
 }
 

@@ -2,7 +2,7 @@
  *
  *   grace_period()  ThreadReaders::try_drain, scan and sleep
  *   look()          Qsbr::blocks
- *   change()        ThreadReaders::change, with take_request and count_down
+ *   change()        ThreadReaders::quiescent_state, with take_request and count_down
  *
  * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
  * another (shared_seq.pml), so there is one. A reader loads the version, uses it, and then reports, or goes offline and perhaps
