@@ -14,7 +14,7 @@ use stillpoint::readers::reader::Reader;
 use stillpoint::readers::threads::ThreadReaders;
 use stillpoint::sync::Ordering::Relaxed;
 
-/// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
+/// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
 struct Domain {
     engine: Engine<ThreadReaders<Qsbr, ()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
@@ -48,7 +48,7 @@ impl Domain {
         Handle { domain: self, reader, seen: self.engine.readers().thread_online(reader) }
     }
 
-    /// A handle that is online already, since the counter was `seen`.
+    /// Returns the handle of a reader that has been online since the counter was `seen`.
     fn resume(&self, reader: &'static Reader, seen: u64) -> Handle<'_> {
         Handle { domain: self, reader, seen }
     }
@@ -60,7 +60,7 @@ impl Domain {
         assert_eq!(counters.heavy_fences.load(Relaxed), 0, "{counters:?}");
     }
 
-    /// Publishes another value and frees the present one after a grace period.
+    /// Publishes another value and frees the old one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
         self.engine.synchronize(None);
@@ -85,13 +85,13 @@ impl Handle<'_> {
         }
     }
 
-    /// As a thread that ends: offline, and not registered any more.
+    /// As when the thread exits: offline, and not registered any more.
     fn end(self) {
         self.domain.engine.readers().thread_offline(self.reader);
         self.domain.engine.readers().registry().release(self.reader);
     }
 
-    fn go(self) {
+    fn offline(self) {
         self.domain.engine.readers().thread_offline(self.reader);
     }
 }
@@ -103,12 +103,12 @@ fn boxed(value: u32) -> *mut UnsafeCell<u32> {
 }
 
 fn read(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
 fn free(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with_mut(|cell| unsafe { *cell = 0 });
 }
 
@@ -130,7 +130,7 @@ fn qsbr_reader_never_sees_a_freed_value() {
             handle.look();
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
         domain.update();
         t.join().unwrap();
@@ -145,10 +145,10 @@ fn reader_coming_online_never_sees_a_freed_value() {
         let t = spawn(&domain, move |domain| {
             let handle = domain.online(reader);
             handle.look();
-            handle.go();
+            handle.offline();
             let handle = domain.online(reader);
             handle.look();
-            handle.go();
+            handle.offline();
         });
         domain.update();
         t.join().unwrap();
@@ -164,10 +164,10 @@ fn reader_back_online_sees_what_was_published() {
         let t = spawn(&domain, move |domain| {
             let handle = domain.resume(reader, seen);
             handle.look();
-            handle.go();
+            handle.offline();
             let handle = domain.online(reader);
             handle.look();
-            handle.go();
+            handle.offline();
         });
         domain.update();
         t.join().unwrap();
@@ -186,7 +186,7 @@ fn sleeping_grace_period_costs_one_wakeup() {
             handle.look();
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
         domain.update();
         t.join().unwrap();
@@ -206,7 +206,7 @@ fn last_of_two_awaited_readers_wakes_the_leader() {
                 let mut handle = domain.resume(reader, seen);
                 handle.look();
                 handle.quiescent();
-                handle.go();
+                handle.offline();
             })
         });
         domain.update();
@@ -230,7 +230,7 @@ fn each_grace_period_waits_for_earlier_references() {
             handle.look();
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
         domain.update();
         domain.update();
@@ -249,7 +249,7 @@ fn counter_advanced_by_another_ends_no_grace_period() {
             let mut handle = domain.resume(reader, seen);
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
         domain.update();
         t.join().unwrap();
@@ -319,7 +319,7 @@ fn updaters_sharing_a_grace_period_free_safely() {
         let t = spawn(&domain, move |domain| {
             let handle = domain.resume(reader, seen);
             handle.look();
-            handle.go();
+            handle.offline();
         });
         let updater = spawn(&domain, Domain::update);
         domain.update();

@@ -1,5 +1,5 @@
-//! Models of the grace period: readers, the scan, the sleep, readers that come and go. See `sync/model.rs` for how the
-//! process-wide fence is modelled.
+//! Models of the grace period: readers, the scan, the sleep, registration. `sync/model.rs` has the model of the
+//! process-wide fence.
 #![cfg(loom)]
 
 mod model;
@@ -16,7 +16,7 @@ use stillpoint::readers::reader::{ExitPath, Owner, Reader};
 use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
 
-/// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
+/// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
 struct Domain {
     engine: Engine<ThreadReaders<Memb, ()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
@@ -55,7 +55,7 @@ impl Domain {
         look_at(value);
     }
 
-    /// One section that reads the published value.
+    /// Reads the published value in one section.
     fn read(&self, reader: &'static Reader) {
         if !reader.try_enter(self.engine.readers().counter()) {
             reader.nest();
@@ -70,17 +70,17 @@ impl Domain {
         assert!(counters.wakeups.load(Relaxed) <= wakeups, "{counters:?}");
     }
 
-    /// Publishes another value and frees the present one after a grace period.
+    /// Publishes another value and frees the old one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
         self.engine.synchronize(None);
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
 }
 
 fn look_at(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
@@ -294,7 +294,7 @@ fn try_update(domain: &Domain, own: &'static Reader) {
     let cookie = domain.engine.snapshot();
     let tried = domain.engine.try_synchronize(Some(own));
     if domain.engine.is_done(cookie) {
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
     domain.done.store(tried.into(), Relaxed);

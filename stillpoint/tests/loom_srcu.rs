@@ -15,7 +15,7 @@ use stillpoint::readers::srcu::{Idx, SrcuReaders};
 use stillpoint::sync::Ordering::Relaxed;
 use stillpoint::sync::model::{poll, reader as interruptible, run_on};
 
-/// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
+/// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
 struct Domain {
     engine: Engine<SrcuReaders>,
     published: PublishedPtr<UnsafeCell<u32>>,
@@ -55,11 +55,11 @@ impl Domain {
         self.readers().read_unlock(idx);
     }
 
-    /// Publishes another value and frees the present one after a grace period.
+    /// Publishes another value and frees the old one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
         self.engine.synchronize(None);
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
 
@@ -71,7 +71,7 @@ impl Domain {
 }
 
 fn read(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
@@ -248,7 +248,7 @@ fn closed_domain_waits_for_no_reader() {
         });
         let old = domain.published.load();
         domain.engine.synchronize(None);
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
         t.join().unwrap();
     });

@@ -3,33 +3,24 @@
 //! In debug builds, in the models, and with `--cfg stillpoint_audit`. Otherwise the types are empty and cost nothing.
 //!
 //! The leader counts grace periods when they begin and when they end, independently of [`crate::sync::shared_seq`]. A
-//! caller takes an [`AuditTicket`], the number of grace periods that have begun, before it takes its snapshot. When its
-//! wait is over, a grace period with a greater number must have ended ([`GpAudit::assert_full_gp`]).
+//! caller takes an [`AuditTicket`], the number of grace periods that have begun, before its snapshot. When its wait is
+//! over, a grace period with a greater number must have ended ([`GpAudit::assert_full_gp`]).
 //!
-//! # A correct algorithm never fails
+//! - *A correct algorithm never fails.* The caller's snapshot happens before the beginning of the grace period that
+//!   serves it, so the ticket precedes that one's number in the modification order of `begun`, and is smaller. The end
+//!   happens before the caller's return, so the caller sees `ended` at this number or a later one: grace periods do not
+//!   overlap.
+//! - *An incorrect one does.* A ticket is taken by a read-modify-write, which reads the newest value: it is not smaller
+//!   than the number of any grace period that has begun. Neither one that had begun before, nor one that failed (whose
+//!   number is not stored), makes `ended` exceed it. So a caller that returns too early finds no greater number, unless
+//!   another grace period has begun and ended meanwhile; then it was served after all.
+//! - *Two errors remain unseen*: a grace period that ends before its readers have left, and a caller that is served by
+//!   a round that had started, but whose grace period was not counted yet (its fence was still to come).
 //!
-//! The snapshot of a caller happens before the beginning of the grace period that serves it (see
-//! [`crate::sync::shared_seq`]). So the caller's ticket precedes that grace period's number in the modification order
-//! of `begun`, and is smaller. The end happens before the caller's return, so the caller sees `ended` at this number or
-//! a later one: grace periods do not overlap.
-//!
-//! # An incorrect one does
-//!
-//! A ticket is taken by a read-modify-write, which reads the newest value: it is not smaller than the number of any
-//! grace period that has begun. A grace period that had begun before, or one that failed (whose number is not stored),
-//! cannot make `ended` exceed it. So a caller that returns too early finds no greater number, unless another grace
-//! period has begun and ended meanwhile; then it was served after all.
-//!
-//! The audit misses a grace period that ends before its readers have left, and a caller that is served by a round that
-//! had started, but whose grace period was not counted yet (its fence was still to come).
-//!
-//! # Orderings
-//!
-//! All are Relaxed: the argument takes every "happens before" from the algorithm. On the machine a read-modify-write
-//! may order more than it must, so a debug build does not prove a release build.
-//!
-//! The counters are `core`'s in models too, and invisible to loom: the audit must add neither orderings nor steps to
-//! what is explored, or it might hide errors. One thread runs at a time there, so the counters are up to date.
+//! All orderings are Relaxed: the argument takes every "happens before" from the algorithm. On the machine a
+//! read-modify-write may order more than it must, so a debug build does not prove a release build. The counters are
+//! `core`'s in models too, and invisible to loom: the audit must add neither orderings nor steps, or it might hide
+//! errors. One thread runs at a time there, so the counters are up to date.
 
 use core::iter::zip;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -166,8 +166,8 @@ impl<R: ReaderSet> Engine<R> {
         completed
     }
 
-    /// Leads a grace period. Returns `false` if a reader blocks it and the thread may not sleep. Panics if the kernel denies the
-    /// heavy fence; the round has then failed.
+    /// Leads a grace period. Returns `false` if a reader blocks it and the thread may not sleep. Panics if the kernel
+    /// denies the heavy fence; the round has then failed.
     fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, ended: &mut Option<EndedSpan>) -> bool {
         let span = GpSpan::start();
         let ticket = self.audit.begin();

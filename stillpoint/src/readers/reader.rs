@@ -1,14 +1,15 @@
-//! A thread's reader in a domain: what it does on entering and leaving a read-side critical section. (For threads that
-//! report quiescent states see [`super::qsbr`].)
+//! A thread's reader: what it does on entering and leaving a read-side critical section.
+//!
+//! Threads that report quiescent states use it differently: see [`super::qsbr`].
 //!
 //! # State
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
-//! | `gp_seen` | owner | 0: quiescent; else the domain's counter as loaded on entering the outermost section |
+//! | `gp_seen` | owner | 0: quiescent; else the counter as loaded on entering the outermost section |
 //! | `nesting` | owner | the number of open sections inside the outermost one |
-//! | `exit_flags` | all | reasons to take the slow path on leaving: [`WAKE_ON_EXIT`], [`NEEDS_FENCE`], [`RECLAIM`], [`EXITING`] |
-//! | `thread`, `site` | owner, on registration | the [`Owner`], for stall reports: see [`Reader::owner_if_still_blocking`] |
+//! | `exit_flags` | all | reasons to leave by the slow path, from [`WAKE_ON_EXIT`] to [`EXITING`] |
+//! | `thread`, `site` | owner, on registration | for stall reports: [`Reader::owner_if_still_blocking`] |
 //!
 //! # Why one word and no arithmetic
 //!

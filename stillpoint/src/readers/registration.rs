@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
 //! | its own | the same | enters by the fast path |
-//! | its own | [`unregistered`] | enters by the slow path, which executes a light fence that is more than a compiler fence |
+//! | its own | [`unregistered`] | enters by the slow path, which executes the backend's light fence |
 //!
 //! # Invariants
 //!

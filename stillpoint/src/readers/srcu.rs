@@ -248,7 +248,6 @@ impl SrcuReaders {
     }
 
     /// Returns the number of open sections of each index.
-    #[cfg(not(loom))]
     pub fn sections(&self) -> [u64; 2] {
         [Idx::Zero, Idx::One].map(|idx| self.active_readers(idx))
     }
@@ -395,7 +394,7 @@ impl ReaderSet for SrcuReaders {
 
     /// Returns the number of open sections, as there is no registry.
     fn count(&self) -> u64 {
-        self.active_readers(Idx::Zero) + self.active_readers(Idx::One)
+        self.sections().iter().sum()
     }
 }
 

@@ -1,7 +1,6 @@
-//! Readers that belong to threads, and the grace period that waits for them: one heavy fence, one scan, at most one
-//! sleep.
+//! Readers that belong to threads: a grace period takes one heavy fence, one scan, and at most one sleep.
 //!
-//! The readers of [`crate::rcu`]. [`super::reader`] has what each does, [`super::registry`] where it lies.
+//! The readers of [`crate::rcu`]: [`super::reader`] is what each does, [`super::registry`] where it lies.
 //! [`super::qsbr`] is another [`ReaderProtocol`], which needs no fences; it shares the scan, the sleep and the
 //! countdown.
 //!
@@ -26,9 +25,8 @@
 //!
 //! One pass suffices: a section with the new counter loaded it after A, as the counter was advanced after A, and so is
 //! in case 2. If the counter were advanced before A, a reader could have the new counter in case 1. The counter never
-//! wraps.
-//!
-//! If [`Registry::other_readers`] returns 0, readers that register later are in case 2 by that order, without a fence.
+//! wraps. If [`Registry::other_readers`] returns 0, readers that register later are in case 2 by that order, without a
+//! fence.
 //!
 //! # Sleeping
 //!
@@ -49,11 +47,8 @@
 //! The countdown is a chain of read-modify-writes with Release, and the leader's load of `awaited` an Acquire: the
 //! sections of all awaited readers happen before the end of the grace period.
 //!
-//! # Threads that exit inside a section
-//!
-//! A leaked guard may have lent a reference for ever, so grace periods wait for it. The thread's reader is not released
-//! ([`super::registration`]) and keeps its `gp_seen`, like the reader of a long section. The section ends if a later
-//! destructor of the thread drops the guard.
+//! The reader of a thread that exits inside a section keeps its `gp_seen` ([`super::registration`]), so grace periods
+//! wait for it as for a long section.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -6,8 +6,8 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `STILLPOINT_RECORD=FILE` | appends a line `file line column half` to `FILE` for each ordering that the model executes |
-//! | `STILLPOINT_WEAKEN=file:line:column:half` | removes this half; several, separated by commas, are removed together |
+//! | `STILLPOINT_RECORD=FILE` | appends `file line column half` to `FILE` for each ordering that is executed |
+//! | `STILLPOINT_WEAKEN=file:line:column:half` | removes this half, or several, separated by commas |
 //!
 //! `ci/mutants.sh` uses both, and gives orderings names that survive when lines move.
 
@@ -19,26 +19,19 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::{LazyLock, Mutex};
 
-/// The recorded orderings: file, line and column, half.
-type Seen = HashSet<(&'static str, [u32; 2], &'static str)>;
+type Seen = HashSet<(&'static Location<'static>, &'static str)>;
 
+/// The recorded orderings, and the file.
 static RECORD: LazyLock<Option<Mutex<(Seen, File)>>> = LazyLock::new(|| {
     let path = env::var_os("STILLPOINT_RECORD")?;
     let file = OpenOptions::new().create(true).append(true).open(path).expect("the record opens");
     Some(Mutex::new((HashSet::new(), file)))
 });
 
-/// Orderings to weaken: file, line and column, half.
-static WEAKENED: LazyLock<Vec<(String, [u32; 2], String)>> = LazyLock::new(|| {
-    let parse = |site: &str| {
-        let mut parts = site.split(':');
-        let mut part = || parts.next().expect("file:line:column:half").to_owned();
-        let file = part();
-        let mut number = || part().parse().expect("a number");
-        (file, [number(), number()], part())
-    };
+/// Orderings to weaken: `file:line:column:half`.
+static WEAKENED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let sites = env::var("STILLPOINT_WEAKEN").unwrap_or_default();
-    sites.split(',').filter(|site| !site.is_empty()).map(parse).collect()
+    sites.split_terminator(',').map(str::to_owned).collect()
 });
 
 /// Returns the ordering without the halves that are to be removed at the call site. `argument` is its parameter's name.
@@ -64,13 +57,13 @@ pub fn weaken(order: Ordering, argument: &str) -> Ordering {
 
 /// Records this half of an ordering. Returns `false` if it is to be removed.
 fn keeps(at: &'static Location<'static>, half: &'static str) -> bool {
-    let place = [at.line(), at.column()];
     if let Some(record) = &*RECORD {
         let (seen, file) = &mut *record.lock().unwrap();
-        if seen.insert((at.file(), place, half)) {
+        if seen.insert((at, half)) {
             let line = format!("{} {} {} {half}\n", at.file(), at.line(), at.column());
             file.write_all(line.as_bytes()).expect("the record is written");
         }
     }
-    !WEAKENED.iter().any(|(file, site, of)| *site == place && of == half && file == at.file())
+    let is_here = |site: &String| *site == format!("{at}:{half}");
+    !WEAKENED.iter().any(is_here)
 }

@@ -138,7 +138,7 @@ impl SharedSeq {
     fn run_or_sleep(&self, mut snapshot: SeqSnapshot, may_renew: bool, mut run: impl FnMut()) {
         let mut spins = budget(SPINS);
         loop {
-            // Acquire: the round happens before our return; pairs with the Release in `update`.
+            // Acquire: the round happens before the return; pairs with the Release in `update`.
             let word = self.word.load(Acquire);
             if snapshot.is_done(word) {
                 return;
