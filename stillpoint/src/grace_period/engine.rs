@@ -51,8 +51,7 @@ pub trait ReaderSet {
     /// rest as an error if a reader still blocks the grace period.
     fn try_drain(&self, own: Option<&Self::Reader>) -> Result<(), Self::Pending>;
 
-    /// Completes the grace period. Sleeps until no reader blocks it, and calls [`StallDetector::check`] after each
-    /// sleep.
+    /// Completes the grace period: sleeps until no reader blocks it. Calls [`StallDetector::check`] after each sleep.
     fn wait_for_readers(&self, pending: Self::Pending, detector: &mut StallDetector<'_>);
 
     /// Makes the calling thread, which is inside a section and has deferred its reclamation, take the slow path when it

@@ -16,12 +16,11 @@
 //! # Orderings
 //!
 //! - A scan that follows a heavy fence sees every reader whose thread entered a section before that fence: the thread
-//!   registered before, and the fence orders the thread's whole past. Later sections see what was unpublished before
-//!   the fence and do not matter.
+//!   registered before, and the fence orders all that it did. Later sections see what was unpublished before the fence.
 //! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `gp_seen` come
 //!   after the old owner's, and a scan that reads one also comes after the old owner's sections.
-//! - `registered` is accessed by read-modify-writes only. So a grace period happens before the registration of all
-//!   threads that it does not count, and after that of all threads that it does. This orders grace periods without a
+//! - `registered` is accessed by read-modify-writes only. So a grace period happens before the registration of the
+//!   threads that it does not count, and after that of the threads that it counts. This orders grace periods without a
 //!   heavy fence: if no thread is registered, and in [`super::qsbr`].
 
 use core::alloc::Layout;

@@ -183,29 +183,24 @@ macro_rules! interruptible {
     };
 }
 
-interruptible!(AtomicU64, atomic::AtomicU64, u64, [
-    load(; order) -> u64;
-    store(value: u64; order) -> ();
-    fetch_add(value: u64; order) -> u64;
-    fetch_sub(value: u64; order) -> u64;
-    fetch_or(value: u64; order) -> u64;
-    swap(value: u64; order) -> u64;
-    compare_exchange(old: u64, new: u64; success, failure) -> Result<u64, u64>;
-]);
-interruptible!(AtomicU32, atomic::AtomicU32, u32, [
-    load(; order) -> u32;
-    store(value: u32; order) -> ();
-    swap(value: u32; order) -> u32;
-    fetch_add(value: u32; order) -> u32;
-    fetch_sub(value: u32; order) -> u32;
-    fetch_or(value: u32; order) -> u32;
-    fetch_and(value: u32; order) -> u32;
-    compare_exchange(old: u32, new: u32; success, failure) -> Result<u32, u32>;
-]);
-interruptible!(AtomicUsize, atomic::AtomicUsize, usize, [
-    load(; order) -> usize;
-    compare_exchange(old: usize, new: usize; success, failure) -> Result<usize, usize>;
-]);
+macro_rules! interruptible_integer {
+    ($name:ident, $value:ty) => {
+        interruptible!($name, atomic::$name, $value, [
+            load(; order) -> $value;
+            store(value: $value; order) -> ();
+            swap(value: $value; order) -> $value;
+            fetch_add(value: $value; order) -> $value;
+            fetch_sub(value: $value; order) -> $value;
+            fetch_or(value: $value; order) -> $value;
+            fetch_and(value: $value; order) -> $value;
+            compare_exchange(old: $value, new: $value; success, failure) -> Result<$value, $value>;
+        ]);
+    };
+}
+
+interruptible_integer!(AtomicU64, u64);
+interruptible_integer!(AtomicU32, u32);
+interruptible_integer!(AtomicUsize, usize);
 interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     load(; order) -> *mut T;
     store(value: *mut T; order) -> ();

@@ -33,13 +33,11 @@
 //!
 //! # Orderings
 //!
-//! - A *snapshot* is a read-modify-write with Release; the *start* of a round is one with Acquire. If a round is to
-//!   serve the caller, its start comes after the snapshot in the word's modification order (3), so by (1) it
-//!   synchronizes with it: all that the caller did before happens before the round.
-//! - The *end* is a Release, and *checking whether it is done* an Acquire: the round happens before the callers'
-//!   return.
-//! - The *start* acquires from the last *end* too: rounds happen one after another.
-//! - The end needs no Acquire: what callers released during the round reaches the next leader through (1).
+//! If a round is to serve a caller, its *start* (Acquire) comes after the *snapshot* (Release) in the word's
+//! modification order (3), so by (1) it synchronizes with the snapshot: all that the caller did before happens before
+//! the round. The start acquires from the last *end* (Release) too, as do all that check whether a round is done:
+//! rounds happen one after another, and before the return of their callers. The end needs no Acquire: what callers
+//! released during the round reaches the next leader through (1).
 
 use core::num::NonZeroU32;
 
