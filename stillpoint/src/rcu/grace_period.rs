@@ -99,7 +99,7 @@ impl GracePeriod {
 impl<D: Domain> GracePeriod<D> {
     /// [`now`](Self::now) of `domain`.
     pub fn now_in(domain: D) -> Self {
-        Self { due: domain.core().engine.ask(), domain }
+        Self { due: domain.core().engine.snapshot(), domain }
     }
 
     /// [`start`](Self::start) of `domain`.

@@ -6,7 +6,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::shared::Shared;
-use crate::readers::srcu::Phase;
+use crate::readers::srcu::Idx;
 
 /// An open section of a [`Domain`](super::Domain). Dropping it, in any thread, ends the section.
 ///
@@ -35,7 +35,7 @@ pub struct Guard<'a> {
 /// [`Rcu::load`](crate::rcu::Rcu::load) takes a reference to this, which a reference to a guard becomes by itself.
 pub struct Section {
     domain: NonNull<Shared>,
-    phase: Phase,
+    idx: Idx,
 }
 
 // SAFETY: the domain is shared by all threads, and a section may end in any.
@@ -47,8 +47,8 @@ impl<'a> Guard<'a> {
     /// Begins a section of `domain`, which a handle borrowed for `'a` keeps.
     #[inline(always)]
     pub(super) fn enter(domain: &'a Shared) -> Self {
-        let phase = domain.phases().enter();
-        Self { section: Section { domain: NonNull::from(domain), phase }, _handle: PhantomData }
+        let idx = domain.phases().read_lock();
+        Self { section: Section { domain: NonNull::from(domain), idx }, _handle: PhantomData }
     }
 }
 
@@ -74,7 +74,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is borrowed still, and keeps it.
         let domain = unsafe { self.section.domain.as_ref() };
-        domain.phases().leave(self.section.phase);
+        domain.phases().read_unlock(self.section.idx);
     }
 }
 
