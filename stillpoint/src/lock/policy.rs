@@ -19,11 +19,11 @@ pub trait Policy: Send + Sync + 'static {
     /// Threads may take a lock that is reserved for a stalled head.
     const BYPASS: bool = true;
     /// Most nanoseconds between two loads of the word by a thread that spins.
-    const BACKOFF_NS: u32 = 4_000;
+    const BACKOFF_NS: u32 = 250;
     /// Nanoseconds for which the head waits before it reserves the lock itself.
-    const QUANTUM_NS: u64 = 150_000;
+    const QUANTUM_NS: u64 = 200_000;
     /// Nanoseconds for which the head waits before a stealing thread reserves the lock for it.
-    const RESERVE_NS: u64 = 200_000;
+    const RESERVE_NS: u64 = 250_000;
     /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
