@@ -226,7 +226,11 @@ fn barrier_panics_where_it_would_deadlock() {
     Own.call(|| ());
     let guard = Own::enter();
     let panic = catch_unwind(|| Own.barrier()).expect_err("inside a section");
-    assert!(message(&*panic).starts_with("barrier() inside a read-side section"), "{}", message(&*panic));
+    assert!(
+        message(&*panic).starts_with("barrier() inside a read-side critical section"),
+        "{}",
+        message(&*panic)
+    );
     Other.barrier();
     drop(guard);
     let said = Arc::new(Mutex::new(String::new()));

@@ -33,7 +33,7 @@ use threads::deny_threads;
 use until::until;
 use waiting::waiting_synchronize;
 
-const INSIDE: &str = "synchronize() inside a read-side section of the same domain";
+const INSIDE: &str = "synchronize() inside a read-side critical section of the same domain";
 
 /// Counts its calls.
 #[derive(Debug, Default)]

@@ -25,10 +25,14 @@ fn synchronize_inside_its_own_section_panics() {
     let _running = deadline();
     let guard = Own::enter();
     let panic = catch_unwind(|| Own.synchronize()).expect_err("it would wait for itself");
-    assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
+    assert!(
+        message(&*panic).starts_with("synchronize() inside a read-side critical section of the same domain")
+    );
     let retired = Rcu::new_in(1, Own).replace(2);
     let panic = catch_unwind(|| retired.wait()).expect_err("it would wait for itself");
-    assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
+    assert!(
+        message(&*panic).starts_with("synchronize() inside a read-side critical section of the same domain")
+    );
     drop(guard);
     Own.synchronize();
 }

@@ -8,29 +8,29 @@ use crate::domain::stats::Stats;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::options::DeferOptions;
 
-/// Begins a read-side section, which lasts until the guard is dropped.
+/// Begins a read-side critical section, which ends when the guard is dropped.
 ///
-/// The first call in a thread registers it. Costs well under a nanosecond afterwards.
+/// Takes less than a nanosecond, except for the first call in a thread, which registers it.
 ///
 /// # Panics
 ///
-/// If the thread cannot be registered: no memory, no thread-specific data key, or a shared library that cannot be kept loaded.
+/// If the thread cannot be registered: there is no memory or no thread-specific data key, or the shared library that
+/// contains this crate cannot be kept loaded.
 #[inline]
 #[track_caller]
 pub fn enter() -> Guard {
     Global::enter()
 }
 
-/// Waits until every section that is open now has ended.
+/// Blocks until every section that is open now has ended.
 ///
-/// Callers at the same time share grace periods. Nobody waits for deferred frees here.
+/// Concurrent callers share grace periods. Deferred callbacks are not waited for. While a leaked guard keeps a section
+/// open, this does not return: see [stalls](crate::rcu#stalls).
 ///
 /// # Panics
 ///
-/// - Inside a section: it would wait for itself.
-/// - In a stall hook ([`set_stall_hook`](crate::rcu::set_stall_hook)): a grace period waits for the hook.
-///
-/// It does not return while a leaked guard keeps a section open: see [stalls](crate::rcu#stalls).
+/// Inside a section, where it would wait for itself, and in a [stall hook](crate::rcu::set_stall_hook), which a grace
+/// period waits for.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -44,28 +44,30 @@ pub fn synchronize() {
     Global.synchronize();
 }
 
-/// Calls `f` after a grace period, in a worker thread that the library starts: when every section that is open now has
-/// ended.
+/// Calls `f` in a worker thread of the library after a grace period: when every section that is open now has ended.
 ///
-/// May be called inside a section, in a callback, in a destructor; not in a signal handler. It does not wait, unless more is
-/// queued than [`set_limits`] allows and it is called outside sections and callbacks; inside a section, dropping the outermost
-/// guard waits instead. Callbacks of one thread run one after the other, in order; those of several threads in any order. One
-/// that panics is caught and counted ([`Stats::panics`]); a line on the standard error names its domain and its type.
+/// May be called inside sections, callbacks and destructors, but not in signal handlers. Does not block, unless the
+/// backlog is above its limit: see [`set_limits`].
 ///
-/// Small closures (one word) need no memory of their own. Where no worker can be started, `f` waits until something else is
-/// deferred, or for [`barrier`], which then runs it. If `f` forks, the child must `exec` or `_exit`: `f` must not return there.
+/// Callbacks of one thread run in order, one after the other; those of several threads run in any order. A panic in a
+/// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
+/// `f` forks, the child must `exec` or `_exit`.
+///
+/// A closure of at most one word needs no allocation. If no worker can be started, `f` waits until something else is
+/// deferred, or until [`barrier`] runs it.
 ///
 /// # Panics
 ///
-/// As [`enter`], if the thread is not registered yet. A process that runs out of memory aborts here, as in the standard library.
+/// As [`enter`], if the thread is not registered yet. If memory runs out, the process aborts, as in the standard
+/// library.
 ///
 /// ```
 /// use std::sync::mpsc::channel;
 /// use stillpoint::rcu;
 ///
 /// let (sender, receiver) = channel();
-/// rcu::call(move || sender.send("nobody reads it any more").unwrap());
-/// assert_eq!(receiver.recv(), Ok("nobody reads it any more"));
+/// rcu::call(move || sender.send("all readers have left").unwrap());
+/// assert_eq!(receiver.recv(), Ok("all readers have left"));
 /// ```
 #[track_caller]
 pub fn call(f: impl FnOnce() + Send + 'static) {
@@ -74,14 +76,14 @@ pub fn call(f: impl FnOnce() + Send + 'static) {
 
 /// [`call`], with [`DeferOptions`].
 #[track_caller]
-pub fn call_with(f: impl FnOnce() + Send + 'static, hints: DeferOptions) {
-    Global.call_with(f, hints);
+pub fn call_with(f: impl FnOnce() + Send + 'static, options: DeferOptions) {
+    Global.call_with(f, options);
 }
 
-/// Drops `value` after a grace period, in the worker. What is said of callbacks at [`call`] holds for its destructor.
+/// Drops `value` after a grace period, in the worker. Its destructor is a callback: see [`call`].
 ///
-/// A value without a destructor (no drop glue) is freed by the thread that retired it while it goes on retiring, or else by
-/// the worker.
+/// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread goes on retiring,
+/// or else by the worker.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -97,8 +99,8 @@ pub fn retire<T: Send + 'static>(value: Box<T>) {
 /// [`retire`], with [`DeferOptions`].
 #[inline]
 #[track_caller]
-pub fn retire_with<T: Send + 'static>(value: Box<T>, hints: DeferOptions) {
-    Global.retire_with(value, hints);
+pub fn retire_with<T: Send + 'static>(value: Box<T>, options: DeferOptions) {
+    Global.retire_with(value, options);
 }
 
 /// [`retire`] for many values.
@@ -107,31 +109,30 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
     Global.retire_all(values);
 }
 
-/// [`retire`] for a value that readers still hold references to, so that it must not be a `Box`, which claims to be the only
-/// one: for data structures that unlink their own nodes.
+/// [`retire`] for a value that readers still reference, which a `Box` would claim to own alone: for data structures
+/// that unlink their own nodes.
 ///
 /// # Safety
 ///
-/// `value` comes from a `Box`. Nobody frees it otherwise, and nobody uses it after the sections that are open now.
+/// `value` comes from a `Box`. It is not freed otherwise, and not used after the sections that are open now.
 #[inline]
 #[track_caller]
-pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, hints: DeferOptions) {
+pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
     // SAFETY: the caller's contract.
-    unsafe { Global.retire_raw(value, hints) };
+    unsafe { Global.retire_raw(value, options) };
 }
 
-/// Waits until all callbacks have run, and all values have been dropped, that were deferred before, by any thread.
+/// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
 ///
-/// Before code or data goes away that callbacks use, or at the end of a test.
+/// Call it before code or data goes away that callbacks use, or at the end of a test. Callbacks of *other* domains may
+/// call it: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains that domain
+/// wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain deadlock, as two
+/// threads that join each other.
 ///
 /// # Panics
 ///
-/// Inside a section, or a callback of the same domain: it would wait for itself. And if the kernel denies the heavy fence, which
-/// worked before.
-///
-/// Callbacks of other domains may wait: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains
-/// that domain, wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain wait for
-/// ever, as two threads that join each other.
+/// Inside a section, and in a callback of the same domain, where it would wait for itself. Also if the kernel denies
+/// the heavy fence, which worked before.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -146,13 +147,15 @@ pub fn barrier() {
     Global.barrier();
 }
 
-/// How much may wait to be done, from now on. See [`Limits`].
+/// Sets the limits of the backlog, from now on. See [`Limits`].
 ///
-/// Above, a caller of [`call`] or [`retire`] waits, and so does dropping a [`Retired`](crate::rcu::Retired), which async code should know. Inside a
-/// section it waits on leaving the outermost one ([`Guard::repin`] leaves it too), in a callback never. It does not wait for ever, as what keeps the readers, or a callback, may be a
-/// lock that the caller holds: after ten seconds in vain it goes on, and so do others, after a millisecond each, until
-/// anything at all has been done ([`Stats::limit_overruns`]). A caller inside a section of *another* domain waits for a
-/// millisecond only. A thread that ends waits too.
+/// Above a limit, callers of [`call`] and [`retire`] block, and so does dropping a [`Retired`](crate::rcu::Retired),
+/// which async code should know. Inside a section, leaving the outermost one blocks instead ([`Guard::repin`] leaves it
+/// too); in a callback nothing does. A thread that exits blocks too.
+///
+/// The wait is bounded, since what it waits for may need a lock that the caller holds. It times out after ten seconds,
+/// and for the callers after that each after one millisecond, until any callback has run ([`Stats::limit_overruns`]).
+/// Inside a section of *another* domain it always times out after one millisecond.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Limits};
@@ -163,7 +166,7 @@ pub fn set_limits(limits: Limits) {
     Global.set_limits(limits);
 }
 
-/// Registers the calling thread now, not when it first reads. Nothing if it is registered.
+/// Registers the calling thread now, instead of at its first read. Does nothing if it is registered.
 ///
 /// # Panics
 ///
@@ -178,7 +181,7 @@ pub fn in_read_section() -> bool {
     Global::in_read_section()
 }
 
-/// Counters since the start of the process.
+/// Returns the counters since the start of the process.
 ///
 /// ```
 /// use stillpoint::rcu;
