@@ -1,14 +1,12 @@
-//! Domains as values: handles, what they share, and who frees that.
+//! Domains as values: handles, and the state that they share.
 //!
-//! # Who keeps what
-//!
-//! | counted in | who | what goes when none is left |
+//! | count | of | when it drops to zero |
 //! |---|---|---|
-//! | `handles` | [`Domain`]s of the program, also those in pointers, cookies and retired values | readers: see [`SrcuReaders::close`] |
-//! | `internal_refs` | jobs of the library, and one for all handles | the memory |
+//! | `handles` | [`Domain`]s of the program, including those in pointers, cookies and retired values | no section can be open: see [`SrcuReaders::close`] |
+//! | `internal_refs` | tasks of the library, and one for all handles | the memory is freed |
 //!
-//! Guards count nothing: they borrow a handle. So when the last handle has gone nobody can read, nobody can defer, and what was
-//! deferred is done at once, by a worker, or by the thread that drops the handle if no worker can be had.
+//! Guards borrow a handle and are not counted. So without handles no thread can read or defer, and deferred callbacks
+//! run at once: in a worker, or, if none can be started, in the thread that drops the last handle.
 
 use core::alloc::Layout;
 use core::convert::Infallible;
@@ -30,10 +28,11 @@ use crate::reclaim::callback::Callback;
 use crate::reclaim::striped::StripedQueues;
 use crate::sync::Block;
 
-/// A domain: its sections, and the grace periods that wait for them and for nobody else.
+/// A domain: readers, and grace periods that wait for these readers only.
 ///
-/// A value, to be put into a `static` or into whatever it protects. A clone is another handle of the same domain; the domain
-/// lasts as long as a handle, or something that was deferred. See [the module](super) for what sections may do.
+/// It is a value, for a `static` or for the structure that it protects. A clone is another handle of the same domain,
+/// which lasts until the last handle is dropped and all deferred callbacks have run. See the [module](super) for what
+/// readers may do.
 ///
 /// ```
 /// use stillpoint::rcu::Rcu;
@@ -49,7 +48,7 @@ use crate::sync::Block;
 /// assert_eq!(limit.replace(20).wait(), 10);
 /// ```
 ///
-/// A guard of another domain is refused:
+/// A guard of another domain panics:
 ///
 /// ```should_panic
 /// use stillpoint::rcu::Rcu;
@@ -65,29 +64,29 @@ pub struct Domain {
     site: &'static Location<'static>,
 }
 
-/// What a handle points to.
+/// The state that all handles of a domain point to.
 #[derive(Debug)]
 #[repr(C)]
 struct Inner {
-    /// First, so that its address is that of the whole: see [`RawDomain::check`].
+    /// First, so that its address is that of `Inner`: see [`RawDomain::check`].
     shared: Shared,
     counts: Counts,
-    /// A handle that is not counted, for the library's tasks.
-    here: ManuallyDrop<Domain>,
-    /// What this is in.
+    /// An uncounted handle, for tasks of the library.
+    task_handle: ManuallyDrop<Domain>,
+    /// The memory of this value.
     memory: Block,
 }
 
 impl Domain {
-    /// A domain of its own. Allocates nothing: that is for its first use.
+    /// Creates a domain. Does not allocate; the first use does.
     #[track_caller]
     pub const fn new() -> Self {
         Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller() }
     }
 
-    /// Begins a section, which lasts until the guard is dropped, by any thread.
+    /// Begins a read-side critical section, which ends when the guard is dropped, in any thread.
     ///
-    /// Costs a few nanoseconds. Never waits, but for the first use of the domain, which allocates: see
+    /// Takes a few nanoseconds and never blocks, except for the first use of the domain, which allocates: see
     /// [`prepare`](Self::prepare). A global allocator may call this, from its first call on.
     ///
     /// # Panics
@@ -99,27 +98,26 @@ impl Domain {
         Guard::enter(&self.inner().shared)
     }
 
-    /// Waits until every section that is open now has ended, in whatever thread or task.
+    /// Blocks until every section that is open now has ended: see [`Domain::synchronize`](crate::Domain::synchronize).
     ///
-    /// Concurrent callers share grace periods. Deferred work is not waited for. Blocks the thread: async code awaits a
-    /// [`GracePeriod`](crate::rcu::GracePeriod) instead.
+    /// Async code awaits a [`GracePeriod`](crate::rcu::GracePeriod) instead.
     ///
-    /// **Inside a section of the same domain it waits for itself, for ever.** Guards are not tied to a thread, so this deadlock
+    /// **Inside a section of the same domain this never returns.** Guards are not tied to a thread, so this deadlock
     /// cannot be detected; the [stall report](crate::rcu::set_stall_hook) shows it.
     ///
     /// # Panics
     ///
-    /// In a stall hook; and if there is no memory for the first use.
+    /// In a stall hook, and if there is no memory for the first use.
     #[track_caller]
     pub fn synchronize(&self) {
         crate::Domain::synchronize(self);
     }
 
-    /// Allocates memory now, so that the first section need not: for sections in signal handlers.
+    /// Allocates now, instead of at the first use: for sections in signal handlers.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If there is no memory.
     #[track_caller]
     pub fn prepare(&self) {
         self.inner();
@@ -128,9 +126,9 @@ impl Domain {
     #[inline(always)]
     #[track_caller]
     fn inner(&self) -> &Inner {
-        // Acquire: it is complete; partner: the Release in `make_slow`.
+        // Acquire: the state is initialized; pairs with the Release in `make_slow`.
         let inner = self.inner.load(Acquire);
-        // SAFETY: freed when the last handle has gone.
+        // SAFETY: not freed while there is a handle.
         if let Some(inner) = unsafe { inner.as_ref() } { inner } else { self.make_slow() }
     }
 
@@ -138,31 +136,34 @@ impl Domain {
     #[inline(never)]
     #[track_caller]
     fn make_slow(&self) -> &Inner {
-        let phases = SrcuReaders::new(self.site);
-        // A global allocator that enters comes back here from either allocation, and is then faster. Chooses the backend of the
-        // fence.
-        let memory = if phases.prepare() { Block::zeroed(Layout::new::<Inner>()) } else { None };
+        let readers = SrcuReaders::new(self.site);
+        // A global allocator that enters recurses from either allocation, and then wins the race below. `prepare`
+        // chooses the backend of the fence.
+        let memory = if readers.prepare() { Block::zeroed(Layout::new::<Inner>()) } else { None };
         let Some(memory) = memory else {
             panic!("no memory for the srcu::Domain that was made at {}", self.site)
         };
         let fresh = memory.start::<Inner>();
-        // SAFETY: the block is this thread's, and made for it.
+        // SAFETY: the block belongs to this thread and has this layout.
         let ours = unsafe {
             fresh.write(Inner {
-                shared: Shared::new(phases),
+                shared: Shared::new(readers),
                 counts: Counts::new(),
-                here: ManuallyDrop::new(Self { inner: AtomicPtr::new(fresh.as_ptr()), site: self.site }),
+                task_handle: ManuallyDrop::new(Self {
+                    inner: AtomicPtr::new(fresh.as_ptr()),
+                    site: self.site,
+                }),
                 memory,
             });
             fresh.as_ref()
         };
-        // Before others see it: a fork must find it.
+        // Before other threads see it: a fork must find it.
         fork::enlist(&ours.shared);
-        // Release: partner is the Acquire in `inner`. Acquire: that of whoever was faster.
+        // Release: publishes the state; pairs with the Acquire in `inner`. Acquire: the state of a faster thread.
         match self.inner.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => ours,
             Err(faster) => {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: not published.
                 unsafe { free(fresh) };
                 // SAFETY: as in `inner`.
                 unsafe { &*faster }
@@ -173,13 +174,13 @@ impl Domain {
 
 /// # Safety
 ///
-/// `inner` comes from `make_slow`, and nobody uses it any more.
+/// `inner` comes from `make_slow`, and is not used any more.
 #[cold]
 unsafe fn free(inner: NonNull<Inner>) {
     // SAFETY: the caller's contract.
     unsafe {
-        // The pointer of the block; the caller's may have been made of a reference.
-        let whole = inner.as_ref().here.inner.load(Relaxed);
+        // The pointer of the block: the caller's may be derived from a reference.
+        let whole = inner.as_ref().task_handle.inner.load(Relaxed);
         fork::unlist(&inner.as_ref().shared);
         let memory = ptr::read(&raw const (*whole).memory);
         whole.drop_in_place();
@@ -187,13 +188,13 @@ unsafe fn free(inner: NonNull<Inner>) {
     }
 }
 
-/// One keeper less.
+/// Drops an internal reference.
 ///
 /// # Safety
 ///
-/// The caller was counted in `internal_refs`, and does not use `inner` again.
+/// The reference was counted in `internal_refs`, and the caller does not use `inner` again.
 unsafe fn release(inner: NonNull<Inner>) {
-    // SAFETY: the caller keeps it still.
+    // SAFETY: the caller's reference still keeps it.
     if unsafe { inner.as_ref() }.counts.drop_internal_ref() {
         // SAFETY: it was the last.
         unsafe { free(inner) };
@@ -217,12 +218,12 @@ impl Clone for Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         let Some(inner) = NonNull::new(*self.inner.get_mut()) else { return };
-        // SAFETY: this handle keeps it until here.
-        let Inner { shared, counts, here, .. } = unsafe { inner.as_ref() };
+        // SAFETY: this handle keeps it.
+        let Inner { shared, counts, task_handle, .. } = unsafe { inner.as_ref() };
         if counts.drop_handle() {
-            shared.phases().close();
-            shared.core.callbacks.close(&**here);
-            // SAFETY: the handles were counted as one keeper, and this was the last handle.
+            shared.readers().close();
+            shared.core.callbacks.close(&**task_handle);
+            // SAFETY: this was the last handle, and all handles have one internal reference.
             unsafe { release(inner) };
         }
     }
@@ -241,7 +242,7 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// What a job of the library holds on to the domain by.
+/// The reference by which a task of the library keeps the domain.
 #[derive(Debug)]
 pub(crate) struct WorkerRef(NonNull<Inner>);
 
@@ -253,7 +254,7 @@ impl Deref for WorkerRef {
 
     fn deref(&self) -> &Domain {
         // SAFETY: counted in `internal_refs`.
-        unsafe { &self.0.as_ref().here }
+        unsafe { &self.0.as_ref().task_handle }
     }
 }
 
@@ -275,12 +276,13 @@ impl HasReaders for Domain {
     type Queues = StripedQueues;
 }
 
-// SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
+// SAFETY: a section that passes `check` is one of this domain, and it is open while it is borrowed; see
+// `readers::srcu`.
 unsafe impl RawDomain for Domain {
     type Lender = Section;
     type WorkerRef = WorkerRef;
 
-    /// Guards are nobody's.
+    /// Guards are not tied to a thread.
     const MAY_BE_INSIDE: bool = true;
 
     fn messages(&self) -> &'static Messages {
@@ -318,9 +320,9 @@ unsafe impl RawDomain for Domain {
         self.inner();
     }
 
-    fn defer(&self, entry: Callback, lazy: bool) {
+    fn defer(&self, callback: Callback, lazy: bool) {
         let shared = &self.inner().shared;
-        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), entry, lazy);
+        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
             deferred::reduce_backlog(self, queue, reported);
@@ -329,7 +331,7 @@ unsafe impl RawDomain for Domain {
 
     #[inline(always)]
     fn check(&self, section: &Section) {
-        // Relaxed: the address alone matters.
+        // Relaxed: only the address matters.
         if !section.is_of(self.inner.load(Relaxed).cast()) {
             refuse();
         }
