@@ -109,16 +109,7 @@ pub fn export() {
     export_lock(&crate::lock::events());
 }
 
-/// Sets the metrics of one domain, with the label `domain`.
-///
-/// ```
-/// use stillpoint::Domain as _;
-/// use stillpoint::{metrics, srcu::Domain};
-///
-/// static SESSIONS: Domain = Domain::new();
-///
-/// metrics::export_domain("sessions", &SESSIONS.stats());
-/// ```
+/// Sets the metrics of one domain, with the label `domain`. See the [module](self) for an example.
 pub fn export_domain(domain: impl Into<SharedString>, stats: &Stats) {
     let domain = domain.into();
     let set = |name, value| gauge!(name, "domain" => domain.clone()).set(value);

@@ -13,19 +13,11 @@
 //! | `get_mut`, `into_inner` | the same |
 //!
 //! ```
-//! use std::sync::RwLock;
 //! use stillpoint::rcu::{self, Rcu};
 //!
-//! // Before:
-//! let hosts = RwLock::new(vec!["a"]);
-//! let first = hosts.read().unwrap()[0];
-//! hosts.write().unwrap().push("b");
-//! assert_eq!((first, hosts.read().unwrap().len()), ("a", 2));
-//!
-//! // After:
-//! let hosts = Rcu::new(vec!["a"]);
-//! let first = hosts.load(&rcu::enter())[0];
-//! hosts.modify(|hosts| hosts.push("b"));
+//! let hosts = Rcu::new(vec!["a"]); // RwLock::new(vec!["a"])
+//! let first = hosts.load(&rcu::enter())[0]; // hosts.read().unwrap()[0]
+//! hosts.modify(|hosts| hosts.push("b")); // hosts.write().unwrap().push("b")
 //! assert_eq!((first, hosts.load(&rcu::enter()).len()), ("a", 2));
 //! ```
 //!
@@ -82,15 +74,12 @@
 //! impl Stack {
 //!     fn push(&self, value: u64) {
 //!         let node = Box::into_raw(Box::new(Node { value, next: ptr::null_mut() }));
-//!         let mut head = self.head.load(Relaxed);
-//!         loop {
+//!         let publish = |head| {
 //!             // SAFETY: the node is not published yet.
 //!             unsafe { (*node).next = head };
-//!             match self.head.compare_exchange_weak(head, node, Release, Relaxed) {
-//!                 Ok(_) => return,
-//!                 Err(now) => head = now,
-//!             }
-//!         }
+//!             Some(node)
+//!         };
+//!         self.head.fetch_update(Release, Relaxed, publish).expect("never none");
 //!     }
 //!
 //!     fn pop(&self) -> Option<u64> {
@@ -102,7 +91,7 @@
 //!             let Node { value, next } = *unsafe { head.as_ref() };
 //!             if self.head.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
 //!                 // SAFETY: from a box, and unlinked by this thread.
-//!                 unsafe { rcu::retire_raw(head, DeferOptions::new().run_on_retiring_thread()) };
+//!                 unsafe { rcu::retire_raw(head, DeferOptions::new()) };
 //!                 return Some(value);
 //!             }
 //!         }
@@ -208,20 +197,5 @@
 //! | `load(Relaxed)` | `sum()`: visits each CPU, and is not a snapshot |
 //! | `swap(0, Relaxed)` | none: keep the last sum, and subtract |
 //! | `fetch_max`, `compare_exchange` | none |
-//!
-//! ```
-//! use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-//! use stillpoint::percpu::Counter;
-//!
-//! // Before:
-//! static REQUESTS: AtomicU64 = AtomicU64::new(0);
-//! REQUESTS.fetch_add(1, Relaxed);
-//! assert_eq!(REQUESTS.load(Relaxed), 1);
-//!
-//! // After:
-//! static SERVED: Counter = Counter::new();
-//! SERVED.add(1);
-//! assert_eq!(SERVED.sum(), 1);
-//! ```
 //!
 //! Keep an atomic for a counter that one thread changes, or that changes rarely: a `Counter` takes 128 bytes per CPU.

@@ -32,10 +32,9 @@
 //!
 //! # Threads
 //!
-//! A thread registers itself at its first read, and unregisters when it exits. A destructor of thread-specific data
+//! A thread registers itself at its first read, and unregisters when it exits. Destructors of thread-specific data
 //! (`pthread_key_create(3)`) may read and defer too. A thread that uses a domain for the *first* time in the last round
-//! of these destructors, the fourth in glibc, leaves its reader record behind. A shared library that contains this
-//! crate is not unmapped by `dlclose(3)`, since exiting threads run its code.
+//! of these destructors, the fourth in glibc, leaks its reader record.
 //!
 //! A global allocator may read in each of its calls, from the first one in the process on.
 //!
@@ -61,29 +60,27 @@
 //! # Deferred callbacks
 //!
 //! [`call`] and [`retire`] run a callback or a destructor after a grace period; so does dropping a [`Retired`]. Each
-//! thread appends to its own queue, by a few plain stores. The worker thread of the domain starts with the first
-//! callback and sleeps while there is none. It waits for one grace period for all queued callbacks, then runs them. Its
-//! grace periods begin at least one millisecond apart unless the backlog is long, so a busy writer causes at most a
-//! thousand interrupts a second. Before the first one it waits for 0.1 ms, so that a caller that defers something and
-//! then calls [`synchronize`] leads the grace period that serves both. [`DeferOptions::lazy`] lets a callback wait for
-//! others; [`barrier`] waits until all have run.
+//! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
+//! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, its grace
+//! periods begin at least a millisecond apart, so that a busy writer causes at most a thousand interrupts a second. The
+//! first one begins after 0.1 ms: a caller that defers something and then calls [`synchronize`] so leads the grace
+//! period that serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all have
+//! run.
 //!
 //! | thread | work |
 //! |---|---|
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
-//! The backlog is bounded ([`set_limits`]): above the limit a retiring thread blocks until less is left, in [`retire`]
-//! itself, or, inside a section, when it leaves the outermost one. A callback that blocks delays callbacks of its own
-//! domain only: each domain with queued callbacks has its own worker, and one idle worker thread is kept for all
-//! domains.
+//! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left. A callback
+//! that blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One
+//! idle worker thread is kept for all domains.
 //!
 //! # Waiting
 //!
-//! There is no separate expedited grace period. One that no reader delays takes a few microseconds, most of them in
+//! There is no separate expedited grace period: one that no reader delays takes a few microseconds, most of them in
 //! `membarrier`, which interrupts only CPUs that run this process. Threads that cannot tolerate interrupts use
-//! [`qsbr`](crate::qsbr), whose grace periods interrupt no CPU. (Its worker does, before it sleeps: such programs call
-//! [`qsbr::synchronize`](crate::qsbr::synchronize) and defer nothing.)
+//! [`qsbr`](crate::qsbr).
 //!
 //! # Stalls
 //!
@@ -92,9 +89,8 @@
 //! [`set_stall_timeout`] and [`set_stall_hook`] change that. [`Stats::longest_wait`] and [`Stats::stalls`] count.
 //!
 //! A leaked guard (`mem::forget`, `Box::leak`) may have lent references for ever, so its section never ends: grace
-//! periods of the domain wait for it, and nothing is freed. That holds even after its thread has exited; the report
-//! then says so ([`StalledReader::has_exited`]). If a late destructor of the thread drops the guard, grace periods go
-//! on.
+//! periods of the domain wait for it, and nothing is freed, even after its thread has exited
+//! ([`StalledReader::has_exited`]). If a late destructor of the thread drops the guard, grace periods go on.
 //!
 //! # Checks
 //!
@@ -107,8 +103,7 @@
 //! one thread, which is still inside the sections in which it forked.
 //!
 //! - *Callbacks deferred before the fork run in the parent only.* The child neither runs nor drops its copies, and its
-//!   [`barrier`] does not wait for them. Callbacks that the child defers run in workers that it starts when they are
-//!   needed.
+//!   [`barrier`] does not wait for them. The child starts workers of its own.
 //! - Sections of other threads are over in the child. References that they lent to the forking thread must not be used
 //!   there.
 //! - Futures that were polled before the fork must be polled again in the child to be woken there.
@@ -142,20 +137,19 @@
 //! # Sources
 //!
 //! McKenney and Slingwine, *Read-copy update* (1998); Desnoyers, McKenney, Stern, Dagenais and Walpole, *User-level
-//! implementations of read-copy update* (2012). The source of the engine argues the grace period with one fence and one
-//! pass, and the countdown of readers that a grace period waits for.
+//! implementations of read-copy update* (2012). The source (`grace_period/engine.rs`, `readers/threads.rs`) argues the
+//! algorithm.
 
-mod api;
 mod block_on;
 mod grace_period;
 mod guard;
 mod pointer;
 mod published_ptr;
 
-pub use api::{
-    barrier, call, call_with, enter, in_read_section, register, retire, retire_all, retire_raw, retire_with,
-    set_limits, stats, synchronize,
-};
+use core::ptr::NonNull;
+
+use crate::Domain as _;
+
 pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
 pub use guard::{Global, Guard, RcuDomain};
 pub use pointer::{Rcu, Retired};
@@ -176,3 +170,189 @@ pub use crate::domain::static_domain::{DomainState, StaticDomain, ThreadState};
 pub use crate::readers::threads::Memb;
 #[doc(hidden)]
 pub use guard::MESSAGES;
+
+/// Begins a read-side critical section, which ends when the guard is dropped.
+///
+/// Takes less than a nanosecond, except for the first call in a thread, which registers it.
+///
+/// # Panics
+///
+/// If the thread cannot be registered: there is no memory or no thread-specific data key, or the shared library that
+/// contains this crate cannot be kept loaded.
+#[inline]
+#[track_caller]
+pub fn enter() -> Guard {
+    Global::enter()
+}
+
+/// Blocks until every section that is open now has ended.
+///
+/// Concurrent callers share grace periods. Deferred callbacks are not waited for. While a leaked guard keeps a section
+/// open, this does not return: see [stalls](self#stalls).
+///
+/// # Panics
+///
+/// Inside a section, where it would wait for itself, and in a [stall hook](set_stall_hook), for which a grace period
+/// waits.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// rcu::synchronize();
+///
+/// let guard = rcu::enter();
+/// assert!(std::panic::catch_unwind(rcu::synchronize).is_err());
+/// ```
+pub fn synchronize() {
+    Global.synchronize();
+}
+
+/// Calls `f` in a worker thread of the library after a grace period: when every section that is open now has ended.
+///
+/// May be called inside sections, callbacks and destructors, but not in signal handlers. Does not block, unless the
+/// backlog is above its limit: see [`set_limits`].
+///
+/// Callbacks of one thread run in order, one after the other; those of several threads run in any order. A panic in a
+/// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
+/// `f` forks, the child must `exec` or `_exit`.
+///
+/// A closure of at most one word needs no allocation. If no worker can be started, `f` waits until something else is
+/// deferred, or until [`barrier`] runs it.
+///
+/// # Panics
+///
+/// As [`enter`], if the thread is not registered yet. If memory runs out, the process aborts, as in the standard
+/// library.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use stillpoint::rcu;
+///
+/// let (sender, receiver) = channel();
+/// rcu::call(move || sender.send("all readers have left").unwrap());
+/// assert_eq!(receiver.recv(), Ok("all readers have left"));
+/// ```
+#[track_caller]
+pub fn call(f: impl FnOnce() + Send + 'static) {
+    Global.call(f);
+}
+
+/// [`call`], with [`DeferOptions`].
+#[track_caller]
+pub fn call_with(f: impl FnOnce() + Send + 'static, options: DeferOptions) {
+    Global.call_with(f, options);
+}
+
+/// Drops `value` after a grace period, in the worker. Its destructor is a callback: see [`call`].
+///
+/// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread goes on retiring,
+/// or else by the worker.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// rcu::retire(Box::new([0_u8; 100]));
+/// ```
+#[inline]
+#[track_caller]
+pub fn retire<T: Send + 'static>(value: Box<T>) {
+    Global.retire(value);
+}
+
+/// [`retire`], with [`DeferOptions`].
+#[inline]
+#[track_caller]
+pub fn retire_with<T: Send + 'static>(value: Box<T>, options: DeferOptions) {
+    Global.retire_with(value, options);
+}
+
+/// [`retire`] for many values.
+#[track_caller]
+pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
+    Global.retire_all(values);
+}
+
+/// [`retire`] for a value that readers still reference, which a `Box` would claim to own alone: for data structures
+/// that unlink their own nodes.
+///
+/// # Safety
+///
+/// `value` comes from a `Box`. It is not freed otherwise, and not used after the sections that are open now.
+#[inline]
+#[track_caller]
+pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
+    // SAFETY: the caller's contract.
+    unsafe { Global.retire_raw(value, options) };
+}
+
+/// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
+///
+/// Call it before code or data goes away that callbacks use, or at the end of a test. Callbacks of *other* domains may
+/// call it: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains that domain
+/// wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain deadlock, as two
+/// threads that join each other.
+///
+/// # Panics
+///
+/// Inside a section, and in a callback of the same domain, where it would wait for itself. Also if the kernel denies
+/// the heavy fence, which worked before.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use stillpoint::rcu;
+///
+/// static CALLED: AtomicBool = AtomicBool::new(false);
+/// rcu::call(|| CALLED.store(true, Relaxed));
+/// rcu::barrier();
+/// assert!(CALLED.load(Relaxed));
+/// ```
+pub fn barrier() {
+    Global.barrier();
+}
+
+/// Sets the limits of the backlog, from now on: see [`Limits`].
+///
+/// Above a limit, [`call`] and [`retire`] block, and so does dropping a [`Retired`], which async code should know.
+/// Inside a section, leaving the outermost one blocks instead ([`Guard::repin`] included). A thread that exits blocks
+/// too. Callbacks never block.
+///
+/// A wait times out after ten seconds, since what it waits for may need a lock that the caller holds. The waits after
+/// that time out after one millisecond, until a callback has run ([`Stats::limit_overruns`]). Inside a section of
+/// *another* domain, a wait always times out after one millisecond.
+///
+/// ```
+/// use stillpoint::rcu::{self, Limits};
+///
+/// rcu::set_limits(Limits { bytes: 16 << 20, ..Limits::default() });
+/// ```
+pub fn set_limits(limits: Limits) {
+    Global.set_limits(limits);
+}
+
+/// Registers the calling thread now, instead of at its first read. Does nothing if it is registered.
+///
+/// # Panics
+///
+/// As [`enter`].
+#[track_caller]
+pub fn register() {
+    Global::register();
+}
+
+/// Returns `true` inside a read-side critical section.
+pub fn in_read_section() -> bool {
+    Global::in_read_section()
+}
+
+/// Returns the counters since the start of the process.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// let before = rcu::stats();
+/// rcu::synchronize();
+/// assert!(rcu::stats().grace_periods > before.grace_periods);
+/// ```
+pub fn stats() -> Stats {
+    Global.stats()
+}

@@ -82,6 +82,11 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     }
 
     /// Returns the current value, which lives as long as the guard.
+    ///
+    /// # Panics
+    ///
+    /// If the guard is of another [`srcu::Domain`](crate::srcu::Domain) than this pointer. (Guards of other domains
+    /// have other types.)
     #[inline]
     pub fn load<'a>(&'a self, guard: &'a D::Section) -> &'a T {
         self.domain.check(guard);

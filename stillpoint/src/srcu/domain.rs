@@ -14,7 +14,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::panic::Location;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use super::counts::Counts;
@@ -48,16 +48,7 @@ use crate::sync::Block;
 /// assert_eq!(limit.replace(20).wait(), 10);
 /// ```
 ///
-/// A guard of another domain panics:
-///
-/// ```should_panic
-/// use stillpoint::rcu::Rcu;
-/// use stillpoint::srcu::Domain;
-///
-/// let limit = Rcu::new_in(10, Domain::new());
-/// let other = Domain::new();
-/// limit.load(&other.enter());
-/// ```
+/// [`Rcu::load`](crate::rcu::Rcu::load) panics if the guard is of another domain than the pointer.
 pub struct Domain {
     /// Null before the first use.
     inner: AtomicPtr<Inner>,
@@ -71,8 +62,6 @@ struct Inner {
     /// First, so that its address is that of `Inner`: see [`RawDomain::check`].
     shared: Shared,
     counts: Counts,
-    /// An uncounted handle, for tasks of the library.
-    task_handle: ManuallyDrop<Domain>,
     /// The memory of this value.
     memory: Block,
 }
@@ -132,6 +121,13 @@ impl Domain {
         if let Some(inner) = unsafe { inner.as_ref() } { inner } else { self.make_slow() }
     }
 
+    /// Returns a handle that the caller has counted.
+    fn alias(&self) -> Self {
+        // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
+        // that.
+        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site }
+    }
+
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -146,15 +142,7 @@ impl Domain {
         let fresh = memory.start::<Inner>();
         // SAFETY: the block belongs to this thread and has this layout.
         let ours = unsafe {
-            fresh.write(Inner {
-                shared: Shared::new(readers),
-                counts: Counts::new(),
-                task_handle: ManuallyDrop::new(Self {
-                    inner: AtomicPtr::new(fresh.as_ptr()),
-                    site: self.site,
-                }),
-                memory,
-            });
+            fresh.write(Inner { shared: Shared::new(readers), counts: Counts::new(), memory });
             fresh.as_ref()
         };
         // Before other threads see it: a fork must find it.
@@ -164,7 +152,7 @@ impl Domain {
             Ok(_) => ours,
             Err(faster) => {
                 // SAFETY: not published.
-                unsafe { free(fresh) };
+                unsafe { free(fresh.as_ptr()) };
                 // SAFETY: as in `inner`.
                 unsafe { &*faster }
             }
@@ -174,16 +162,14 @@ impl Domain {
 
 /// # Safety
 ///
-/// `inner` comes from `make_slow`, and is not used any more.
+/// `inner` is the pointer from `make_slow`, which the caller does not use again.
 #[cold]
-unsafe fn free(inner: NonNull<Inner>) {
+unsafe fn free(inner: *mut Inner) {
     // SAFETY: the caller's contract.
     unsafe {
-        // The pointer of the block: the caller's may be derived from a reference.
-        let whole = inner.as_ref().task_handle.inner.load(Relaxed);
-        fork::unlist(&inner.as_ref().shared);
-        let memory = ptr::read(&raw const (*whole).memory);
-        whole.drop_in_place();
+        fork::unlist(&(*inner).shared);
+        let memory = ptr::read(&raw const (*inner).memory);
+        inner.drop_in_place();
         memory.free();
     }
 }
@@ -192,37 +178,37 @@ unsafe fn free(inner: NonNull<Inner>) {
 ///
 /// # Safety
 ///
-/// The reference was counted in `internal_refs`, and the caller does not use `inner` again.
-unsafe fn release(inner: NonNull<Inner>) {
-    // SAFETY: the caller's reference still keeps it.
-    if unsafe { inner.as_ref() }.counts.drop_internal_ref() {
-        // SAFETY: it was the last.
-        unsafe { free(inner) };
+/// As for [`free`], and the reference was counted in `internal_refs`.
+unsafe fn release(inner: *mut Inner) {
+    // SAFETY: the caller's reference still keeps it, unless it was the last.
+    unsafe {
+        if (*inner).counts.drop_internal_ref() {
+            free(inner);
+        }
     }
 }
 
 impl Clone for Domain {
-    /// Another handle of the same domain.
+    /// Returns another handle of the same domain.
     ///
     /// # Panics
     ///
     /// If there is no memory for the first use.
     #[track_caller]
     fn clone(&self) -> Self {
-        let inner = self.inner();
-        inner.counts.add_handle();
-        Self { inner: AtomicPtr::new(ptr::from_ref(inner).cast_mut()), site: self.site }
+        self.inner().counts.add_handle();
+        self.alias()
     }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        let Some(inner) = NonNull::new(*self.inner.get_mut()) else { return };
+        let inner = *self.inner.get_mut();
         // SAFETY: this handle keeps it.
-        let Inner { shared, counts, task_handle, .. } = unsafe { inner.as_ref() };
+        let Some(Inner { shared, counts, .. }) = (unsafe { inner.as_ref() }) else { return };
         if counts.drop_handle() {
             shared.readers().close();
-            shared.core.callbacks.close(&**task_handle);
+            shared.core.callbacks.close(&*self);
             // SAFETY: this was the last handle, and all handles have one internal reference.
             unsafe { release(inner) };
         }
@@ -242,26 +228,22 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// The reference by which a task of the library keeps the domain.
+/// A task's handle, counted in `internal_refs` only.
 #[derive(Debug)]
-pub(crate) struct WorkerRef(NonNull<Inner>);
-
-// SAFETY: the domain is shared by all threads.
-unsafe impl Send for WorkerRef {}
+pub(crate) struct WorkerRef(ManuallyDrop<Domain>);
 
 impl Deref for WorkerRef {
     type Target = Domain;
 
     fn deref(&self) -> &Domain {
-        // SAFETY: counted in `internal_refs`.
-        unsafe { &self.0.as_ref().task_handle }
+        &self.0
     }
 }
 
 impl Drop for WorkerRef {
     fn drop(&mut self) {
         // SAFETY: counted in `internal_refs` by `worker_ref`.
-        unsafe { release(self.0) };
+        unsafe { release(*self.0.inner.get_mut()) };
     }
 }
 
@@ -303,9 +285,8 @@ unsafe impl RawDomain for Domain {
     }
 
     unsafe fn worker_ref(&self) -> WorkerRef {
-        let inner = self.inner();
-        inner.counts.add_internal_ref();
-        WorkerRef(NonNull::from(inner))
+        self.inner().counts.add_internal_ref();
+        WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
     fn current_reader(&self) -> Option<&'static Infallible> {

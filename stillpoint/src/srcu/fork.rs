@@ -48,10 +48,10 @@ pub(super) fn enlist(shared: &Shared) {
     // In case this runs before `main`. If there is no memory for the handler, the next domain tries again.
     register_for_fork(&FORK);
     let mut list = list();
-    shared.fork.next.set(list.first);
+    shared.next.set(list.first);
     // SAFETY: listed, so not freed.
     if let Some(next) = unsafe { list.first.as_ref() } {
-        next.fork.previous.set(shared);
+        next.previous.set(shared);
     }
     list.first = shared;
 }
@@ -59,14 +59,14 @@ pub(super) fn enlist(shared: &Shared) {
 /// Removes the domain, which is about to be freed, from the list.
 pub(super) fn unlist(shared: &Shared) {
     let mut list = list();
-    let (next, previous) = (shared.fork.next.get(), shared.fork.previous.get());
+    let (next, previous) = (shared.next.get(), shared.previous.get());
     // SAFETY: listed, so not freed.
     unsafe {
         if let Some(next) = next.as_ref() {
-            next.fork.previous.set(previous);
+            next.previous.set(previous);
         }
         match previous.as_ref() {
-            Some(previous) => previous.fork.next.set(next),
+            Some(previous) => previous.next.set(next),
             None => list.first = next,
         }
     }
@@ -80,7 +80,7 @@ fn for_each(list: &List, f: impl Fn(&Shared)) {
         // SAFETY: listed, so not freed while the list is locked.
         while let Some(shared) = unsafe { next.as_ref() } {
             f(shared);
-            next = shared.fork.next.get();
+            next = shared.next.get();
         }
     });
 }
@@ -92,7 +92,7 @@ init_array!(register_for_fork(&FORK));
 /// Before the fork.
 fn prepare() {
     let list = list();
-    for_each(&list, |shared| shared.fork.sections.set(shared.readers().sections()));
+    for_each(&list, |shared| shared.sections_before_fork.set(shared.readers().sections()));
     // SAFETY: under the lock.
     unsafe { *HELD.0.get() = Some(list) };
 }
@@ -112,7 +112,7 @@ unsafe fn in_child() {
     // SAFETY: under the lock, which `prepare` took in this thread.
     if let Some(list) = unsafe { &*HELD.0.get() } {
         // SAFETY: the caller's contract.
-        for_each(list, |shared| unsafe { shared.reset_in_child(shared.fork.sections.get()) });
+        for_each(list, |shared| unsafe { shared.reset_in_child(shared.sections_before_fork.get()) });
     }
     unlock();
 }

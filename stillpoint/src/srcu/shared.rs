@@ -12,17 +12,26 @@ use crate::reclaim::striped::StripedQueues;
 pub(super) struct Shared {
     pub(super) core: Core<SrcuReaders>,
     pub(super) queues: StripedQueues,
-    pub(super) fork: Link,
+    /// The neighbours in the list; used under its lock, like `sections_before_fork`.
+    pub(super) next: Cell<*const Shared>,
+    pub(super) previous: Cell<*const Shared>,
+    pub(super) sections_before_fork: Cell<[u64; 2]>,
 }
 
-// SAFETY: the link is used under the lock of the list only; everything else is `Sync`.
+// SAFETY: the cells are used under the lock of the list only; everything else is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
 impl Shared {
     pub(super) fn new(readers: SrcuReaders) -> Self {
-        Self { core: Core::new(readers, || "srcu::Domain"), queues: StripedQueues::new(), fork: Link::new() }
+        Self {
+            core: Core::new(readers, || "srcu::Domain"),
+            queues: StripedQueues::new(),
+            next: Cell::new(ptr::null()),
+            previous: Cell::new(ptr::null()),
+            sections_before_fork: Cell::new([0; 2]),
+        }
     }
 
     #[inline(always)]
@@ -42,20 +51,5 @@ impl Shared {
             self.queues.reset_in_child();
             self.core.reset_in_child();
         }
-    }
-}
-
-/// A link of the list; used under its lock.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) next: Cell<*const Shared>,
-    pub(super) previous: Cell<*const Shared>,
-    /// The sections that were open before the fork, by phase.
-    pub(super) sections: Cell<[u64; 2]>,
-}
-
-impl Link {
-    const fn new() -> Self {
-        Self { next: Cell::new(ptr::null()), previous: Cell::new(ptr::null()), sections: Cell::new([0; 2]) }
     }
 }
