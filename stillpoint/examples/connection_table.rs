@@ -6,7 +6,7 @@
 //! then no thread handles a packet of it, so the bill is final.
 //!
 //! ```sh
-//! cargo run -p stillpoint --example connection_table             # a second of traffic; checks that each byte is billed once
+//! cargo run -p stillpoint --example connection_table             # a second of traffic; checks the bills
 //! cargo run -p stillpoint --example connection_table -- forever  # prints statistics every second
 //! ```
 

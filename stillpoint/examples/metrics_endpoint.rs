@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! cargo run -p stillpoint --example metrics_endpoint                    # queries itself, and checks the answer
-//! cargo run -p stillpoint --example metrics_endpoint -- 127.0.0.1:9100  # runs until it is killed: curl http://127.0.0.1:9100/metrics
+//! cargo run -p stillpoint --example metrics_endpoint -- 127.0.0.1:9100  # then: curl http://127.0.0.1:9100/metrics
 //! ```
 
 use std::fmt::Write as _;
