@@ -7,8 +7,8 @@ mod backends;
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
-#[path = "support/far.rs"]
-mod far;
+#[path = "support/store_buffer.rs"]
+mod store_buffer;
 #[path = "support/tracked.rs"]
 mod tracked;
 #[path = "support/waiting.rs"]
@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 
 use backends::BACKENDS;
 use deadline::deadline;
-use far::Far;
 use stillpoint::Domain as _;
 use stillpoint::fence;
 use stillpoint::rcu::{Guard, Rcu};
+use store_buffer::StoreBuffer;
 use tracked::Tracked;
 use waiting::waiting_synchronize;
 
@@ -283,9 +283,9 @@ fn section_in_a_pthread_key_destructor_protects() {
     static WRONG: AtomicUsize = AtomicUsize::new(0);
     unsafe extern "C" fn read(_: *mut c_void) {
         let value = VALUE.get().expect("the test has set it");
-        let mut far = Far::default();
+        let mut buffer = StoreBuffer::default();
         while !STOP.load(Relaxed) {
-            far.store();
+            buffer.fill();
             let guard = Own::enter();
             let drops = value.load(&guard).0;
             WRONG.fetch_add((0..200).map(|_| drops.load(Acquire)).max().unwrap_or(0), Relaxed);

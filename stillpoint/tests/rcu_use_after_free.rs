@@ -3,8 +3,8 @@
 
 #[path = "support/deadline.rs"]
 mod deadline;
-#[path = "support/far.rs"]
-mod far;
+#[path = "support/store_buffer.rs"]
+mod store_buffer;
 #[path = "support/tracked.rs"]
 mod tracked;
 
@@ -13,9 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deadline::deadline;
-use far::Far;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{Guard, Rcu, RcuDomain};
+use store_buffer::StoreBuffer;
 use tracked::Tracked;
 
 const READERS: usize = 4;
@@ -46,12 +46,12 @@ fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
             .map(|reader| {
                 let (value, stop) = (&value, &stop);
                 scope.spawn(move || {
-                    let mut far = Far::default();
+                    let mut buffer = StoreBuffer::default();
                     let mut round = reader;
                     while !stop.load(Relaxed) {
                         round += 1;
                         if round % 16 < 4 {
-                            far.store();
+                            buffer.fill();
                         }
                         let mut guard = D::enter();
                         match round % 4 {

@@ -35,7 +35,7 @@ pub struct Guard<'a> {
 /// [`Rcu::load`](crate::rcu::Rcu::load) takes a reference to it, and a reference to a guard coerces to one.
 pub struct Section {
     domain: NonNull<Shared>,
-    phase: Phase,
+    idx: Phase,
 }
 
 // SAFETY: the domain is shared by all threads, and a section may end in any.
@@ -47,8 +47,8 @@ impl<'a> Guard<'a> {
     /// Begins a section of `domain`, which a handle keeps that is borrowed for `'a`.
     #[inline(always)]
     pub(super) fn enter(domain: &'a Shared) -> Self {
-        let phase = domain.readers().enter();
-        Self { section: Section { domain: NonNull::from(domain), phase }, _handle: PhantomData }
+        let idx = domain.readers().enter();
+        Self { section: Section { domain: NonNull::from(domain), idx }, _handle: PhantomData }
     }
 }
 
@@ -74,7 +74,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // SAFETY: kept by the handle, which is still borrowed.
         let domain = unsafe { self.section.domain.as_ref() };
-        domain.readers().leave(self.section.phase);
+        domain.readers().leave(self.section.idx);
     }
 }
 
