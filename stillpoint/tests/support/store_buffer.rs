@@ -5,8 +5,8 @@ use std::hint;
 const LINE: usize = 64;
 const LINES: usize = 1 << 19;
 
-/// More memory than the caches hold. After [`fill`](Self::fill), other threads see the calling thread's stores late, unless
-/// a fence comes between: so a missing ordering shows.
+/// More memory than the caches hold. After [`fill`](Self::fill), other threads see the calling thread's stores late,
+/// unless a fence comes between: so a missing ordering shows.
 pub struct StoreBuffer {
     bytes: Vec<u8>,
     line: usize,
