@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use lock_api::{GuardSend, RawMutexFair, RawMutexTimed};
-use program::{Expect, How, Model, Scene, THREADS, holds, is_found};
+use program::{Expect, How, Model, System, THREADS, holds, is_found};
 use proptest::prelude::*;
 use stillpoint::lock::{Condvar, Mutex, RawMutex};
 
@@ -164,7 +164,7 @@ fn may_wait(has: [bool; LOCKS], lock: usize) -> bool {
     !has[lock..].contains(&true)
 }
 
-impl<R: Raw> Scene for Stage<R>
+impl<R: Raw> System for Stage<R>
 where
     R::Guard: Send,
 {
@@ -175,11 +175,11 @@ where
     where
         R: 'a;
 
-    fn come(&self, _thread: usize) -> Hands<'_, R> {
+    fn start_thread(&self, _thread: usize) -> Hands<'_, R> {
         Hands { stage: self, guards: [const { None }; LOCKS] }
     }
 
-    fn act<'a>(&'a self, hands: &mut Hands<'a, R>, op: &Op) -> Seen {
+    fn run_step<'a>(&'a self, hands: &mut Hands<'a, R>, op: &Op) -> Seen {
         let has = hands.guards.each_ref().map(Option::is_some);
         let lock = |lock: usize| &self.guarded[lock].lock;
         match *op {
@@ -244,7 +244,7 @@ where
         Seen(false)
     }
 
-    fn close(self) {
+    fn finish(self) {
         for (guarded, takes) in self.guarded.into_iter().zip(self.takes) {
             assert!(guarded.lock.try_lock().is_some(), "a lock that no thread holds cannot be taken");
             assert_eq!(guarded.count.into_inner(), takes.into_inner(), "counted under the lock, and taken");

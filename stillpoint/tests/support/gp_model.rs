@@ -220,7 +220,7 @@ impl Model for GpModel {
         Ok(())
     }
 
-    fn look(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         let early = |callback: &&Deferred| self.is_blocked(&callback.after) && callback.done.load(Acquire);
         match self.deferred.iter().find(early) {
             Some(_) => Err("a callback has run too early".into()),

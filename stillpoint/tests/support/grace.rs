@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use stillpoint::Domain;
 use stillpoint::rcu::{GracePeriod, Rcu, Retired};
 
-use crate::program::Scene;
+use crate::program::System;
 
 const CELLS: usize = 2;
 /// The most guards, and the most cookies, that a thread has at once.
@@ -247,16 +247,16 @@ impl<K: Flavor> Drop for ThreadState<'_, K> {
     }
 }
 
-impl<K: Flavor> Scene for TestSystem<K> {
+impl<K: Flavor> System for TestSystem<K> {
     type Op = Op;
     type Seen = Seen;
     type Local<'a> = ThreadState<'a, K>;
 
-    fn come(&self, _thread: usize) -> ThreadState<'_, K> {
+    fn start_thread(&self, _thread: usize) -> ThreadState<'_, K> {
         ThreadState { system: self, held: Vec::new(), cookies: Vec::new() }
     }
 
-    fn act<'a>(&'a self, state: &mut ThreadState<'a, K>, op: &Op) -> Seen {
+    fn run_step<'a>(&'a self, state: &mut ThreadState<'a, K>, op: &Op) -> Seen {
         let flavor = &self.flavor;
         let waits = matches!(
             op,
@@ -414,7 +414,7 @@ impl<K: Flavor> Scene for TestSystem<K> {
         Seen::Nothing
     }
 
-    fn close(self) {
+    fn finish(self) {
         self.clear();
         drop(self.cells);
         self.flavor.domain().barrier();

@@ -4,7 +4,7 @@
 //!
 //! - *in step*: a step begins when the one before has ended, or waits for other threads; the [`Model`] predicts which.
 //!   So a program has the same effect each time, and one that fails can be reduced;
-//! - *freely*: every thread runs its own steps again and again, as fast as it can. The [`Scene`] itself finds errors.
+//! - *freely*: every thread runs its own steps again and again, as fast as it can. The [`System`] itself finds errors.
 //!
 //! `PROPTEST_CASES` is the number of programs, `PROPTEST_RNG_SEED` the seed. A failure prints the program and the seed.
 
@@ -49,7 +49,7 @@ pub struct Step<O> {
 }
 
 /// The system under test.
-pub trait Scene: Sync {
+pub trait System: Sync {
     type Op: Clone + Debug + Send + Sync;
     /// The result of a step.
     type Seen: Debug + Send;
@@ -59,13 +59,13 @@ pub trait Scene: Sync {
         Self: 'a;
 
     /// A thread starts.
-    fn come(&self, thread: usize) -> Self::Local<'_>;
+    fn start_thread(&self, thread: usize) -> Self::Local<'_>;
 
     /// Runs a step of the thread, or nothing if it would wait for what it holds itself. Panics if it finds an error.
-    fn act<'a>(&'a self, local: &mut Self::Local<'a>, op: &Self::Op) -> Self::Seen;
+    fn run_step<'a>(&'a self, local: &mut Self::Local<'a>, op: &Self::Op) -> Self::Seen;
 
     /// Called after all threads have ended and released everything. Panics if it finds an error.
-    fn close(self);
+    fn finish(self);
 }
 
 /// What a step that has begun is expected to do.
@@ -96,7 +96,7 @@ pub trait Model {
     fn end(&mut self, thread: usize, op: &Self::Op, seen: Self::Seen) -> Result<(), String>;
 
     /// Checks the effects of all steps so far.
-    fn look(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         Ok(())
     }
 
@@ -114,12 +114,12 @@ struct Worker<O, T> {
     busy: Option<O>,
 }
 
-type WorkerOf<S> = Worker<<S as Scene>::Op, <S as Scene>::Seen>;
+type WorkerOf<S> = Worker<<S as System>::Op, <S as System>::Seen>;
 
 impl<O: Clone + Debug + Send, T: Send> Worker<O, T> {
-    fn take<'scope, S>(scope: &'scope Scope<'scope, '_>, scene: &'scope S, thread: usize) -> Self
+    fn spawn<'scope, S>(scope: &'scope Scope<'scope, '_>, system: &'scope S, thread: usize) -> Self
     where
-        S: Scene<Op = O, Seen = T>,
+        S: System<Op = O, Seen = T>,
         O: 'scope,
         T: 'scope,
     {
@@ -129,9 +129,9 @@ impl<O: Clone + Debug + Send, T: Send> Worker<O, T> {
         scope.spawn(move || {
             // SAFETY: a plain call.
             name.send(unsafe { libc::gettid() }).expect("the coordinator listens");
-            let mut local = scene.come(thread);
+            let mut local = system.start_thread(thread);
             for op in inbox {
-                let seen = catch(|| scene.act(&mut local, &op));
+                let seen = catch(|| system.run_step(&mut local, &op));
                 if outbox.send(seen).is_err() {
                     break;
                 }
@@ -174,14 +174,14 @@ fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// Runs a program in step.
-struct Coordinator<'a, S: Scene, M> {
+struct Coordinator<'a, S: System, M> {
     workers: Vec<WorkerOf<S>>,
     model: M,
     /// Reports that a thread hangs.
     hangs: &'a dyn Fn(usize),
 }
 
-impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Coordinator<'_, S, M> {
+impl<S: System, M: Model<Op = S::Op, Seen = S::Seen>> Coordinator<'_, S, M> {
     fn run(&mut self, program: &[Step<S::Op>]) -> Result<(), String> {
         for Step { thread, op } in program {
             self.step(*thread, op)?;
@@ -239,7 +239,7 @@ impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Coordinator<'_, S, M> {
                     None => expected |= expect == Expect::OneOf,
                 }
             }
-            self.model.look()?;
+            self.model.check()?;
             if !expected {
                 return Ok(());
             }
@@ -247,32 +247,32 @@ impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Coordinator<'_, S, M> {
     }
 }
 
-fn in_step<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
-    scene: S,
+fn in_step<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
+    system: S,
     model: M,
     program: &[Step<S::Op>],
 ) -> Result<(), String> {
     let hangs = |thread| hang(&format!("in step, thread {thread}"), program);
     thread::scope(|scope| {
-        let workers = (0..THREADS).map(|thread| Worker::take(scope, &scene, thread)).collect();
+        let workers = (0..THREADS).map(|thread| Worker::spawn(scope, &system, thread)).collect();
         Coordinator::<S, M> { workers, model, hangs: &hangs }.run(program)
     })?;
-    catch(|| scene.close())
+    catch(|| system.finish())
 }
 
-fn freely<S: Scene>(scene: S, program: &[Step<S::Op>]) -> Result<(), String> {
+fn freely<S: System>(system: S, program: &[Step<S::Op>]) -> Result<(), String> {
     let start = Barrier::new(THREADS);
     let (ended, all) = mpsc::channel();
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (scene, start, ended) = (&scene, &start, ended.clone());
+            let (system, start, ended) = (&system, &start, ended.clone());
             scope.spawn(move || {
                 let outcome = catch(|| {
-                    let mut local = scene.come(thread);
+                    let mut local = system.start_thread(thread);
                     start.wait();
                     for _ in 0..ROUNDS {
                         let own = program.iter().filter(|step| step.thread == thread);
-                        own.for_each(|step| drop(scene.act(&mut local, &step.op)));
+                        own.for_each(|step| drop(system.run_step(&mut local, &step.op)));
                     }
                 });
                 let _ = ended.send(outcome);
@@ -284,7 +284,7 @@ fn freely<S: Scene>(scene: S, program: &[Step<S::Op>]) -> Result<(), String> {
             .collect();
         outcomes.into_iter().collect::<Result<(), _>>()
     })?;
-    catch(|| scene.close())
+    catch(|| system.finish())
 }
 
 /// Ends the process: a program that hangs can be neither ended nor reduced.
@@ -311,7 +311,7 @@ pub enum How {
 /// # Errors
 ///
 /// The smallest program found that fails.
-pub fn check<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
+pub fn check<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
     hows: &[How],
     op: impl Strategy<Value = S::Op>,
     make: impl Fn(How) -> (S, M),
@@ -334,10 +334,10 @@ pub fn check<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
             return Ok(());
         }
         for &how in hows {
-            let (scene, model) = make(how);
+            let (system, model) = make(how);
             let outcome = match how {
-                How::InStep => in_step(scene, model, &program),
-                How::Freely => freely(scene, &program),
+                How::InStep => in_step(system, model, &program),
+                How::Freely => freely(system, &program),
             };
             outcome.map_err(|why| {
                 failed.set(true);
@@ -350,7 +350,7 @@ pub fn check<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
 }
 
 /// Expects that [`check`] finds no error.
-pub fn holds<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
+pub fn holds<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
     op: impl Strategy<Value = S::Op>,
     make: impl Fn(How) -> (S, M),
 ) {
@@ -362,7 +362,7 @@ pub fn holds<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
 /// Expects that [`check`] finds the error of a broken system: with one of `words` in the message, in a program of at
 /// most `steps` steps. That may take a few attempts: a step that should wait and does not is now and then mistaken for
 /// one that does.
-pub fn is_found<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>, O: Strategy<Value = S::Op>>(
+pub fn is_found<S: System, M: Model<Op = S::Op, Seen = S::Seen>, O: Strategy<Value = S::Op>>(
     words: &[&str],
     steps: usize,
     ops: impl Fn() -> O,
