@@ -1,4 +1,4 @@
-//! Waiting for readers.
+//! Grace periods and their callers.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -121,7 +121,7 @@ fn grace_periods_end_beside_overlapping_sections() {
         for own in 0..READERS {
             let (stop, entries) = (&stop, &entries);
             scope.spawn(move || {
-                // A relay: nobody leaves before the next has entered.
+                // A relay: a reader leaves only after the next one has entered.
                 for entry in (own..).step_by(READERS as usize).take_while(|_| !stop.load(Relaxed)) {
                     reached(entry);
                     let guard = Own::enter();
@@ -171,7 +171,7 @@ fn callers_during_a_grace_period_share_the_next_one() {
     let guard = Own::enter();
     let first = waiting_synchronize::<Own>();
     let others: Vec<_> = (0..CALLERS).map(|_| thread::spawn(|| Own.synchronize())).collect();
-    // Counted when they have asked.
+    // Callers are counted after they have taken their snapshots.
     while Own.stats().callers < 1 + CALLERS {
         thread::yield_now();
     }
@@ -190,7 +190,7 @@ fn writes_before_synchronize_are_visible_after_it() {
     stillpoint::domain! { struct Own; }
     const CALLERS: usize = 32;
     const ROUNDS: u64 = 200;
-    // Relaxed, all of them: the grace period alone orders the first before the second.
+    // Relaxed, all of them: only the grace period orders the first store before the second.
     static WRITTEN: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
     static RETURNED: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
     let _running = deadline();
@@ -226,7 +226,7 @@ fn several_domains_at_once_do_not_deadlock() {
     let _running = deadline();
     thread::scope(|scope| {
         for _ in 0..3 {
-            // The order of the domains is the same everywhere: One outside Two.
+            // All threads nest the domains in the same order: One outside Two.
             scope.spawn(|| {
                 for _ in 0..500 {
                     let guard = One::enter();

@@ -1,4 +1,4 @@
-//! Nothing is freed while somebody reads it, whichever way it is disposed of.
+//! No value is freed while a thread reads it, in whichever way it is disposed of.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -19,24 +19,24 @@ use store_buffer::StoreBuffer;
 use tracked::Tracked;
 
 const READERS: usize = 4;
-const LASTS: Duration = Duration::from_millis(1500);
+const TIME: Duration = Duration::from_millis(1500);
 
 fn fresh() -> Tracked {
     Tracked(Box::leak(Box::default()))
 }
 
-/// Loads the value and asks, until the end of the look, whether it has been dropped.
-fn look<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, looks: usize) {
+/// Loads the value, and checks `times` times that it has not been dropped.
+fn read<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, times: usize) {
     let drops = value.load(guard).0;
-    for look in 0..looks {
-        if look % 64 == 63 {
+    for time in 0..times {
+        if time % 64 == 63 {
             thread::yield_now();
         }
         assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
     }
 }
 
-/// Readers of several habits, and one writer that calls `dispose` again and again.
+/// Reads in several ways while one writer calls `dispose` again and again.
 fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
     let _running = deadline();
     let value = Rcu::new_in(fresh(), domain);
@@ -55,17 +55,17 @@ fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
                         }
                         let mut guard = D::enter();
                         match round % 4 {
-                            0 => look(value, &guard, 1),
-                            1 => look(value, &guard, 300),
+                            0 => read(value, &guard, 1),
+                            1 => read(value, &guard, 300),
                             2 => {
                                 let drops = value.load(&guard).0;
-                                look(value, &D::enter(), 10);
+                                read(value, &D::enter(), 10);
                                 assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
                             }
                             _ => {
                                 for _ in 0..10 {
                                     guard.repin();
-                                    look(value, &guard, 20);
+                                    read(value, &guard, 20);
                                 }
                             }
                         }
@@ -74,7 +74,7 @@ fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
             })
             .collect();
         let start = Instant::now();
-        while start.elapsed() < LASTS && !readers.iter().any(|reader| reader.is_finished()) {
+        while start.elapsed() < TIME && !readers.iter().any(|reader| reader.is_finished()) {
             dispose(&value);
         }
         stop.store(true, Relaxed);
@@ -118,7 +118,7 @@ fn no_read_after_unpublishing() {
     stress(Own, |value| {
         let retired = value.replace(fresh());
         Own.synchronize();
-        // As if it were dropped now: readers that still look would see it.
+        // Stands for its drop, which a late reader would see.
         retired.0.fetch_add(1, Release);
     });
 }
