@@ -1,4 +1,4 @@
-//! Exports the library's statistics to recorders of the crate [`metrics`](::metrics). Requires the feature `metrics`.
+//! Exports the library's statistics to recorders of [metrics](https://docs.rs/metrics). With the feature `metrics`.
 //!
 //! The library counts all the time and calls no recorder. The program exports the counts when it needs them, by
 //! [`export`] and [`export_domain`]: every few seconds, or before each scrape.

@@ -164,15 +164,7 @@ impl<D: QsbrDomain> Handle<D> {
     /// Runs `f` while the thread is offline: grace periods do not wait for it. For calls that may block, and for long
     /// work without reads.
     ///
-    /// The thread is online again afterwards, even if `f` panics.
-    ///
-    /// ```
-    /// use std::{thread, time::Duration};
-    /// use stillpoint::qsbr;
-    ///
-    /// let mut thread = qsbr::register();
-    /// thread.offline(|| thread::sleep(Duration::from_millis(1)));
-    /// ```
+    /// The thread is online again afterwards, even if `f` panics. The [module](super#blocking) has an example.
     pub fn offline<T>(&mut self, f: impl FnOnce() -> T) -> T {
         let online_at_drop = Offline(self);
         online_at_drop.0.go_offline();

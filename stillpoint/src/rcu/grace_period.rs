@@ -83,15 +83,6 @@ impl GracePeriod {
     /// [`now`](Self::now), and starts a grace period that elapses without a waiter.
     ///
     /// Does not block, but may start a thread. If none can be started, this is the same as `now`.
-    ///
-    /// ```
-    /// use stillpoint::rcu::GracePeriod;
-    ///
-    /// let readers = GracePeriod::start();
-    /// while !readers.is_elapsed() {
-    ///     std::thread::yield_now();
-    /// }
-    /// ```
     pub fn start() -> Self {
         Self::start_in(Global)
     }

@@ -18,20 +18,7 @@ use crate::reclaim::options::DeferOptions;
 /// a new value and returns the old one as [`Retired`]: drop that to free the value after a grace period, or wait for
 /// the readers and take the value back.
 ///
-/// ```
-/// use stillpoint::rcu::{self, Rcu};
-///
-/// let config = Rcu::new(String::from("verbose = no"));
-/// std::thread::scope(|s| {
-///     s.spawn(|| {
-///         let guard = rcu::enter();
-///         assert!(config.load(&guard).starts_with("verbose"));
-///     });
-///     config.replace(String::from("verbose = yes"));
-/// });
-/// ```
-///
-/// It allocates when it is created, so a static needs a `LazyLock`:
+/// An `Rcu` allocates when it is created, so a static needs a `LazyLock`:
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -40,7 +27,9 @@ use crate::reclaim::options::DeferOptions;
 /// static LIMITS: LazyLock<Rcu<Vec<u32>>> = LazyLock::new(|| Rcu::new(vec![10]));
 ///
 /// LIMITS.modify(|limits| limits.push(20));
-/// assert_eq!(LIMITS.load(&rcu::enter()).len(), 2);
+/// assert_eq!(*LIMITS.load(&rcu::enter()), [10, 20]);
+/// let old = LIMITS.replace(vec![30]).wait();
+/// assert_eq!(old, [10, 20]);
 /// ```
 ///
 /// A reference cannot outlive its guard:
