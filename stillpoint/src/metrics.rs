@@ -93,10 +93,10 @@ pub fn describe() {
     describe_counter!("stillpoint_lock_events_total", Unit::Count, "What happened in locks");
 }
 
-/// Sets the metrics of the process: of the domains `rcu` and `qsbr` that every program has, of the fence, and of locks
-/// if they are counted.
+/// Sets the metrics of the process.
 ///
-/// Chooses the backend of the fence if none has been chosen.
+/// That is, of the domains `rcu` and `qsbr`, of the fence, and of locks if their events are counted. Chooses the backend
+/// of the fence if none has been chosen.
 pub fn export() {
     let stats = rcu::stats();
     export_domain("rcu", &stats);

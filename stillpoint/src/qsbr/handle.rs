@@ -64,8 +64,7 @@ pub static MESSAGES: Messages = Messages {
     inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside Handle::offline",
 };
 
-/// Defines an isolated domain of [`qsbr`](crate::qsbr): a type without data, with its own threads and grace periods.
-/// Also `qsbr::domain!`.
+/// Defines a domain of [`qsbr`](crate::qsbr): a type without data. Also `qsbr::domain!`.
 ///
 /// A handle of one domain cannot load a pointer of another.
 ///
@@ -94,9 +93,9 @@ crate::qsbr_domain! {
     pub struct Global;
 }
 
-/// The calling thread's registration with the domain `D`, which lends references
-/// ([`Rcu::load`](crate::rcu::Rcu::load)).
+/// The calling thread's registration with the domain `D`.
 ///
+/// It lends references: [`Rcu::load`](crate::rcu::Rcu::load) borrows it.
 /// The thread is online: it must [report](Self::quiescent), go [offline](Self::offline), or drop the handle, or grace
 /// periods do not end. A reference cannot outlive the next report:
 ///
@@ -161,10 +160,10 @@ impl<D: QsbrDomain> Handle<D> {
         }
     }
 
-    /// Runs `f` while the thread is offline: grace periods do not wait for it. For calls that may block, and for long
-    /// work without reads.
+    /// Runs `f` while the thread is offline, so that grace periods do not wait for it.
     ///
-    /// The thread is online again afterwards, even if `f` panics. The [module](super#blocking) has an example.
+    /// For calls that may block, and for long work without reads. The thread is online again afterwards, even if `f`
+    /// panics. The [module](super#blocking) has an example.
     pub fn offline<T>(&mut self, f: impl FnOnce() -> T) -> T {
         let online_at_drop = Offline(self);
         online_at_drop.0.go_offline();
@@ -180,8 +179,7 @@ impl<D: QsbrDomain> Handle<D> {
         }
     }
 
-    /// Blocks until every other thread that is online now has reported or gone offline. This thread is offline
-    /// meanwhile.
+    /// Blocks until every other online thread has reported or gone offline. This thread is offline meanwhile.
     ///
     /// # Panics
     ///

@@ -1,10 +1,10 @@
-//! Read-copy update without any cost to readers, for threads that report *quiescent states*: moments at which they hold
-//! no references.
+//! Read-copy update for threads that report *quiescent states*: a read is a plain load.
 //!
-//! A thread registers and gets a [`Handle`]. Loading a pointer borrows the handle and is a plain load. Now and then,
-//! say once per round of its loop, the thread calls [`Handle::quiescent`], which borrows the handle mutably: so the
-//! compiler proves that no reference outlives the report. If no grace period has begun, that is a load and a
-//! comparison. A writer waits until every thread has reported.
+//! In a quiescent state a thread holds no references. A thread registers and gets a [`Handle`]. Loading a pointer
+//! borrows the handle and is a plain load. Now and then, say once per round of its loop, the thread calls
+//! [`Handle::quiescent`], which borrows the handle mutably: so the compiler proves that no reference outlives the
+//! report. If no grace period has begun, that is a load and a comparison. A writer waits until every thread has
+//! reported.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -109,11 +109,11 @@ impl<D: RcuDomain> Guard<D> {
         Self { reader, _thread: PhantomData }
     }
 
-    /// Ends the section and begins a new one, if this is the thread's only guard: grace periods that began before no
-    /// longer wait for it. References loaded through the guard end here, as the compiler checks.
+    /// Ends the section and begins a new one, if this is the thread's only guard.
     ///
-    /// For long loops of reads. Takes a few loads if no grace period has begun since the section did. Blocks as
-    /// dropping the guard does, outside the section.
+    /// Grace periods that began before no longer wait for it. References loaded through the guard end here, as the
+    /// compiler checks. For long loops of reads. Takes a few loads if no grace period has begun since the section did.
+    /// Blocks as dropping the guard does, outside the section.
     ///
     /// ```
     /// use stillpoint::rcu::{self, Rcu};

@@ -272,8 +272,9 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
     Global.retire_all(values);
 }
 
-/// [`retire`] for a value that readers still reference, which a `Box` would claim to own alone: for data structures
-/// that unlink their own nodes.
+/// [`retire`] for a value that readers still reference, so that it must not be a `Box`.
+///
+/// For data structures that unlink their own nodes.
 ///
 /// # Safety
 ///

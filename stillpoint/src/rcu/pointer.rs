@@ -97,8 +97,9 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
         Retired::new(self.value.swap(Box::into_raw(new)), self.domain.clone())
     }
 
-    /// [`update`](Rcu::update) within a section that is open: `guard` is a guard of [`rcu`](crate::rcu) or
-    /// [`srcu`](crate::srcu), or a handle of [`qsbr`](crate::qsbr).
+    /// [`update`](Rcu::update) inside an open section.
+    ///
+    /// `guard` is a guard of [`rcu`](crate::rcu) or [`srcu`](crate::srcu), or a handle of [`qsbr`](crate::qsbr).
     ///
     /// ```
     /// use stillpoint::qsbr;
