@@ -95,8 +95,8 @@ pub fn describe() {
 
 /// Sets the metrics of the process.
 ///
-/// That is, of the domains `rcu` and `qsbr`, of the fence, and of locks if their events are counted. Chooses the backend
-/// of the fence if none has been chosen.
+/// That is, of the domains `rcu` and `qsbr`, of the fence, and of locks if their events are counted. Chooses the
+/// backend of the fence if none has been chosen.
 pub fn export() {
     let stats = rcu::stats();
     export_domain("rcu", &stats);

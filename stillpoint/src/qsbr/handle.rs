@@ -59,9 +59,10 @@ pub unsafe trait QsbrDomain: StaticDomain<Protocol = Qsbr, Section = Handle<Self
 /// The messages of panics.
 #[doc(hidden)]
 pub static MESSAGES: Messages = Messages {
-    inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait inside \
-             Handle::offline",
-    inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside Handle::offline",
+    inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait \
+             inside Handle::offline",
+    inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside \
+                     Handle::offline",
 };
 
 /// Defines a domain of [`qsbr`](crate::qsbr): a type without data. Also `qsbr::domain!`.

@@ -64,8 +64,8 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
 /// The messages of panics.
 #[doc(hidden)]
 pub static MESSAGES: Messages = Messages {
-    inside: "synchronize() inside a read-side critical section of the same domain would wait for itself: drop the guard \
-             first",
+    inside: "synchronize() inside a read-side critical section of the same domain would wait for itself: drop the \
+             guard first",
     inside_barrier: "barrier() inside a read-side critical section of the same domain would wait for itself: drop the \
                      guard first",
 };
