@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use lock_api::{GuardSend, RawMutexFair, RawMutexTimed};
-use program::{Expect, How, Model, Scene, THREADS, holds, is_found};
+use program::{Expect, How, Model, System, THREADS, holds, is_found};
 use proptest::prelude::*;
 use stillpoint::lock::{Condvar, Mutex, RawMutex};
 
@@ -165,7 +165,7 @@ fn may_wait(has: [bool; LOCKS], lock: usize) -> bool {
     !has[lock..].contains(&true)
 }
 
-impl<R: Raw> Scene for TestState<R>
+impl<R: Raw> System for TestState<R>
 where
     R::Guard: Send,
 {
@@ -176,11 +176,11 @@ where
     where
         R: 'a;
 
-    fn come(&self, _thread: usize) -> Held<'_, R> {
+    fn start_thread(&self, _thread: usize) -> Held<'_, R> {
         Held { state: self, guards: [const { None }; LOCKS] }
     }
 
-    fn act<'a>(&'a self, held: &mut Held<'a, R>, op: &Op) -> Seen {
+    fn run_step<'a>(&'a self, held: &mut Held<'a, R>, op: &Op) -> Seen {
         let has = held.guards.each_ref().map(Option::is_some);
         let lock = |lock: usize| &self.guarded[lock].lock;
         match *op {
@@ -245,7 +245,7 @@ where
         Seen(false)
     }
 
-    fn close(self) {
+    fn finish(self) {
         for (guarded, takes) in self.guarded.into_iter().zip(self.takes) {
             assert!(guarded.lock.try_lock().is_some(), "a lock that no thread holds cannot be taken");
             assert_eq!(guarded.count.into_inner(), takes.into_inner(), "counted under the lock, and taken");
