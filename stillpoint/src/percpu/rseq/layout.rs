@@ -1,9 +1,10 @@
 //! What sections work on, and what they return: per-CPU areas, references to them, and results. The meaning of each word is in
 //! [`super`].
 
+use core::ptr;
 use core::sync::atomic::AtomicU64;
 
-use crate::sys::rseq::possible_cpus;
+use crate::sys::rseq::{possible_cpus, thread_pointer};
 
 /// Plain words of an area, and atomic ones.
 pub const WIDTH: usize = 8;
@@ -88,9 +89,9 @@ pub struct CounterRef {
     pub word: *const u64,
 }
 
-/// The rseq area of the calling thread.
-#[cfg(not(target_arch = "x86_64"))]
+/// The operand that locates the calling thread's rseq area: its address, or its offset where instructions add the thread pointer.
 #[inline(always)]
-pub fn rseq_area(offset: isize) -> *const u8 {
-    crate::sys::rseq::thread_pointer().wrapping_offset(offset)
+pub fn rseq(offset: isize) -> *const u8 {
+    let base = if cfg!(target_arch = "x86_64") { ptr::null() } else { thread_pointer() };
+    base.wrapping_offset(offset)
 }
