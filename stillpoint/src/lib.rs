@@ -76,6 +76,7 @@ pub mod guide;
 pub mod lock;
 #[cfg(all(feature = "metrics", not(loom)))]
 pub mod metrics;
+#[cfg(not(loom))]
 pub mod percpu;
 #[cfg(not(loom))]
 pub mod qsbr;
@@ -99,6 +100,9 @@ pub use domain::api::Domain;
 pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
+#[cfg(loom)]
+#[path = "percpu/loom.rs"]
+pub mod percpu;
 #[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]

@@ -52,6 +52,7 @@
 //! one CPU one after another are ordered by that CPU, and by the kernel's fences in context switches. Sections acquire what
 //! threads on other CPUs write: the stop word, the owner and the tail.
 
+#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 #[macro_use]
 pub mod faults;
 #[macro_use]

@@ -1,5 +1,5 @@
-//! What sections compute, on each architecture that has them. The rseq area is not the thread's own, so the kernel restarts nothing:
-//! this runs under emulators too.
+//! The results of sections, on each architecture that has them. The rseq area is not the thread's own, so the kernel restarts
+//! nothing, and this runs under emulators too.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::{array, ptr};
