@@ -13,6 +13,8 @@
 //! (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each, `ci/torture.sh` that a torture run on the
 //! machine notices some. The tables are in `docs/proof.md`.
 
+#[cfg(not(loom))]
+mod asked;
 pub mod event_count;
 mod fork_safe;
 mod memory;
@@ -26,6 +28,8 @@ pub mod shared_seq;
 #[cfg(not(loom))]
 mod spin_calibration;
 
+#[cfg(not(loom))]
+pub(crate) use asked::Asked;
 pub(crate) use event_count::EventCount;
 pub(crate) use fork_safe::ForkSafe;
 pub(crate) use memory::Block;

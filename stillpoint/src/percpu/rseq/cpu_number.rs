@@ -23,16 +23,7 @@ pub fn cpu() -> usize {
 
 #[cold]
 fn cpu_slow() -> usize {
-    if registration::report().library_offset() == 0
-        && let Some(offset) = registration::offset()
-    {
-        // SAFETY: the thread has an rseq area at the offset.
-        let cpu = unsafe { rseq::cpu_id(offset) };
-        if cpu.cast_signed() >= 0 {
-            return cpu as usize;
-        }
-    }
-    rseq::getcpu()
+    registration::registered().map_or_else(rseq::getcpu, |(cpu, _)| cpu)
 }
 
 /// Returns the kernel's *concurrency id* (Linux 6.3), which no other running thread of this process has, or `None` if the kernel has
@@ -47,7 +38,7 @@ fn cpu_slow() -> usize {
 /// assert_eq!(percpu::concurrency_id().is_some(), percpu::report().has_concurrency_ids());
 /// ```
 pub fn concurrency_id() -> Option<usize> {
-    let offset = registration::report().has_concurrency_ids().then(registration::offset)??;
-    // SAFETY: the thread has an rseq area at the offset, in which the kernel writes this field.
-    unsafe { (rseq::cpu_id(offset).cast_signed() >= 0).then(|| rseq::mm_cid(offset) as usize) }
+    let (_, offset) = registration::report().has_concurrency_ids().then(registration::registered)??;
+    // SAFETY: the thread has a registered rseq area at the offset, in which the kernel writes this field.
+    Some(unsafe { rseq::mm_cid(offset) } as usize)
 }
