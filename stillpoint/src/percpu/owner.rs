@@ -1,4 +1,4 @@
-//! Owners of per-CPU data: a thread's number in a word. In the child of a fork it shows that the owner did not survive.
+//! Owners of per-CPU data: a word that holds the owner's number. The number tells the child of a fork whether the owner survived.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -12,7 +12,7 @@ use crate::sys::signal::init_array;
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// The thread that forked, which keeps its number in the child.
+/// The number of the thread that forked, which keeps it in the child.
 static SURVIVOR: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -31,11 +31,11 @@ pub fn current_owner() -> u64 {
 
 #[cold]
 fn current_owner_slow() -> u64 {
-    // If it has not been called.
+    // It may not have been called before `main`.
     register_for_fork(&FORK);
     // Relaxed: the number alone must be unique, and the count of forks changes while the process has one thread.
     let number = NEXT.fetch_add(1, Relaxed).max(1);
-    // Repeated if a signal handler has forked in between, when this thread had no number yet.
+    // Repeated if a signal handler forks before this thread has a number.
     loop {
         let forks = FORKS.load(Relaxed);
         let owner = u64::from(forks) << 32 | u64::from(number);
@@ -71,7 +71,7 @@ pub enum Acquired {
     No,
 }
 
-/// A lock with an owner. Its users try it; a few wait for it.
+/// A try-lock with an owner. A few callers wait for it.
 #[derive(Debug)]
 pub struct OwnerLock {
     owner: AtomicU64,
@@ -90,7 +90,7 @@ impl OwnerLock {
         if owner != 0 && !died_in_fork(owner) {
             return Acquired::No;
         }
-        // Acquire: sees what the last owner did; pairs with the Release in `Awaited::release`.
+        // Acquire: sees what the last owner did; pairs with the Release in `OwnerEvent::release`.
         match self.owner.compare_exchange(owner, current_owner(), Acquire, Relaxed) {
             Ok(0) => Acquired::Yes,
             Ok(_) => Acquired::OwnerDead,
@@ -98,7 +98,7 @@ impl OwnerLock {
         }
     }
 
-    /// Blocks until the lock is acquired. Its owner must not call this.
+    /// Acquires the lock. Blocks while another thread is the owner. The owner must not call this.
     pub fn lock(&self) -> Acquired {
         let mut acquired = Acquired::No;
         self.released.wait_until(|| {

@@ -1,8 +1,8 @@
-//! Waiting until an owner that never waits itself releases what it owns.
+//! An eventcount for owners: they are many and fast, and their waiters are rare and pay for both sides.
 //!
-//! Owners are many and fast; waiters are rare and pay for both sides. The owner releases by a store, passes a light
-//! fence, and looks whether a thread waits. A waiter announces itself, issues a heavy fence, and looks at the owner. If
-//! the owner's fence came first, the waiter finds the release; otherwise the owner finds the waiter, and wakes it.
+//! The owner releases by a store, executes a light fence, and checks whether a thread waits. A waiter announces itself, executes a
+//! heavy fence, and checks the owner word. If the owner's fence came first, the waiter finds the release. Otherwise the owner finds
+//! the waiter, and wakes it.
 
 use crate::fence::{heavy, light};
 use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, step};
@@ -18,11 +18,11 @@ impl OwnerEvent {
         }
     }
 
-    /// Releases what `owner`, the calling thread's word, stands for.
+    /// Clears the owner word, of which the caller is the owner.
     #[inline]
     pub fn release(&self, owner: &AtomicU64) {
-        // Release: publishes what the owner did; pairs with the Acquires of the next owner (`Lock::try_lock`, a
-        // section), and of a waiter's `done`.
+        // Release: publishes what the owner did; pairs with the Acquires of the next owner (`OwnerLock::try_lock`, a section), and
+        // of a waiter's `done`.
         owner.store(0, Release);
         // Pairs with the heavy fence in `wait_until`.
         light();
@@ -36,7 +36,7 @@ impl OwnerEvent {
         self.0.notify_all();
     }
 
-    /// Blocks until `done` returns `true`. It is called again after each release, and acquires.
+    /// Blocks until `done`, which acquires the owner word, returns `true`. Calls it again after each release.
     pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
         while !done() {
             let key = self.0.prepare_wait();
