@@ -10,8 +10,6 @@
 //! | [`Counter`] | a number that is added to often and read seldom, exact |
 //! | [`Histogram`] | exact counts of values by size |
 //! | [`Pool`] | a bounded pool of boxes for reuse |
-//! | [`Ring`] | records of events, for one reader |
-//! | [`PerCpu`] | a value of any type for each CPU, used by one thread at a time |
 //!
 //! [`cpu()`] returns the number of the current CPU, without a call.
 //!
@@ -31,33 +29,26 @@
 //! - glibc registers threads since 2.35. With other C libraries a thread's first operation registers it, which allocates, and
 //!   every operation takes a few nanoseconds more.
 //! - Operations may be used in signal handlers, except for those that allocate: the first one of the process (also [`report`]),
-//!   the first one on a counter or histogram (see [`Counter::prepare`]), the first one of a thread that must be registered
-//!   ([`register_thread`]), and [`PerCpu::with`], which may create a value. In a library that is loaded at run time (`dlopen`), a
-//!   thread's first operation on a container and its first on a slow path may allocate too: the C library allocates thread-local
+//!   the first one on a counter or histogram (see [`Counter::prepare`]), and the first one of a thread that must be registered
+//!   ([`register_thread`]). In a library that is loaded at run time (`dlopen`), a thread's first operation on a container and its first on a slow path may allocate too: the C library allocates thread-local
 //!   variables at their first use.
 //! - A shared library with this crate is never unmapped. If the dynamic linker cannot ensure that, critical sections are not used.
 //! - A thread that is preempted within a critical section restarts it, which takes nanoseconds.
-//! - The child of a `vfork` must not use this module: it shares the memory of its parent but is not registered. The child of a
-//!   `fork` may.
+//! - The child of a `fork` may use this module, unless a signal handler forked in the middle of an operation. The child of a `vfork` must not: it shares the memory of its parent but is not registered.
 
-mod cell;
 mod counter;
 pub(crate) mod counters;
 mod histogram;
 mod overflow;
 mod owner;
-mod owner_event;
 mod pool;
 mod remote;
-mod ring;
 mod rseq;
 mod used;
 
-pub use cell::PerCpu;
 pub use counter::Counter;
 pub use histogram::{Histogram, Snapshot};
 pub use pool::Pool;
-pub use ring::{Event, OverflowPolicy, Reader, Ring};
 pub use rseq::cpu_number::{concurrency_id, cpu};
 #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 pub use rseq::faults;

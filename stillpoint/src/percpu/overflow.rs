@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use super::owner::{Acquired, OwnerLock};
+use super::owner::OwnerLock;
 use super::rseq::boxed;
 use super::used::UsedCpus;
 use crate::sync::step;
@@ -38,8 +38,8 @@ impl Overflow {
 
     /// Acquires the lock, unless another thread has it. `cpu` is that of the array. Pushes insert it into `used`.
     pub fn try_lock<'a>(&'a self, cpu: usize, used: &'a UsedCpus) -> Option<LockedOverflow<'a>> {
-        // `OwnerDead` too: the array is consistent.
-        (self.lock.try_lock() != Acquired::No).then(|| LockedOverflow { overflow: self, cpu, used })
+        // Also if the last owner died in a fork: the array is consistent.
+        self.lock.try_lock().then(|| LockedOverflow { overflow: self, cpu, used })
     }
 
     /// Removes and returns all words.

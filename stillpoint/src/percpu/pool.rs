@@ -22,7 +22,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::overflow::{LockedOverflow, Overflow};
-use super::owner::{Acquired, OwnerLock};
+use super::owner::OwnerLock;
 use super::remote::{self, Stopped};
 use super::rseq::cpu_number::cpu;
 use super::rseq::registration::{self, Mode};
@@ -323,10 +323,7 @@ impl<T> Pool<T> {
     fn drain_remote(&self, near: usize) -> Option<u64> {
         // Acquire: sees the values with the length; pairs with the commit of a section.
         let has_some = |cpu: &usize| self.areas[*cpu].plain[LEN].load(Acquire) > 0;
-        if !self.sections
-            || !self.used.from(near).any(|cpu| has_some(&cpu))
-            || self.drain_lock.try_lock() == Acquired::No
-        {
+        if !self.sections || !self.used.from(near).any(|cpu| has_some(&cpu)) || !self.drain_lock.try_lock() {
             return None;
         }
         let mut victims = self.used.from((near + 1) % self.areas.len()).filter(has_some);
@@ -364,6 +361,13 @@ impl<T> Pool<T> {
     pub fn with_area_stopped<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
         let _stopped = Stopped::new(&self.areas, cpu).expect("sections can be interrupted");
         f()
+    }
+
+    /// Returns the number of objects in the local stack of `cpu`.
+    #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+    #[doc(hidden)]
+    pub fn local_len(&self, cpu: usize) -> u64 {
+        self.areas[cpu].plain[LEN].load(Relaxed)
     }
 }
 

@@ -112,40 +112,4 @@ sections! {
         "add {slots}, {slots}, {len}, lsl #3",
         copy_batch!("{slots}", "{values}"),
     }
-
-    fn compare_and_store(x) {
-        "add {x}, {t}, #8",
-        "ldar {x}, [{x}]",
-        "cmp {x}, {expected}",
-        "b.ne 8f",
-        "str {new}, [{t}, #8]",
-        end!("mov {t}, #-1\nb 9f", "mov {t}, #0"),
-    }
-
-    fn record(x, head, slot, i) {
-        "ldr {head}, [{t}, #8]",
-        "add {x}, {t}, #64",
-        "ldar {x}, [{x}]",
-        "sub {x}, {head}, {x}",
-        "ldr {i}, [{t}, #16]",
-        "cmp {x}, {i}",
-        "b.hs 8f",
-        // Orders the commit of the record before this one before the stores to the slot: see `Reader::drain`.
-        "dmb ishst",
-        "ldr {slot}, [{t}, #32]",
-        "and {slot}, {slot}, {head}",
-        "mul {slot}, {slot}, {count}",
-        "ldr {x}, [{t}, #24]",
-        "add {slot}, {x}, {slot}, lsl #3",
-        "add {head}, {head}, #1",
-        "mov {i}, {count}",
-        "31:",
-        "sub {i}, {i}, #1",
-        "ldr {x}, [{words}, {i}, lsl #3]",
-        "str {x}, [{slot}, {i}, lsl #3]",
-        "cbnz {i}, 31b",
-        "add {t}, {t}, #8",
-        "stlr {head}, [{t}]",
-        end!("b {failed}", "b {full}"),
-    }
 }

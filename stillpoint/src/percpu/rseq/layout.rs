@@ -47,10 +47,10 @@ pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
 /// Result of a section that failed: it was interrupted, the thread is not registered, or the area is stopped.
 pub const FAILED: u64 = u64::MAX;
 
-/// Result of `pop` if the stack is empty, and of `compare_and_store` if the word has another value.
+/// Result of `pop` if the stack is empty.
 pub const NOTHING: u64 = 0;
 
-/// Result of `push` and `record`.
+/// Result of `push`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
     /// The value is stored.

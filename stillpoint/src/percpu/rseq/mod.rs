@@ -34,23 +34,21 @@
 //!
 //! # Words of an area
 //!
-//! | plain word | local stack of a pool ([`push`], [`pop`], batches) | owner word ([`compare_and_store`]) | ring ([`record`]) |
-//! |---|---|---|---|
-//! | 0 | stop | stop | stop (never set) |
-//! | 1 | **length** | **owner** | **head**: records written so far |
-//! | 2 | capacity; 0 until the CPU has pushed | | records that may be unread |
-//! | 3 | address of the slots | | address of the slots |
-//! | 4 | | | mask: slots less 1 |
-//! | atomic 0 | | | tail: records read so far, written by the reader |
+//! | plain word | local stack of a pool ([`push`], [`pop`], batches) |
+//! |---|---|
+//! | 0 | stop |
+//! | 1 | **length** |
+//! | 2 | capacity; 0 until the CPU has pushed |
+//! | 3 | address of the slots |
 //!
-//! [`add`] adds to any of the eight plain words. The section commits by a store to the word in bold.
+//! [`add`] adds to any of the eight plain words. The section commits by a store to that word, or to the length.
 //!
 //! # Orderings
 //!
 //! The commit is a Release: an Acquire load that finds it also sees what the thread did before, and what earlier sections on this
 //! CPU committed. On x86-64 every store is one; elsewhere the section uses a releasing store or a fence. Threads that commit on
-//! one CPU one after another are ordered by that CPU, and by the kernel's fences in context switches. Sections acquire what
-//! threads on other CPUs write: the stop word, the owner and the tail.
+//! one CPU one after another are ordered by that CPU, and by the kernel's fences in context switches. Sections acquire the stop word,
+//! which threads on other CPUs write.
 
 #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 #[macro_use]
@@ -77,7 +75,7 @@ pub mod registration;
 #[cfg(test)]
 mod tests;
 
-pub use arch::{add, compare_and_store, pop, pop_batch, push, push_batch, record};
+pub use arch::{add, pop, pop_batch, push, push_batch};
 pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed};
 
 /// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a second

@@ -21,11 +21,3 @@ pub unsafe fn push_batch(_: AreaRef, _: *const u64, _: usize) -> u64 {
 pub unsafe fn pop_batch(_: AreaRef, _: *mut u64, _: usize) -> u64 {
     FAILED
 }
-
-pub unsafe fn compare_and_store(_: AreaRef, _: u64, _: u64) -> u64 {
-    FAILED
-}
-
-pub unsafe fn record(_: AreaRef, _: *const u64, _: usize) -> Pushed {
-    Pushed::Failed
-}

@@ -141,41 +141,4 @@ sections! {
         "add {slots}, {slots}, {x}",
         copy_batch!("{slots}", "{values}"),
     }
-
-    fn compare_and_store(x) {
-        "ld {x}, 8({t})",
-        "bne {x}, {expected}, 8f",
-        "fence r, rw",
-        "sd {new}, 8({t})",
-        end!("li {t}, -1\nj 9f", "li {t}, 0"),
-    }
-
-    fn record(x, y, head, slot, i) {
-        "ld {head}, 8({t})",
-        "ld {x}, 64({t})",
-        // Orders the load of the tail, and the commit of the record before this one, before the stores to the slot: see
-        // `Reader::drain`.
-        "fence rw, rw",
-        "sub {x}, {head}, {x}",
-        "ld {y}, 16({t})",
-        "bgeu {x}, {y}, 8f",
-        "ld {slot}, 32({t})",
-        "and {slot}, {slot}, {head}",
-        "mul {slot}, {slot}, {count}",
-        "slli {slot}, {slot}, 3",
-        "ld {x}, 24({t})",
-        "add {slot}, {slot}, {x}",
-        "addi {head}, {head}, 1",
-        "slli {i}, {count}, 3",
-        "31:",
-        "addi {i}, {i}, -8",
-        "add {x}, {words}, {i}",
-        "ld {y}, 0({x})",
-        "add {x}, {slot}, {i}",
-        "sd {y}, 0({x})",
-        "bnez {i}, 31b",
-        "fence rw, w",
-        "sd {head}, 8({t})",
-        end!("j {failed}", "j {full}"),
-    }
 }

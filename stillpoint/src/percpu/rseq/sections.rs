@@ -27,7 +27,7 @@ macro_rules! descriptor {
 /// Defines the functions from the instructions of an architecture.
 macro_rules! sections {
     ($(fn $name:ident($($scratch:ident),*) { $($line:tt)* })*) => {
-        $(section!($name, [$($line)*], [$($scratch = out(reg) _,)*]);)*
+        $(section!($name, [$($line)*], [t = out(reg) _, $($scratch = out(reg) _,)*]);)*
     };
 }
 
@@ -42,7 +42,6 @@ macro_rules! section {
                 asm!(
                     arm!(),
                     $($line)*
-                    t = out(reg) _,
                     $($scratch)*
                     rseq = in(reg) rseq(counter.offset),
                     word = in(reg) counter.word,
@@ -58,7 +57,7 @@ macro_rules! section {
         /// Pushes `value` to the current CPU's stack.
         #[inline(always)]
         pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
-            area_section!(target, [t = out(reg) _,], $($body)*, [], [
+            area_section!(target, $($body)*, [], [
                 value = in(reg) value,
                 failed = label { return Pushed::Failed },
                 full = label { return Pushed::Full },
@@ -71,7 +70,7 @@ macro_rules! section {
         #[inline(always)]
         pub unsafe fn pop(target: AreaRef) -> u64 {
             let value: u64;
-            area_section!(target, [t = out(reg) _,], $($body)*, [value = out(reg) value,], []);
+            area_section!(target, $($body)*, [value = out(reg) value,], []);
             value
         }
     };
@@ -80,7 +79,7 @@ macro_rules! section {
         #[inline(always)]
         pub unsafe fn push_batch(target: AreaRef, values: *const u64, count: usize) -> u64 {
             let pushed: u64;
-            area_section!(target, [t = out(reg) _,], $($body)*, [n = out(reg) pushed,], [
+            area_section!(target, $($body)*, [n = out(reg) pushed,], [
                 values = in(reg) values,
                 count = in(reg) count,
             ]);
@@ -92,51 +91,24 @@ macro_rules! section {
         #[inline(always)]
         pub unsafe fn pop_batch(target: AreaRef, values: *mut u64, count: usize) -> u64 {
             let popped: u64;
-            area_section!(target, [t = out(reg) _,], $($body)*, [n = out(reg) popped,], [
+            area_section!(target, $($body)*, [n = out(reg) popped,], [
                 values = in(reg) values,
                 count = in(reg) count,
             ]);
             popped
         }
     };
-    (compare_and_store, $($body:tt)*) => {
-        /// Stores `new` in the owner word of the current CPU's area if the word is `expected`. Returns the address of the area,
-        /// or [`NOTHING`](super::NOTHING) if the word has another value.
-        #[inline(always)]
-        pub unsafe fn compare_and_store(target: AreaRef, expected: u64, new: u64) -> u64 {
-            let area: u64;
-            area_section!(target, [t = out(reg) area,], $($body)*, [], [
-                expected = in(reg) expected,
-                new = in(reg) new,
-            ]);
-            area
-        }
-    };
-    (record, $($body:tt)*) => {
-        /// Writes a record of `count` words to the current CPU's ring.
-        #[inline(always)]
-        pub unsafe fn record(target: AreaRef, words: *const u64, count: usize) -> Pushed {
-            area_section!(target, [t = out(reg) _,], $($body)*, [], [
-                words = in(reg) words,
-                count = in(reg) count,
-                failed = label { return Pushed::Failed },
-                full = label { return Pushed::Full },
-            ]);
-            Pushed::Done
-        }
-    };
 }
 
 /// A section that takes or gives something. It fails if the area is stopped.
 macro_rules! area_section {
-    ($target:ident, [$($t:tt)*], [$($line:tt)*], [$($scratch:tt)*], [$($out:tt)*], [$($in:tt)*]) => {
+    ($target:ident, [$($line:tt)*], [$($scratch:tt)*], [$($out:tt)*], [$($in:tt)*]) => {
         // SAFETY: the caller's contract, and (1) to (5) of `super`.
         unsafe {
             asm!(
                 arm!(),
                 open_area!(),
                 $($line)*
-                $($t)*
                 $($scratch)*
                 $($out)*
                 rseq = in(reg) rseq($target.offset),

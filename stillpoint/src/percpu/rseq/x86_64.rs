@@ -171,38 +171,4 @@ sections! {
         "lea {slots}, [{slots} + 8 * {len}]",
         copy_batch!("{slots}", "{values}"),
     }
-
-    fn compare_and_store() {
-        "cmp qword ptr [{t} + 8], {expected}",
-        "jne 8f",
-        fault_point!(3),
-        "mov qword ptr [{t} + 8], {new}",
-        end!("mov {t}, -1\njmp 30f"),
-        leave!("xor {t:e}, {t:e}\njmp 30f"),
-        "30:",
-    }
-
-    fn record(head, slot, i, x) {
-        "mov {head}, qword ptr [{t} + 8]",
-        "mov {x}, {head}",
-        "sub {x}, qword ptr [{t} + 64]",
-        unless_mutant!(7, "cmp {x}, qword ptr [{t} + 16]\njae {full}\n", ""),
-        fault_point!(3),
-        "mov {slot}, qword ptr [{t} + 32]",
-        "and {slot}, {head}",
-        "imul {slot}, {count}",
-        "mov {x}, qword ptr [{t} + 24]",
-        "lea {slot}, [{x} + 8 * {slot}]",
-        "inc {head}",
-        unless_mutant!(5, "", "mov qword ptr [{t} + 8], {head}\n"),
-        "mov {i}, {count}",
-        "31:",
-        "mov {x}, qword ptr [{words} + 8 * {i} - 8]",
-        "mov qword ptr [{slot} + 8 * {i} - 8], {x}",
-        fault_point!(4),
-        "dec {i}",
-        "jnz 31b",
-        "mov qword ptr [{t} + 8], {head}",
-        end!("jmp {failed}"),
-    }
 }
