@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The library's examples run to their ends, which check what came of them; and the integrations behind features tell what
-# they should. In debug builds, after those of the tests: some seconds.
+# The library's examples run to their end, and check their results. The features `tracing` and `metrics` report what
+# they should. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

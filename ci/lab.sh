@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The command works from end to end: each part for a few seconds, with all peers. Says nothing about speed.
+# The command works from end to end: each part runs for a few seconds, with all peers. Measures nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ trap 'rm -r "$scratch"' EXIT
 echo "-- probe"
 "$stillpoint" probe
 
-echo "-- probe of a program that is linked statically, with musl"
+echo "-- probe, in a static program with musl"
 cargo build --package stillpoint-lab --target x86_64-unknown-linux-musl
 "${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-musl/debug/stillpoint" probe
 
@@ -19,12 +19,12 @@ for bench in read sync fence qsbr srcu percpu callback; do
     echo "-- bench $bench"
     json=$scratch/$bench.json
     "$stillpoint" bench "$bench" --seconds 3 --json "$json" | cat
-    # Every peer was measured beside us, and gave a number.
+    # stillpoint and at least one peer have rows, and there are ratios.
     jq --exit-status --arg bench "$bench" '
         .bench == $bench
         and ([.rows[].system] | index("stillpoint") != null and (unique | length > 1))
         and (.ratios | length > 0)
-    ' "$json" >/dev/null || { echo "the report of bench $bench lacks something:" >&2; cat "$json" >&2; exit 1; }
+    ' "$json" >/dev/null || { echo "the report of bench $bench is incomplete:" >&2; cat "$json" >&2; exit 1; }
     if [[ $bench != fence && $bench != srcu && $bench != percpu ]]; then
         jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
             { echo "bench $bench did not measure liburcu" >&2; exit 1; }
@@ -37,11 +37,11 @@ echo "-- bench lock"
 jq --exit-status '([.rows[].system] | unique | length) == 9 and (.ratios | length > 0)' "$scratch/lock.json" >/dev/null
 grep --quiet '</svg>' "$scratch/lock.svg"
 
-echo "-- seeds"
-"$stillpoint" seeds e1 e2 e3 e4 e5 e6 e7 --seconds 3 --json "$scratch/seeds.json" | cat
+echo "-- reproduce"
+"$stillpoint" reproduce e1 e2 e3 e4 e5 e6 e7 --seconds 3 --json "$scratch/reproduce.json" | cat
 for experiment in e1 e2 e3 e4 e5 e6 e7; do
-    json=$scratch/seeds.$experiment.json
-    # Our rows, those of something to compare with, and what was posted.
+    json=$scratch/reproduce.$experiment.json
+    # Rows of stillpoint and of a peer, and the posted figures.
     jq --exit-status --arg experiment "$experiment" '
         .bench == $experiment
         and ([.rows[].system] | index("stillpoint") != null and (unique | length > 1))
@@ -49,15 +49,15 @@ for experiment in e1 e2 e3 e4 e5 e6 e7; do
         and (.posted.source | type == "string")
         and (.posted.tables | all(.columns as $columns | .rows | all(.values | length == ($columns | length))))
     ' "$json" >/dev/null ||
-        { echo "the report of seeds $experiment lacks something:" >&2; cat "$json" >&2; exit 1; }
+        { echo "the report of reproduce $experiment is incomplete:" >&2; cat "$json" >&2; exit 1; }
     if [[ $experiment == e[234] ]]; then
         jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
-            { echo "seeds $experiment did not measure liburcu" >&2; exit 1; }
+            { echo "reproduce $experiment did not measure liburcu" >&2; exit 1; }
     fi
 done
 
 echo "-- report, compare"
-# Two runs of a part each, the second into the directory of the first; the page loads nothing and runs nothing.
+# Two runs, the second into the directory of the first. The page is self-contained and has no scripts.
 "$stillpoint" report --only read,e5 --seconds 1 --out-dir "$scratch/report" | cat
 cp "$scratch/report/report.json" "$scratch/before.json"
 "$stillpoint" report --only read --seconds 1 --out-dir "$scratch/report" | cat
@@ -69,11 +69,11 @@ if grep --extended-regexp --quiet '<script|https?://|<link|@import|url\(' "$scra
 fi
 grep --quiet '^| E5 |' "$scratch/report/summary.md"
 "$stillpoint" compare "$scratch/before.json" "$scratch/report/report.json" >"$scratch/compared"
-# The same file twice: nothing differs.
+# A file does not differ from itself.
 "$stillpoint" compare "$scratch/before.json" "$scratch/before.json" | tail -n 2 | tee "$scratch/same"
 [[ $(grep --count 'no difference seen in' "$scratch/same") == 2 ]]
 
-echo "-- torture: floods, with two allocators; the rest is for ci/torture.sh"
+echo "-- torture flood, with two allocators (ci/torture.sh runs the rest)"
 cargo build --release --package stillpoint-lab --bin torture --no-default-features --features alone,mimalloc
 for torture in "$stillpoint torture" "${CARGO_TARGET_DIR:-target}/release/torture"; do
     $torture flood --count 5000000 --stall-seconds 0.5

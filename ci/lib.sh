@@ -1,9 +1,9 @@
-# What several checks share; to be sourced by scripts that run in the root of the repository, or in a folder of it.
+# Functions that several checks share. Sourced by scripts that run in the root of the repository, or in a folder of it.
 
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
-# build COMMAND...: has `cargo test` build programs, and leaves their paths by name in `binary`.
+# build COMMAND...: builds the test programs of a `cargo test` command, and stores their paths by name in `binary`.
 declare -A binary
 build() {
     local path name
@@ -14,7 +14,7 @@ build() {
     done < <("$@" --no-run --message-format=json 2>/dev/null | grep -oE '"executable":"[^"]+"' | cut -d'"' -f4)
 }
 
-# each FUNCTION: calls it with each line read, as often at a time as there are processors; whether all of that succeeded.
+# each FUNCTION: calls it with each line of the input, one call per processor at a time. Succeeds if all calls do.
 each() {
     local line processors
     processors=$(nproc)
@@ -26,11 +26,11 @@ each() {
     [[ ! -e $scratch/failed ]]
 }
 
-# What the models of loom are built by. Quickly, as nothing is measured there.
+# Builds the loom models. Fast builds; nothing is measured there.
 loom=(env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg loom"
     cargo test --package stillpoint --release --target-dir target/loom --test 'loom_*')
 
-# models: prints each model as `FILE TEST`, after the build.
+# models: prints each model as `FILE TEST`. Call after the build.
 models() {
     local file
     for file in "${!binary[@]}"; do
@@ -38,7 +38,7 @@ models() {
     done
 }
 
-# holds "FILE TEST": explores the model, in a process of its own.
+# holds "FILE TEST": explores the model, in a separate process.
 holds() {
     local file test log
     read -r file test <<<"$1"
@@ -50,11 +50,11 @@ holds() {
     fi
 }
 
-# package: leaves the path of the manifest in `packaged` of the files that crates.io would get, and nothing else.
+# package: unpacks the files that crates.io would get, and stores the path of their manifest in `packaged`.
 package() {
     rm -rf target/package
     cargo package --package stillpoint --no-verify --allow-dirty --quiet --target-dir target
-    # Touched: cargo goes by the times of files, and those in a package are all alike.
+    # Touched, because cargo compares file times, and those in a package are all equal.
     tar --extract --touch --gzip --file target/package/stillpoint-*.crate --directory target/package
     packaged=$(echo target/package/stillpoint-*/Cargo.toml)
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The linter has nothing to say, with and without the optional features, and what is built from C.
+# Clippy reports nothing, with and without the optional features, and with the peers that are built from C.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo clippy --workspace --all-targets -- -D warnings

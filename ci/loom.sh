@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Explores the models of the algorithms with loom: each in a process of its own, as threads of one would wait for each other
-# whenever loom maps a stack, and as many at a time as there are processors. Under a minute, after the build.
+# Explores the models of the algorithms with loom, each in a separate process (threads of one process would wait for
+# each other whenever loom maps a stack), one per processor at a time. Takes less than a minute after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh

@@ -1,6 +1,7 @@
-# Names orderings that a model has executed: `file:Type::function:half`, with `#2` behind it if it is the second of its function.
-# Reads where functions begin (`places.awk -v lines=1`), then the record (`stillpoint/src/sync/orderings.rs`), both sorted by file, line
-# and column; prints each name, and the place by which the models know it.
+# Names the orderings that a model has executed: `file:Type::function:half`, followed by `#2` for the second of its kind
+# in a function. Reads the first lines of functions (`places.awk -v lines=1`), then the record
+# (`stillpoint/src/sync/orderings.rs`), both sorted by file, line and column. Prints each name, and the place that
+# selects it in the models.
 
 NR == FNR {
     count[$1]++

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What crates.io would get: builds from the packaged files alone with the oldest Rust and the oldest glibc that are supported, is refused
-# with a clear message off Linux, and has the public API that docs/api.txt records (`ci/package.sh record` writes it anew).
-# `ci/fallback.sh` tests the packaged files.
+# The package that crates.io would get builds with the oldest supported Rust and glibc, is refused with a clear message
+# on other systems, and has the public API of docs/api.txt (`ci/package.sh record` updates that file). `ci/fallback.sh`
+# tests the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -25,7 +25,7 @@ echo "-- not Linux"
 rustup target add x86_64-unknown-freebsd 2>/dev/null
 if log=$(cargo check --manifest-path "$packaged" --target x86_64-unknown-freebsd --target-dir target/oldest --quiet 2>&1) ||
     [[ $(grep --max-count 1 ^error <<<"$log") != *'64-bit Linux only'* ]]; then
-    printf 'another system is not refused first of all:\n%s\n' "$log" >&2
+    printf 'the first error on another system is not the one expected:\n%s\n' "$log" >&2
     exit 1
 fi
 
@@ -37,6 +37,6 @@ cargo +nightly public-api --package stillpoint --features lock_api_04,lock-event
     --target-dir target/api >"$scratch/api.txt"
 if [[ ${1-} == record ]]; then cp "$scratch/api.txt" docs/api.txt; fi
 diff docs/api.txt "$scratch/api.txt" || {
-    echo "The public API has changed. If that is meant, say so in CHANGELOG.md, and run ci/package.sh record." >&2
+    echo "The public API has changed. If that is intended, add it to CHANGELOG.md and run ci/package.sh record." >&2
     exit 1
 }

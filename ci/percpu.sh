@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Tests per-CPU data beyond `cargo test`: with faults at every point of every section, with each step broken (the tests must fail),
-# without optimization and with link-time optimization, without the C library's registration, with rseq denied, under valgrind,
-# single-stepped by a debugger, with musl, on other architectures (assembled, and the fallback), and in a library that is closed. Two
-# minutes, after the builds.
+# Tests of per-CPU data beyond `cargo test`: with faults at every point of every rseq critical section, with each step
+# broken (the tests must fail), without optimization and with link-time optimization, without the C library's
+# registration, with rseq denied, under valgrind, single-stepped by a debugger, with musl, on other architectures
+# (assembly and fallback), and in a library that is closed. Takes two minutes after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
 unset STILLPOINT_PERCPU STILLPOINT_FENCE
 
 cargo build --release --package stillpoint-lab --features liburcu
-export CARGO_PROFILE_RELEASE_LTO=off # quicker to build, and nothing is measured here
+export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 
 table=docs/proof.md
-limit=60 # seconds in which a test must notice its mutant
+limit=60 # seconds in which a test must detect its mutant
 log=$scratch/log
 
 tests=(--test percpu --test percpu_pool)
@@ -28,7 +28,7 @@ done
 "${binary[faults_percpu]}" --nocapture --exact tests_notice_unarmed_sections 2>&1 | grep '^a\|^w' || true
 
 echo "-- broken sections and steps"
-# Rows of the table: | `mutant` | ... | `test_file::test` |, of these test files. Those of `ci/mutants/` need a build each: see
+# Table rows of these test files: | `mutant` | ... | `test_file::test` |. Patches need a build each: see
 # `ci/mutants.sh`.
 rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `((faults_percpu|percpu[a-z_]*)::[a-z_]+)` \|$/\1 \2/p' "$table" |
     while read -r mutant test; do [[ -e ci/mutants/$mutant.patch ]] || echo "$mutant $test"; done)
@@ -41,7 +41,7 @@ fi
 refuted=0
 while read -r mutant test; do
     start=$EPOCHREALTIME
-    # Some mutants show only at rare moments, and on a busy machine not in each run.
+    # Some mutants have an effect only at rare moments, and on a busy machine not in each run.
     for ((try = 0; try < 5; try++)); do
         status=0
         (STILLPOINT_MUTANT=$mutant timeout "$limit" "${binary[${test%::*}]}" --exact "${test#*::}") >"$log" 2>&1 || status=$?
@@ -75,43 +75,43 @@ done
 # Stopping an area needs membarrier.
 "$stillpoint" seccomp-deny membarrier -- "${binary[percpu_pool]}" --quiet
 
-echo "-- valgrind, whose threads cannot be registered"
+echo "-- valgrind: threads cannot be registered"
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_pool]}" --exact pop_returns_the_last_pushed
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact signed_counter_counts_down
 
-echo "-- a debugger that single-steps an add"
+echo "-- a debugger single-steps an add"
 cargo build --release --package stillpoint --example assembly
 example=${CARGO_TARGET_DIR:-target}/release/examples/assembly
-# Every step interrupts the section. After the steps that all tries take, the function has returned.
+# Every step interrupts the section. The function returns within the steps that all attempts take.
 gdb --batch --nx --eval-command 'break count' --eval-command 'ignore 1 1' --eval-command run \
     --eval-command 'stepi 2000' --eval-command 'info symbol $pc' --eval-command delete --eval-command continue \
     "$example" >"$log" 2>&1 || true
 if ! grep --quiet 'exited normally' "$log" || grep --quiet -E '^(count|.*add_slow.*) .*in section' "$log"; then
     cat "$log"
-    echo "the single-stepped add did not return, or returned wrongly" >&2
+    echo "the single-stepped add did not return, or the program failed" >&2
     exit 1
 fi
 
-echo "-- a static program, which has no symbols to look up"
+echo "-- a static program: no symbols to look up"
 RUSTFLAGS="-C target-feature=+crt-static" cargo build --package stillpoint --target x86_64-unknown-linux-gnu \
     --target-dir target/static --release --example assembly
 target/static/x86_64-unknown-linux-gnu/release/examples/assembly
 
-echo "-- musl, which does not register threads"
+echo "-- musl: the C library does not register threads"
 RUSTFLAGS="--cfg stillpoint_faults" cargo test --package stillpoint --target x86_64-unknown-linux-musl \
     --target-dir target/faults --quiet "${tests[@]}" --test percpu_memory --test percpu_allocator --test faults_percpu
 
-echo "-- aarch64 and riscv64: assembled; on aarch64 sections run uninterrupted, and the fallback"
+echo "-- aarch64 and riscv64: assembly; aarch64: uninterrupted sections, and the fallback"
 for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
     cargo rustc --package stillpoint --release --lib --target "$target" -- -D warnings
 done
-# The emulator has no rseq, and cannot start programs, so each test is its own child.
+# The emulator has no rseq and cannot start programs, so each test runs in its own process, not in a child.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
     --test percpu_pool
 
-echo "-- a shared library that is closed while threads use it"
+echo "-- a shared library is closed while threads use it"
 cargo build --package stillpoint --example unloaded
 cargo test --package stillpoint --quiet --test percpu_unload -- --include-ignored

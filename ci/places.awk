@@ -1,8 +1,8 @@
-# Reads Rust sources, and prints each function as `Type::function`, and each step that has a mutant as `name Type::function`: where
-# it is. A type is that of the impl, or the trait; a function outside of both stands alone. With `-v lines=1` prints nothing but
-# `file line Type::function`: where each function begins.
+# Reads Rust sources. Prints each function as `Type::function`, and each step that has a mutant as
+# `name Type::function`. The type is that of the impl, or the trait; a function outside of both has none. With
+# `-v lines=1`, prints only `file line Type::function`: the first line of each function.
 
-# The identifier that an `impl` or a `trait` is about.
+# The type of an `impl`, or the name of a `trait`.
 function subject(line,    depth, i, c) {
     sub(/^ *((pub(\([a-z]+\))?|unsafe) )*(impl|trait) */, "", line)
     if (line ~ /^</) {
@@ -26,7 +26,7 @@ function indent(line) {
 
 FNR == 1 { type = place = "" }
 
-# The mutants of sections, by number.
+# The mutants of rseq critical sections, by number.
 /IN_SECTIONS: /, /\];/ {
     if (match($0, /"[a-z-]+"/)) section[++sections] = substr($0, RSTART + 1, RLENGTH - 2)
 }
@@ -44,7 +44,7 @@ type != "" && /^ *}/ && indent($0) == opened { type = "" }
 
 lines { next }
 
-# The name may stand on the next line.
+# The name may be on the next line.
 /(mutant|step!)\(/ || is_next {
     is_next = /step!\($/
     for (rest = $0; match(rest, /"[a-z-]+"/); rest = substr(rest, RSTART + RLENGTH))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests of the library under ThreadSanitizer, AddressSanitizer (with leaks) and valgrind's memcheck; and programs that are
-# wrong in one step, each of which the sanitizer must report, while it says nothing of the same program with that step.
-# The first two need a nightly toolchain with rust-src (`ci/setup.sh`). Half a minute, after the builds.
+# Tests of the library under ThreadSanitizer, AddressSanitizer (with leak detection) and valgrind's memcheck. The
+# sanitizers must also report programs that leave out one step, and report nothing in the same programs with that step.
+# The first two need a nightly toolchain with rust-src (`ci/setup.sh`). Takes half a minute after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -22,7 +22,7 @@ fail() {
     exit 1
 }
 
-# passes WHAT COMMAND...: it ends well, and nothing is reported.
+# passes WHAT COMMAND...: the command succeeds, and nothing is reported.
 passes() {
     local what=$1 begin=$SECONDS status=0
     shift
@@ -32,18 +32,18 @@ passes() {
     printf 'clean     %-40s %3d s\n' "$what" $((SECONDS - begin))
 }
 
-# tells STEP REPORT COMMAND...: the program that leaves the step out is reported so, the one that takes it is not.
-tells() {
+# detects STEP REPORT COMMAND...: the program without the step is reported as REPORT, the one with it is not reported.
+detects() {
     local step=$1 report=$2 status=0
     shift 2
     passes "wrong $step taken" "$@" "$step" taken
-    # In a shell of its own, which keeps the news of a crash in the log.
+    # In a subshell, which writes the message about a crash to the log.
     (timeout "$limit" "$@" "$step" left-out) >"$log" 2>&1 || status=$?
     ((status == code)) && grep --quiet -E "$report" "$log" || fail "SURVIVES  $step: status $status, no report of $report"
     printf 'reported  %-40s %s\n' "wrong $step left-out" "$(grep -m1 -oE "$report" "$log")"
 }
 
-# fuzz COMMAND...: the random programs pass, less those of broken models, which may leave something behind.
+# fuzz COMMAND...: the random programs pass. Leaves out the programs of broken variants, which may leak.
 fuzz() {
     local test
     for test in fuzz_grace_periods fuzz_lock fuzz_percpu; do
@@ -54,7 +54,7 @@ fuzz() {
 tests=()
 for test in fuzz_grace_periods fuzz_lock fuzz_percpu rcu_use_after_free; do tests+=(--test "$test"); done
 host=$(rustc -vV | sed -n 's/^host: //p')
-code=66 # of a program in which something is reported
+code=66 # exit status of a program with a report
 
 if ! sysroot=$(rustc +nightly --print sysroot 2>/dev/null) || [[ ! -d $sysroot/lib/rustlib/src/rust/library ]]; then
     cannot "there is no nightly toolchain with rust-src"
@@ -63,41 +63,41 @@ compgen -G "$sysroot/lib/rustlib/$host/lib/librustc-*_rt.tsan.a" >/dev/null ||
     cannot "the nightly toolchain has no sanitizers for $host"
 nightly=(cargo +nightly test --package stillpoint-sanitizers --target "$host" "${tests[@]}")
 
-echo "-- ThreadSanitizer, which is to see the standard library too; critical sections it cannot see"
+echo "-- ThreadSanitizer, with an instrumented standard library; it does not see rseq critical sections"
 export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 export RUSTFLAGS="-Zsanitizer=thread"
 build "${nightly[@]}" -Zbuild-std --target-dir target/tsan
 export TSAN_OPTIONS="halt_on_error=1 exitcode=$code" STILLPOINT_PERCPU=atomic
 wrong=(target/tsan/"$host"/debug/wrong)
-tells grace-period 'heap-use-after-free|data race' "${wrong[@]}"
-tells release 'data race' "${wrong[@]}"
-tells lock 'data race' "${wrong[@]}"
+detects grace-period 'heap-use-after-free|data race' "${wrong[@]}"
+detects release 'data race' "${wrong[@]}"
+detects lock 'data race' "${wrong[@]}"
 fuzz
 passes rcu_use_after_free "${binary[rcu_use_after_free]}"
 unset STILLPOINT_PERCPU
 
-echo "-- AddressSanitizer, and leaks"
+echo "-- AddressSanitizer, with leak detection"
 export RUSTFLAGS="-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"
 build "${nightly[@]}" --target-dir target/asan
 export ASAN_OPTIONS="detect_leaks=1 exitcode=$code"
 wrong=(target/asan/"$host"/debug/wrong)
-tells grace-period 'heap-use-after-free' "${wrong[@]}"
-tells ownership 'heap-use-after-free' "${wrong[@]}"
-tells free 'detected memory leaks' "${wrong[@]}"
+detects grace-period 'heap-use-after-free' "${wrong[@]}"
+detects ownership 'heap-use-after-free' "${wrong[@]}"
+detects free 'detected memory leaks' "${wrong[@]}"
 fuzz
-# It leaks on purpose.
+# This test leaks on purpose.
 passes rcu_use_after_free env ASAN_OPTIONS="detect_leaks=0 exitcode=$code" "${binary[rcu_use_after_free]}"
 
-echo "-- memcheck, which has no rseq, with the ordinary fences"
+echo "-- memcheck, without rseq, with the fence backend seqcst"
 command -v valgrind >/dev/null || cannot "there is no valgrind"
 unset RUSTFLAGS CARGO_PROFILE_DEV_OPT_LEVEL CARGO_PROFILE_DEV_DEBUG
 build cargo test --package stillpoint-sanitizers --test fuzz_grace_periods --test fuzz_lock --test fuzz_percpu
 memcheck=(valgrind --quiet --fair-sched=yes --error-exitcode=$code --leak-check=full --errors-for-leak-kinds=definite)
 wrong=("${memcheck[@]}" ${CARGO_TARGET_DIR:-target}/debug/wrong)
-tells grace-period 'Invalid read' "${wrong[@]}"
-tells ownership 'Invalid read' "${wrong[@]}"
-tells free 'definitely lost' "${wrong[@]}"
+detects grace-period 'Invalid read' "${wrong[@]}"
+detects ownership 'Invalid read' "${wrong[@]}"
+detects free 'definitely lost' "${wrong[@]}"
 export PROPTEST_CASES=5
-# The fallback alone of per-CPU data, without the children that have another.
+# Only the fallback of per-CPU data, without child processes with other modes.
 export STILLPOINT_TEST_CHILD=1 STILLPOINT_FENCE=seqcst
 fuzz "${memcheck[@]}"

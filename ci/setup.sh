@@ -2,9 +2,8 @@
 # Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo).
 set -euo pipefail
 
-# Packages whose contents are not there. liburcu is a peer of the benches, objcopy prepares it, jq reads their reports;
-# spin explores models; gdb and valgrind run per-CPU data where there is no
-# rseq, as does qemu on another architecture; valgrind is a sanitizer, too.
+# Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
+# explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers.
 missing() {
     command -v cc >/dev/null || echo gcc
     command -v objcopy >/dev/null || echo binutils
@@ -34,7 +33,7 @@ for component in fmt clippy; do
         echo "rustup could not add $component" >&2
 done
 
-# The sanitizers are in nightly toolchains, and are to see the standard library too, so that is built from source.
+# The sanitizers need a nightly toolchain, and the source of the standard library, which is instrumented too.
 has_nightly() { [[ -d $(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library ]]; }
 has_nightly || rustup toolchain install nightly --profile minimal --component rust-src --no-self-update ||
     echo "rustup could not install nightly with rust-src" >&2

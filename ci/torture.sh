@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Tortures the library on each backend, for a minute in all; then breaks one step at a time, and expects the torture to notice
-# each within ten seconds. Two or three minutes, after the builds.
+# Runs the torture on each backend, for a minute in all. Then breaks one step at a time, and expects the torture to
+# detect each within ten seconds. Takes two or three minutes after the builds.
 #
-# First comes a control: a library without fences must be noticed. On a machine that is too busy for that, other steps that go
-# unnoticed prove nothing either. Then the exit status is 77: not checked.
+# The first run is a control: a library without fences must be detected. On a machine that is too busy for that, other
+# undetected steps prove nothing either, and the exit status is 77: not checked.
 #
-# usage: ci/torture.sh [SECONDS [RUNS]]   tortures for SECONDS, and each broken step RUNS times (then prints median and maximum)
+# usage: ci/torture.sh [SECONDS [RUNS]]   runs for SECONDS, and each broken step RUNS times (prints median, maximum)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset STILLPOINT_FENCE STILLPOINT_PERCPU STILLPOINT_MUTANT
 seconds=${1:-60} runs=${2:-1}
-limit=10 # seconds to find a broken step
+limit=10 # seconds in which a broken step must be detected
 
-# Rows of the table: | `mutant` | `torture part` | ... |
+# Table rows: | `mutant` | `torture part` | ... |
 table=docs/proof.md
 rows=$(sed -nE 's/^\| `([a-z-]+)` \| `torture ([a-z]+)` \|.*$/\1 \2/p' "$table")
 faults=stillpoint/src/percpu/rseq/faults.rs
@@ -30,31 +30,31 @@ torture=target/torture/torture/torture
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Runs the torture with a broken step. True if it was noticed. A crash counts; an error of this command does not, nor does a
-# run that is not conclusive.
-notices() { # mutant part
+# detects MUTANT PART: runs the torture with a broken step, and succeeds if it was detected. A crash counts. A usage
+# error, a timeout and a run that is not conclusive do not.
+detects() {
     local status=0
     start=$EPOCHREALTIME
-    # In a shell of its own, which keeps the news of a crash in the log.
+    # In a subshell, which writes the message about a crash to the log.
     (timeout $((limit + 5)) "$torture" "$2" --seconds "$limit" --mutant "$1"; exit $?) >"$log" 2>&1 || status=$?
     times+=("$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.2f", e - s }')")
     ((status != 0 && status != 2 && status != 77 && status != 124))
 }
 
-# True if the torture notices the control on this machine, now.
+# Succeeds if the torture detects the control on this machine, now.
 control() {
     local times=()
-    notices no-fence rcu || notices no-fence rcu
+    detects no-fence rcu || detects no-fence rcu
 }
 
 inconclusive=()
-not_conclusive() { # what
+not_conclusive() {
     echo "NOT CONCLUSIVE  $1" >&2
     inconclusive+=("$1")
 }
 
-# What the exit status of a torture that must pass means; false if it failed.
-judge() { # status what
+# check_status STATUS WHAT: handles the exit status of a torture that must pass. Fails if the torture failed.
+check_status() {
     case $1 in
         0) ;;
         77) not_conclusive "$2" ;;
@@ -62,7 +62,7 @@ judge() { # status what
     esac
 }
 
-# Ends this script if something was not conclusive.
+# Ends this script if a run was not conclusive.
 conclude() {
     ((${#inconclusive[@]} > 0)) || return 0
     printf 'NOT CONCLUSIVE, the machine is too busy: %s\n' "${inconclusive[@]}" >&2
@@ -75,27 +75,27 @@ control && controlled=1 || controlled=0
 echo "-- the library as it is"
 status=0
 "$stillpoint" torture all --seconds "$seconds" || status=$?
-judge "$status" "torture all"
+check_status "$status" "torture all"
 if ((!controlled)); then
-    not_conclusive "the control: it was not noticed that there are no fences; broken steps were not tried"
+    not_conclusive "the control, a library without fences, was not detected; broken steps were not tried"
     conclude
 fi
 
 echo "-- broken steps"
-# The same program, with the same patience, and nothing broken.
+# The same program with the same timeouts, and nothing broken.
 for part in rcu qsbr srcu percpu lock; do
     status=0
     "$torture" "$part" --seconds 2 --mutant nothing >"$log" 2>&1 || status=$?
-    judge "$status" "torture $part, with nothing broken" || { cat "$log" >&2; exit 1; }
+    check_status "$status" "torture $part, with nothing broken" || { cat "$log" >&2; exit 1; }
 done
 
 survivors=0
 while read -r mutant part; do
-    times=() noticed=0
+    times=() detected=0
     for ((run = 0; run < runs; run++)); do
         # Twice, as the machine may have been busy.
-        if notices "$mutant" "$part" || notices "$mutant" "$part"; then
-            noticed=$((noticed + 1))
+        if detects "$mutant" "$part" || detects "$mutant" "$part"; then
+            detected=$((detected + 1))
             what=$(sed -nE 's/^torture [a-z]+: FAILED, //p' "$log")
             continue
         fi
@@ -104,12 +104,12 @@ while read -r mutant part; do
             echo "SURVIVES  $mutant (torture $part)" >&2
             survivors=$((survivors + 1))
         else
-            not_conclusive "$mutant (torture $part): it was not noticed, but neither was the control, after it"
+            not_conclusive "$mutant (torture $part) was not detected, and neither was the control after it"
         fi
     done
-    ((noticed > 0)) || continue
+    ((detected > 0)) || continue
     mapfile -t times < <(printf '%s\n' "${times[@]}" | sort -n)
-    printf 'noticed   %-26s %-7s %6s s, at most %6s s  %.90s\n' "$mutant" "$part" "${times[${#times[@]} / 2]}" \
+    printf 'detected  %-26s %-7s %6s s, at most %6s s  %.90s\n' "$mutant" "$part" "${times[${#times[@]} / 2]}" \
         "${times[-1]}" "${what:-it crashes}"
 done <<<"$rows"
 ((survivors == 0)) || exit 1

@@ -1,32 +1,33 @@
-/* A grace period, between readers that enter, repin and leave: stillpoint/src/readers/threads.rs and reader.rs.
+/* A grace period, and readers that enter, repin and leave: stillpoint/src/readers/threads.rs and reader.rs.
  *
- *   grace_period()  ThreadReaders::try_drain, scan and sleep
- *   reader          Reader::try_enter, repin and leave, ThreadReaders::exit_slow
- *   take_awaited(), count_down()
+ *   grace_period()  ThreadReaders::try_drain, scan and wait_for_readers
+ *   reader          Reader::try_enter, repin and leave
+ *   exit_slow()     Reader::check_exit_flags, ThreadReaders::exit_slow, count_down
  *
- * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
- * another (shared_seq.pml), so there is one.
+ * The leader publishes versions 1, 2, ... of a value, and frees the previous version after a grace period. Leaders
+ * come one after another (shared_seq.pml), so there is one.
  *
  * Invariants:
- *   1. No reader looks at a version that has been freed.
- *   2. A grace period ends with no request out, and `awaited` 0.
- *   3. Everybody gets to the end (invalid end state).
+ *   1. No reader uses a version that has been freed.
+ *   2. When a grace period ends, no request is outstanding, and `awaited` is 0.
+ *   3. All threads run to their end (invalid end state).
  *
- * A reader may be late with its wake-up, and end a sleep of the next grace period: the leader looks at the count again.
+ * A reader may be late with its wake-up, and end a sleep of the next grace period. The leader checks the count again.
  *
  * Beyond weakly ordered stores:
  *
- *   - The leader's additions to `awaited`, whose results it does not use, are done by the memory when their turn comes:
- *     `ADD` is what is still to be added.
- *   - The first reader's load of the pointer may be early: `guess` is what it found. The machine may guess at any moment,
- *     and forgets it when an interrupt lands, as what comes after that is fetched anew. A compiler may move the load up to
- *     the last light fence, and no interrupt undoes that. An acquire forgets both: what comes after it is loaded after it.
- *   - `take_awaited` is no fence to what was stored before.
+ *   - The memory executes the leader's additions to `awaited`, whose results the leader does not use, at a later
+ *     time. `ADD` is what has not been added yet.
+ *   - The first reader's load of the pointer may be early: `guess` is the value that it found. The processor may
+ *     guess at any moment, and discards the guess when an interrupt lands, because later instructions are then
+ *     fetched again. A compiler may move the load up to the last light fence, and no interrupt undoes that. An
+ *     acquire discards both: later loads come after it.
+ *   - Taking a request does not order earlier stores.
  *
- * The first reader repins its sections, or does not; the second is there to be counted.
+ * The first reader repins its sections, or does not. The second is there to be counted.
  *
- * Abstracted: nested sections (the innermost do nothing); readers that come and go; spinning, which only delays the
- * scan's look; the sleep's timer, which is for reports. */
+ * Abstracted: nested sections (only the outermost has an effect); readers that register and unregister; spinning,
+ * which only delays the check of the scan; the sleep's timer, which is for reports. */
 
 #ifndef GRACE_PERIODS
 #define GRACE_PERIODS 3
@@ -40,11 +41,11 @@
 
 #define LEADER 2
 #define THREADS 3
-#define STATE(r) (r)
-#define ATTENTION(r) (2 + (r))  /* WAKE_ON_EXIT, or 0 */
+#define GP_SEEN(r) (r)
+#define EXIT_FLAGS(r) (2 + (r))  /* WAKE_ON_EXIT, or 0 */
 #define VALUE 4
-#define RAISED 5                /* the counter */
-#define WAKE_ON_EXIT 6
+#define GP_COUNTER 5                /* the counter */
+#define AWAITED 6
 #define ADD 7
 #define VARIABLES 8
 #define COUNTER(v) 0
@@ -56,12 +57,12 @@
 #define MACHINE 1
 #define COMPILER 2
 
-byte guessed;               /* by whom */
+byte guessed;               /* NOTHING, or by MACHINE or COMPILER */
 byte guess;
 bit asleep;                 /* the leader */
 byte freed;                 /* versions below this */
 
-/* Of the last version there is no need: a load that is not early finds the same. */
+/* The last version needs no guess: a load that is not early finds the same. */
 inline guess_value(by) {
     atomic { guessed == NOTHING && mem[VALUE] < GRACE_PERIODS -> guessed = by; guess = mem[VALUE] }
 }
@@ -74,16 +75,16 @@ inline forget() {
 active proctype memory() {
 end:
     do
-    :: drain(0, STATE(0))
-    :: drain(1, STATE(1))
+    :: drain(0, GP_SEEN(0))
+    :: drain(1, GP_SEEN(1))
     :: drain(LEADER, VALUE)
-    :: drain(LEADER, RAISED)
-    :: drain(LEADER, WAKE_ON_EXIT)
-    :: drain(LEADER, ATTENTION(0))
-    :: drain(LEADER, ATTENTION(1))
+    :: drain(LEADER, GP_COUNTER)
+    :: drain(LEADER, AWAITED)
+    :: drain(LEADER, EXIT_FLAGS(0))
+    :: drain(LEADER, EXIT_FLAGS(1))
     :: atomic {
-           (pending[LEADER] & bit_of(ADD)) && !(pending[LEADER] & bit_of(WAKE_ON_EXIT)) ->
-           mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] + buffered[at(LEADER, ADD)];
+           (pending[LEADER] & bit_of(ADD)) && !(pending[LEADER] & bit_of(AWAITED)) ->
+           mem[AWAITED] = mem[AWAITED] + buffered[at(LEADER, ADD)];
            buffered[at(LEADER, ADD)] = 0;
            pending[LEADER] = pending[LEADER] & ~bit_of(ADD)
        }
@@ -91,7 +92,7 @@ end:
     od
 }
 
-/* Its own heavy fence too. */
+/* With a heavy fence of its own. */
 inline heavy() {
     atomic { fenced(LEADER) -> asked = bit_of(0) | bit_of(1) }
     do
@@ -109,8 +110,8 @@ inline interrupt(r) {
     }
 }
 
-/* What the reader's next load of the pointer finds. */
-inline look_at_value(r) {
+/* The reader's next load of the pointer, and the use of the value. */
+inline use_value(r) {
     atomic {
         if
         :: r == 0 && guessed != NOTHING -> value = guess; forget()
@@ -123,8 +124,8 @@ inline look_at_value(r) {
 inline count_down(r) {
     atomic {
         fenced(r) ->
-        mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - 1;
-        last = (mem[WAKE_ON_EXIT] == 0)
+        mem[AWAITED] = mem[AWAITED] - 1;
+        last = (mem[AWAITED] == 0)
     }
     if
 #ifndef NO_WAKE_UP
@@ -134,22 +135,22 @@ inline count_down(r) {
     fi
 }
 
-/* Nothing to the machine. */
+/* No effect on the processor. */
 inline light(r) {
     atomic { if :: r == 0 && guessed == COMPILER -> forget() :: else fi }
 }
 
 /* Reader::check_exit_flags, ThreadReaders::exit_slow */
-inline attend(r) {
+inline exit_slow(r) {
     light(r);
     if :: r == 0 -> if :: guess_value(COMPILER) :: true fi :: else fi;
     if
-    :: mem[ATTENTION(r)] ->
-#ifdef AWAITED_TAKEN_TWICE
-       taken = mem[ATTENTION(r)];
-       mem[ATTENTION(r)] = 0;
+    :: mem[EXIT_FLAGS(r)] ->
+#ifdef REQUEST_TAKEN_TWICE
+       taken = mem[EXIT_FLAGS(r)];
+       mem[EXIT_FLAGS(r)] = 0;
 #else
-       atomic { taken = mem[ATTENTION(r)]; mem[ATTENTION(r)] = 0 }
+       atomic { taken = mem[EXIT_FLAGS(r)]; mem[EXIT_FLAGS(r)] = 0 }
 #endif
 #ifndef TAKE_RELAXED
        if :: r == 0 -> atomic { forget() } :: else fi;
@@ -166,50 +167,50 @@ proctype reader(byte me) {
     do
     :: sections < SECTIONS ->
        sections++;
-       counter = mem[RAISED];
-       store_release(me, STATE(me), counter);
+       counter = mem[GP_COUNTER];
+       store_release(me, GP_SEEN(me), counter);
        light(me);
-       look_at_value(me);
+       use_value(me);
        if
-       :: me == 0 && load(me, STATE(me)) != mem[RAISED] ->
-          counter = mem[RAISED];
-          store_release(me, STATE(me), counter);
-          attend(me);
-          look_at_value(me)
+       :: me == 0 && load(me, GP_SEEN(me)) != mem[GP_COUNTER] ->
+          counter = mem[GP_COUNTER];
+          store_release(me, GP_SEEN(me), counter);
+          exit_slow(me);
+          use_value(me)
        :: true
        fi;
        counter = 0;
-       store_release(me, STATE(me), 0);
-       attend(me)
+       store_release(me, GP_SEEN(me), 0);
+       exit_slow(me)
     :: else -> break
     od
 }
 
-#define blocks(r) (mem[STATE(r)] != 0 && mem[STATE(r)] < raised)
+#define blocks(r) (mem[GP_SEEN(r)] != 0 && mem[GP_SEEN(r)] < counter)
 
 /* The leader's fetch_add of `awaited`: Relaxed. */
-inline await_one_more() {
+inline add_awaited() {
     d_step {
         buffered[at(LEADER, ADD)] = buffered[at(LEADER, ADD)] + 1;
         pending[LEADER] = pending[LEADER] | bit_of(ADD)
     }
 }
 
-inline await_exit(r) {
-#ifdef AWAIT_RELAXED
-    store(LEADER, ATTENTION(r), 1)
+inline request_wake(r) {
+#ifdef REQUEST_RELAXED
+    store(LEADER, EXIT_FLAGS(r), 1)
 #else
-    store_release(LEADER, ATTENTION(r), 1)
+    store_release(LEADER, EXIT_FLAGS(r), 1)
 #endif
 }
 
 inline sleep() {
-    store(LEADER, WAKE_ON_EXIT, 1);
+    store(LEADER, AWAITED, 1);
     r = first;
     do
     :: r < READERS ->
        if
-       :: blocks(r) -> await_one_more(); await_exit(r)
+       :: blocks(r) -> add_awaited(); request_wake(r)
        :: else
        fi;
        r++
@@ -224,8 +225,8 @@ inline sleep() {
        if
        :: !blocks(r) -> atomic {
               fenced(LEADER) ->
-              mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - mem[ATTENTION(r)];
-              mem[ATTENTION(r)] = 0
+              mem[AWAITED] = mem[AWAITED] - mem[EXIT_FLAGS(r)];
+              mem[EXIT_FLAGS(r)] = 0
           }
        :: else
        fi;
@@ -233,33 +234,33 @@ inline sleep() {
        r++
     :: else -> r = 0; break
     od;
-    atomic { fenced(LEADER) -> mem[WAKE_ON_EXIT] = mem[WAKE_ON_EXIT] - 1; left = mem[WAKE_ON_EXIT] }
+    atomic { fenced(LEADER) -> mem[AWAITED] = mem[AWAITED] - 1; left = mem[AWAITED] }
     do
     :: left != 0 ->
        /* futex_wait: the kernel compares under the lock that wakers take. */
 #ifdef SLEEP_WITHOUT_COMPARING
        asleep = 1;
 #else
-       asleep = (mem[WAKE_ON_EXIT] == left);
+       asleep = (mem[AWAITED] == left);
 #endif
        !asleep;
 #ifdef WOKEN_IS_ENOUGH
        break
 #endif
-       left = mem[WAKE_ON_EXIT]
+       left = mem[AWAITED]
     :: else -> break
     od
 }
 
 inline grace_period() {
-    raised = load(LEADER, RAISED) + 1;
+    counter = load(LEADER, GP_COUNTER) + 1;
 #ifdef COUNTER_BEFORE_FENCE
-    store(LEADER, RAISED, raised);
+    store(LEADER, GP_COUNTER, counter);
 #endif
 #ifndef NO_FENCE
     heavy();
 #endif
-    store(LEADER, RAISED, raised);
+    store(LEADER, GP_COUNTER, counter);
     do
     :: first < READERS ->
        if
@@ -269,11 +270,11 @@ inline grace_period() {
     :: else -> break
     od;
     first = 0;
-    invariant(2, mem[WAKE_ON_EXIT] == 0 && mem[ATTENTION(0)] == 0 && mem[ATTENTION(1)] == 0)
+    invariant(2, mem[AWAITED] == 0 && mem[EXIT_FLAGS(0)] == 0 && mem[EXIT_FLAGS(1)] == 0)
 }
 
 proctype leader() {
-    byte raised, asked, first, r, left, version;
+    byte counter, asked, first, r, left, version;
     do
     :: version < GRACE_PERIODS ->
        version++;
@@ -285,5 +286,5 @@ proctype leader() {
 }
 
 init {
-    atomic { mem[RAISED] = 1; run leader(); run reader(0); if :: READERS > 1 -> run reader(1) :: else fi }
+    atomic { mem[GP_COUNTER] = 1; run leader(); run reader(0); if :: READERS > 1 -> run reader(1) :: else fi }
 }

@@ -1,2 +1,2 @@
-/* An assertion that says which invariant of the model's head comment it checks: ci reads the number from spin's message. */
+/* Asserts an invariant of the model's head comment. models/run.sh reads the number from spin's message. */
 #define invariant(number, holds) assert((holds) || number == 0)

@@ -1,10 +1,12 @@
-/* The queued lock (`src/lock`): which threads park, which wake them, and which is the head. The word and the states of the nodes are
- * as in the source. Each atomic operation on them is one step, in any interleaving. Memory is sequentially consistent here; the
- * loom models check the orderings. A thread may spin for any time, a quantum may be over at any time, and so may the time limit of a
- * timed waiter. The first BYPASSING threads may at any time find that the head is stalled.
+/* The queued lock (stillpoint/src/lock): which threads park, which threads wake them, and which is the head.
  *
- * Left out: links between nodes (the next node is found in one step), the node table (the owner of a node that is being unlinked
- * waits for that before it enqueues again), unqueued waiters, forks.
+ * The word and the states of the nodes are as in the source. Each atomic operation on them is one step, in any
+ * interleaving. Memory is sequentially consistent here; the loom models check the orderings. A thread may spin for
+ * any time, a quantum may be over at any time, and so may the time limit of a timed waiter. The first BYPASSING
+ * threads may find at any time that the head is stalled.
+ *
+ * Abstracted: links between nodes (the next node is found in one step); the node table (the owner of a node that is
+ * being unlinked waits for that before it enqueues again); unqueued waiters; forks.
  *
  * THREADS threads lock ROUNDS times. The first TIMED of them wait with a time limit first, and then without.
  *

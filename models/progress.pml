@@ -1,22 +1,23 @@
-/* Waiting until deferred entries have run: stillpoint/src/sync/event_count.rs, with its users in reclaim/worker.rs and queue.rs.
+/* Waiting until deferred callbacks have run: stillpoint/src/sync/event_count.rs, with its users in reclaim/worker.rs
+ * and queue.rs.
  *
- *   owner()      retires plain values, then does its bookkeeping: CallbackWorker::flush, run_own, press
+ *   owner()      retires values without destructors, then flushes: CallbackWorker::flush, run_own, throttle
  *   barrier()    CallbackWorker::barrier, over both queues
- *   worker()     CallbackWorker::work: collect, wait, slices, stop; Queue::assign_cookies, run_batch
- *   others()     end grace periods that are asked for: the worker's, and those of callers of synchronize()
+ *   worker()     CallbackWorker::work, with Queue::assign_cookies and run_batch
+ *   others()     ends the requested grace periods: those of the worker, and of callers of synchronize()
  *   wait_until() EventCount::wait_until; notify_all(): EventCount::notify_all
  *
- * Queue 0 is the owner's, its entries are plain. Queue 1 holds one callback, queued long ago. WORD is the eventcount: bit
- * 0 says that a thread may sleep, the rest counts.
+ * Queue 0 is the owner's; its callbacks only free memory. Queue 1 holds one callback, queued long ago. WORD is the
+ * eventcount: bit 0 says that a thread may sleep, the rest counts notifications.
  *
  * Invariants:
- *   1. A barrier returns after the entries queued before it have run, and sees what they did.
- *   2. No thread sleeps for what has happened (invalid end state). That includes the owner above the limits, whose patience
- *      would end the sleep, but late.
- *   3. The worker's job is submitted once.
+ *   1. A barrier returns after the callbacks queued before it have run, and sees what they did.
+ *   2. No thread sleeps while its condition holds (invalid end state). That includes the throttled owner, whose
+ *      timeout would end the sleep, but late.
+ *   3. The worker's task is submitted once.
  *
- * Abstracted: the alarm is IDLE or RUN, with sequentially consistent pushes, and a worker can always be had (worker.pml has
- * the rest); patience, failed grace periods, wake-ups for no reason. */
+ * Abstracted: the worker state is IDLE or RUNNING, with sequentially consistent pushes, and a worker can always be
+ * started (worker.pml has the rest); timeouts, failed grace periods, spurious wake-ups. */
 
 #define OWNER 0
 #define BARRIER 1
@@ -24,16 +25,16 @@
 #define THREADS 3
 
 #define WORD 0
-#define DONE(q) (1 + (q))   /* entries of a queue that have run */
-#define EFFECT(q) (3 + (q)) /* what entries do: they count themselves */
+#define DONE(q) (1 + (q))   /* callbacks of a queue that have run */
+#define EFFECT(q) (3 + (q)) /* what callbacks do: they count themselves */
 #define VARIABLES 5
 #define COUNTER(v) ((v) != WORD)
 
 #define WAITERS 1
 #define ONE 2
 
-#define ENTRIES 2           /* of queue 0 */
-#define MARK 1              /* more in the backlog is too much */
+#define CALLBACKS 2         /* of queue 0 */
+#define HIGH_MARK 1              /* the owner is throttled above this backlog */
 
 #define NONE 0
 #define ASKED 1
@@ -43,16 +44,16 @@
 #include "invariant.pml"
 
 bit asleep[2];
-bit running;                /* the alarm's state: RUN */
+bit running;                /* the worker state: RUNNING */
 bit submitted;
 byte urgent;
-short backlog;              /* may fall below 0, as the worker need not wait for the owner's report */
+short backlog;              /* may fall below 0: the worker does not wait for the owner's report */
 byte pushed[2];
-/* Under the consumer's lock. */
+/* Under the consumer's claim. */
 bit locked[2];
 bit busy[2];
-byte head[2], ripe[2], pending_up_to[2], target[2];
-byte seen;                  /* pushed[0] when the worker collected */
+byte next[2], ready_end[2], waiting_end[2], cookie[2];
+byte seen;                  /* pushed[0] when the worker assigned cookies */
 
 active proctype memory() {
 end:
@@ -73,12 +74,12 @@ end:
 active proctype others() {
 end:
     do
-    :: atomic { target[0] == ASKED -> target[0] = OVER }
-    :: atomic { target[1] == ASKED -> target[1] = OVER }
+    :: atomic { cookie[0] == ASKED -> cookie[0] = OVER }
+    :: atomic { cookie[1] == ASKED -> cookie[1] = OVER }
     od
 }
 
-/* A critical section of a queue's consumer: what it does to words that are only used under the lock is one step. */
+/* The claim of a queue's consumer: its changes to words that are only used under the claim are one step. */
 inline lock(q) { !locked[q] -> locked[q] = 1 }
 inline unlock(t, q) { fenced(t) -> locked[q] = 0 }
 
@@ -118,7 +119,7 @@ inline notify_all(me) {
 }
 
 /* WorkerState::wake, and a worker if there is none. */
-inline ring(me) {
+inline wake(me) {
     atomic {
         fenced(me) ->
         if :: !running -> invariant(3, !submitted); submitted = 1 :: else fi;
@@ -127,21 +128,21 @@ inline ring(me) {
 }
 
 /* Consumer::advance */
-inline ripen(q) {
-    if :: target[q] == OVER -> ripe[q] = pending_up_to[q]; target[q] = NONE :: else fi
+inline advance(q) {
+    if :: cookie[q] == OVER -> ready_end[q] = waiting_end[q]; cookie[q] = NONE :: else fi
 }
 
 /* Consumer::accelerate */
-inline give_target(q) {
-    ripen(q);
+inline accelerate(q) {
+    advance(q);
     if
-    :: target[q] == NONE && pushed[q] > pending_up_to[q] -> pending_up_to[q] = pushed[q]; target[q] = ASKED
+    :: cookie[q] == NONE && pushed[q] > waiting_end[q] -> waiting_end[q] = pushed[q]; cookie[q] = ASKED
     :: else
     fi
 }
 
-/* Entries of queue q run, up to n: Callback::run of each, Claim::run. */
-inline run_entries(me, q, n) {
+/* Runs the callbacks of queue q, up to n: Callback::run of each, Claim::run. */
+inline run_callbacks(me, q, n) {
 #ifdef DONE_BEFORE_RUN
     store_release(me, DONE(q), n);
     store(me, EFFECT(q), n)
@@ -155,19 +156,24 @@ inline run_entries(me, q, n) {
 #endif
 }
 
-/* CallbackWorker::run_own; Queue::run_local, which only tries the lock. */
+/* CallbackWorker::run_own; Queue::run_local, which only tries to claim the queue. */
 inline run_own() {
     if
-    :: atomic { !locked[0] && !busy[0] -> locked[0] = 1; ripen(0); freed = ripe[0] - head[0]; head[0] = ripe[0] }
+    :: atomic {
+           !locked[0] && !busy[0] -> locked[0] = 1;
+           advance(0);
+           freed = ready_end[0] - next[0];
+           next[0] = ready_end[0]
+       }
        if
-       :: freed -> run_entries(OWNER, 0, head[0])
+       :: freed -> run_callbacks(OWNER, 0, next[0])
        :: else
        fi;
-       atomic { unlock(OWNER, 0); give_target(0) }
+       atomic { unlock(OWNER, 0); accelerate(0) }
        if
        :: freed ->
           atomic { backlog = backlog - freed; freed = 0 }
-#ifndef FREED_SILENTLY
+#ifndef FREED_WITHOUT_NOTIFY
           notify_all(OWNER)
 #endif
        :: else
@@ -176,21 +182,21 @@ inline run_own() {
     fi
 }
 
-/* Whether the waiter has what it waits for. */
-inline look(me) {
+/* Whether the condition of the waiter holds. */
+inline check(me) {
     if
     :: me == BARRIER ->
        reached = load(me, DONE(0)) >= mark;
        reached = reached && load(me, DONE(1)) >= 1
-    :: else -> run_own(); reached = backlog <= MARK
+    :: else -> run_own(); reached = backlog <= HIGH_MARK
     fi
 }
 
 inline wait_until(me) {
     do
     ::
-#ifdef LOOK_BEFORE_BIT
-       look(me);
+#ifdef CHECK_BEFORE_BIT
+       check(me);
        if :: reached -> break :: else fi;
 #endif
 #ifdef BIT_BY_STORE
@@ -202,40 +208,40 @@ inline wait_until(me) {
 #else
        atomic { fenced(me) -> word = mem[WORD] | WAITERS; mem[WORD] = word }
 #endif
-       kept = word;
-#ifndef LOOK_BEFORE_BIT
-       look(me);
+       key = word;
+#ifndef CHECK_BEFORE_BIT
+       check(me);
        if :: reached -> break :: else fi;
 #endif
        /* futex_wait: the kernel compares under the lock that wakers take. */
 #ifdef SLEEP_WITHOUT_COMPARING
        asleep[me] = 1;
 #else
-       atomic { fenced(me) -> asleep[me] = (mem[WORD] == kept) }
+       atomic { fenced(me) -> asleep[me] = (mem[WORD] == key) }
 #endif
        !asleep[me]
     od;
-    kept = 0;
+    key = 0;
     word = 0
 }
 
 active proctype owner() {
-    byte word, kept, mark, freed;
+    byte word, key, mark, freed;
     bit reached;
     do
-    :: pushed[0] < ENTRIES ->
+    :: pushed[0] < CALLBACKS ->
        pushed[0]++;
-       /* notify */
-       if :: !running -> ring(OWNER) :: else fi
+       /* CallbackWorker::notify */
+       if :: !running -> wake(OWNER) :: else fi
     :: else -> break
     od;
-    /* settle */
-    backlog = backlog + ENTRIES;
+    /* CallbackWorker::flush */
+    backlog = backlog + CALLBACKS;
     run_own();
     if
-    :: backlog > MARK ->
+    :: backlog > HIGH_MARK ->
        urgent++;
-       ring(OWNER);
+       wake(OWNER);
        wait_until(OWNER);
        urgent--
     :: else
@@ -243,11 +249,11 @@ active proctype owner() {
 }
 
 active proctype barrier() {
-    byte word, kept, mark, freed;
+    byte word, key, mark, freed;
     bit reached;
     mark = pushed[0];
     urgent++;
-    ring(BARRIER);
+    wake(BARRIER);
     wait_until(BARRIER);
     invariant(1, mem[EFFECT(0)] >= mark && mem[EFFECT(1)] >= 1);
     urgent--
@@ -257,7 +263,7 @@ active proctype barrier() {
 
 active proctype worker() {
     byte word, q, begin, left;
-    bit ripe_left, taken;
+    bit ready_left, taken;
     atomic { pushed[1] = 1; running = 1; submitted = 1 }
 end_in_pool:
     atomic { submitted -> submitted = 0 }
@@ -265,7 +271,7 @@ again:
     do
     :: q < 2 ->
        if
-       :: holds(q) -> atomic { lock(q); seen = (q == 0 -> pushed[0] : seen); give_target(q); unlock(WORKER, q) }
+       :: holds(q) -> atomic { lock(q); seen = (q == 0 -> pushed[0] : seen); accelerate(q); unlock(WORKER, q) }
        :: else
        fi;
        q++
@@ -290,33 +296,33 @@ again:
     :: else
     fi;
     if
-    :: !ripe_left ->
+    :: !ready_left ->
        if
-       :: !urgent -> goto again         /* the pause between rounds */
-       :: target[0] != ASKED && target[1] != ASKED
+       :: !urgent -> goto again         /* the rate limit */
+       :: cookie[0] != ASKED && cookie[1] != ASKED
        fi
     :: else
     fi;
 #ifdef NOTIFY_BEFORE_RUN
     notify_all(WORKER);
 #endif
-    /* A slice: a batch of each queue, or only of the first. */
-    ripe_left = 0;
+    /* A batch of each queue, or only of the first. */
+    ready_left = 0;
     do
-    :: q < 2 && !ripe_left ->
+    :: q < 2 && !ready_left ->
        atomic {
            lock(q);
-           ripen(q);
-           /* Plain entries are left to an owner that is appending. */
-           taken = ripe[q] > head[q] && (q == 1 || urgent || pushed[0] == seen);
-           if :: taken -> left = ripe[q] - head[q]; head[q] = ripe[q]; busy[q] = 1 :: else fi;
+           advance(q);
+           /* Callbacks that only free memory are left to an owner that is enqueuing. */
+           taken = ready_end[q] > next[q] && (q == 1 || urgent || pushed[0] == seen);
+           if :: taken -> left = ready_end[q] - next[q]; next[q] = ready_end[q]; busy[q] = 1 :: else fi;
            unlock(WORKER, q)
        }
        if
        :: taken ->
-          run_entries(WORKER, q, head[q]);
+          run_callbacks(WORKER, q, next[q]);
           atomic { lock(q); busy[q] = 0; unlock(WORKER, q) }
-          atomic { backlog = backlog - (q == 0 -> left : 0); taken = 0; if :: ripe_left = 1 :: skip fi }
+          atomic { backlog = backlog - (q == 0 -> left : 0); taken = 0; if :: ready_left = 1 :: skip fi }
        :: else
        fi;
        q++

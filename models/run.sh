@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Explores the models completely, unbroken; then breaks one step at a time, and expects that to be found, as the table in
-# README.md says. Fails if an error is not found, or found as something else, if a search is cut short, or if the names in
+# Explores the models completely. Then breaks one step at a time, and expects spin to find the error that the table in
+# README.md names. Fails if an error is not found, or found as another one, if a search is cut short, or if the names in
 # the table and in the models differ.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -13,7 +13,7 @@ done
 # Rows of the table: | `ERROR` | `model PARAMETER=VALUE...` | ... | found as |
 rows=$(sed -nE 's/^\| `([A-Z_]+)` \| `([a-z_]+)([A-Z0-9_= ]*)` \|.*\| (stuck|invariant [0-9]+) \|$/\1;\2;\3;\4/p' README.md)
 
-# Names that a model asks for and does not define itself.
+# The names that a model tests for and does not define.
 in_models=$(for model in *.pml; do
     comm -23 \
         <(grep -oE '^#(ifdef|ifndef|if|elif) .*' "$model" | grep -oE '\b[A-Z][A-Z_]+\b' | sort -u) \
@@ -27,14 +27,14 @@ fi
 
 models=$PWD
 
-# search DIRECTORY OPTIMIZATION MODEL DEFINITIONS...: leaves what spin says in `log` there, prints states and seconds.
+# search DIRECTORY OPTIMIZATION MODEL DEFINITIONS...: writes spin's output to `log` there, prints states and seconds.
 search() {
     local directory=$1 optimization=$2 model=$3 begin=$EPOCHREALTIME definitions=()
     shift 3
     for definition; do definitions+=("-D$definition"); done
     mkdir "$directory"
     cd "$directory"
-    # Into a file: spin writes its complaints to standard output.
+    # To a file, because spin writes errors to standard output.
     spin -a "${definitions[@]}" "$models/$model.pml" >log || { cat log >&2; return 1; }
     cc -w "$optimization" -DSAFETY -DCOLLAPSE -DVECTORSZ=1024 -DMEMLIM=4096 -o pan pan.c
     ./pan -m100000 -w24 >log 2>&1 || true
@@ -59,7 +59,7 @@ unbroken() {
         report holds "$model$parameters" "$cost" ''
     else
         grep -E '^(error|pan|Warning)' "$directory/log" || true
-        report WRONG "$model$parameters" "$cost" 'an error without one, or the search was cut short'
+        report WRONG "$model$parameters" "$cost" 'an error in the unbroken model, or the search was cut short'
     fi
     rm -r "$directory"
 }
@@ -69,7 +69,7 @@ broken() {
     IFS=';' read -r error model parameters found <<<"$1"
     directory=$scratch/$model${parameters// /.}.$error
     # shellcheck disable=SC2086
-    # Not optimized: an error is found sooner than a compiler is done.
+    # Not optimized: finding the error takes less time than an optimized build.
     cost=$(search "$directory" -O0 "$model" $parameters "$error")
     case $found in
         stuck) expected='invalid end state' ;;

@@ -1,33 +1,35 @@
 /* Callers that share rounds: stillpoint/src/sync/shared_seq.rs.
  *
- *   snapshot()  SharedSeq::snapshot; end_round(), fail(): Leader::end, Leader::drop
+ *   snapshot()  SharedSeq::snapshot
  *   wait_for()  SharedSeq::wait_for, with start() and sleep()
+ *   end_round() Leader::end; fail(): Leader::drop
  *   try_run()   SharedSeq::try_run, by which an owner leads a round and never waits
  *
- * The word is n, WAITERS_NEXT, WAITERS_THIS and IN_PROGRESS, as there. Before a caller takes a snapshot, it raises DATA(me). A
- * round takes note of these as soon as it has started, as it need not look again, and stores its number to EFFECT before it ends.
+ * The word is n, WAITERS_NEXT, WAITERS_THIS and IN_PROGRESS, as in the source. Before a caller takes a snapshot, it
+ * increments DATA(me). A round records these as soon as it has started, because it need not read them again. It
+ * stores its number to EFFECT before it ends.
  *
  * Invariants:
  *   1. A caller that returns was served by a round that knew what the caller had done before its snapshot.
- *   2. It sees what that round did.
- *   3. One leader at a time.
+ *   2. The caller sees what that round did.
+ *   3. There is at most one leader at a time.
  *   4. Every caller returns: no thread sleeps for ever (invalid end state).
  *
- * Abstracted: spinning, which only delays the look at the word that comes after it. There are no wake-ups for no reason,
- * which would end sleeps that no other thread ends. Loads take effect in program order, so of a read-modify-write's ordering
- * only the release can be missed here: for the acquires see docs/proof.md. */
+ * Abstracted: spinning, which only delays the check of the word that comes after it. There are no spurious wake-ups,
+ * which would end sleeps that no other thread ends. Loads take effect in program order, so of a read-modify-write's
+ * ordering only the release can be missed here. For the acquires see docs/proof.md. */
 
 #ifndef FAILS
 #define FAILS 0             /* whether rounds may fail */
 #endif
 #ifndef OWNERS
-#define OWNERS 0            /* callers that may try_run instead */
+#define OWNERS 0            /* callers that may call try_run instead */
 #endif
 #ifndef ASKS
-#define ASKS 2              /* of each caller */
+#define ASKS 2              /* requests of each caller */
 #endif
 #ifndef MORE
-#define MORE 0              /* callers that ask once more */
+#define MORE 0              /* callers that make one more request */
 #endif
 
 #define CALLERS 3
@@ -47,9 +49,9 @@
 #include "invariant.pml"
 
 byte waits[CALLERS];        /* the futex: the round that this caller sleeps for, 0 if it is awake */
-bit leads;                  /* a thread does */
-byte known[CALLERS];        /* DATA that the round took note of */
-byte served[CALLERS];       /* DATA that completed rounds took note of */
+bit leads;                  /* there is a leader */
+byte known[CALLERS];        /* DATA that the round has recorded */
+byte served[CALLERS];       /* DATA that completed rounds have recorded */
 
 active proctype memory() {
 end:
@@ -114,7 +116,7 @@ inline forget_round() {
     known[2] = 0
 }
 
-/* futex_wake of all that wait for a round for which this is true, or of one of them. */
+/* futex_wake of all threads that wait for a round for which this is true, or of one of them. */
 #define wake_all(which) d_step { \
         waits[0] = (which(waits[0]) -> 0 : waits[0]); \
         waits[1] = (which(waits[1]) -> 0 : waits[1]); \
@@ -192,7 +194,7 @@ inline fail(me) {
        }
     od;
     if
-#ifndef FAILURE_NOT_TOLD
+#ifndef FAILURE_NOT_REPORTED
 #ifdef FAILURE_WAKES_ONE
     :: word & (WAITERS_THIS | WAITERS_NEXT) -> wake_one(any)
 #else

@@ -1,21 +1,21 @@
-/* A grace period of a sleepable domain: sections that are counted, two phases, the sleep: stillpoint/src/readers/srcu.rs.
+/* A grace period of a sleepable domain: counted sections, two indices, the sleep: stillpoint/src/readers/srcu.rs.
  *
- *   grace_period()  SrcuReaders::try_drain and sleep
+ *   grace_period()  SrcuReaders::try_drain and wait_for_readers
  *   sleep_for()     SrcuReaders::sleep_for
  *   reader          SrcuReaders::enter and leave, count_down
  *
- * The leader publishes versions 1, 2.. of a value, and frees the one before after a grace period. Leaders come one after
- * another (shared_seq.pml), so there is one.
+ * The leader publishes versions 1, 2, ... of a value, and frees the previous version after a grace period. Leaders
+ * come one after another (shared_seq.pml), so there is one.
  *
  * Invariants:
- *   1. No section has a version that has been freed.
- *   2. Everybody gets to the end (invalid end state).
+ *   1. No section uses a version that has been freed.
+ *   2. All threads run to their end (invalid end state).
  *
- * Each reader counts on a CPU of its own: what is added to a row is one store. Both phases of a word are in one variable, the
- * odd one in the upper half.
+ * Each reader counts on a CPU of its own: an add is one store. Both indices of a counter are in one variable, the odd
+ * one in the upper half.
  *
- * Abstracted: a reader enters again when the memory has what it stored; sections that end in another thread (loom_srcu has them); the looks before the sleep; the sleep's timer;
- * closing. */
+ * Abstracted: a reader enters again only when its stores have drained; sections that end in another thread (loom_srcu
+ * has them); the checks before the sleep; the sleep's timer; closing. */
 
 #ifndef GRACE_PERIODS
 #define GRACE_PERIODS 2
@@ -26,14 +26,14 @@
 
 #define LEADER 2
 #define THREADS 3
-#define ENTERED(r) (r)
-#define LEFT(r) (2 + (r))
+#define LOCKS(r) (r)
+#define UNLOCKS(r) (2 + (r))
 #define VALUE 4
-#define PHASE 5
-#define ATTENTION 6             /* a phase, or NOBODY */
+#define INDEX 5
+#define WAKE_REQUEST 6             /* an index, or NO_INDEX */
 #define VARIABLES 7
 #define COUNTER(v) 0
-#define NOBODY 2
+#define NO_INDEX 2
 
 #include "store_buffers.pml"
 #include "invariant.pml"
@@ -44,23 +44,23 @@ byte wakes;
 bit asleep;                     /* the leader */
 byte freed;                     /* versions below this */
 
-#define one(phase) ((phase) -> 16 : 1)
-#define part(word, phase) ((phase) -> (word) >> 4 : (word) & 15)
+#define one(idx) ((idx) -> 16 : 1)
+#define part(word, idx) ((idx) -> (word) >> 4 : (word) & 15)
 
 active proctype memory() {
 end:
     do
-    :: drain(0, ENTERED(0))
-    :: drain(0, LEFT(0))
-    :: drain(1, ENTERED(1))
-    :: drain(1, LEFT(1))
+    :: drain(0, LOCKS(0))
+    :: drain(0, UNLOCKS(0))
+    :: drain(1, LOCKS(1))
+    :: drain(1, UNLOCKS(1))
     :: drain(LEADER, VALUE)
-    :: drain(LEADER, PHASE)
-    :: drain(LEADER, ATTENTION)
+    :: drain(LEADER, INDEX)
+    :: drain(LEADER, WAKE_REQUEST)
     od
 }
 
-/* Its own heavy fence too. */
+/* With a heavy fence of its own. */
 inline heavy() {
     atomic { fenced(LEADER) -> asked = bit_of(0) | bit_of(1) }
     do
@@ -74,7 +74,7 @@ inline count_down() {
     atomic { fenced(me) -> awaited--; last = (awaited == 0) }
     if
     :: last ->
-#ifndef WAKE_UP_NOT_SHOWN
+#ifndef WAKE_UP_NOT_PUBLISHED
        wakes++;
 #endif
 #ifndef LEADER_NOT_WOKEN
@@ -86,62 +86,62 @@ inline count_down() {
 }
 
 proctype reader(byte me, left) {
-    byte phase, value, attention, word;
+    byte idx, value, request, word;
     bit last;
     do
     :: left > 0 && fenced(me) ->
        left--;
-       phase = mem[PHASE];
-       word = load(me, ENTERED(me)) + one(phase);
-       store_release(me, ENTERED(me), word);
+       idx = mem[INDEX];
+       word = load(me, LOCKS(me)) + one(idx);
+       store_release(me, LOCKS(me), word);
        /* light */
        atomic { value = mem[VALUE]; invariant(1, value >= freed) }
        atomic { invariant(1, value >= freed); value = 0 }
-#ifdef ATTENTION_BEFORE_LEAVE
-       attention = mem[ATTENTION];
+#ifdef REQUEST_CHECKED_BEFORE_UNLOCK
+       request = mem[WAKE_REQUEST];
 #endif
-       word = load(me, LEFT(me)) + one(phase);
-#ifdef LEAVE_RELAXED
-       store(me, LEFT(me), word);
+       word = load(me, UNLOCKS(me)) + one(idx);
+#ifdef UNLOCK_RELAXED
+       store(me, UNLOCKS(me), word);
 #else
-       store_release(me, LEFT(me), word);
+       store_release(me, UNLOCKS(me), word);
 #endif
        word = 0;
        /* light */
-#ifndef ATTENTION_BEFORE_LEAVE
-       attention = mem[ATTENTION];
+#ifndef REQUEST_CHECKED_BEFORE_UNLOCK
+       request = mem[WAKE_REQUEST];
 #endif
        if
-       :: attention == phase -> count_down()
+       :: request == idx -> count_down()
        :: else
        fi;
-       attention = 0;
-       phase = 0
+       request = 0;
+       idx = 0
     :: left == 0 -> break
     od
 }
 
-inline sum_left(p) {
-    open = open - part(mem[LEFT(0)], p);
-    open = open - part(mem[LEFT(1)], p)
+inline sum_unlocks(p) {
+    open = open - part(mem[UNLOCKS(0)], p);
+    open = open - part(mem[UNLOCKS(1)], p)
 }
 
-inline sum_entered(p) {
-    open = open + part(mem[ENTERED(0)], p);
-    open = open + part(mem[ENTERED(1)], p)
+inline sum_locks(p) {
+    open = open + part(mem[LOCKS(0)], p);
+    open = open + part(mem[LOCKS(1)], p)
 }
 
 inline sum(p) {
     open = 0;
-#ifdef ENTERED_SUMMED_FIRST
-    sum_entered(p); sum_left(p)
+#ifdef LOCKS_SUMMED_FIRST
+    sum_locks(p); sum_unlocks(p)
 #else
-    sum_left(p); sum_entered(p)
+    sum_unlocks(p); sum_locks(p)
 #endif
 }
 
 inline sleep_for(p) {
-    store(LEADER, ATTENTION, p);
+    store(LEADER, WAKE_REQUEST, p);
 #ifndef NO_FENCE_BEFORE_SUM
     heavy();
 #endif
@@ -173,25 +173,25 @@ inline sleep_for(p) {
        ; break
 #endif
     od;
-    store(LEADER, ATTENTION, NOBODY)
+    store(LEADER, WAKE_REQUEST, NO_INDEX)
 }
 
 inline flip() {
     idle = busy ^ 1;
-    store(LEADER, PHASE, idle)
+    store(LEADER, INDEX, idle)
 }
 
 inline grace_period() {
-    busy = load(LEADER, PHASE);
+    busy = load(LEADER, INDEX);
     idle = busy ^ 1;
-#ifdef IDLE_PHASE_BEFORE_FENCE
+#ifdef IDLE_INDEX_BEFORE_FENCE
     sum(idle);
 #endif
 #ifndef NO_FENCE
     heavy();
 #endif
-#ifndef IDLE_PHASE_FORGOTTEN
-#ifndef IDLE_PHASE_BEFORE_FENCE
+#ifndef IDLE_INDEX_SKIPPED
+#ifndef IDLE_INDEX_BEFORE_FENCE
     sum(idle);
 #endif
     if
@@ -222,5 +222,5 @@ proctype leader() {
 }
 
 init {
-    atomic { mem[ATTENTION] = NOBODY; run leader(); run reader(0, SECTIONS); run reader(1, 1) }
+    atomic { mem[WAKE_REQUEST] = NO_INDEX; run leader(); run reader(0, SECTIONS); run reader(1, 1) }
 }

@@ -1,21 +1,24 @@
 /* Weakly ordered stores, included by the models.
  *
- * Each thread has a store buffer with a slot for each variable, and the slots drain in any order, as on SPARC's PSO: weaker
- * than x86, whose buffers are first in, first out. A thread sees its own stores at once, the others when they have drained.
+ * Each thread has a store buffer with a slot for each variable, and the slots drain in any order, as with SPARC's
+ * PSO. This is weaker than x86, whose buffers are first in, first out. A thread sees its own stores at once. Other
+ * threads see them when they have drained.
  *
  *   load(t, v)              an atomic load; loads take effect in program order
- *   store(t, v, x)          Relaxed. Takes over the slot of a store that has not drained; a counter may still drain by way
- *                           of the values between
- *   store_release(t, v, x)  drains after all that the thread stored before
- *   fenced(t)               guard of what comes after all stores of the thread: read-modify-writes, system calls
- *   answer(asked, t)        a heavy fence reaches thread t: its buffer is empty at some moment between the begin of the
- *                           fence and its end, a moment of its own for each thread. The fence asks all (`asked`, a bit for
- *                           each), and is over when all have answered
- *   light fence             nothing at all: it stops the compiler, not the machine. The models have a comment there
+ *   store(t, v, x)          Relaxed. Replaces a store to v that has not drained; a counter may still drain through the
+ *                           values between
+ *   store_release(t, v, x)  drains after all earlier stores of the thread
+ *   fenced(t)               guard of operations that come after all stores of the thread: read-modify-writes, system
+ *                           calls
+ *   answer(asked, t)        a heavy fence reaches thread t: its buffer is empty at some moment between the start and
+ *                           the end of the fence, at a separate moment for each thread. The fence asks all threads
+ *                           (`asked`, a bit for each), and ends when all have answered
+ *   light fence             nothing at all: it constrains the compiler, not the processor. The models have a comment
+ *                           there
  *
- * The model defines THREADS, VARIABLES (at most 8) and COUNTER(v), whether v only goes up by one; it has a process that
- * offers drain(t, v) for each store there is. Abstracted: a read-modify-write is a full fence, unless the model says that
- * it is not. */
+ * The model defines THREADS, VARIABLES (at most 8) and COUNTER(v), which is true if v only increases by one. It has a
+ * process that offers drain(t, v) for each store that occurs. Abstracted: a read-modify-write is a full fence, unless
+ * the model says that it is not. */
 
 byte mem[VARIABLES];
 byte buffered[THREADS * VARIABLES];

@@ -1,41 +1,43 @@
-/* When the worker of deferred callbacks sleeps, and who wakes it: stillpoint/src/reclaim/worker_state.rs, with what its users do in
- * worker.rs.
+/* When the worker of deferred callbacks sleeps, and which threads wake it: stillpoint/src/reclaim/worker_state.rs,
+ * with its users in worker.rs.
  *
- *   push()                a thread appends an entry, eager or lazy: Queue::push, CallbackWorker::notify and provide
- *   barrier()             CallbackWorker::barrier; hurry() is its WorkerState::wake, with CallbackWorker::provide_or_work
- *   ring(), stir()        WorkerState::wake, WorkerState::wake_if_idle
- *   work()                CallbackWorker::work, with WorkerState::leave_running, nap and stop
+ *   push()                a thread enqueues a callback, eager or lazy: Queue::push, CallbackWorker::notify and provide
+ *   barrier()             CallbackWorker::barrier
+ *   wake()                WorkerState::wake; wake_if_idle(): WorkerState::wake_if_idle
+ *   wake_or_work()        WorkerState::wake, CallbackWorker::provide_or_work
+ *   work()                CallbackWorker::work, with WorkerState::leave_running, sleep_timeout and try_go_idle
  *   pool_thread           a worker of the pool; submit() is worker_pool::submit
  *
- * States of the alarm, and what leaves them:
- *   IDLE    no worker                                     any entry
- *   LAZY_WAIT  the worker sleeps until lazy entries are due  an eager entry, a barrier, time
- *   RATE_LIMITED   the worker sleeps until a round may begin     a barrier, time
- *   RUN     at work; looks again before it leaves this state
+ * States, and what makes the worker leave them:
+ *   IDLE          there is no worker                          any callback
+ *   LAZY_WAIT     it sleeps until lazy callbacks must run     an eager callback, a barrier, time
+ *   RATE_LIMITED  it sleeps until a round may begin           a barrier, time
+ *   RUNNING       it works; it checks the queues again before it leaves this state
  *
  * Invariants:
- *   1. The job has one owner at most: who must provide a worker, the pool's queue, or one worker, from the change of IDLE to
- *      RUN until the worker's change of RUN to IDLE that it does not undo, or until the owner gives up.
- *   2. All barriers return, and all entries run in the end: the process `judge`, who waits for that, cannot be left standing
- *      (invalid end state). If no thread could be started, entries may stay, but then the alarm is IDLE: the next one tries
- *      again.
- *   3. Nobody waits for a timer who must not: eager entries whose push has returned do not wait for that of LAZY_WAIT,
- *      barriers that have rung for neither. Checked whenever a timer fires, and it may fire at any moment of the sleep.
+ *   1. The task has at most one owner: the thread that must provide a worker, the queue of the pool, or one worker.
+ *      It has one from the change of IDLE to RUNNING until the worker's change of RUNNING to IDLE that it does not
+ *      undo, or until the owner gives up.
+ *   2. All barriers return, and all callbacks run in the end: the process `completion`, which waits for that, ends
+ *      (otherwise: invalid end state). If no thread could be started, callbacks may remain, but then the state is
+ *      IDLE: the next callback tries again.
+ *   3. Eager callbacks whose push has returned do not wait for the timer of LAZY_WAIT. Barriers that have woken the
+ *      worker wait for neither timer. Checked whenever a timer fires, which may be at any moment of the sleep.
  *
- * Abstracted: a queue is its positions, `done` and the consumer's lock are one step; a grace period is a pause, and does not
- * fail; the pool has two threads, enough for a worker that is in its last look and its successor; of the progress word there
- * is a bit for each barrier, whether it has advanced since the barrier's fetch_or (progress.pml has the rest). A wake-up for
- * no reason does no more than an early timer does. */
+ * Abstracted: a queue is its positions; `done` and the consumer's claim are one step. A grace period is a pause, and
+ * does not fail. The pool has two threads, enough for a worker in its last check and its successor. The eventcount is
+ * a bit for each barrier: whether a notification has come since the barrier's fetch_or (progress.pml has the rest). A
+ * spurious wake-up has no more effect than an early timer. */
 
 #ifndef MORE
-#define MORE 1              /* entries of producer 0 beyond the first; each is eager or lazy */
+#define MORE 1              /* callbacks of producer 0 beyond the first; each is eager or lazy */
 #endif
 #define pushes(p) ((p) == 0 -> 1 + MORE : 1)
 #ifndef BARRIERS
 #define BARRIERS 0          /* producers that end with a barrier */
 #endif
 #ifndef FAILS
-#define FAILS 0             /* whether no thread can be started, sometimes */
+#define FAILS 0             /* whether starting a thread may fail */
 #endif
 
 #define PRODUCERS 2
@@ -49,23 +51,23 @@
 #define IDLE 0
 #define LAZY_WAIT 1
 #define RATE_LIMITED 2
-#define RUN 3
+#define RUNNING 3
 
 #include "store_buffers.pml"
 #include "invariant.pml"
 
 byte urgent;                /* barriers that wait; changed by read-modify-writes */
 byte providers;             /* threads that must provide a worker */
-byte submitted;             /* how often the job is in the pool's queue */
+byte submitted;             /* how often the task is in the pool's queue */
 byte workers;               /* threads that work */
 #define owners (providers + submitted + workers)
 bit asleep;                 /* a worker is, in the kernel */
 byte wakers;                /* threads that are about to wake it */
-byte done[PRODUCERS];       /* entries that have run */
-bit told[PRODUCERS];        /* the progress word has advanced since this barrier's fetch_or */
-byte soon[PRODUCERS];       /* entries that must not wait for the timer of LAZY_WAIT */
-byte now[PRODUCERS];        /* entries that must not wait for any */
-bit busy;                   /* thread 2 of the pool has a job */
+byte done[PRODUCERS];       /* callbacks that have run */
+bit notified[PRODUCERS];    /* a notification has come since this barrier's fetch_or */
+byte eager_up_to[PRODUCERS];    /* callbacks that must not wait for the timer of LAZY_WAIT */
+byte urgent_up_to[PRODUCERS];   /* callbacks that must not wait for any timer */
+bit busy;                   /* thread 2 of the pool has a task */
 bit failed;                 /* a thread could not be started */
 byte finished;              /* producers */
 
@@ -76,7 +78,7 @@ end:
     :: drain(0, EAGER(0))
     :: drain(1, PUSHED(1))
     :: drain(1, EAGER(1))
-#ifdef RING_BY_STORE
+#ifdef WAKE_BY_STORE
     :: drain(0, STATE)
     :: drain(1, STATE)
 #endif
@@ -93,25 +95,25 @@ inline heavy() {
 }
 
 /* EventCount::notify_all */
-inline advance() {
-    d_step { told[0] = BARRIERS > 0; told[1] = BARRIERS > 1 }
+inline notify_all() {
+    d_step { notified[0] = BARRIERS > 0; notified[1] = BARRIERS > 1 }
 }
 
 /* futex_wake */
-inline wake() {
+inline futex_wake() {
     atomic {
         wakers--;
-#ifndef NAP_NOT_ENDED
+#ifndef SLEEP_NOT_ENDED
         asleep = 0
 #endif
     }
 }
 
-/* `due`: lazy entries are. */
-#define worker_s_locals byte asked, q; byte taken[PRODUCERS]; bit eager, any, due, found_some, gone
+/* `timer_fired`: that of LAZY_WAIT, so lazy callbacks must run. */
+#define worker_locals byte asked, q; byte taken[PRODUCERS]; bit eager, any, timer_fired, work_found, went_idle
 
 /* What the queues hold: Queue::holds of each. */
-inline look() {
+inline check() {
     do
     :: q < PRODUCERS ->
        eager = eager || mem[EAGER(q)] > done[q];
@@ -124,7 +126,7 @@ inline forget() {
     d_step { eager = 0; any = 0 }
 }
 
-/* Collects, waits for a grace period, runs. */
+/* Assigns cookies, waits for a grace period, runs the callbacks. */
 inline round() {
     taken[0] = mem[PUSHED(0)];
     taken[1] = mem[PUSHED(1)];
@@ -132,123 +134,129 @@ inline round() {
     :: q < PRODUCERS -> d_step { done[q] = taken[q]; taken[q] = 0; q++ }
     :: else -> q = 0; break
     od;
-    advance()
+    notify_all()
 }
 
-/* Whether this keeps the worker from resting. */
-#ifdef LAZY_OVERLOOKED
-#define found(rest) (rest == IDLE && eager || rest == LAZY_WAIT && (eager || urgent) || rest == RATE_LIMITED && urgent)
-#elif defined(URGENT_OVERLOOKED)
-#define found(rest) (rest == IDLE && any || rest == LAZY_WAIT && eager)
+/* Whether the worker must not go to the new state. */
+#ifdef LAZY_NOT_CHECKED
+#define found(new_state) \
+    (new_state == IDLE && eager || new_state == LAZY_WAIT && (eager || urgent) || new_state == RATE_LIMITED && urgent)
+#elif defined(URGENT_NOT_CHECKED)
+#define found(new_state) (new_state == IDLE && any || new_state == LAZY_WAIT && eager)
 #else
-#define found(rest) (rest == IDLE && any || rest == LAZY_WAIT && (eager || urgent) || rest == RATE_LIMITED && urgent)
+#define found(new_state) \
+    (new_state == IDLE && any || new_state == LAZY_WAIT && (eager || urgent) || new_state == RATE_LIMITED && urgent)
 #endif
 
-/* Rests unless there is work. `found_some`: there is; `gone`: somebody else is the worker now, or nobody. */
-inline settle(rest) {
+/* Goes to the new state, unless work is found. `went_idle`: this thread is not the worker any more. */
+inline leave_running(new_state) {
     forget();
-#ifdef LOOK_BEFORE_REST
-    look();
+#ifdef CHECK_BEFORE_IDLE
+    check();
 #endif
-    atomic { mem[STATE] = rest; workers = workers - (rest == IDLE) }
-#ifndef LOOK_BEFORE_REST
+    atomic { mem[STATE] = new_state; workers = workers - (new_state == IDLE) }
+#ifndef CHECK_BEFORE_IDLE
     if
-    :: rest != RATE_LIMITED ->
-#ifndef NO_FENCE_BEFORE_LOOK
+    :: new_state != RATE_LIMITED ->
+#ifndef NO_FENCE_BEFORE_CHECK
        heavy();
 #endif
-       look()
+       check()
     :: else
     fi;
 #endif
-    found_some = found(rest);
+    work_found = found(new_state);
     if
-    :: found_some -> atomic {
+    :: work_found -> atomic {
            if
-           :: mem[STATE] == rest -> mem[STATE] = RUN; workers = workers + (rest == IDLE)
+           :: mem[STATE] == new_state -> mem[STATE] = RUNNING; workers = workers + (new_state == IDLE)
 #ifdef TWO_WORKERS
-           :: else -> workers = workers + (rest == IDLE)
+           :: else -> workers = workers + (new_state == IDLE)
 #else
-           :: else -> gone = (rest == IDLE)
+           :: else -> went_idle = (new_state == IDLE)
 #endif
            fi;
            invariant(1, owners <= 1)
        }
-    :: else -> gone = (rest == IDLE)
+    :: else -> went_idle = (new_state == IDLE)
     fi;
     forget()
 }
 
 /* futex_wait: the kernel compares under the lock that wakers take. */
-inline sleep(rest, in_time) {
+inline sleep(new_state, in_time) {
     atomic {
 #ifdef SLEEP_WITHOUT_COMPARING
         asleep = 1
 #else
-        asleep = (mem[STATE] == rest)
+        asleep = (mem[STATE] == new_state)
 #endif
     }
     if
     :: !asleep
-    :: atomic { asleep -> invariant(3, wakers > 0 || in_time); asleep = 0; due = due || rest == LAZY_WAIT }
+    :: atomic {
+           asleep -> invariant(3, wakers > 0 || in_time);
+           asleep = 0;
+           timer_fired = timer_fired || new_state == LAZY_WAIT
+       }
     fi;
-    mem[STATE] = RUN
+    mem[STATE] = RUNNING
 }
 
-#define barriers_in_time (now[0] <= done[0] && now[1] <= done[1])
-#define eager_in_time (soon[0] <= done[0] && soon[1] <= done[1])
+#define barriers_in_time (urgent_up_to[0] <= done[0] && urgent_up_to[1] <= done[1])
+#define eager_in_time (eager_up_to[0] <= done[0] && eager_up_to[1] <= done[1])
 
 inline work() {
     do
-    :: look();
+    :: check();
        if
-       :: !any -> settle(IDLE)
-       :: any && !eager && !due && !urgent ->
-          settle(LAZY_WAIT);
-          if :: !found_some -> sleep(LAZY_WAIT, eager_in_time && barriers_in_time) :: else fi
-       :: any && (eager || due) && !urgent ->
-          /* The pause between rounds: time, or not */
-          settle(RATE_LIMITED);
-          if :: !found_some -> sleep(RATE_LIMITED, barriers_in_time) :: else fi
-       :: any && (eager || due || urgent) -> due = 0; round()
+       :: !any -> leave_running(IDLE)
+       :: any && !eager && !timer_fired && !urgent ->
+          leave_running(LAZY_WAIT);
+          if :: !work_found -> sleep(LAZY_WAIT, eager_in_time && barriers_in_time) :: else fi
+       :: any && (eager || timer_fired) && !urgent ->
+          /* The rate limit: over, or not */
+          leave_running(RATE_LIMITED);
+          if :: !work_found -> sleep(RATE_LIMITED, barriers_in_time) :: else fi
+       :: any && (eager || timer_fired || urgent) -> timer_fired = 0; round()
        fi;
        forget();
-       if :: gone -> break :: else -> found_some = 0 fi
+       if :: went_idle -> break :: else -> work_found = 0 fi
     od;
-    atomic { gone = 0; found_some = 0; due = 0 }
+    atomic { went_idle = 0; work_found = 0; timer_fired = 0 }
 }
 
-#define naps(state) ((state) == LAZY_WAIT || (state) == RATE_LIMITED)
+#define is_sleeping(state) ((state) == LAZY_WAIT || (state) == RATE_LIMITED)
 
-/* `alone`: the caller must provide a worker. */
-inline ring(me) {
-#ifdef RING_BY_STORE
-    atomic { old = load(me, STATE); wakers = wakers + naps(old) }
-    store(me, STATE, RUN);
+/* `alone`: there is no worker, and the caller must provide one. */
+inline wake(me) {
+#ifdef WAKE_BY_STORE
+    atomic { old = load(me, STATE); wakers = wakers + is_sleeping(old) }
+    store(me, STATE, RUNNING);
     atomic { fenced(me) -> alone = (old == IDLE); providers = providers + alone; invariant(1, owners <= 1) }
 #else
     atomic {
         fenced(me) ->
         old = mem[STATE];
-        mem[STATE] = RUN;
-        wakers = wakers + naps(old);
+        mem[STATE] = RUNNING;
+        wakers = wakers + is_sleeping(old);
         alone = (old == IDLE);
         providers = providers + alone;
         invariant(1, owners <= 1)
     }
 #endif
-    if :: naps(old) -> wake() :: else fi;
+    if :: is_sleeping(old) -> futex_wake() :: else fi;
     old = 0
 }
 
-inline stir(me) {
+inline wake_if_idle(me) {
     atomic {
         fenced(me) ->
         alone = (mem[STATE] == IDLE);
-#ifdef STIR_BY_SWAP
-        mem[STATE] = RUN;
+#ifdef WAKE_IF_IDLE_BY_SWAP
+        mem[STATE] = RUNNING;
 #else
-        mem[STATE] = (alone -> RUN : mem[STATE]);
+        mem[STATE] = (alone -> RUNNING : mem[STATE]);
 #endif
         providers = providers + alone;
         invariant(1, owners <= 1)
@@ -264,17 +272,17 @@ inline give_up(me) {
     atomic { fenced(me) -> mem[STATE] = IDLE; providers--; failed = 1 }
 }
 
-/* CallbackWorker::provide, when the alarm has been rung or stirred. */
+/* CallbackWorker::provide, after wake() or wake_if_idle(). */
 inline provide(me) {
     if
     :: alone -> submit()
     :: alone && FAILS ->
-#ifdef ADVANCE_BEFORE_GIVE_UP
-       advance();
+#ifdef NOTIFY_BEFORE_GIVE_UP
+       notify_all();
 #endif
        give_up(me)
-#if !defined(ADVANCE_BEFORE_GIVE_UP) && !defined(GIVE_UP_SILENTLY)
-       ; advance()
+#if !defined(NOTIFY_BEFORE_GIVE_UP) && !defined(GIVE_UP_WITHOUT_NOTIFY)
+       ; notify_all()
 #endif
     :: else
     fi;
@@ -282,12 +290,12 @@ inline provide(me) {
 }
 
 /* WorkerState::wake, CallbackWorker::provide_or_work */
-inline hurry(me) {
-    ring(me);
+inline wake_or_work(me) {
+    wake(me);
     if
     :: alone -> submit()
     :: alone && FAILS ->
-#ifdef NEVER_THE_WORKER
+#ifdef NO_CALLER_CONTINUES
        give_up(me)
 #else
        atomic { providers--; workers++; failed = 1; invariant(1, owners == 1) }
@@ -310,21 +318,21 @@ inline push(me) {
         seen = load(me, STATE);
 #endif
         must = seen < (lazy -> LAZY_WAIT : RATE_LIMITED);
-#ifdef EAGER_RINGS_IDLE_ONLY
+#ifdef EAGER_WAKES_IDLE_ONLY
         must = seen < LAZY_WAIT;
 #endif
-#ifdef LAZY_NEVER_STIRS
+#ifdef LAZY_NEVER_WAKES
         must = must && !lazy;
 #endif
         seen = 0
     }
     if
-    :: must && !lazy -> ring(me)
-    :: must && lazy -> stir(me)
+    :: must && !lazy -> wake(me)
+    :: must && lazy -> wake_if_idle(me)
     :: else
     fi;
     provide(me);
-    atomic { soon[me] = (lazy -> soon[me] : pushed); must = 0; lazy = 0 }
+    atomic { eager_up_to[me] = (lazy -> eager_up_to[me] : pushed); must = 0; lazy = 0 }
 }
 
 #define reached (done[0] >= mark[0] && done[1] >= mark[1])
@@ -332,39 +340,39 @@ inline push(me) {
 inline barrier(me) {
     mark[0] = load(me, PUSHED(0));
     mark[1] = load(me, PUSHED(1));
-#ifdef URGENT_AFTER_RING
-    if :: !reached -> hurry(me) :: else fi;
+#ifdef URGENT_AFTER_WAKE
+    if :: !reached -> wake_or_work(me) :: else fi;
     atomic { fenced(me) -> urgent++ }
 #else
     atomic { fenced(me) -> urgent++ }
-    if :: !reached -> hurry(me) :: else fi;
+    if :: !reached -> wake_or_work(me) :: else fi;
 #endif
     d_step {
-        if :: mark[0] > now[0] -> now[0] = mark[0] :: else fi;
-        if :: mark[1] > now[1] -> now[1] = mark[1] :: else fi
+        if :: mark[0] > urgent_up_to[0] -> urgent_up_to[0] = mark[0] :: else fi;
+        if :: mark[1] > urgent_up_to[1] -> urgent_up_to[1] = mark[1] :: else fi
     }
     /* EventCount::wait_until */
     do
     ::
 #ifdef IDLE_BEFORE_BIT
-       if :: !reached && mem[STATE] == IDLE -> hurry(me) :: else fi;
+       if :: !reached && mem[STATE] == IDLE -> wake_or_work(me) :: else fi;
 #endif
-       told[me] = 0;
-#if !defined(IDLE_BEFORE_BIT) && !defined(IDLE_NOT_MINDED)
+       notified[me] = 0;
+#if !defined(IDLE_BEFORE_BIT) && !defined(IDLE_NOT_CHECKED)
        /* There may be no worker. */
-       if :: !reached && mem[STATE] == IDLE -> hurry(me) :: else fi;
+       if :: !reached && mem[STATE] == IDLE -> wake_or_work(me) :: else fi;
 #endif
        if :: reached -> break :: else fi;
-       told[me]
+       notified[me]
     od;
-    atomic { fenced(me) -> mark[0] = 0; mark[1] = 0; told[me] = 0; urgent-- }
+    atomic { fenced(me) -> mark[0] = 0; mark[1] = 0; notified[me] = 0; urgent-- }
 }
 
 proctype producer(byte me) {
     byte pushed, seen, old;
     byte mark[PRODUCERS];
     bit lazy, must, alone;
-    worker_s_locals;
+    worker_locals;
     do
     :: pushed < pushes(me) -> push(me)
     :: else -> break
@@ -374,9 +382,9 @@ proctype producer(byte me) {
 }
 
 proctype pool_thread(byte me) {
-    worker_s_locals;
+    worker_locals;
 end_in_pool:
-    /* The threads are alike: 3 takes the job only if 2 is busy. */
+    /* The threads are alike: 3 takes the task only if 2 is busy. */
     atomic {
         submitted > 0 && (me == 2 || busy) ->
         submitted--;
@@ -389,7 +397,7 @@ end_in_pool:
     goto end_in_pool
 }
 
-active proctype judge() {
+active proctype completion() {
     finished == PRODUCERS && (done[0] == pushes(0) && done[1] == pushes(1) || failed && mem[STATE] == IDLE)
 }
 

@@ -1,4 +1,4 @@
-//! Programs that are right, or wrong in one step, for sanitizers to tell apart: see `ci/sanitizers.sh`.
+//! Programs that are correct, or leave out one step, to check what sanitizers report: see `ci/sanitizers.sh`.
 
 use std::cell::UnsafeCell;
 use std::env;
@@ -14,16 +14,16 @@ use stillpoint::percpu::Pool;
 use stillpoint::rcu::Rcu;
 use stillpoint::{fence, rcu};
 
-/// A program, which takes the step or leaves it out.
+/// A program. Takes the step if the argument is `true`, otherwise leaves it out.
 type Program = fn(bool);
 
-/// The programs, by the name of the step.
+/// The programs by the name of the step.
 const STEPS: [(&str, Program); 5] = [
-    ("grace-period", reads_while_it_is_freed),
-    ("release", leaves_a_section),
-    ("lock", adds_under_a_lock),
-    ("free", keeps_a_value),
-    ("ownership", hands_a_box_over),
+    ("grace-period", free_under_a_reader),
+    ("release", end_a_section),
+    ("lock", add_under_a_lock),
+    ("free", retire_values),
+    ("ownership", hand_a_box_over),
 ];
 
 fn main() -> ExitCode {
@@ -43,21 +43,21 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A reader looks at a value that a writer frees: after a grace period, or at once.
-fn reads_while_it_is_freed(waits: bool) {
+/// A reader reads a value that a writer frees: after a grace period, or immediately.
+fn free_under_a_reader(waits: bool) {
     let published = AtomicPtr::new(Box::into_raw(Box::new(1_u64)));
     let (inside, freed) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
-        // Relaxed, as everywhere here: nothing but the grace period is to order reader and writer.
+        // Relaxed, as everywhere here: only the grace period may order reader and writer.
         let reader = scope.spawn(|| {
             let guard = rcu::enter();
             let value = published.load(Acquire);
             inside.store(true, Relaxed);
-            // Until the writer has gone as far as he goes while the section is open.
+            // Until the writer sleeps in its grace period, or has freed the value.
             while !freed.load(Relaxed) && rcu::stats().sleeps == 0 {
                 thread::yield_now();
             }
-            // SAFETY: the section is open; or none, that is what is to be found.
+            // SAFETY: the section protects the value. Without a grace period it does not: the error to report.
             let seen = unsafe { value.read_volatile() };
             drop(guard);
             seen
@@ -69,7 +69,7 @@ fn reads_while_it_is_freed(waits: bool) {
         if waits {
             rcu::synchronize();
         }
-        // SAFETY: it came from a box; nobody uses it any more, or, without waiting, as above.
+        // SAFETY: from a box. No reader uses it after a grace period. Without one: the error to report.
         drop(unsafe { Box::from_raw(old) });
         freed.store(true, Relaxed);
         let _ = reader.join();
@@ -79,23 +79,23 @@ fn reads_while_it_is_freed(waits: bool) {
 /// A word that one thread at a time uses.
 struct Word(UnsafeCell<u64>);
 
-// SAFETY: whoever uses it says why nobody else does.
+// SAFETY: each use is exclusive, by the contract of `add`.
 unsafe impl Sync for Word {}
 
 impl Word {
-    /// Changes the word.
+    /// Increments the word.
     ///
     /// # Safety
     ///
-    /// Nobody else uses it.
+    /// No other thread uses the word at the same time.
     unsafe fn add(&self) {
         // SAFETY: the caller's contract.
         unsafe { *self.0.get() += 1 };
     }
 }
 
-/// What the library's readers and writers do, by hand: a section between fences, left by a store with or without release.
-fn leaves_a_section(releases: bool) {
+/// The protocol of the library's readers and writers: a section between fences. A store ends it, with Release or not.
+fn end_a_section(releases: bool) {
     let (word, state) = (Word(UnsafeCell::new(0)), AtomicU32::new(1));
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -109,14 +109,14 @@ fn leaves_a_section(releases: bool) {
         while state.load(Acquire) != 0 {
             thread::yield_now();
         }
-        // SAFETY: the reader has left; without the release that is not what the language says.
+        // SAFETY: the reader has left. Without Release its use does not happen before this one: the error to report.
         unsafe { word.add() };
         let _ = reader.join();
     });
 }
 
-/// Threads that add to a word, all of them under the lock, or all but one.
-fn adds_under_a_lock(locks: bool) {
+/// Threads increment a word: all of them under the lock, or all but one.
+fn add_under_a_lock(locks: bool) {
     let (word, lock) = (Word(UnsafeCell::new(0)), Mutex::new(()));
     thread::scope(|scope| {
         let adders: Vec<_> = (0..4)
@@ -125,7 +125,7 @@ fn adds_under_a_lock(locks: bool) {
                 scope.spawn(move || {
                     for _ in 0..1000 {
                         let _guard = (locks || thread != 0).then(|| lock.lock());
-                        // SAFETY: under the lock; or not, that is what is to be found.
+                        // SAFETY: under the lock. In one thread without it: the error to report.
                         unsafe { word.add() };
                     }
                 })
@@ -135,8 +135,8 @@ fn adds_under_a_lock(locks: bool) {
     });
 }
 
-/// Values that are replaced, and what was deferred in all the ways; one of them is never freed.
-fn keeps_a_value(frees: bool) {
+/// Values are replaced and retired: all are freed, or all but one.
+fn retire_values(frees: bool) {
     let cell = Rcu::new(vec![1_u64; 100]);
     for number in 0..100 {
         let old = cell.replace(vec![number; 100]);
@@ -150,23 +150,23 @@ fn keeps_a_value(frees: bool) {
     rcu::barrier();
 }
 
-/// A box that goes through a pool from one thread to another, which frees it; the first keeps a reference, and uses it
-/// before, or after.
-fn hands_a_box_over(before: bool) {
+/// A pool passes a box from one thread to another, which frees it. The first thread keeps a pointer, and reads through
+/// it before it hands the box over, or afterwards.
+fn hand_a_box_over(before: bool) {
     let pool = Arc::new(Pool::new(4));
     let value = Box::new(7_u64);
     let kept = ptr::from_ref(&*value);
-    let look = || {
-        // SAFETY: it is there still; or not, that is what is to be found.
+    let read = || {
+        // SAFETY: the box has not been handed over. Afterwards: the error to report.
         unsafe { kept.read_volatile() };
     };
     if before {
-        look();
+        read();
     }
     assert!(pool.push(value).is_ok());
     let other = Arc::clone(&pool);
     let _ = thread::spawn(move || drop(other.pop())).join();
     if !before {
-        look();
+        read();
     }
 }

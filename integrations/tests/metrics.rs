@@ -1,11 +1,11 @@
-//! The statistics as a recorder of `metrics` gets them.
+//! The statistics that a recorder of `metrics` receives.
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use stillpoint::Domain as _;
 use stillpoint::rcu;
 use stillpoint::{fence, metrics, srcu};
 
-/// What a recorder has got after `record`: name and labels, what describes it, its value.
+/// Returns what a recorder has received from `record`: name and labels, description, value.
 fn recorded(record: impl FnOnce()) -> Vec<(String, Option<String>, DebugValue)> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -35,7 +35,7 @@ fn gauge(entries: &[(String, Option<String>, DebugValue)], name: &str) -> f64 {
 }
 
 #[test]
-fn a_domain_is_exported_under_the_name_that_it_is_given() {
+fn domain_is_exported_under_its_given_name() {
     stillpoint::domain! { struct Own; }
     drop(Own::enter());
     for _ in 0..3 {
@@ -44,46 +44,46 @@ fn a_domain_is_exported_under_the_name_that_it_is_given() {
     Own.retire(Box::new(1));
     Own.barrier();
     let stats = Own.stats();
-    let got = recorded(|| metrics::export_domain("own", &stats));
-    assert_eq!(counter(&got, "stillpoint_grace_periods_total,domain=own"), stats.grace_periods);
-    assert_eq!(counter(&got, "stillpoint_grace_period_callers_total,domain=own"), stats.callers);
-    assert_eq!(counter(&got, "stillpoint_deferred_done_total,domain=own"), 1);
-    assert_eq!(gauge(&got, "stillpoint_readers,domain=own"), stats.readers as f64);
-    assert_eq!(gauge(&got, "stillpoint_deferred,domain=own"), 0.0);
+    let exports = recorded(|| metrics::export_domain("own", &stats));
+    assert_eq!(counter(&exports, "stillpoint_grace_periods_total,domain=own"), stats.grace_periods);
+    assert_eq!(counter(&exports, "stillpoint_grace_period_callers_total,domain=own"), stats.callers);
+    assert_eq!(counter(&exports, "stillpoint_deferred_done_total,domain=own"), 1);
+    assert_eq!(gauge(&exports, "stillpoint_readers,domain=own"), stats.readers as f64);
+    assert_eq!(gauge(&exports, "stillpoint_deferred,domain=own"), 0.0);
     assert!(stats.grace_periods >= 3 && stats.readers >= 1, "{stats:?}");
 
     let sessions = srcu::Domain::new();
     let _guard = sessions.enter();
-    let got = recorded(|| metrics::export_domain(String::from("made at run time"), &sessions.stats()));
-    assert_eq!(gauge(&got, "stillpoint_readers,domain=made at run time"), 1.0);
+    let exports = recorded(|| metrics::export_domain(String::from("made at run time"), &sessions.stats()));
+    assert_eq!(gauge(&exports, "stillpoint_readers,domain=made at run time"), 1.0);
 }
 
 #[test]
-fn the_process_is_exported_whole_and_every_metric_is_described() {
+fn process_export_describes_every_metric() {
     rcu::synchronize();
     fence::heavy();
     let (grace_periods, fences) = (rcu::stats().grace_periods, fence::stats().calls);
-    let got = recorded(|| {
+    let exports = recorded(|| {
         metrics::describe();
         metrics::export();
     });
-    assert!(counter(&got, "stillpoint_grace_periods_total,domain=rcu") >= grace_periods);
-    assert_eq!(counter(&got, "stillpoint_grace_periods_total,domain=qsbr"), 0);
-    assert!(counter(&got, "stillpoint_fence_calls_total") >= fences);
-    counter(&got, "stillpoint_lock_events_total,event=kick_unlock");
-    for (name, help, _) in &got {
+    assert!(counter(&exports, "stillpoint_grace_periods_total,domain=rcu") >= grace_periods);
+    assert_eq!(counter(&exports, "stillpoint_grace_periods_total,domain=qsbr"), 0);
+    assert!(counter(&exports, "stillpoint_fence_calls_total") >= fences);
+    counter(&exports, "stillpoint_lock_events_total,event=kick_unlock");
+    for (name, help, _) in &exports {
         assert!(help.is_some(), "{name} is not described");
     }
 }
 
 #[test]
-fn the_documentation_lists_every_metric() {
+fn documentation_lists_every_metric() {
     let documented = include_str!("../../stillpoint/src/metrics.rs")
         .lines()
         .filter_map(|line| line.strip_prefix("//! | `"));
     let mut documented: Vec<_> = documented.filter_map(|line| line.split('`').next()).collect();
-    let got = recorded(metrics::export);
-    let mut exported: Vec<_> = got.iter().filter_map(|(name, ..)| name.split(',').next()).collect();
+    let exports = recorded(metrics::export);
+    let mut exported: Vec<_> = exports.iter().filter_map(|(name, ..)| name.split(',').next()).collect();
     documented.sort_unstable();
     exported.sort_unstable();
     exported.dedup();

@@ -1,7 +1,7 @@
-//! What subscribers of `tracing` are told of grace periods and stalls.
+//! The events of grace periods and stalls that subscribers of `tracing` receive.
 
 #[path = "../../stillpoint/tests/support/child.rs"]
-#[allow(dead_code, reason = "one way to start a child is enough here")]
+#[allow(dead_code, reason = "these tests use one of its functions")]
 mod child;
 #[path = "../../stillpoint/tests/support/deadline.rs"]
 mod deadline;
@@ -26,7 +26,7 @@ use tracing_subscriber::registry;
 /// An event: its level and its fields.
 type Seen = (Level, BTreeMap<&'static str, String>);
 
-/// Keeps events of the library, and does something of its own for each.
+/// Records the events of the library, and calls `also` for each.
 #[derive(Clone)]
 struct Capture {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -66,7 +66,7 @@ impl Visit for Fields {
     }
 }
 
-/// The events of this thread while `f` runs.
+/// Returns the events of this thread while `f` runs.
 fn captured(also: fn(), f: impl FnOnce()) -> Vec<Seen> {
     let capture = Capture::new(also);
     with_default(registry().with(capture.clone()), f);
@@ -74,7 +74,7 @@ fn captured(also: fn(), f: impl FnOnce()) -> Vec<Seen> {
 }
 
 #[test]
-fn each_grace_period_is_an_event_of_the_thread_that_leads_it() {
+fn grace_period_is_an_event_of_its_leader() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let seen = captured(|| {}, || (0..3).for_each(|_| Own.synchronize()));
@@ -93,7 +93,7 @@ fn each_grace_period_is_an_event_of_the_thread_that_leads_it() {
 }
 
 #[test]
-fn one_that_readers_hold_up_is_told_at_debug_level() {
+fn delayed_grace_period_is_a_debug_event() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let seen = captured(
@@ -102,7 +102,7 @@ fn one_that_readers_hold_up_is_told_at_debug_level() {
             let (entered, enters) = std::sync::mpsc::channel();
             let reader = thread::spawn(move || {
                 let guard = Own::enter();
-                entered.send(()).expect("the test listens");
+                entered.send(()).expect("the test receives");
                 while Own.stats().sleeps == 0 {
                     thread::yield_now();
                 }
@@ -110,7 +110,7 @@ fn one_that_readers_hold_up_is_told_at_debug_level() {
             });
             enters.recv().expect("the reader enters");
             Own.synchronize();
-            reader.join().expect("the reader is content");
+            reader.join().expect("the reader does not panic");
         },
     );
     assert_eq!(seen.len(), 1);
@@ -121,10 +121,10 @@ fn one_that_readers_hold_up_is_told_at_debug_level() {
 }
 
 #[test]
-fn a_subscriber_may_wait_for_grace_periods_and_panic() {
+fn subscriber_may_wait_and_panic() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    // What it waits for is not told in turn.
+    // The grace period that the subscriber waits for makes no event.
     let seen = captured(|| Own.synchronize(), || Own.synchronize());
     assert_eq!((seen.len(), Own.stats().grace_periods), (1, 2));
 
@@ -133,21 +133,21 @@ fn a_subscriber_may_wait_for_grace_periods_and_panic() {
 }
 
 #[test]
-fn a_stall_is_a_warning_if_somebody_listens() {
+fn stall_is_a_warning_with_a_subscriber() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    // Stderr, the limit and the default subscriber belong to the process.
-    let name = "a_stall_is_a_warning_if_somebody_listens";
+    // Stderr, the stall timeout and the default subscriber are global to the process.
+    let name = "stall_is_a_warning_with_a_subscriber";
     let Some(variant) = child::variant() else {
-        for variant in ["heard", "unheard"] {
+        for variant in ["subscriber", "none"] {
             let stderr = child::stderr(name, variant, None);
-            assert_eq!(stderr.contains("stillpoint: grace period 1 of "), variant == "unheard", "{stderr}");
+            assert_eq!(stderr.contains("stillpoint: grace period 1 of "), variant == "none", "{stderr}");
         }
         return;
     };
     let capture = Capture::new(|| {});
-    if variant == "heard" {
-        set_global_default(registry().with(capture.clone())).expect("nobody else listens");
+    if variant == "subscriber" {
+        set_global_default(registry().with(capture.clone())).expect("there is no other subscriber");
     }
     rcu::set_stall_timeout(Some(Duration::from_millis(1)));
     let guard = Own::enter();
@@ -156,10 +156,10 @@ fn a_stall_is_a_warning_if_somebody_listens() {
         thread::yield_now();
     }
     drop(guard);
-    writer.join().expect("the writer is content");
+    writer.join().expect("the writer does not panic");
     let seen = capture.seen();
     let warned: Vec<_> = seen.iter().filter(|(level, _)| *level == Level::WARN).collect();
-    assert_eq!(!warned.is_empty(), variant == "heard");
+    assert_eq!(!warned.is_empty(), variant == "subscriber");
     for (_, fields) in warned {
         assert_eq!((fields["domain"].as_str(), fields["number"].as_str()), (type_name::<Own>(), "1"));
         assert!(fields["message"].contains(", which registered at "), "{fields:?}");
