@@ -10,7 +10,7 @@
 //! | [`rcu`] | reads that cost about a nanosecond and never wait; writers that wait for a grace period | data that is read far more often than written: configuration, routing, connection tables |
 //! | [`qsbr`] | reads that are nothing but a load, for threads that report when they hold no references | loops that read all the time: packet processing, event loops, interpreters |
 //! | [`srcu`] | domains made at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, sections that wait for something |
-//! | [`percpu`] | counters, histograms, pools, rings and values that each CPU has for itself, changed without locked instructions | what every thread changes all the time, and few read |
+//! | [`percpu`] | counters, histograms and pools that each CPU has for itself, changed without locked instructions | what every thread changes all the time, and few read |
 //! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
 //! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs | data that threads change in short sections, where there are many of them |
 //!

@@ -13,8 +13,6 @@
 //! | a number to which all threads add: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line travels from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram under a mutex | the same |
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a mutex around a `Vec` | the same |
-//! | records of events for one reader | [`percpu::Ring`](crate::percpu::Ring) | a channel | writers never block; if there is no room, the oldest or the newest record is lost |
-//! | any other data of which each CPU can have its own | [`percpu::PerCpu`](crate::percpu::PerCpu) | thread-locals | there are fewer CPUs than threads, and `for_each` visits all values |
 //! | state that all change, in short sections, by more threads than there are CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
 //! | state that all change, in long sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
 //! | two flags, of which one side looks all the time, the other now and then | [`fence`](crate::fence) | two `SeqCst` fences | the frequent side pays nothing |
@@ -104,9 +102,8 @@
 //! - Memory that waits to be freed is bounded by making those wait who retire more: see [`Limits`](crate::rcu::Limits).
 //! - Callbacks, destructors of retired values, wakers and stall hooks must not return in the child of a fork that they made: it must
 //!   `exec` or `_exit`.
-//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics as they are. [`Rcu`](crate::rcu::Rcu),
-//!   [`Pool`](crate::percpu::Pool), [`Ring`](crate::percpu::Ring) and [`PerCpu`](crate::percpu::PerCpu) allocate when they are made, and
-//!   need a `LazyLock` there.
+//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics as they are. [`Rcu`](crate::rcu::Rcu) and
+//!   [`Pool`](crate::percpu::Pool) allocate when they are made, and need a `LazyLock` there.
 //!
 //! # Seeing what goes on
 //!

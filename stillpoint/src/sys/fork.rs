@@ -19,7 +19,7 @@
 //!
 //! The thread that forks may be in a function of the library that calls the program:
 //!
-//! - One that the program has called with a closure, as `Rcu::update` or `PerCpu::with`: it goes on in the child. It
+//! - One that the program has called with a closure, as `Rcu::update`: it goes on in the child. It
 //!   relies only on what belongs to its thread, which the hooks leave as it is.
 //! - A worker, a leader of a grace period, or an owner that runs its entries. These rely on more. They call callbacks,
 //!   destructors of retired values, wakers and hooks for stalls, in which the child must `exec` or `_exit`: so they do
