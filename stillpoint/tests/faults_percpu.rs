@@ -1,7 +1,7 @@
 //! Faults at every point of every critical section preserve its results.
 //!
-//! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps at a point runs a
-//! signal handler in the middle of a section, which does what the test asks for.
+//! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps
+//! at a point runs a signal handler in the middle of a section, which does what the test asks for.
 #![cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]

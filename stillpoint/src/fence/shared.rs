@@ -20,7 +20,8 @@ impl SharedFence {
         }
     }
 
-    /// Blocks until a thread has called `issue`, after the start of this call, and it has returned. One thread at a time calls it.
+    /// Blocks until a thread has called `issue`, after the start of this call, and it has returned. One thread at a
+    /// time calls it.
     pub fn call(&self, issue: impl FnMut()) {
         self.count_call();
         self.rounds.run_or_wait(issue);

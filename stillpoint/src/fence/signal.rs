@@ -1,17 +1,17 @@
 //! The signal backend: what user-space RCU did before `membarrier(2)`. Built with the feature `signal-fence` only.
 //!
-//! A thread is registered from [`register`] until it ends. [`fence`] requests a full fence from each registered thread, by a flag
-//! and a signal. The handler executes the fence and answers by counting down; the last answer wakes the sender. A thread that
-//! is not registered executes full fences itself.
+//! A thread is registered from [`register`] until it ends. [`fence`] requests a full fence from each registered thread,
+//! by a flag and a signal. The handler executes the fence and answers by counting down; the last answer wakes the
+//! sender. A thread that is not registered executes full fences itself.
 //!
 //! # Invariants
 //!
 //! 1. A [`Member`] is never freed. It belongs to the thread with its id, and no two members have the same id.
-//! 2. The list is locked from the first request to the last answer. So a thread that unregisters still has the signal unblocked,
-//!    and answers before.
-//! 3. A thread that ended without unregistering needs no fence: what it did comes before its end. The sender answers for it if
-//!    its id is unknown to the kernel, when the signal is sent or after. If the id is in use again, the new thread's handler
-//!    answers.
+//! 2. The list is locked from the first request to the last answer. So a thread that unregisters still has the signal
+//!    unblocked, and answers before.
+//! 3. A thread that ended without unregistering needs no fence: what it did comes before its end. The sender answers
+//!    for it if its id is unknown to the kernel, when the signal is sent or after. If the id is in use again, the new
+//!    thread's handler answers.
 //! 4. One heavy fence runs at a time ([`super::SHARED`]), so `UNANSWERED` has one user.
 //! 5. The thread that clears a member's `asked` answers for it, once: a signal from elsewhere answers nothing.
 //! 6. A thread that has unregistered never registers again. Its later destructors execute full fences.
@@ -109,7 +109,8 @@ pub(super) fn is_registered() -> bool {
     OWN.get().is_some()
 }
 
-/// Registers the calling thread. Returns `false` if that fails, or the thread is about to end: it then executes full fences.
+/// Registers the calling thread. Returns `false` if that fails, or the thread is about to end: it then executes full
+/// fences.
 pub(super) fn register() -> bool {
     if is_registered() {
         return true;
@@ -126,7 +127,8 @@ pub(super) fn register() -> bool {
     if let Some(own) = place {
         own.tid.store(tid, Relaxed);
     }
-    // Until here the thread executed full fences. The lock orders them before or after a heavy fence that sent it no request.
+    // Until here the thread executed full fences. The lock orders them before or after a heavy fence that sent it no
+    // request.
     OWN.set(place);
     drop(locked);
     place.is_some()
@@ -136,7 +138,8 @@ pub(super) fn register() -> bool {
 ///
 /// # Safety
 ///
-/// The calling thread is the only one in the process, and was not within another function of this module when it forked.
+/// The calling thread is the only one in the process, and was not within another function of this module when it
+/// forked.
 pub(super) unsafe fn reset_in_child() {
     // SAFETY: the caller's contract; references to the lock live no longer than a call of a function.
     unsafe { LOCK.overwrite(Mutex::new(())) };
@@ -220,8 +223,8 @@ fn send(tid: i32, signal: c_int) -> io::Result<()> {
 impl Member {
     /// Appends a free place to the list, which is locked. Returns `None` without memory.
     ///
-    /// Its memory is not the global allocator's: that may contain a reader, and re-enter this module; and in the child of a fork
-    /// it may not work yet.
+    /// Its memory is not the global allocator's: that may contain a reader, and re-enter this module; and in the child
+    /// of a fork it may not work yet.
     fn append() -> Option<&'static Self> {
         let next = FIRST.load(Relaxed);
         let member = Self { tid: AtomicI32::new(0), asked: AtomicBool::new(false), next };

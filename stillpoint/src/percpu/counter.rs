@@ -37,18 +37,19 @@ use sealed::Number;
 
 /// A counter that changes often and is read seldom: of requests, of bytes, of work in flight.
 ///
-/// [`add`](Self::add) changes a word of the current CPU, without a locked instruction. [`sum`](Self::sum) reads the words of all CPUs.
-/// No add is lost. `Counter` counts up, in `u64`; `Counter<i64>` counts up and down.
+/// [`add`](Self::add) changes a word of the current CPU, without a locked instruction. [`sum`](Self::sum) reads the
+/// words of all CPUs. No add is lost. `Counter` counts up, in `u64`; `Counter<i64>` counts up and down.
 ///
 /// # Orderings
 ///
-/// `add` is a Release and `sum` an Acquire: a thread that finds an add in the sum sees what the adding thread did before. A sum that
-/// is taken while other threads add contains all adds that happened before it, and may contain others.
+/// `add` is a Release and `sum` an Acquire: a thread that finds an add in the sum sees what the adding thread did
+/// before. A sum that is taken while other threads add contains all adds that happened before it, and may contain
+/// others.
 ///
 /// # Memory
 ///
-/// 128 bytes for each CPU that this machine may ever have ([`Report::cpus`](super::Report::cpus)), allocated by the first add. If
-/// there is no memory, the counter uses a single word.
+/// 128 bytes for each CPU that this machine may ever have ([`Report::cpus`](super::Report::cpus)), allocated by the
+/// first add. If there is no memory, the counter uses a single word.
 ///
 /// ```
 /// use stillpoint::percpu::Counter;

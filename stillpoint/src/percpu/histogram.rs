@@ -12,9 +12,9 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 
 /// Counts values by size: latencies, lengths, depths.
 ///
-/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it is as fast and
-/// loses nothing. Each value below 8 has its own bucket; other buckets are no wider than an eighth of their values. A histogram keeps
-/// no sum of the values: use a [`Counter`](super::Counter) beside it.
+/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it
+/// is as fast and loses nothing. Each value below 8 has its own bucket; other buckets are no wider than an eighth of
+/// their values. A histogram keeps no sum of the values: use a [`Counter`](super::Counter) beside it.
 ///
 /// # Memory
 ///
@@ -89,14 +89,15 @@ impl Snapshot {
         self.counts.iter().sum()
     }
 
-    /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a bucket, and its count.
+    /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a bucket,
+    /// and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(bucket, &count)| (lowest(bucket), highest(bucket), count))
     }
 
-    /// Returns the highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for the maximum.
-    /// Returns `None` if there are no values.
+    /// Returns the highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for
+    /// the maximum. Returns `None` if there are no values.
     ///
     /// # Panics
     ///

@@ -1,9 +1,10 @@
 //! Per-CPU data, updated without locked instructions.
 //!
-//! A counter that all CPUs increment is a cache line that moves between them. A word for each CPU does not move. But a thread may
-//! be migrated between finding its word and changing it, so the change still needs a `lock` instruction. Linux avoids that since
-//! 4.18: a *restartable sequence* (`rseq(2)`) is a few instructions that the kernel restarts instead of resuming if it has
-//! interrupted them. The idea is that of the per-CPU critical sections of Paul Turner and Andrew Hunter (2015).
+//! A counter that all CPUs increment is a cache line that moves between them. A word for each CPU does not move. But a
+//! thread may be migrated between finding its word and changing it, so the change still needs a `lock` instruction.
+//! Linux avoids that since 4.18: a *restartable sequence* (`rseq(2)`) is a few instructions that the kernel restarts
+//! instead of resuming if it has interrupted them. The idea is that of the per-CPU critical sections of Paul Turner and
+//! Andrew Hunter (2015).
 //!
 //! | container | what it is |
 //! |---|---|
@@ -15,26 +16,30 @@
 //!
 //! # Without rseq
 //!
-//! Operations fall back to atomic instructions on old kernels, under valgrind, in sandboxes, on other architectures, in threads
-//! that cannot be registered, and if a debugger interrupts every attempt. This may differ between threads, and from one moment to
-//! the next: critical sections and atomic instructions write different words, and readers read both. The environment variable
-//! `STILLPOINT_PERCPU=atomic` (or [`choose`]) selects the fallback for the process. [`report`] returns the mode and the reason.
+//! Operations fall back to atomic instructions on old kernels, under valgrind, in sandboxes, on other architectures, in
+//! threads that cannot be registered, and if a debugger interrupts every attempt. This may differ between threads, and
+//! from one moment to the next: critical sections and atomic instructions write different words, and readers read both.
+//! The environment variable `STILLPOINT_PERCPU=atomic` (or [`choose`]) selects the fallback for the process. [`report`]
+//! returns the mode and the reason.
 //!
 //! # Trade-offs
 //!
-//! - Memory is proportional to the CPUs that the machine may ever have, which can be more than it has. Where `/sys` is hidden or
-//!   not the kernel's own, as in some containers, that number is rounded up to a multiple of 64.
+//! - Memory is proportional to the CPUs that the machine may ever have, which can be more than it has. Where `/sys` is
+//!   hidden or not the kernel's own, as in some containers, that number is rounded up to a multiple of 64.
 //! - A process that is checkpointed (CRIU) can be restored only on a machine with no more possible CPUs.
 //! - Reads visit every CPU's word, at some nanoseconds each. A read is not a snapshot.
-//! - glibc registers threads since 2.35. With other C libraries a thread's first operation registers it, which allocates, and
-//!   every operation takes a few nanoseconds more.
-//! - Operations may be used in signal handlers, except for those that allocate: the first one of the process (also [`report`]),
-//!   the first one on a counter or histogram (see [`Counter::prepare`]), and the first one of a thread that must be registered
-//!   ([`register_thread`]). In a library that is loaded at run time (`dlopen`), a thread's first operation on a container and its first on a slow path may allocate too: the C library allocates thread-local
-//!   variables at their first use.
-//! - A shared library with this crate is never unmapped. If the dynamic linker cannot ensure that, critical sections are not used.
+//! - glibc registers threads since 2.35. With other C libraries a thread's first operation registers it, which
+//!   allocates, and every operation takes a few nanoseconds more.
+//! - Operations may be used in signal handlers, except for those that allocate: the first one of the process (also
+//!   [`report`]), the first one on a counter or histogram (see [`Counter::prepare`]), and the first one of a thread
+//!   that must be registered ([`register_thread`]). In a library that is loaded at run time (`dlopen`), a thread's
+//!   first operation on a slow path may allocate too: the C library allocates thread-local variables at their first
+//!   use.
+//! - A shared library with this crate is never unmapped. If the dynamic linker cannot ensure that, critical sections
+//!   are not used.
 //! - A thread that is preempted within a critical section restarts it, which takes nanoseconds.
-//! - The child of a `fork` may use this module, unless a signal handler forked in the middle of an operation. The child of a `vfork` must not: it shares the memory of its parent but is not registered.
+//! - The child of a `fork` may use this module, unless a signal handler forked in the middle of an operation. The child
+//!   of a `vfork` must not: it shares the memory of its parent but is not registered.
 
 mod counter;
 pub(crate) mod counters;

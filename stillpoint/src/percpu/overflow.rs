@@ -1,7 +1,7 @@
 //! The overflow array of a CPU in a [`Pool`](super::Pool), behind a try-lock.
 //!
-//! The owner of the lock stores words first, and the length after them. So the array is consistent at every moment, and the child of a
-//! fork can use it, whatever the owner was doing.
+//! The owner of the lock stores words first, and the length after them. So the array is consistent at every moment, and
+//! the child of a fork can use it, whatever the owner was doing.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 

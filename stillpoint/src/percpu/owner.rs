@@ -1,5 +1,5 @@
-//! Words that a thread sets for a short time: locks, and stops of areas. In the child of a fork they show whether the thread that
-//! set them is gone.
+//! Words that a thread sets for a short time: locks, and stops of areas. In the child of a fork they show whether the
+//! thread that set them is gone.
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 

@@ -1,20 +1,22 @@
-//! A bounded per-CPU object pool. Each CPU has a local stack (rseq, no atomic read-modify-write) and an overflow array behind a
-//! try-lock.
+//! A bounded per-CPU object pool. Each CPU has a local stack (rseq, no atomic read-modify-write) and an overflow array
+//! behind a try-lock.
 //!
 //! # Layout
 //!
-//! A *local stack* is an array whose length only critical sections change: a push writes the slot above and commits the length, a
-//! pop reads the slot below and commits. The slots are not linked, so no section follows a pointer that another thread may have
-//! freed meanwhile. An *overflow array* serves threads that cannot run sections. Full local stacks spill into it, and empty ones
-//! are refilled from it.
+//! A *local stack* is an array whose length only critical sections change: a push writes the slot above and commits the
+//! length, a pop reads the slot below and commits. The slots are not linked, so no section follows a pointer that
+//! another thread may have freed meanwhile. An *overflow array* serves threads that cannot run sections. Full local
+//! stacks spill into it, and empty ones are refilled from it.
 //!
 //! # Invariants
 //!
-//! 1. A value is in one place: a thread that moves it removes it first and then stores it elsewhere. (If another thread forks in
-//!    between, the child lacks the value, and has none twice.)
-//! 2. The length of a local stack is changed by sections of its CPU, or by the thread that has stopped the area ([`Stopped`]).
+//! 1. A value is in one place: a thread that moves it removes it first and then stores it elsewhere. (If another thread
+//!    forks in between, the child lacks the value, and has none twice.)
+//! 2. The length of a local stack is changed by sections of its CPU, or by the thread that has stopped the area
+//!    ([`Stopped`]).
 //! 3. The lock of an overflow array is held for a bounded time, in which no user code runs and nothing is allocated.
-//! 4. A CPU is in `used` before its local stack or its overflow array holds a value ([`UsedCpus`]). Pops skip other CPUs.
+//! 4. A CPU is in `used` before its local stack or its overflow array holds a value ([`UsedCpus`]). Pops skip other
+//!    CPUs.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -40,12 +42,12 @@ const BATCH: usize = 32;
 
 /// A bounded pool of boxes for reuse: buffers, nodes, connections.
 ///
-/// [`push`](Self::push) and [`pop`](Self::pop) change a stack of the current CPU, without locked instructions. So a thread usually
-/// gets the object that was used last on its CPU, and is still in its cache. If that stack is full or empty, they use the overflow
-/// arrays, and `pop` the stacks of other CPUs.
+/// [`push`](Self::push) and [`pop`](Self::pop) change a stack of the current CPU, without locked instructions. So a
+/// thread usually gets the object that was used last on its CPU, and is still in its cache. If that stack is full or
+/// empty, they use the overflow arrays, and `pop` the stacks of other CPUs.
 ///
-/// Neither call blocks. While another thread is working in the same place, `pop` may return `None` though an object has just been
-/// pushed, and `push` may refuse an object though there is room again.
+/// Neither call blocks. While another thread is working in the same place, `pop` may return `None` though an object has
+/// just been pushed, and `push` may refuse an object though there is room again.
 ///
 /// # Memory
 ///
@@ -130,7 +132,8 @@ impl<T> Pool<T> {
         if self.push_slow(word) { Ok(()) } else { Err(unsafe { from_word(word) }) }
     }
 
-    /// Takes the object that was pushed last on the current CPU, or an object of another CPU. Returns `None` if there is none.
+    /// Takes the object that was pushed last on the current CPU, or an object of another CPU. Returns `None` if there
+    /// is none.
     #[inline]
     pub fn pop(&self) -> Option<Box<T>> {
         if self.fast != 0 {

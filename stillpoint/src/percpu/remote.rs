@@ -18,9 +18,9 @@ static AVAILABLE: AtomicU8 = AtomicU8::new(0);
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Returns `true` if sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux 5.10), and a
-/// section that the kernel switches to sees the stop. The first call registers the process, which takes milliseconds if there are
-/// several threads.
+/// Returns `true` if sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux
+/// 5.10), and a section that the kernel switches to sees the stop. The first call registers the process, which takes
+/// milliseconds if there are several threads.
 pub fn is_available() -> bool {
     // Relaxed: concurrent callers store the same.
     if AVAILABLE.load(Relaxed) == 0 {
@@ -60,8 +60,8 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Reopens the area of the current CPU if the thread that stopped it died in a fork. To be called after a section has failed. The
-/// areas of other CPUs are reopened when sections fail there.
+/// Reopens the area of the current CPU if the thread that stopped it died in a fork. To be called after a section has
+/// failed. The areas of other CPUs are reopened when sections fail there.
 #[cold]
 pub fn reopen(areas: &[CpuArea]) {
     let Some(area) = areas.get(cpu()) else { return };

@@ -1,15 +1,16 @@
 //! The CPUs that have pushed to a pool: a set that only grows, so that `pop` skips the others.
 //!
-//! A process may run on two CPUs of a machine that may have hundreds. A local stack has no capacity until its CPU is in the set, so
-//! the first push on a CPU fails and [opens](UsedCpus::open) the stack. Later pushes pay nothing.
+//! A process may run on two CPUs of a machine that may have hundreds. A local stack has no capacity until its CPU is in
+//! the set, so the first push on a CPU fails and [opens](UsedCpus::open) the stack. Later pushes pay nothing.
 //!
 //! # No value is missed
 //!
 //! A pop that comes after a push finds the CPU of the value in the set:
 //!
-//! 1. *Local stack.* The CPU is inserted before the capacity is stored (Release). The push's section loads that capacity before it
-//!    commits. On x86-64 that load is an Acquire. The other architectures are multi-copy atomic: what the section sees, and what
-//!    precedes it by the Release, is visible to all CPUs, and the releasing commit comes after the load.
+//! 1. *Local stack.* The CPU is inserted before the capacity is stored (Release). The push's section loads that
+//!    capacity before it commits. On x86-64 that load is an Acquire. The other architectures are multi-copy atomic:
+//!    what the section sees, and what precedes it by the Release, is visible to all CPUs, and the releasing commit
+//!    comes after the load.
 //! 2. *Overflow array.* The thread that stores values there has inserted the CPU, or has seen it in the set.
 
 use core::iter;

@@ -1,7 +1,7 @@
 //! The critical sections on aarch64. See `sections.rs` for what each does, and [`super`] for the invariants.
 //!
-//! A section commits by `stlr`, and reads words that threads on other CPUs write by `ldar`. The abort handler and early exits
-//! follow the section directly, because conditional branches do not reach far.
+//! A section commits by `stlr`, and reads words that threads on other CPUs write by `ldar`. The abort handler and early
+//! exits follow the section directly, because conditional branches do not reach far.
 
 use core::arch::asm;
 
@@ -28,8 +28,8 @@ macro_rules! open_area {
     };
 }
 
-/// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8` without a
-/// value) follow.
+/// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8`
+/// without a value) follow.
 macro_rules! end {
     ($failed:literal, $left:literal) => {
         concat!("5:\n", "b 9f\n", ".inst 0xd428bc00\n", "6:\n", "7:\n", $failed, "\n8:\n", $left, "\n9:",)

@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering::*;
 use super::registration::{self, FAST};
 use crate::sys::rseq;
 
-/// Returns the number of the CPU on which the calling thread runs, less than [`Report::cpus`](registration::Report::cpus). The
-/// thread may have been migrated before the caller uses the number.
+/// Returns the number of the CPU on which the calling thread runs, less than
+/// [`Report::cpus`](registration::Report::cpus). The thread may have been migrated before the caller uses the number.
 ///
 /// If the C library registers threads, this reads a word that the kernel keeps up to date. Otherwise it does what
 /// `sched_getcpu(3)` does.
@@ -26,11 +26,11 @@ fn cpu_slow() -> usize {
     registration::registered().map_or_else(rseq::getcpu, |(cpu, _)| cpu)
 }
 
-/// Returns the kernel's *concurrency id* (Linux 6.3), which no other running thread of this process has, or `None` if the kernel has
-/// none.
+/// Returns the kernel's *concurrency id* (Linux 6.3), which no other running thread of this process has, or `None` if
+/// the kernel has none.
 ///
-/// These ids are dense: a process that may use two CPUs of a hundred, or has two threads, has only 0 and 1. Like the CPU number,
-/// the id may change at any moment.
+/// These ids are dense: a process that may use two CPUs of a hundred, or has two threads, has only 0 and 1. Like the
+/// CPU number, the id may change at any moment.
 ///
 /// ```
 /// use stillpoint::percpu;

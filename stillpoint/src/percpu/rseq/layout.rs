@@ -8,7 +8,8 @@ use crate::sys::rseq::{possible_cpus, thread_pointer};
 /// The number of plain words in an area, and of atomic ones.
 pub const WIDTH: usize = 8;
 
-/// The data of one CPU: two cache lines, because processors prefetch lines in pairs, and no two CPUs should write to one pair.
+/// The data of one CPU: two cache lines, because processors prefetch lines in pairs, and no two CPUs should write to
+/// one pair.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct CpuArea {
@@ -88,8 +89,8 @@ pub struct CounterRef {
     pub word: *const u64,
 }
 
-/// Returns the operand that locates the calling thread's rseq area: its address, or its offset where instructions add the thread
-/// pointer.
+/// Returns the operand that locates the calling thread's rseq area: its address, or its offset where instructions add
+/// the thread pointer.
 #[inline(always)]
 pub fn rseq(offset: isize) -> *const u8 {
     let base = if cfg!(target_arch = "x86_64") { ptr::null() } else { thread_pointer() };

@@ -1,36 +1,41 @@
-//! Rseq critical sections. `sections.rs` says what each does; the instructions are in one file an architecture (`x86_64.rs`,
-//! `aarch64.rs`, `riscv64.rs`).
+//! Rseq critical sections. `sections.rs` says what each does; the instructions are in one file an architecture
+//! (`x86_64.rs`, `aarch64.rs`, `riscv64.rs`).
 //!
-//! An rseq critical section is one `asm!` block. It stores the address of its descriptor in `rseq_cs`, which arms it, reads the
-//! CPU number, works in the [`CpuArea`] of that CPU, and commits with one store. If the kernel preempts or migrates the thread,
-//! or delivers a signal, before the commit, it resumes the thread at the section's abort handler, and nothing has happened. The
-//! scheme is that of the per-CPU critical sections of Paul Turner and Andrew Hunter (2015) and of `rseq(2)`.
+//! An rseq critical section is one `asm!` block. It stores the address of its descriptor in `rseq_cs`, which arms it,
+//! reads the CPU number, works in the [`CpuArea`] of that CPU, and commits with one store. If the kernel preempts or
+//! migrates the thread, or delivers a signal, before the commit, it resumes the thread at the section's abort handler,
+//! and nothing has happened. The scheme is that of the per-CPU critical sections of Paul Turner and Andrew Hunter
+//! (2015) and of `rseq(2)`.
 //!
 //! # Invariants
 //!
-//! 1. *No other thread of the CPU interleaves.* From arming to commit, the thread runs alone on its CPU, or it is interrupted and
-//!    does not commit. The section reads the CPU number after arming, because an earlier number may be that of another CPU.
-//! 2. *Only registered threads commit.* The CPU number of an unregistered thread is negative, and its sections fail. Every other
-//!    number has an area: there is one for each possible CPU ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant
-//!    of the machine that the kernel reports.
-//! 3. *Only sections of a CPU write the plain words of its area.* Threads that cannot run sections use the area's atomic words. A
-//!    plain update and an atomic one of the same word could lose each other.
-//! 4. *There is nothing to undo.* Before its commit a section writes only registers, and memory that is not read unless it
-//!    commits.
-//! 5. *Sections end.* They have no unbounded loop, no call and no system call. An operation tries its section at most [`TRIES`]
-//!    times, because a debugger that single-steps interrupts every attempt, and then uses the fallback.
-//! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it is set. A
-//!    thread that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the area to itself:
-//!    sections that began earlier have committed, or start over and see the stop.
-//! 7. *A stale `rseq_cs` is harmless.* A section does not clear `rseq_cs`. The kernel clears it when it next preempts the thread,
-//!    or delivers a signal, outside of that section. Until then it points to the descriptor of a section that is over:
-//!    - Descriptor, section and abort handler are constants of this library, which is never unmapped: sections are used only if
-//!      [`is_pinned`](crate::sys::pin::is_pinned).
-//!    - A thread reaches the instructions of a section only by arming it again, so a stale descriptor never restarts anything.
-//!    - A section of a signal handler, or of another library, overwrites `rseq_cs`. Before a handler runs, the kernel aborts the
-//!      section that the signal interrupted.
-//!    - The child of a fork has a copy of the thread's rseq area, and this library at the same address. `exec` and the end of the
-//!      thread end the registration. A new thread may start with the `rseq_cs` that an earlier thread left in the same memory.
+//! 1. *No other thread of the CPU interleaves.* From arming to commit, the thread runs alone on its CPU, or it is
+//!    interrupted and does not commit. The section reads the CPU number after arming, because an earlier number may be
+//!    that of another CPU.
+//! 2. *Only registered threads commit.* The CPU number of an unregistered thread is negative, and its sections fail.
+//!    Every other number has an area: there is one for each possible CPU
+//!    ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the machine that the kernel reports.
+//! 3. *Only sections of a CPU write the plain words of its area.* Threads that cannot run sections use the area's
+//!    atomic words. A plain update and an atomic one of the same word could lose each other.
+//! 4. *There is nothing to undo.* Before its commit a section writes only registers, and memory that is not read unless
+//!    it commits.
+//! 5. *Sections end.* They have no unbounded loop, no call and no system call. An operation tries its section at most
+//!    [`TRIES`] times, because a debugger that single-steps interrupts every attempt, and then uses the fallback.
+//! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it is
+//!    set. A thread that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the area to
+//!    itself: sections that began earlier have committed, or start over and see the stop.
+//! 7. *A stale `rseq_cs` is harmless.* A section does not clear `rseq_cs`. The kernel clears it when it next preempts
+//!    the thread, or delivers a signal, outside of that section. Until then it points to the descriptor of a section
+//!    that is over:
+//!    - Descriptor, section and abort handler are constants of this library, which is never unmapped: sections are used
+//!      only if [`is_pinned`](crate::sys::pin::is_pinned).
+//!    - A thread reaches the instructions of a section only by arming it again, so a stale descriptor never restarts
+//!      anything.
+//!    - A section of a signal handler, or of another library, overwrites `rseq_cs`. Before a handler runs, the kernel
+//!      aborts the section that the signal interrupted.
+//!    - The child of a fork has a copy of the thread's rseq area, and this library at the same address. `exec` and the
+//!      end of the thread end the registration. A new thread may start with the `rseq_cs` that an earlier thread left
+//!      in the same memory.
 //!
 //! # Words of an area
 //!
@@ -45,10 +50,10 @@
 //!
 //! # Orderings
 //!
-//! The commit is a Release: an Acquire load that finds it also sees what the thread did before, and what earlier sections on this
-//! CPU committed. On x86-64 every store is one; elsewhere the section uses a releasing store or a fence. Threads that commit on
-//! one CPU one after another are ordered by that CPU, and by the kernel's fences in context switches. Sections acquire the stop word,
-//! which threads on other CPUs write.
+//! The commit is a Release: an Acquire load that finds it also sees what the thread did before, and what earlier
+//! sections on this CPU committed. On x86-64 every store is one; elsewhere the section uses a releasing store or a
+//! fence. Threads that commit on one CPU one after another are ordered by that CPU, and by the kernel's fences in
+//! context switches. Sections acquire the stop word, which threads on other CPUs write.
 
 #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 #[macro_use]
@@ -78,8 +83,8 @@ mod tests;
 pub use arch::{add, pop, pop_batch, push, push_batch};
 pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed};
 
-/// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a second
-/// attempt is rare.
+/// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a
+/// second attempt is rare.
 const TRIES: usize = 16;
 
 /// The attempts at a section.

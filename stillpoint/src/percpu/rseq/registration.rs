@@ -1,7 +1,7 @@
 //! The choice whether this process uses critical sections, and the registration of threads.
 //!
-//! The first use of per-CPU data makes the choice, and it never changes. It takes no lock, so a fork or a signal may come at any
-//! moment: the first thread publishes its report, and others discard theirs.
+//! The first use of per-CPU data makes the choice, and it never changes. It takes no lock, so a fork or a signal may
+//! come at any moment: the first thread publishes its report, and others discard theirs.
 
 use core::cell::Cell;
 use core::fmt;
@@ -256,8 +256,8 @@ thread_local! {
     static MAKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `make`, which allocates. Returns `None` within such a call, so that a global allocator which uses per-CPU data re-enters
-/// only once.
+/// Calls `make`, which allocates. Returns `None` within such a call, so that a global allocator which uses per-CPU data
+/// re-enters only once.
 pub fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     if MAKING.replace(true) {
         return None;
@@ -286,8 +286,8 @@ fn select(asked: Asked<Mode>) -> Report {
     }
 }
 
-/// Returns what makes sections possible, and offset (0 if each thread has its own) and size of the rseq areas; or what prevents
-/// sections.
+/// Returns what makes sections possible, and offset (0 if each thread has its own) and size of the rseq areas; or what
+/// prevents sections.
 fn try_rseq() -> Result<(Why, isize, usize), Why> {
     if !rseq::SUPPORTED {
         return Err(Why::NoArchitecture);
@@ -320,8 +320,8 @@ fn is_broken_on_arm(release: (u32, u32, u32)) -> bool {
     ((6, 19, 0)..=(7, 0, 13)).contains(&release)
 }
 
-/// Returns the offset of the calling thread's rseq area from the thread pointer, or `None` if the thread cannot run sections.
-/// Registers it if need be.
+/// Returns the offset of the calling thread's rseq area from the thread pointer, or `None` if the thread cannot run
+/// sections. Registers it if need be.
 pub fn offset() -> Option<isize> {
     let report = report();
     match (report.mode, report.offset) {

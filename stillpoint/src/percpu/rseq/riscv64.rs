@@ -1,8 +1,8 @@
 //! The critical sections on riscv64. See `sections.rs` for what each does, and [`super`] for the invariants.
 //!
-//! A `fence rw, w` before each commit makes it a Release. A `fence r, rw` after the load of a word that threads on other CPUs
-//! write makes it an Acquire. The abort handler and early exits follow the section directly, because conditional branches do not
-//! reach far.
+//! A `fence rw, w` before each commit makes it a Release. A `fence r, rw` after the load of a word that threads on
+//! other CPUs write makes it an Acquire. The abort handler and early exits follow the section directly, because
+//! conditional branches do not reach far.
 
 use core::arch::asm;
 
@@ -35,8 +35,8 @@ macro_rules! open_area {
     };
 }
 
-/// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8` without a
-/// value) follow.
+/// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8`
+/// without a value) follow.
 macro_rules! end {
     ($failed:literal, $left:literal) => {
         concat!(

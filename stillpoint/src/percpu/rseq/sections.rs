@@ -1,16 +1,17 @@
 //! The functions of the critical sections: what each takes, does and returns, on every architecture.
 //!
-//! An architecture lists the instructions of its sections in `sections!`, with the scratch registers of each. It has a macro
-//! `arm!`, which comes first, and a macro `open_area!`, which then leaves the address of the current CPU's area in register `t`.
-//! Each list ends with the architecture's `end!`, which says what a failed section does. The operand `rseq` locates the
-//! thread's rseq area ([`rseq`](super::layout::rseq)).
+//! An architecture lists the instructions of its sections in `sections!`, with the scratch registers of each. It has a
+//! macro `arm!`, which comes first, and a macro `open_area!`, which then leaves the address of the current CPU's area
+//! in register `t`. Each list ends with the architecture's `end!`, which says what a failed section does. The operand
+//! `rseq` locates the thread's rseq area ([`rseq`](super::layout::rseq)).
 //!
 //! # Safety
 //!
-//! The same for all functions: the calling thread has an rseq area at the offset. There is an area for each possible CPU, whose
-//! words have the meaning that the section gives them, and whose slots are as many as they say.
+//! The same for all functions: the calling thread has an rseq area at the offset. There is an area for each possible
+//! CPU, whose words have the meaning that the section gives them, and whose slots are as many as they say.
 
-/// The descriptor of a section, at label `3`. The section begins at `4` and ends before `5`, and its abort handler is `6`.
+/// The descriptor of a section, at label `3`. The section begins at `4` and ends before `5`, and its abort handler is
+/// `6`.
 macro_rules! descriptor {
     () => {
         concat!(

@@ -1,8 +1,8 @@
-//! The results of sections, on each architecture that has them. The rseq area is not the thread's own, so the kernel restarts
-//! nothing, and this runs under emulators too.
+//! The results of sections, on each architecture that has them. The rseq area is not the thread's own, so the kernel
+//! restarts nothing, and this runs under emulators too.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::array;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
 use crate::sys::rseq::{SUPPORTED, possible_cpus, thread_pointer};

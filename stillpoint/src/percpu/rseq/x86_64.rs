@@ -58,7 +58,8 @@ macro_rules! open_area {
     };
 }
 
-/// Ends the section after the commit. Out of line follow the abort handler (`6`, behind the signature) and early exits (`7`).
+/// Ends the section after the commit. Out of line follow the abort handler (`6`, behind the signature) and early exits
+/// (`7`).
 macro_rules! end {
     ($failed:expr) => {
         concat!(
@@ -109,8 +110,8 @@ sections! {
     fn add(x) {
         area_offset!(),
         "add {t}, {word}",
-        // Neither a single `add` to memory nor an indexed address: processors forward such a store to the load of the next add
-        // several cycles later.
+        // Neither a single `add` to memory nor an indexed address: processors forward such a store to the load of the
+        // next add several cycles later.
         "mov {x}, qword ptr [{t}]",
         "lea {x}, [{x} + {by}]",
         fault_point!(3),
