@@ -1,14 +1,13 @@
-//! `torture percpu`: counters, histograms, pools, rings and values of a CPU, all at once, by threads that move, get signals,
-//! lose their registration, come and go. From time to time all stop, and everything must add up.
+//! `torture percpu`: counters, histograms and pools, all at once, by threads that move, get signals, lose their registration,
+//! come and go. From time to time all stop, and everything must add up.
 
-use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
+use stillpoint::percpu::{Counter, Histogram, Pool};
 
 use super::common::{ThreadArgs, enough, fail, patience, sleep};
 use super::faults::{self, Signals};
@@ -32,9 +31,6 @@ struct Containers {
     counter: Counter<i64>,
     sizes: Histogram,
     pool: Pool<Token>,
-    /// One that refuses records when it is full, and one that overwrites.
-    rings: [Ring<3>; 2],
-    sums: PerCpu<(bool, u64)>,
     stop: AtomicBool,
     done: Done,
 }
@@ -45,11 +41,8 @@ struct Done {
     added: AtomicU64,
     recorded: AtomicU64,
     pooled: AtomicUsize,
-    written: [AtomicU64; 2],
-    read: [AtomicU64; 2],
-    used: AtomicU64,
+    exchanged: AtomicU64,
     doubled: AtomicU64,
-    torn: AtomicU64,
 }
 
 /// What threads work on now, for signal handlers.
@@ -61,8 +54,6 @@ impl Containers {
             counter: Counter::signed(),
             sizes: Histogram::new(),
             pool: Pool::new(16),
-            rings: [OverflowPolicy::Refuse, OverflowPolicy::Overwrite].map(|full| Ring::new(100, full)),
-            sums: PerCpu::new(Default::default),
             stop: AtomicBool::new(false),
             done: Done::default(),
         };
@@ -91,6 +82,7 @@ impl Containers {
 
     fn exchange(&self) {
         if let Some(token) = self.pool.pop() {
+            self.done.exchanged.fetch_add(1, Relaxed);
             self.take(&token);
             token.0.store(false, Release);
             if let Err(token) = self.pool.push(token) {
@@ -110,45 +102,11 @@ impl Containers {
         self.done.pooled.fetch_sub(tokens.len(), Relaxed);
     }
 
-    fn write(&self, which: usize, number: u64) {
-        self.done.written[which].fetch_add(1, Relaxed);
-        self.rings[which].push(&[number, !number, number ^ 0x5555]);
-    }
-
-    fn read(&self) {
-        for (which, ring) in self.rings.iter().enumerate() {
-            if let Some(mut reader) = ring.reader() {
-                reader.drain(|event| {
-                    let [number, inverse, mixed] = event.words;
-                    if number != !inverse || mixed != number ^ 0x5555 {
-                        self.done.torn.fetch_add(1, Relaxed);
-                    }
-                    self.done.read[which].fetch_add(1, Relaxed);
-                });
-            }
-        }
-    }
-
-    fn use_sum(&self, delay: bool) {
-        self.done.used.fetch_add(1, Relaxed);
-        self.sums.with(|(busy, sum)| {
-            if mem::replace(busy, true) {
-                self.done.doubled.fetch_add(1, Relaxed);
-            }
-            if delay {
-                thread::yield_now();
-            }
-            *sum += 1;
-            *busy = false;
-        });
-    }
-
     /// Does what a signal handler may: all that never allocates.
     fn interrupt(&self) {
         self.add();
         self.done.recorded.fetch_add(1, Relaxed);
         self.sizes.record(77);
-        self.write(fastrand::usize(..2), 7);
     }
 
     /// Runs a thread until the interval ends.
@@ -157,25 +115,21 @@ impl Containers {
         while !self.stop.load(Relaxed) {
             for _ in 0..64 {
                 number += 1;
-                match fastrand::u32(..16) {
+                match fastrand::u32(..12) {
                     0..4 => self.add(),
                     4..6 => {
                         self.done.recorded.fetch_add(1, Relaxed);
                         self.sizes.record(number);
                     }
-                    6..9 => self.exchange(),
-                    9 => self.exchange_many(),
-                    10..13 => self.write(fastrand::usize(..2), number),
-                    _ => self.use_sum(number % 64 == 0),
+                    6..10 => self.exchange(),
+                    _ => self.exchange_many(),
                 }
             }
             match fastrand::u32(..64) {
                 // Where the CPU is not allowed any more, or not online, the thread stays.
                 0..4 => _ = pin::to(cpus[fastrand::usize(..cpus.len())]),
                 4..8 => thread::yield_now(),
-                8 => self.read(),
-                9 => sleep(Duration::from_micros(100)),
-                10 => self.sums.for_each(|(_, sum)| *sum += 0),
+                8 => sleep(Duration::from_micros(100)),
                 _ => {}
             }
         }
@@ -183,17 +137,10 @@ impl Containers {
 
     /// Checks that everything adds up, once all threads have stopped.
     fn check(&self) -> anyhow::Result<()> {
-        self.read();
         let (added, recorded) = (self.done.added.load(Relaxed), self.done.recorded.load(Relaxed));
         ensure!(self.counter.sum() == added.cast_signed(), "{} of {added} adds", self.counter.sum());
         let counted = self.sizes.snapshot().count();
         ensure!(counted == recorded, "{counted} of {recorded} values in the histogram");
-        for (which, ring) in self.rings.iter().enumerate() {
-            let (written, read) =
-                (self.done.written[which].load(Relaxed), self.done.read[which].load(Relaxed));
-            let lost = ring.lost();
-            ensure!(read + lost == written, "{written} records, of which {read} were read and {lost} lost");
-        }
         let mut tokens = 0;
         while let Some(token) = self.pool.pop() {
             self.take(&token);
@@ -201,12 +148,8 @@ impl Containers {
         }
         let pooled = self.done.pooled.load(Relaxed);
         ensure!(tokens == pooled, "{tokens} of {pooled} values in the pool");
-        let (mut sum, used) = (0, self.done.used.load(Relaxed));
-        self.sums.for_each(|(_, part)| sum += *part);
-        ensure!(sum == used, "{sum} of {used} uses of values");
-        let (doubled, torn) = (self.done.doubled.load(Relaxed), self.done.torn.load(Relaxed));
+        let doubled = self.done.doubled.load(Relaxed);
         ensure!(doubled == 0, "{doubled} values were taken twice");
-        ensure!(torn == 0, "{torn} records were torn");
         Ok(())
     }
 }
@@ -267,8 +210,8 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
     CURRENT.store(ptr::null_mut(), Release);
     outcome?;
     containers.check()?;
-    let Done { added, recorded, used, written: [refusing, overwriting], .. } = &containers.done;
-    Ok([added, recorded, used, refusing, overwriting].iter().map(|count| count.load(Relaxed)).sum())
+    let Done { added, recorded, exchanged, .. } = &containers.done;
+    Ok([added, recorded, exchanged].iter().map(|count| count.load(Relaxed)).sum())
 }
 
 /// Runs the torture. Returns what passed.

@@ -13,8 +13,6 @@
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a `Vec` in a mutex | the same |
-//! | event records for one reader | [`percpu::Ring`](crate::percpu::Ring) | a channel | writers never block; a full ring loses the oldest or the newest record |
-//! | other data of which each CPU can have its own | [`percpu::PerCpu`](crate::percpu::PerCpu) | thread-locals | there are fewer CPUs than threads, and `for_each` visits all values |
 //! | state that threads change in short critical sections, with more threads than CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
 //! | the same, in long critical sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
 //! | two flags, one checked all the time, the other now and then | [`fence`](crate::fence) | two `SeqCst` fences | the frequent side pays nothing |
@@ -106,9 +104,8 @@
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
 //! - Callbacks, destructors of retired values, wakers and stall hooks that fork must `exec` or `_exit` in the child.
-//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics. [`Rcu`](crate::rcu::Rcu),
-//!   [`Pool`](crate::percpu::Pool), [`Ring`](crate::percpu::Ring) and [`PerCpu`](crate::percpu::PerCpu) allocate when
-//!   they are created, so a static needs a `LazyLock`.
+//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics. [`Rcu`](crate::rcu::Rcu) and
+//!   [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a `LazyLock`.
 //!
 //! # Observing a program
 //!

@@ -9,10 +9,6 @@
 //!
 //! All changes are read-modify-writes of one word. If the waiter's comes first, the notifier finds the bit. If the
 //! notifier's comes first, the waiter acquires the change, and its condition holds.
-//!
-//! A notifier that is too frequent for a read-modify-write executes a light fence instead, and notifies only if
-//! [`EventCount::has_waiters`]. Its waiters then execute a heavy fence between [`EventCount::prepare_wait`] and their
-//! check: see [`crate::percpu`]'s `owner_event.rs`.
 
 use core::num::NonZeroU32;
 use std::time::Duration;
@@ -54,13 +50,6 @@ impl EventCount {
         if word & WAITERS != 0 {
             step!("sleepers-not-woken", self.word.wake(u32::MAX, NonZeroU32::MAX));
         }
-    }
-
-    /// Returns `true` if a thread may be waiting.
-    #[inline]
-    pub fn has_waiters(&self) -> bool {
-        // Relaxed: the caller's fence orders it.
-        self.word.load(Relaxed) & WAITERS != 0
     }
 
     /// Announces a wait. The caller then checks its condition, and calls [`wait`](Self::wait) if it does not hold.

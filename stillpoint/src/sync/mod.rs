@@ -12,6 +12,8 @@
 //! sites (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each step and ordering, and
 //! `ci/torture.sh` that a torture run on the machine notices some. The tables are in `docs/proof.md`.
 
+#[cfg(not(loom))]
+mod asked;
 pub mod event_count;
 mod fork_safe;
 pub mod loom_access;
@@ -28,6 +30,8 @@ mod spin_calibration;
 
 pub use core::sync::atomic::Ordering;
 
+#[cfg(not(loom))]
+pub(crate) use asked::Asked;
 pub(crate) use event_count::EventCount;
 pub(crate) use fork_safe::ForkSafe;
 pub(crate) use loom_access::LoomAccess;

@@ -17,7 +17,7 @@
 //!
 //! The forking thread may be in a function of the library that calls the program:
 //!
-//! - A function that takes a closure, such as `Rcu::update` or `PerCpu::with`, goes on in the child. It relies only on
+//! - A function that takes a closure, such as `Rcu::update`, goes on in the child. It relies only on
 //!   what belongs to its thread, which the hooks do not change.
 //! - A worker, a leader of a grace period, or an owner that runs its callbacks relies on more, and does not go on in
 //!   the child. It calls callbacks, destructors of retired values, wakers and stall hooks, in which the child must

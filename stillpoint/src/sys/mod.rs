@@ -12,8 +12,6 @@ use rustix::time::Timespec;
 
 pub mod fork;
 pub mod pin;
-#[cfg(feature = "signal-fence")]
-pub mod robust;
 pub mod rseq;
 #[cfg(feature = "signal-fence")]
 pub mod rt_signal;
