@@ -13,10 +13,10 @@ use crate::harness::units::duration;
 const GOAL: f64 = 0.10;
 
 /// Prints what runs.
-pub(super) fn opening(prefixes: usize, cpus: usize) {
+pub(super) fn opening(prefixes: u32, cpus: usize) {
     println!(
         "Longest-prefix match on {} prefixes (IPv4; generated, lengths as in the global table) under live updates.",
-        HumanCount(prefixes as u64)
+        HumanCount(prefixes.into())
     );
     let backend = stillpoint::fence::backend();
     println!("CPUs: {cpus}. Updaters: 1, at full speed. Fences of stillpoint: {backend}.");

@@ -1,7 +1,7 @@
 //! The process that keeps a table: readers, an updater, and a thread that waits for grace periods.
 //!
-//! Backends of the fence are chosen once in each process, and a store must not find what another one left behind, so that each
-//! store has a process of its own (see [`crate::harness::worker`]).
+//! Backends of the fence are chosen once in each process, and a store must not find what another one left behind, so
+//! that each store has a process of its own (see [`crate::harness::worker`]).
 
 use std::env;
 use std::hint::black_box;
@@ -110,7 +110,8 @@ pub(super) struct Request {
 pub(super) struct Snapshot {
     pub(super) seconds: f64,
     pub(super) lookups: u64,
-    /// 99.9 % of the timed lookups took at most so many nanoseconds, reading the clock included; 0 until the readers end.
+    /// 99.9 % of the timed lookups took at most so many nanoseconds, reading the clock included; 0 until the readers
+    /// end.
     pub(super) slow_lookup_ns: u64,
     pub(super) updates: u64,
     /// The longest update since the last snapshot.
@@ -183,7 +184,8 @@ impl<S: Store> Table<S> {
         Ok(Box::leak(Box::new(table)))
     }
 
-    /// Waits until all replaced buckets are freed, and compares lookups inside the announced space and anywhere with the RIB.
+    /// Waits until all replaced buckets are freed, and compares lookups inside the announced space and anywhere with
+    /// the RIB.
     fn check(&self) -> Result<()> {
         let (began, thread) = (Instant::now(), self.store.thread());
         while self.gauge.awaiting() > 0 {

@@ -24,7 +24,8 @@ const RUNS: [(&str, &str, &str); 10] = [
     ("lock", FENCE, "membarrier"),
 ];
 
-/// Runs all of them, each for its share of the time. A backend that the environment chooses is the only one. Returns what passed.
+/// Runs all of them, each for its share of the time. A backend that the environment chooses is the only one. Returns
+/// what passed.
 pub(super) fn run(args: &Common, seed: u64) -> anyhow::Result<String> {
     let program = env::current_exe().context("cannot find this program to start it again")?;
     let mut runs = RUNS

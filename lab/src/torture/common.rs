@@ -57,16 +57,17 @@ pub(super) fn seeded<T>(body: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Sleeps until a point in time, not for a duration: signals interrupt threads all the time, and `thread::sleep` adds the slack of
-/// its timer to the remaining time each time. It may never end.
+/// Sleeps until a point in time, not for a duration: signals interrupt threads all the time, and `thread::sleep` adds
+/// the slack of its timer to the remaining time each time. It may never end.
 pub(super) fn sleep(length: Duration) {
     let length = Timespec::try_from(length).expect("the length is short");
     let until = clock_gettime(ClockId::Monotonic).checked_add(length).expect("the length is short");
     while clock_nanosleep_absolute(ClockId::Monotonic, &until).is_err() {}
 }
 
-/// Returns the time after which a wait or a writer that has not moved has lost its wake-up. Shorter if steps can be broken.
-pub(super) fn patience() -> Duration {
+/// Returns the time after which a wait or a writer that has not moved has lost its wake-up. Shorter if steps can be
+/// broken.
+pub(super) fn wait_limit() -> Duration {
     if cfg!(stillpoint_mutants) { Duration::from_secs(2) } else { Duration::from_secs(30) }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::common::{patience, sleep};
+use super::common::{sleep, wait_limit};
 use crate::harness::pin;
 
 /// Threads that get signals.
@@ -119,8 +119,8 @@ pub(super) fn jitter(cpus: &[usize], stops: impl Fn() -> bool) {
 
 /// Forks. Parent and child must both call [`finish`].
 pub(super) fn fork() -> libc::pid_t {
-    // SAFETY: the child calls `finish`: it uses this library, and ends; it starts no thread by the standard library, and prints
-    // nothing.
+    // SAFETY: the child calls `finish`: it uses this library, and ends; it starts no thread by the standard library,
+    // and prints nothing.
     unsafe { libc::fork() }
 }
 
@@ -138,7 +138,7 @@ pub(super) fn finish(child: libc::pid_t, works: impl FnOnce() -> bool) -> anyhow
     let mut status = -1;
     // SAFETY: `status` outlives the call.
     while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-        if begin.elapsed() > patience() {
+        if begin.elapsed() > wait_limit() {
             // SAFETY: our child, which has not been waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
             bail!("the child of a fork hangs");

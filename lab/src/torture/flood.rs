@@ -1,11 +1,13 @@
-//! `torture flood`: writers retire as fast as they can, while a reader stalls. Unreclaimed memory must stay below the limit.
+//! `torture flood`: writers retire as fast as they can, while a reader stalls. Unreclaimed memory must stay below the
+//! limit.
 //!
-//! Three floods, one after the other: of plain values, which are mostly freed by the thread that retired them; of values with
-//! a destructor, which only the worker runs; and of such that several writers retire inside two nested sections, the outer of
-//! which lasts for several values. Writers inside sections are throttled late, so there the limit may be exceeded, but not twice.
+//! Three floods, one after the other: of plain values, which are mostly freed by the thread that retired them; of
+//! values with a destructor, which only the worker runs; and of such that several writers retire inside two nested
+//! sections, the outer of which lasts for several values. Writers inside sections are throttled late, so there the
+//! limit may be exceeded, but not twice.
 //!
-//! Values with a destructor are counted from birth to death as well, and the memory of the process is measured, so that the
-//! check does not rely on the library's own numbers.
+//! Values with a destructor are counted from birth to death as well, and the memory of the process is measured, so that
+//! the check does not rely on the library's own numbers.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -16,7 +18,7 @@ use anyhow::{Context as _, ensure};
 use crossbeam_utils::CachePadded;
 use stillpoint::rcu::{self, Limits, Stats};
 
-use super::common::{fail, patience, sleep};
+use super::common::{fail, sleep, wait_limit};
 use crate::harness::controls::Controls;
 use crate::harness::progress::Progress;
 use crate::harness::{crew, memory};
@@ -67,8 +69,8 @@ const BATCH: u64 = 16;
 /// Bytes of a value.
 const SIZE: u64 = 64;
 
-/// The memory of the process may grow by so many bytes for each unreclaimed one: allocator and queue need as much as a value.
-/// And by this, which allocators keep.
+/// The memory of the process may grow by so many bytes for each unreclaimed one: allocator and queue need as much as a
+/// value. And by this, which allocators keep.
 const COST: u64 = 2;
 const KEPT: u64 = 128 << 20;
 
@@ -176,8 +178,8 @@ impl Flood {
         let (after, count) = (rcu::stats(), self.share * self.writers.len() as u64);
         let overruns = after.limit_overruns - before.limit_overruns;
         println!(
-            "{name}: {count} retired in {seconds:.2} s ({:.2} million/s), peak {:.2} MiB ({:.2} MiB counted alive), process grown \
-             by {:.1} MiB, {} grace periods, limit_waits {}, limit_overruns {overruns}",
+            "{name}: {count} retired in {seconds:.2} s ({:.2} million/s), peak {:.2} MiB ({:.2} MiB counted alive), \
+             process grown by {:.1} MiB, {} grace periods, limit_waits {}, limit_overruns {overruns}",
             count as f64 / seconds / 1e6,
             mib(peak.queued),
             mib(peak.live),
@@ -240,9 +242,9 @@ impl Flood {
             let born: u64 = self.writers.iter().map(|writer| writer.born.load(Relaxed)).sum();
             if born != last {
                 (last, moved) = (born, Instant::now());
-            } else if moved.elapsed() > patience() {
+            } else if moved.elapsed() > wait_limit() {
                 drop(progress);
-                fail(NAME, &format!("no writer has moved for {:?}; {}", patience(), rcu::stats()));
+                fail(NAME, &format!("no writer has moved for {:?}; {}", wait_limit(), rcu::stats()));
             }
             progress.show(|| format!("{}: {born}, {:.2} MiB unreclaimed", self.name, mib(queued_bytes)));
             progress.reach(born * 100 / count);

@@ -1,9 +1,9 @@
 //! `torture lock`: threads acquire one lock in all ways at once, under all faults.
 //!
-//! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and no work under
-//! the lock is lost. Now and then all threads stop. Meanwhile threads end and others take their slots, signal handlers try to
-//! lock, some threads have a low priority, some share a third of a CPU, all free nodes of the lock are taken away now and then, and
-//! the process forks.
+//! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`wait_limit`]), and
+//! no work under the lock is lost. Now and then all threads stop. Meanwhile threads end and others take their slots,
+//! signal handlers try to lock, some threads have a low priority, some share a third of a CPU, all free nodes of the
+//! lock are taken away now and then, and the process forks.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -15,7 +15,7 @@ use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::AllNodes;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
-use super::common::{ThreadArgs, fail, patience, require, seeded, sleep};
+use super::common::{ThreadArgs, fail, require, seeded, sleep, wait_limit};
 use super::faults::{self, Signals};
 use super::quota::Quota;
 use crate::harness::crew;
@@ -28,8 +28,8 @@ pub(super) const NAME: &str = "lock";
 const TICK: Duration = Duration::from_millis(5);
 /// Time until all threads stop, so that no later acquisition makes up for a lost wake-up.
 const SHORT: Duration = Duration::from_millis(100);
-/// The same for the first interval, and one in eight. Longer than the patience with a broken step, as some make waits too long
-/// only beside other threads.
+/// The same for the first interval, and one in eight. Longer than [`wait_limit`] with a broken step, as some make waits
+/// too long only beside other threads.
 const LONG: Duration = Duration::from_millis(2500);
 /// Acquisitions per second that a conclusive run needs.
 const LEAST: u64 = 100;
@@ -134,8 +134,8 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     );
     require(NAME, "acquisitions", count.taken, LEAST, args.common.seconds);
     Ok(format!(
-        "{} acquisitions by {} threads in {slots} slots, {restricted}, in {:.1} s, {} timed out, the longest wait {}; {handled} handlers, \
-         {forks} forks",
+        "{} acquisitions by {} threads in {slots} slots, {restricted}, in {:.1} s, {} timed out, the longest wait {}; \
+         {handled} handlers, {forks} forks",
         count.taken,
         count.threads,
         seconds,
@@ -234,7 +234,7 @@ impl Run {
         self.waits.iter().enumerate().find_map(|(slot, wait)| {
             let since = Duration::from_nanos(wait.load(Relaxed).checked_sub(1)?);
             let lasted = now.saturating_sub(since);
-            (lasted > patience())
+            (lasted > wait_limit())
                 .then(|| format!("thread {slot} has waited for {:.1} s: {LOCK:?}", lasted.as_secs_f64()))
         })
     }

@@ -1,7 +1,8 @@
 //! `torture`: stress tests of the library that check its guarantees.
 //!
-//! Each run begins with its seed, from which all random choices follow, and ends with one line that contains the verdict; if it
-//! failed, the exit status is 1. A run that found nothing wrong, but did too little to conclude anything, exits with status 77.
+//! Each run begins with its seed, from which all random choices follow, and ends with one line that contains the
+//! verdict; if it failed, the exit status is 1. A run that found nothing wrong, but did too little to conclude
+//! anything, exits with status 77.
 
 mod all;
 mod common;
@@ -40,8 +41,8 @@ enum Name {
     Qsbr(Common),
     /// The same for SRCU.
     Srcu(Common),
-    /// Per-CPU data, all operations at once, by threads that migrate, get signals, start and end, every fourth one without
-    /// restartable sequences: nothing is lost, or taken twice.
+    /// Per-CPU data, all operations at once, by threads that migrate, get signals, start and end, every fourth one
+    /// without restartable sequences: nothing is lost, or taken twice.
     Percpu(ThreadArgs),
     /// One lock, all operations at once, under signals, forks and timeouts: mutual exclusion, and every wait ends.
     Lock(ThreadArgs),

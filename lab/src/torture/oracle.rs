@@ -2,36 +2,39 @@
 //!
 //! # Clocks
 //!
-//! Each reader has a clock, odd inside a critical section: stepped once after the section has begun and once before it ends. An
-//! updater that sees an odd clock and then waits for a grace period must not see the same value afterwards ([`ClockSnapshot`]).
-//! That is sound because
+//! Each reader has a clock, odd inside a critical section: stepped once after the section has begun and once before it
+//! ends. An updater that sees an odd clock and then waits for a grace period must not see the same value afterwards
+//! ([`ClockSnapshot`]). That is sound because
 //!
-//! - an odd clock is that of a section whose beginning the grace period sees: the reader executes a light fence before the
-//!   step, the grace period a heavy one after the snapshot, and the two are ordered. The heavy one cannot be first, as
-//!   then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online before.)
-//! - the grace period waits for the end of that section, a Release after the second step, and acquires it, so that even a
-//!   relaxed load afterwards sees the second step, or a later one.
+//! - an odd clock is that of a section whose beginning the grace period sees: the reader executes a light fence before
+//!   the step, the grace period a heavy one after the snapshot, and the two are ordered. The heavy one cannot be first,
+//!   as then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online
+//!   before.)
+//! - the grace period waits for the end of that section, a Release after the second step, and acquires it, so that even
+//!   a relaxed load afterwards sees the second step, or a later one.
 //!
-//! A snapshot may miss a section that has just begun, which makes the check weaker, not wrong. After [`fence::heavy`] it misses
-//! none. But that fence could make up for one that the grace period lacks, so most snapshots do without.
+//! A snapshot may miss a section that has just begun, which makes the check weaker, not wrong. After [`fence::heavy`]
+//! it misses none. But that fence could make up for one that the grace period lacks, so most snapshots do without.
 //!
 //! # Elements
 //!
-//! Readers load pointers to elements, whose memory is never returned to the allocator, so that use after free is observable. An
-//! element is published, unpublished, and after a grace period freed: its stamp has its [`Age`] and its generation. A
-//! reader that has loaded a pointer to it inside a section must not see it freed before the section ends, nor in another
-//! generation. This finds what clocks cannot: a section whose beginning no updater saw, as it was still in a store buffer.
+//! Readers load pointers to elements, whose memory is never returned to the allocator, so that use after free is
+//! observable. An element is published, unpublished, and after a grace period freed: its stamp has its [`Age`] and its
+//! generation. A reader that has loaded a pointer to it inside a section must not see it freed before the section ends,
+//! nor in another generation. This finds what clocks cannot: a section whose beginning no updater saw, as it was still
+//! in a store buffer.
 //!
 //! # Expected clocks
 //!
-//! An updater that has waited knows of a section that has ended. It stores the clock at that end in the element: a reader that
-//! loads the element when it is published again must see the clock at or past that value, though it has never synchronized with
-//! that section's reader. So the effects of a section are visible to all readers after the grace period.
+//! An updater that has waited knows of a section that has ended. It stores the clock at that end in the element: a
+//! reader that loads the element when it is published again must see the clock at or past that value, though it has
+//! never synchronized with that section's reader. So the effects of a section are visible to all readers after the
+//! grace period.
 //!
 //! # No ordering
 //!
-//! In the path of readers all of this is plain loads and stores: no fence, no read-modify-write, no store that others wait for. They
-//! would hide missing fences of the library. An update orders no more than its publishing does.
+//! In the path of readers all of this is plain loads and stores: no fence, no read-modify-write, no store that others
+//! wait for. They would hide missing fences of the library. An update orders no more than its publishing does.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -211,14 +214,15 @@ impl Oracle {
         (0..READERS).map(|reader| self.clock(reader) / 2).sum()
     }
 
-    /// Replaces a published element by a fresh one, for an updater that then waits for a grace period in this `mode`. Returns
-    /// `None` if all elements are in use.
+    /// Replaces a published element by a fresh one, for an updater that then waits for a grace period in this `mode`.
+    /// Returns `None` if all elements are in use.
     pub(super) fn unpublish(&'static self, updater: usize, mode: usize) -> Option<Unpublished> {
         let fresh = self.allocate()?;
         let pointer = &self.published[fastrand::usize(..POINTERS)];
         // Drawn before the swap, so that little is executed after it.
         let snapshots = fastrand::u8(..8);
-        // AcqRel: publishes the fresh element; pairs with the Acquire in `observe`, and with this one for the old element.
+        // AcqRel: publishes the fresh element; pairs with the Acquire in `observe`, and with this one for the old
+        // element.
         let old = pointer.swap(ptr::from_ref(fresh).cast_mut(), AcqRel);
         // SAFETY: elements are leaked.
         let element = unsafe { &*old };
@@ -258,8 +262,8 @@ pub(super) struct ClockSnapshot {
 }
 
 impl ClockSnapshot {
-    /// Called after the grace period: reports sections that were open before and still are. Returns a clock to expect from now on,
-    /// if a section was open before.
+    /// Called after the grace period: reports sections that were open before and still are. Returns a clock to expect
+    /// from now on, if a section was open before.
     pub(super) fn check(&self) -> Option<u64> {
         let mut expected = None;
         for (reader, &clock) in self.clocks.iter().enumerate().filter(|(_, clock)| *clock % 2 == 1) {

@@ -1,5 +1,5 @@
-//! `torture percpu`: counters, histograms, pools, rings and values of a CPU, all at once, by threads that migrate, get signals,
-//! lose their registration, start and end. From time to time all stop, and all totals must be right.
+//! `torture percpu`: counters, histograms, pools, rings and values of a CPU, all at once, by threads that migrate, get
+//! signals, lose their registration, start and end. From time to time all stop, and all totals must be right.
 
 use std::mem;
 use std::ptr;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
 
-use super::common::{ThreadArgs, fail, patience, require, seeded, sleep};
+use super::common::{ThreadArgs, fail, require, seeded, sleep, wait_limit};
 use super::faults::{self, Signals};
 use crate::harness::progress::Progress;
 use crate::harness::{crew, pin};
@@ -220,8 +220,8 @@ fn unregister() {
     const SIZE: usize = 32;
     const UNREGISTER: libc::c_int = 1;
     let signature: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0x5305_3053 };
-    // SAFETY: the name is a C string, and the C library defines the symbol as a constant of this type; the kernel takes back
-    // only what was registered with the same arguments.
+    // SAFETY: the name is a C string, and the C library defines the symbol as a constant of this type; the kernel takes
+    // back only what was registered with the same arguments.
     unsafe {
         let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
         if let Some(offset) = offset.as_ref() {
@@ -260,7 +260,7 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
         containers.stop.store(true, Relaxed);
         let stopped = Instant::now();
         while !workers.iter().all(|worker| worker.is_finished()) {
-            if stopped.elapsed() > patience() {
+            if stopped.elapsed() > wait_limit() {
                 fail(NAME, "a thread has not ended");
             }
             sleep(Duration::from_millis(1));

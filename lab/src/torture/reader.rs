@@ -71,7 +71,8 @@ fn read<F: Flavor>(state: &'static TestState, slot: usize) {
     }
 }
 
-/// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no later one does.
+/// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no later
+/// one does.
 fn wait_for_updater(state: &TestState) {
     let returns = || state.updaters.iter().map(|own| own.returns.load(Relaxed)).sum::<u64>();
     let before = returns();

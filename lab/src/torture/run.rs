@@ -1,7 +1,8 @@
 //! `torture rcu`, `qsbr` and `srcu`: readers and updaters of one flavor, interval after interval.
 //!
-//! Each interval has another number of threads, its own limits, and random choices that follow from the seed. At its end all
-//! threads stop, and everything must have been freed. Readers end within an interval too, and others take their slots.
+//! Each interval has another number of threads, its own limits, and random choices that follow from the seed. At its
+//! end all threads stop, and everything must have been freed. Readers end within an interval too, and others take their
+//! slots.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::{self, JoinHandle};
@@ -12,7 +13,7 @@ use fastrand::Rng;
 use stillpoint::Domain as _;
 use stillpoint::rcu::Limits;
 
-use super::common::{Common, fail, patience, require, seeded, sleep};
+use super::common::{Common, fail, require, seeded, sleep, wait_limit};
 use super::flavor::Flavor;
 use super::slots::{BLOCKING_MODES, READERS, WAIT_MODES, slot_name};
 use super::state::{TestState, UpdaterState};
@@ -75,8 +76,8 @@ pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String>
     require(F::NAME, "sections", sections, LEAST, args.seconds);
     require(F::NAME, "waits", waits, LEAST, args.seconds);
     Ok(format!(
-        "{sections} sections and {waits} waits by {threads} threads in {intervals} intervals and {:.1} s; {beside} waits beside \
-         open sections, the longest {}; {} handlers, {forks} forks; nothing freed too early, nothing leaked",
+        "{sections} sections and {waits} waits by {threads} threads in {intervals} intervals and {:.1} s; {beside} \
+         waits beside open sections, the longest {}; {} handlers, {forks} forks; nothing freed too early, nothing leaked",
         state.elapsed().as_secs_f64(),
         duration(longest as f64),
         faults::handled(),
@@ -169,7 +170,7 @@ impl Coordinator {
         while !threads.iter().all(JoinHandle::is_finished) {
             self.tick::<F>();
             let waited = self.state.clock() - begin;
-            if waited > patience() {
+            if waited > wait_limit() {
                 let what = format!("a thread has not {what} for {:.1} s", waited.as_secs_f64());
                 fail(self.name, &describe::<F>(self.state, &what, None));
             }
@@ -215,7 +216,7 @@ fn stuck<F: Flavor>(state: &TestState) -> Option<String> {
     state.updaters.iter().enumerate().find_map(|(updater, own)| {
         let (mode, since) = own.busy()?;
         let lasted = state.clock().saturating_sub(since);
-        (lasted > patience()).then(|| {
+        (lasted > wait_limit()).then(|| {
             let lasted = lasted.as_secs_f64();
             let what = format!("{mode:?} of updater {updater} has not returned for {lasted:.1} s");
             describe::<F>(state, &what, Some(updater))

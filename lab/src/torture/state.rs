@@ -62,8 +62,8 @@ impl TestState {
         self.stop.load(Relaxed)
     }
 
-    /// Returns `true` if readers alternate with updaters, which wait all the time: this covers most interleavings of the end of a
-    /// section and a leader's sleep, and no later section makes up for a lost wake-up.
+    /// Returns `true` if readers alternate with updaters, which wait all the time: this covers most interleavings of
+    /// the end of a section and a leader's sleep, and no later section makes up for a lost wake-up.
     #[inline]
     pub(super) fn is_alternating(&self) -> bool {
         self.alternating.load(Relaxed)
@@ -79,8 +79,8 @@ impl TestState {
         self.start.elapsed()
     }
 
-    /// Returns the time that this process has had: the clock stops while the whole process is stopped or starved. Waits are
-    /// limited by this time.
+    /// Returns the time that this process has had: the clock stops while the whole process is stopped or starved. Waits
+    /// are limited by this time.
     pub(super) fn clock(&self) -> Duration {
         Duration::from_micros(self.clock.load(Relaxed))
     }
@@ -89,8 +89,8 @@ impl TestState {
         self.clock.fetch_add(passed.as_micros() as u64, Relaxed);
     }
 
-    /// Stores to far memory now and then: later stores wait in the processor's store buffer, and loads do not. So a missing fence
-    /// has an effect more often.
+    /// Stores to far memory now and then: later stores wait in the processor's store buffer, and loads do not. So a
+    /// missing fence has an effect more often.
     #[inline]
     pub(super) fn fill_store_buffer(&self) {
         if fastrand::bool() {
@@ -101,7 +101,8 @@ impl TestState {
     }
 }
 
-/// Makes memory for [`TestState::fill_store_buffer`]: more than caches hold. Children of forks have none, so that it is not copied.
+/// Makes memory for [`TestState::fill_store_buffer`]: more than caches hold. Children of forks have none, so that it is
+/// not copied.
 fn far_memory() -> Box<[AtomicU64]> {
     const PAGE: usize = 4096;
     let far: Box<[AtomicU64]> = (0..1 << 22).map(|_| AtomicU64::new(0)).collect();
@@ -119,7 +120,8 @@ pub(super) struct UpdaterState {
     pub(super) posted: CachePadded<AtomicU64>,
     /// Callbacks that have run; written by these.
     pub(super) ran: CachePadded<AtomicU64>,
-    /// 0, or the beginning of the current operation, in microseconds of [`TestState::clock`], and above that 1 plus the mode.
+    /// 0, or the beginning of the current operation, in microseconds of [`TestState::clock`], and above that 1 plus the
+    /// mode.
     busy: CachePadded<AtomicU64>,
     pub(super) returns: CachePadded<AtomicU64>,
     /// Operations beside a section that was open before, of those that ended.

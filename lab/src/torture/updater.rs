@@ -135,8 +135,8 @@ impl Updater {
         beside
     }
 
-    /// Checks that the greater one of two cookies does not elapse first. It is not always the later one: a grace period that
-    /// returned an error may have been in progress when the first was taken. Returns once both have elapsed.
+    /// Checks that the greater one of two cookies does not elapse first. It is not always the later one: a grace period
+    /// that returned an error may have been in progress when the first was taken. Returns once both have elapsed.
     fn compare_cookies<F: Flavor>(self) {
         let first = GracePeriod::start_in(F::domain().clone());
         if fastrand::bool() {

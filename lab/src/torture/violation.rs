@@ -48,8 +48,8 @@ fn first() -> MutexGuard<'static, Option<(ViolationKind, u64)>> {
     FIRST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the first violation, and stops the histories. May be called in signal handlers: it does not allocate, and acquires the
-/// lock once in the life of the process, while at most the coordinator holds it, which gets no signals.
+/// Keeps the first violation, and stops the histories. May be called in signal handlers: it does not allocate, and
+/// acquires the lock once in the life of the process, while at most the coordinator holds it, which gets no signals.
 #[cold]
 pub(super) fn report(kind: ViolationKind) {
     let ticks = ticks();

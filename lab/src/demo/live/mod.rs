@@ -1,7 +1,7 @@
 //! The demo on a terminal: what happens in a table under live updates, as it happens.
 //!
-//! The table and its threads live in a [process of their own](super::worker), which is started again for another backend of the
-//! fence or another store. This process takes a snapshot of it some times a second, and draws.
+//! The table and its threads live in a [process of their own](super::worker), which is started again for another
+//! backend of the fence or another store. This process takes a snapshot of it some times a second, and draws.
 
 mod view;
 
