@@ -15,11 +15,10 @@ table=docs/proof.md
 limit=60 # seconds in which a test must detect its mutant
 log=$scratch/log
 
-tests=(--test percpu --test percpu_pool --test percpu_ring --test percpu_cell)
+tests=(--test percpu --test percpu_pool)
 echo "-- faults at every point of every section"
 export RUST_BACKTRACE=0
-faults=(--release --target-dir target/faults --test faults_percpu --test percpu_pool --test percpu_ring
-    --test percpu_cell)
+faults=(--release --target-dir target/faults --test faults_percpu --test percpu_pool)
 RUSTFLAGS="--cfg stillpoint_faults" build cargo test --package stillpoint "${faults[@]}"
 "${binary[faults_percpu]}"
 for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
@@ -33,7 +32,7 @@ echo "-- broken sections and steps"
 # `ci/mutants.sh`.
 rows=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `((faults_percpu|percpu[a-z_]*)::[a-z_]+)` \|$/\1 \2/p' "$table" |
     while read -r mutant test; do [[ -e ci/mutants/$mutant.patch ]] || echo "$mutant $test"; done)
-in_source=$(find stillpoint/src/percpu -name '*.rs' -not -name owner_event.rs -not -name used.rs -not -name faults.rs \
+in_source=$(find stillpoint/src/percpu -name '*.rs' -not -name used.rs -not -name faults.rs \
     -exec awk -f ci/places.awk stillpoint/src/percpu/rseq/faults.rs {} + | sed -n 's/ .*//p' | sort -u)
 if ! diff <(echo "$in_source") <(cut -d' ' -f1 <<<"$rows" | sort -u); then
     echo "the mutants in src/percpu (<) and in $table (>) differ" >&2
@@ -61,7 +60,7 @@ echo "$refuted mutants refuted"
 echo "-- without optimization, and across all crates"
 cargo test --package stillpoint --quiet "${tests[@]}"
 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
-    cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu_pool --test percpu_ring
+    cargo test --package stillpoint --release --target-dir target/lto --quiet --test percpu_pool
 
 echo "-- rseq is denied, and the C library does not register threads"
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
@@ -71,19 +70,14 @@ for errno in ENOSYS EPERM; do
     report=$("${denied[@]}" env GLIBC_TUNABLES=glibc.pthread.rseq=0 "$stillpoint" probe | sed -n 's/^percpu *//p')
     echo "$errno: $report"
     grep --quiet '^atomic: .*the kernel refuses' <<<"$report"
-    for test in percpu_pool percpu_ring percpu_cell; do
-        "${denied[@]}" "${binary[$test]}" --quiet
-    done
+    "${denied[@]}" "${binary[percpu_pool]}" --quiet
 done
 # Stopping an area needs membarrier.
 "$stillpoint" seccomp-deny membarrier -- "${binary[percpu_pool]}" --quiet
-"$stillpoint" seccomp-deny membarrier -- "${binary[percpu_cell]}" --quiet
 
 echo "-- valgrind: threads cannot be registered"
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_pool]}" --exact pop_returns_the_last_pushed
 valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu]}" --exact signed_counter_counts_down
-valgrind --error-exitcode=9 --quiet --fair-sched=yes "${binary[percpu_ring]}" \
-    --exact full_ring_follows_its_overflow_policy
 
 echo "-- a debugger single-steps an add"
 cargo build --release --package stillpoint --example assembly
@@ -116,7 +110,7 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet --lib percpu::rseq
 STILLPOINT_TEST_CHILD=1 cargo test --package stillpoint --release --target aarch64-unknown-linux-gnu --quiet \
-    --test percpu_pool --test percpu_ring --test percpu_cell
+    --test percpu_pool
 
 echo "-- a shared library is closed while threads use it"
 cargo build --package stillpoint --example unloaded

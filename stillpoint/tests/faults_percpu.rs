@@ -1,7 +1,7 @@
 //! Faults at every point of every critical section preserve its results.
 //!
-//! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps at a point runs a
-//! signal handler in the middle of a section, which does what the test asks for.
+//! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps
+//! at a point runs a signal handler in the middle of a section, which does what the test asks for.
 #![cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -26,7 +26,7 @@ use std::{hint, mem, process, ptr, thread};
 
 use deadline::deadline;
 use stillpoint::percpu::faults::{self, Fault, POINTS};
-use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
+use stillpoint::percpu::{Counter, Histogram, Pool};
 use ways::in_every_way;
 
 /// What a thread does within a section.
@@ -203,7 +203,7 @@ impl Operation for Record {
 }
 
 /// An object that knows whether it has an owner.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Token(AtomicBool);
 
 impl Token {
@@ -274,56 +274,12 @@ impl Operation for Exchange {
     }
 }
 
-/// A value that detects two threads using it at once.
-#[derive(Debug, Default)]
-struct Guarded {
-    busy: bool,
-    runs: u64,
-}
-
-struct Hold(PerCpu<Guarded>);
-
-impl Operation for Hold {
-    fn run(&self) {
-        self.0.with(|value| {
-            assert!(!mem::replace(&mut value.busy, true), "two threads use a value");
-            value.runs += 1;
-            hint::black_box(&mut *value);
-            value.busy = false;
-        });
-    }
-    fn check(&self, times: u64) {
-        let mut runs = 0;
-        self.0.for_each(|value| runs += value.runs);
-        assert_eq!(runs, times);
-    }
-}
-
-struct Write(Ring<3>);
-
-impl Operation for Write {
-    fn run(&self) {
-        self.0.push(&[7, 8, 9]);
-    }
-    fn check(&self, times: u64) {
-        let mut read = 0;
-        self.0.reader().expect("there is no other reader").drain(|event| {
-            assert_eq!(event.words, [7, 8, 9], "a torn record");
-            read += 1;
-        });
-        assert_eq!(read + self.0.lost(), times);
-    }
-}
-
-fn operations() -> [Box<dyn Operation>; 7] {
+fn operations() -> [Box<dyn Operation>; 4] {
     [
         Box::new(Add(Counter::new())),
         Box::new(Record(Histogram::new())),
         Box::new(Exchange::new(1)),
         Box::new(Exchange::new(5)),
-        Box::new(Hold(PerCpu::new(Guarded::default))),
-        Box::new(Write(Ring::new(50, OverflowPolicy::Refuse))),
-        Box::new(Write(Ring::new(50, OverflowPolicy::Overwrite))),
     ]
 }
 
@@ -421,21 +377,25 @@ fn migrated_add_restarts_on_the_new_cpu() {
 }
 
 #[test]
-fn migrated_record_is_written_on_the_new_cpu() {
+fn migrated_push_stores_on_the_new_cpu() {
     let _running = deadline();
     let _alone = alone();
     let cpus = rseq::allowed_cpus();
     let [first, second, ..] = cpus[..] else {
         return eprintln!("not checked on one CPU");
     };
-    let ring: Ring<1> = Ring::new(8, OverflowPolicy::Refuse);
+    let pool = Pool::new(8);
+    for cpu in [second, first] {
+        // The first push on a CPU gives its stack a capacity.
+        rseq::pin(&[cpu]);
+        pool.push(Box::new(0)).expect("there is room");
+    }
     for point in 0..5 {
         rseq::pin(&[first]);
+        let before = pool.local_len(second);
         arm(point, Action::Move);
-        assert!(ring.push(&[point as u64]));
-        let mut cpu = None;
-        ring.reader().expect("there is no other reader").drain(|event| cpu = Some(event.cpu));
-        assert_eq!(cpu, Some(second), "moved at point {point}");
+        pool.push(Box::new(point)).expect("there is room");
+        assert_eq!(pool.local_len(second), before + 1, "moved at point {point}");
     }
 }
 
@@ -566,44 +526,45 @@ fn pop_reopens_an_area_stopped_at_fork() {
 }
 
 #[test]
-fn full_stack_and_ring_refuse() {
+fn full_stack_refuses() {
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
     let (pool, cpus) = (Pool::new(4), stillpoint::percpu::report().cpus());
     let kept = (0..100).filter(|&number| pool.push(Box::new(number)).is_ok()).count();
     assert!(kept <= 8 * cpus, "{kept} kept");
-    let ring: Ring<1> = Ring::new(7, OverflowPolicy::Refuse);
-    let written = (0..100).filter(|&number| ring.push(&[number])).count();
-    assert_eq!(written, 8);
 }
 
 #[test]
-fn for_each_excludes_sections() {
+fn stopped_area_takes_nothing_until_it_is_reopened() {
     let _running = deadline();
     let _alone = alone();
     rseq::pin(&rseq::allowed_cpus()[..1]);
-    let cells: PerCpu<u64> = PerCpu::new(|| 0);
-    cells.with(|value| *value = 1);
-    cells.for_each(|visited| {
-        let visited: *const u64 = visited;
-        cells.with(|value| assert!(!ptr::eq(value, visited), "two threads use a value"));
-    });
+    let (pool, cpu) = (Pool::new(4), stillpoint::percpu::cpu());
+    let push = |number| pool.push(Box::new(number)).expect("there is room");
+    pool.with_area_stopped(cpu, || push(1));
+    assert_eq!((pool.local_len(cpu), pool.len()), (0, 1));
+    push(2);
+    assert_eq!((pool.local_len(cpu), pool.len()), (1, 2));
 }
 
 #[test]
-fn for_each_aborts_a_section_past_the_stop() {
+fn drain_aborts_a_section_past_the_stop() {
     let _running = deadline();
     let _alone = alone();
     let cpus = rseq::allowed_cpus();
     if cpus.len() < 2 {
         return eprintln!("not checked on one CPU");
     }
-    let cells: PerCpu<AtomicBool> = PerCpu::new(AtomicBool::default);
-    let (stop, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let occupy = |value: &AtomicBool| {
-        assert!(!value.swap(true, AcqRel), "two threads use a value");
-        hint::spin_loop();
-        value.store(false, Release);
+    let pool: Pool<Token> = Pool::new(8);
+    (0..8).for_each(|_| pool.push(Box::default()).expect("there is room"));
+    let (stop, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let exchange = || {
+        if let Some(token) = pool.pop() {
+            token.take();
+            hint::spin_loop();
+            token.give();
+            pool.push(token).expect("there is room");
+        }
     };
     /// Stops the other thread, also when this one panics.
     struct Stop<'a>(&'a AtomicBool);
@@ -616,20 +577,24 @@ fn for_each_aborts_a_section_past_the_stop() {
         let other = scope.spawn(|| {
             rseq::pin(&cpus[..1]);
             while !stop.load(Relaxed) {
-                // Slow between the look at the stop and the commit.
+                // Slow between the check of the stop and the commit.
                 faults::set(3, Fault::Delay);
-                cells.with(|value| occupy(value));
-                turns.fetch_add(1, Relaxed);
+                exchange();
+                exchanges.fetch_add(1, Relaxed);
             }
         });
         rseq::pin(&cpus[1..2]);
         let _stop = Stop(&stop);
-        // Only calls during which the other thread runs count.
+        // Only drains during which the other thread runs count.
         let mut met = 0;
         while met < 4000 && !other.is_finished() {
-            let before = turns.load(Relaxed);
-            cells.for_each(|value| (0..200).for_each(|_| occupy(value)));
-            met += u32::from(turns.load(Relaxed) != before);
+            let before = exchanges.load(Relaxed);
+            let mut tokens: Vec<_> = std::iter::from_fn(|| pool.pop()).collect();
+            tokens.iter().for_each(|token| token.take());
+            tokens.iter().for_each(|token| token.give());
+            pool.push_many(&mut tokens);
+            assert!(tokens.is_empty(), "the pool has more tokens than before");
+            met += u32::from(exchanges.load(Relaxed) != before);
         }
     });
     faults::disarm(3);

@@ -1,4 +1,4 @@
-//! Random programs of per-CPU containers: sums are exact, objects have one owner, and records are complete, in each mode.
+//! Random programs of per-CPU containers: in each mode sums are exact, and objects have one owner.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -12,17 +12,16 @@ mod program;
 #[path = "support/ways.rs"]
 mod ways;
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use program::{Expect, How, Model, Scene, THREADS, holds, is_found};
+use program::{Expect, How, Model, System, holds, is_found};
 use proptest::prelude::*;
-use stillpoint::percpu::{Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
+use stillpoint::percpu::{Counter, Histogram, Pool};
 use ways::in_every_way;
 
-/// Capacity of the pool and of the ring.
+/// Capacity of the pool.
 const CAPACITY: usize = 4;
 /// The most boxes that a thread has.
 const MOST: usize = 64;
@@ -39,11 +38,6 @@ enum Op {
     Pop,
     PopMany(usize),
     Len,
-    Write,
-    Drain,
-    /// Adds to a value of this CPU, and in nested calls to others.
-    With(usize, u32),
-    ForEach,
 }
 
 fn ops() -> impl Strategy<Value = Op> {
@@ -58,10 +52,6 @@ fn ops() -> impl Strategy<Value = Op> {
         4 => Just(Pop),
         2 => (0..MOST / 2).prop_map(PopMany),
         1 => Just(Len),
-        6 => Just(Write),
-        1 => Just(Drain),
-        3 => (1..4_usize, 0..100_u32).prop_map(|(depth, by)| With(depth, by)),
-        1 => Just(ForEach),
     ]
 }
 
@@ -74,10 +64,6 @@ enum Broken {
     Histogram,
     /// A box is dropped silently instead of being stored.
     Pool,
-    /// A record overwrites another.
-    Ring,
-    /// `for_each` resets a value.
-    PerCpu,
 }
 
 /// A box that detects two owners.
@@ -97,8 +83,6 @@ struct Stage {
     counter: Counter<i64>,
     histogram: Histogram,
     pool: Pool<Token>,
-    ring: Ring<2>,
-    per_cpu: PerCpu<u64>,
     /// The sum of all adds to values.
     sum: AtomicI64,
     recorded: AtomicU64,
@@ -106,31 +90,20 @@ struct Stage {
     drops: Arc<AtomicUsize>,
     /// Boxes that are in the pool, or were dropped.
     pooled: Mutex<BTreeSet<usize>>,
-    written: AtomicU64,
-    /// The last record read of each thread on each CPU, if records keep their order.
-    read: Mutex<BTreeMap<(u64, usize), u64>>,
-    records: AtomicU64,
-    added: AtomicU64,
     broken: Option<Broken>,
 }
 
 impl Stage {
-    fn new(broken: Option<Broken>, policy: OverflowPolicy) -> Self {
+    fn new(broken: Option<Broken>) -> Self {
         Self {
             counter: Counter::signed(),
             histogram: Histogram::new(),
             pool: Pool::new(CAPACITY),
-            ring: Ring::new(CAPACITY, policy),
-            per_cpu: PerCpu::new(|| 0),
             sum: AtomicI64::new(0),
             recorded: AtomicU64::new(0),
             tokens: AtomicUsize::new(0),
             drops: Arc::default(),
             pooled: Mutex::default(),
-            written: AtomicU64::new(0),
-            read: Mutex::default(),
-            records: AtomicU64::new(0),
-            added: AtomicU64::new(0),
             broken,
         }
     }
@@ -151,50 +124,13 @@ impl Stage {
     fn pooled(&self) -> std::sync::MutexGuard<'_, BTreeSet<usize>> {
         self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn drain(&self) {
-        let Some(mut reader) = self.ring.reader() else { return };
-        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        reader.drain(|event| {
-            let [thread, number] = event.words;
-            assert_eq!(thread, number % THREADS as u64, "a record is torn");
-            let before = last.insert((thread, event.cpu), number);
-            assert!(before.is_none_or(|before| before < number), "records are out of order");
-            self.records.fetch_add(1, Relaxed);
-        });
-    }
-
-    /// Adds to values, each while the one before is in use.
-    fn with(&self, depth: usize, by: u32) {
-        self.per_cpu.with(|value| {
-            let before = *value;
-            if depth > 1 {
-                self.with(depth - 1, by);
-            }
-            assert_eq!(*value, before, "another thread uses the value");
-            *value += u64::from(by);
-        });
-    }
-
-    fn for_each(&self) -> u64 {
-        let mut sum = 0;
-        self.per_cpu.for_each(|value| {
-            sum += *value;
-            if self.broken == Some(Broken::PerCpu) {
-                *value = 0;
-            }
-        });
-        sum
-    }
 }
 
 /// The boxes of a thread.
 struct Hands {
-    thread: u64,
+    thread: usize,
     #[allow(clippy::vec_box, reason = "boxes are what a pool takes and gives")]
     tokens: Vec<Box<Token>>,
-    /// The records that it has written.
-    written: Cell<u64>,
 }
 
 /// What an operation returned.
@@ -207,21 +143,18 @@ enum Seen {
     /// Boxes that were pushed or popped; and whether these were all.
     Moved(usize, bool),
     Len(usize),
-    Written(bool),
-    Drained(u64, u64),
-    Total(u64),
 }
 
-impl Scene for Stage {
+impl System for Stage {
     type Op = Op;
     type Seen = Seen;
     type Local<'a> = Hands;
 
-    fn come(&self, thread: usize) -> Hands {
-        Hands { thread: thread as u64, tokens: Vec::new(), written: Cell::new(thread as u64) }
+    fn start_thread(&self, thread: usize) -> Hands {
+        Hands { thread, tokens: Vec::new() }
     }
 
-    fn act(&self, hands: &mut Hands, op: &Op) -> Seen {
+    fn run_step(&self, hands: &mut Hands, op: &Op) -> Seen {
         match *op {
             Op::Add(by) => {
                 self.sum.fetch_add(by.into(), Relaxed);
@@ -285,36 +218,13 @@ impl Scene for Stage {
                 return Seen::Moved(count, count == most);
             }
             Op::Len => return Seen::Len(self.pool.len()),
-            Op::Write => {
-                let number = hands.written.get() + THREADS as u64;
-                hands.written.set(number);
-                self.written.fetch_add(1, Relaxed);
-                let torn = self.broken == Some(Broken::Ring) && number.is_multiple_of(2);
-                return Seen::Written(self.ring.push(&[hands.thread, number + u64::from(torn)]));
-            }
-            Op::Drain => {
-                self.drain();
-                return Seen::Drained(self.records.load(Relaxed), self.ring.lost());
-            }
-            Op::With(depth, by) => {
-                self.added.fetch_add(depth as u64 * u64::from(by), Relaxed);
-                self.with(depth, by);
-            }
-            Op::ForEach => return Seen::Total(self.for_each()),
         }
         Seen::Nothing
     }
 
-    fn close(self) {
+    fn finish(self) {
         assert_eq!(self.counter.sum(), self.sum.load(Relaxed), "the sum of what was added");
         assert_eq!(self.histogram.snapshot().count(), self.recorded.load(Relaxed), "values recorded");
-        self.drain();
-        assert_eq!(
-            self.records.load(Relaxed) + self.ring.lost(),
-            self.written.load(Relaxed),
-            "records read or lost, and written"
-        );
-        assert_eq!(self.for_each(), self.added.load(Relaxed), "what was added to all values");
         let pooled = self.pooled().len();
         assert_eq!(self.pool.len(), pooled, "boxes in the pool");
         let popped = std::iter::from_fn(|| self.pool.pop()).inspect(|token| self.popped(token)).count();
@@ -339,22 +249,11 @@ impl Hands {
 }
 
 /// The model.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Rules {
-    refuses: bool,
     sum: i64,
     recorded: Vec<u64>,
     pooled: usize,
-    written: u64,
-    refused: u64,
-    added: u64,
-}
-
-impl Rules {
-    fn new(policy: OverflowPolicy) -> Self {
-        let refuses = policy == OverflowPolicy::Refuse;
-        Self { refuses, sum: 0, recorded: Vec::new(), pooled: 0, written: 0, refused: 0, added: 0 }
-    }
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: T, right: T) -> Result<(), String> {
@@ -377,7 +276,6 @@ impl Model for Rules {
         match (op, seen) {
             (Op::Add(by), _) => self.sum += i64::from(*by),
             (Op::Record(value), _) => self.recorded.push(*value),
-            (Op::With(depth, by), _) => self.added += *depth as u64 * u64::from(*by),
             (Op::Sum, Seen::Sum(sum)) => same("the sum", sum, self.sum)?,
             (Op::Snapshot, Seen::Snapshot(buckets)) => {
                 let total: u64 = buckets.iter().map(|bucket| bucket.2).sum();
@@ -400,20 +298,6 @@ impl Model for Rules {
                 self.pooled -= count;
             }
             (Op::Len, Seen::Len(len)) => same("boxes in the pool", len, self.pooled)?,
-            (Op::Write, Seen::Written(done)) => {
-                self.written += 1;
-                self.refused += u64::from(!done);
-                if !done && !self.refuses {
-                    return Err("a record is refused that may overwrite another".into());
-                }
-            }
-            (Op::Drain, Seen::Drained(records, lost)) => {
-                same("records read or lost", records + lost, self.written)?;
-                if self.refuses {
-                    same("records lost", lost, self.refused)?;
-                }
-            }
-            (Op::ForEach, Seen::Total(total)) => same("what was added to all values", total, self.added)?,
             (op, seen) => return Err(format!("{seen:?} after {op:?}")),
         }
         Ok(())
@@ -427,23 +311,16 @@ impl Model for Rules {
 #[test]
 fn programs_of_containers_match_the_model() {
     if in_every_way("programs_of_containers_match_the_model") {
-        for policy in [OverflowPolicy::Refuse, OverflowPolicy::Overwrite] {
-            holds(ops(), |_| (Stage::new(None, policy), Rules::new(policy)));
-        }
+        holds(ops(), |_| (Stage::new(None), Rules::default()));
     }
 }
 
 #[test]
 fn broken_containers_are_found() {
-    for (broken, words) in [
-        (Broken::Counter, "the sum"),
-        (Broken::Histogram, "values in a bucket"),
-        (Broken::Pool, "boxes"),
-        (Broken::Ring, "a record is torn"),
-        (Broken::PerCpu, "what was added to all values"),
-    ] {
-        let policy = OverflowPolicy::Refuse;
-        let make = |_: How| (Stage::new(Some(broken), policy), Rules::new(policy));
+    for (broken, words) in
+        [(Broken::Counter, "the sum"), (Broken::Histogram, "values in a bucket"), (Broken::Pool, "boxes")]
+    {
+        let make = |_: How| (Stage::new(Some(broken)), Rules::default());
         is_found(&[words], 8, ops, make);
     }
 }

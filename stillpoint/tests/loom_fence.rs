@@ -1,4 +1,5 @@
-//! Models of heavy fences that callers share: each is ordered against the light fence of a reader, whichever thread issued it.
+//! Models of heavy fences that callers share: each is ordered against the light fence of a reader, whichever thread
+//! issued it.
 #![cfg(loom)]
 
 mod model;

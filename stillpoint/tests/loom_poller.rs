@@ -56,7 +56,7 @@ impl Domain {
             if domain.0.pool == Pool::Fails {
                 return Err(Denied);
             }
-            domain.0.engine.drive(None);
+            domain.0.engine.wait_for_next(None);
             Ok(())
         };
         let domain = self.clone();
@@ -103,8 +103,8 @@ fn grace_period_end_wakes_its_futures() {
     check(0, 2, || {
         let domain = Domain::new(Pool::Works);
         let d = domain.clone();
-        let t = thread::spawn(move || assert_eq!(d.wait(d.0.engine.ask()), End::Elapsed));
-        assert_eq!(domain.wait(domain.0.engine.ask()), End::Elapsed);
+        let t = thread::spawn(move || assert_eq!(d.wait(d.0.engine.snapshot()), End::Elapsed));
+        assert_eq!(domain.wait(domain.0.engine.snapshot()), End::Elapsed);
         t.join().unwrap();
         domain.join();
     });
@@ -115,7 +115,7 @@ fn start_without_a_running_poller_submits_one() {
     check(0, 3, || {
         let domain = Domain::new(Pool::Works);
         for _ in 0..2 {
-            let cookie = domain.0.engine.ask();
+            let cookie = domain.0.engine.snapshot();
             domain.0.poller.start(cookie, || domain.submit());
             assert_eq!(domain.wait(cookie), End::Elapsed);
         }
@@ -128,8 +128,8 @@ fn failed_grace_period_wakes_all_futures() {
     check(0, 2, || {
         let domain = Domain::new(Pool::Fails);
         let d = domain.clone();
-        let t = thread::spawn(move || _ = d.wait(d.0.engine.ask()));
-        domain.wait(domain.0.engine.ask());
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
+        domain.wait(domain.0.engine.snapshot());
         t.join().unwrap();
         domain.join();
     });
@@ -140,8 +140,8 @@ fn futures_wait_in_place_without_a_poller_thread() {
     check(0, 3, || {
         let domain = Domain::new(Pool::Empty);
         let d = domain.clone();
-        let t = thread::spawn(move || _ = d.wait(d.0.engine.ask()));
-        domain.wait(domain.0.engine.ask());
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
+        domain.wait(domain.0.engine.snapshot());
         t.join().unwrap();
     });
 }

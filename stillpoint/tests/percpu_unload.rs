@@ -1,4 +1,5 @@
-//! A shared library with this crate stays mapped after `dlclose`: the C library, the kernel and workers still point into it.
+//! A shared library with this crate stays mapped after `dlclose`: the C library, the kernel and workers still point
+//! into it.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]

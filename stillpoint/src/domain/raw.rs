@@ -114,7 +114,7 @@ pub(crate) fn submit_poller(domain: &impl RawDomain) -> bool {
     let domain = unsafe { domain.worker_ref() };
     worker_pool::submit(move || {
         let Core { engine, poller, .. } = domain.core();
-        poller.run(engine, || wait_in_worker(&*domain, |own| engine.drive(own)));
+        poller.run(engine, || wait_in_worker(&*domain, |own| engine.wait_for_next(own)));
     })
 }
 

@@ -1,4 +1,4 @@
-//! Which backend the fence has: the choice, made once a process, and the report on it.
+//! The choice of the backend, made once in a process, and the report on it.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering::*};
@@ -6,10 +6,9 @@ use std::sync::OnceLock;
 
 use super::why::Why;
 use super::{SHARED, membarrier, signal};
-use crate::sync::ForkSafe;
-use crate::sys;
+use crate::sync::{Asked, ForkSafe};
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::init_array;
+use crate::sys::init_array;
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,7 +17,7 @@ use crate::sys::signal::init_array;
 pub enum Backend {
     /// `membarrier(2)`: `light()` is a compiler fence.
     Membarrier = 3,
-    /// Signals to registered threads: `light()` is a compiler fence and a look at a thread-local. Needs the feature
+    /// Signals to registered threads: `light()` is a compiler fence and a check of a thread-local. Needs the feature
     /// `signal-fence`.
     Signal = 2,
     /// Both sides execute a `SeqCst` fence.
@@ -35,10 +34,10 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The [`Backend`] chosen, as a number; 0 before the choice.
+/// The backend in use, as a number; 0 before the choice.
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
-/// Returns `true` if the choice has been made, and is `backend`. Does not make it.
+/// Returns `true` if `backend` has been chosen. Does not make the choice.
 #[inline(always)]
 pub(super) fn is_chosen(backend: Backend) -> bool {
     // Relaxed: a thread that sees the choice late executes a real fence, which every backend allows.
@@ -50,21 +49,12 @@ static REPORT: ForkSafe<OnceLock<Report>> = ForkSafe::new(OnceLock::new());
 
 /// What was chosen, and why.
 ///
-/// It has no string: a global allocator may contain the first reader, so the choice must not allocate.
+/// It contains no string: a global allocator may contain the first reader, so the choice must not allocate.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     backend: Backend,
-    asked: Asked,
+    asked: Asked<Backend>,
     why: Why,
-}
-
-/// What the program or the environment asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Nothing,
-    For(Backend),
-    /// A word of the environment that names no backend.
-    Unknown,
 }
 
 impl Report {
@@ -81,24 +71,10 @@ impl Report {
         }
     }
 
-    /// Displays why: what was asked for, what was tried, and how it failed.
+    /// Returns the reason to display: what was asked for, what was tried, and what failed.
     pub fn why(&self) -> impl fmt::Display + '_ {
-        Reason(self)
-    }
-}
-
-struct Reason<'a>(&'a Report);
-
-impl fmt::Display for Reason<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.asked {
-            Asked::Nothing => {}
-            Asked::For(backend) => write!(f, "{backend} was asked for; ")?,
-            Asked::Unknown => {
-                return f.write_str("STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)");
-            }
-        }
-        fmt::Display::fmt(&self.0.why, f)
+        let unknown = "STILLPOINT_FENCE names no backend (membarrier, signal, seqcst)";
+        fmt::from_fn(move |f| self.asked.explain(self.why, unknown, f))
     }
 }
 
@@ -110,26 +86,18 @@ impl fmt::Display for Report {
 
 /// Chooses the backend, if that has not been done. Returns what was chosen.
 ///
-/// Takes half a microsecond while the process has one thread, about ten milliseconds later.
+/// Takes half a microsecond while the process has one thread, and about ten milliseconds later.
 pub fn init() -> &'static Report {
-    init_with(asked_by_environment)
+    use Backend::*;
+    let backends = [("membarrier", Membarrier), ("signal", Signal), ("seqcst", SeqCst)];
+    init_with(|| Asked::by_environment(c"STILLPOINT_FENCE", &backends))
 }
 
-fn asked_by_environment() -> Asked {
-    sys::with_variable(c"STILLPOINT_FENCE", |asked| match asked {
-        None => Asked::Nothing,
-        Some(b"membarrier") => Asked::For(Backend::Membarrier),
-        Some(b"signal") => Asked::For(Backend::Signal),
-        Some(b"seqcst") => Asked::For(Backend::SeqCst),
-        Some(_) => Asked::Unknown,
-    })
-}
-
-/// Sets the backend: `backend`, or [`Backend::SeqCst`] where that is not available. Ignores the environment.
+/// Sets the backend to `backend`, or to [`Backend::SeqCst`] if that is not available. Ignores the environment.
 ///
 /// # Errors
 ///
-/// The backend never changes: if another one is in use, the error says which and why.
+/// Returns an error, with the report, if another backend is in use: the backend never changes.
 ///
 /// ```
 /// use stillpoint::fence::{self, Backend};
@@ -159,27 +127,23 @@ impl fmt::Display for BackendAlreadySet {
 
 impl std::error::Error for BackendAlreadySet {}
 
-fn init_with(asked: impl FnOnce() -> Asked) -> &'static Report {
+fn init_with(asked: impl FnOnce() -> Asked<Backend>) -> &'static Report {
     if let Some(report) = REPORT.get().get() {
         return report;
     }
-    // Nothing in it allocates: a global allocator that contains a reader would come back, and wait for itself.
+    // The choice does not allocate: a global allocator that contains a reader would re-enter it, and wait for itself.
     REPORT.get().get_or_init(|| {
         let asked = asked();
-        // Again, if it has not been called before `main`.
-        let (backend, why) = if register_for_fork(&FORK) {
-            select(asked)
-        } else {
-            // Which has no state that a fork could break.
-            (Backend::SeqCst, Why::NoMemory)
-        };
+        // The hook may not have been registered before `main`. `SeqCst` has no state that a fork could break.
+        let (backend, why) =
+            if register_for_fork(&FORK) { select(asked) } else { (Backend::SeqCst, Why::NoMemory) };
         // Relaxed: see `is_chosen`.
         CHOSEN.store(backend as u8, Relaxed);
         Report { backend, asked, why }
     })
 }
 
-fn select(asked: Asked) -> (Backend, Why) {
+fn select(asked: Asked<Backend>) -> (Backend, Why) {
     match asked {
         Asked::Nothing | Asked::For(Backend::Membarrier) => match membarrier::register() {
             Ok(()) => (Backend::Membarrier, Why::MembarrierWorks),
@@ -197,7 +161,7 @@ static FORK: ForkHook = ForkHook::in_child(Part::Fence, in_child);
 
 init_array!(register_for_fork(&FORK));
 
-/// The child of a fork: other threads may have been in the middle of something here.
+/// Resets what other threads may have been changing at the fork.
 ///
 /// # Safety
 ///
@@ -206,28 +170,28 @@ unsafe fn in_child() {
     match REPORT.get().get() {
         Some(report) if report.backend == Backend::Membarrier => {
             // The kernel copies the registration before memory, and another thread may have made the choice in between.
-            // If it fails, so does the next fence.
+            // If this returns an error, the next fence panics.
             let _ = membarrier::register();
         }
         Some(_) => {}
         None => {
-            // Perhaps another thread was in the middle of the choice.
+            // Another thread may have been making the choice.
             CHOSEN.store(0, Relaxed);
-            // SAFETY: the only thread, which did not fork while it chose; and it has no reference to a report.
+            // SAFETY: the only thread, which did not fork within the choice and has no reference to a report.
             unsafe { REPORT.overwrite(OnceLock::new()) };
         }
     }
     SHARED.reset_in_child();
-    // SAFETY: the only thread, which did not fork in the middle of a fence.
+    // SAFETY: the only thread, which did not fork within a fence.
     unsafe { signal::reset_in_child() };
 }
 
-/// Returns the backend in use; chooses it if that has not been done.
+/// Returns the backend in use. Chooses it if that has not been done.
 pub fn backend() -> Backend {
     report().backend
 }
 
-/// Returns what was chosen and why; chooses the backend if that has not been done.
+/// Returns what was chosen and why. Chooses the backend if that has not been done.
 pub fn report() -> &'static Report {
     init()
 }

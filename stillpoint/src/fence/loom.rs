@@ -1,4 +1,4 @@
-//! The fence under loom: the exact model of `membarrier(2)` that `sync/model.rs` describes.
+//! The fence under loom: the exact model of `membarrier(2)` (see `sync/model.rs`).
 
 use crate::sync::model::interrupt_all;
 

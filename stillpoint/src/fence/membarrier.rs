@@ -3,7 +3,7 @@
 use super::why::Why;
 use crate::sys::{self, MembarrierCommand};
 
-/// Registers the process, and tries one call. On *any* failure the backend is not available: the error says why.
+/// Registers the process, and makes one call. After *any* error the backend is not available.
 pub(super) fn register() -> Result<(), Why> {
     if !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
         return Err(Why::MembarrierMissing);

@@ -1,7 +1,7 @@
 //! A process-wide memory barrier: the frequent side pays nothing, the rare side pays one system call.
 //!
 //! Two threads that each write one location and then read the other's need a full fence on *both* sides, or each may
-//! miss the other's write. That is a bad bargain if one side runs a million times more often than the other. Here the
+//! miss the other's write. That is expensive if one side runs a million times more often than the other. Here the
 //! frequent side calls [`light`], which only stops the compiler. The rare side calls [`heavy`], which makes every
 //! running thread of the process execute a full fence. The idea is Mathieu Desnoyers' `sys_membarrier` (2010), today
 //! `membarrier(2)`.
@@ -23,13 +23,13 @@
 //! | [`SeqCst`](Backend::SeqCst) | full fence | full fence | otherwise |
 //! | [`Signal`](Backend::Signal) | compiler fence in a registered thread ([`register_thread`]), else a full one | a real-time signal to each registered thread, and its answer | on request only, with the feature `signal-fence` |
 //!
-//! The backend is chosen once, by the first of [`init`], [`set_backend`], [`heavy`] and the first reader of
-//! [`crate::rcu`], and never changes. Before that, `light()` is a full fence. The environment variable
-//! `STILLPOINT_FENCE` (`membarrier`, `seqcst`, `signal`) asks for one. If the backend asked for is not available,
-//! `SeqCst` is used, and [`report`] says why.
+//! The first call of [`init`], [`set_backend`] or [`heavy`], or the first reader of [`crate::rcu`], chooses the
+//! backend, which then never changes. Before that, `light()` is a full fence. The environment variable
+//! `STILLPOINT_FENCE` (`membarrier`, `seqcst`, `signal`) asks for a backend. If that is not available, `SeqCst` is
+//! used, and [`report`] returns the reason.
 //!
 //! So where the kernel lacks or denies `membarrier`, readers execute a full fence on entering and leaving a section.
-//! The signal backend spares them that, at the price of slow and disturbing heavy fences: see below.
+//! The signal backend avoids these fences, but its heavy fences are slow and disturb threads: see below.
 //!
 //! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one thread,
 //! and in about ten milliseconds afterwards.
@@ -38,20 +38,21 @@
 //!
 //! - `heavy()` interrupts other CPUs that run this process. Kernels from 6.8 on serialize the calls of the whole
 //!   system. Concurrent callers here share one call: see [`stats`].
-//! - `membarrier` must stay allowed. If a seccomp filter installed *after* the choice denies it, `heavy()` panics, as
-//!   nothing could order the readers any more: install filters first, or set `SeqCst`.
-//! - With the signal backend, `heavy()` takes milliseconds if registered threads are not running. A thread must not
-//!   block the signal ([`Report::signal`]) for long, and system calls that `SA_RESTART` does not cover (`nanosleep`,
+//! - `membarrier` must stay allowed. If a seccomp filter that was installed *after* the choice denies it, `heavy()`
+//!   panics, as nothing could order the readers any more. Install filters first, or set `SeqCst`.
+//! - With the signal backend, `heavy()` takes milliseconds if registered threads are not running. No thread may block
+//!   the signal ([`Report::signal`]) for long. System calls that `SA_RESTART` does not cover (`nanosleep`,
 //!   `epoll_wait`, ...) may return `EINTR` in registered threads.
-//! - `heavy()` may wait for another caller's, so it must not be called in signal handlers. `light()` may; with the
-//!   signal backend, in a library that was loaded by `dlopen(3)`, only in threads that have called it, or
-//!   [`register_thread`], before: at its first use in a thread the C library allocates a thread-local variable.
-//! - The child of a `fork` may use this module, whatever other threads were doing. Like all of the library it relies on
-//!   `pthread_atfork(3)`: a system call that does not go through `fork` is not noticed. The backend stays.
+//! - `heavy()` may wait for another caller, so it must not be called in signal handlers. `light()` may. With the signal
+//!   backend, in a library that was loaded by `dlopen(3)`, `light()` may be called in a handler only if the thread has
+//!   called it or [`register_thread`] before: at its first use in a thread the C library allocates a thread-local
+//!   variable.
+//! - The child of a `fork` may use this module, whatever other threads were doing, and keeps the backend. Like all of
+//!   the library, this relies on `pthread_atfork(3)`: it does not notice a system call that does not go through `fork`.
 //!
 //! # Example
 //!
-//! A worker that can be asked to stop looks at a flag in every round, without a fence:
+//! A worker that can be asked to stop checks a flag in every round, without a fence:
 //!
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -93,7 +94,7 @@ mod why;
 pub use backend::{Backend, BackendAlreadySet, Report, backend, init, report, set_backend};
 use shared::SharedFence;
 
-/// Executes the frequent side of the fence: a compiler fence, or what the backend needs. Never blocks.
+/// Executes the frequent side of the fence: a compiler fence, or a full one if the backend needs that. Never blocks.
 ///
 /// Orders nothing against other `light()` calls: see the [module](self).
 #[inline(always)]
@@ -120,11 +121,11 @@ pub(crate) fn light_compiler_only() {
     compiler_fence(SeqCst);
 }
 
-/// Registers the calling thread with the backend, until it ends; chooses the backend if that has not been done. Returns
+/// Registers the calling thread with the backend, until it ends. Chooses the backend if that has not been done. Returns
 /// `true` if [`light`] is a compiler fence in this thread from now on: always with `membarrier`, never with `SeqCst`.
 ///
-/// Optional: with the signal backend, a thread that is not registered executes real fences in [`light`]. Readers of
-/// [`crate::rcu`] register themselves.
+/// Optional: with the signal backend, [`light`] is a full fence in a thread that is not registered. Readers of
+/// [`crate::rcu`] are registered.
 ///
 /// ```
 /// use stillpoint::fence::{self, Backend};
@@ -145,7 +146,7 @@ static SHARED: CachePadded<SharedFence> = CachePadded::new(SharedFence::new());
 /// Executes the rare side of the fence: orders what this thread did before against what it does afterwards, for every
 /// thread that executes a [`light`] or `heavy` fence.
 ///
-/// Costs one system call, and an interrupt to each CPU that runs this process. Concurrent callers share one.
+/// Costs one system call, and an interrupt to each CPU that runs this process. Concurrent callers share them.
 ///
 /// # Panics
 ///
@@ -167,11 +168,11 @@ pub fn heavy() {
 pub struct Stats {
     /// Calls of [`heavy`].
     pub calls: u64,
-    /// Process-wide fences executed for them: fewer, if callers shared one.
+    /// Process-wide fences executed for them: fewer if callers shared a fence.
     pub issued: u64,
 }
 
-/// Returns how many heavy fences were called for, and how many were executed.
+/// Returns how many times [`heavy`] was called, and how many fences were executed.
 ///
 /// ```
 /// use stillpoint::fence;

@@ -1,4 +1,4 @@
-//! What stands for the signal backend in a library without the feature `signal-fence`: it cannot be chosen.
+//! In the place of the signal backend without the feature `signal-fence`: it cannot be chosen.
 
 use super::why::Why;
 

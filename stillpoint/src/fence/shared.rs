@@ -20,8 +20,8 @@ impl SharedFence {
         }
     }
 
-    /// Returns when `issue` has returned in a thread that called it after the start of this call. One thread at a time
-    /// calls it.
+    /// Blocks until a thread has called `issue`, after the start of this call, and it has returned. One thread at a
+    /// time calls it.
     pub fn call(&self, issue: impl FnMut()) {
         self.count_call();
         self.rounds.run_or_wait(issue);
@@ -29,18 +29,18 @@ impl SharedFence {
 
     /// Counts a call that needs no shared fence.
     pub fn count_call(&self) {
-        // Relaxed: the end of the round that serves the caller is a Release.
+        // Relaxed: statistics. The end of the round that serves the caller is a Release, for `stats`.
         self.calls.fetch_add(1, Relaxed);
     }
 
     /// Returns the number of calls, and that of fences issued for them, which is not greater.
     pub fn stats(&self) -> (u64, u64) {
-        // In this order, so that no fence is counted whose call is not.
+        // In this order, so that each counted fence has a counted call.
         let issued = self.rounds.completed();
         (self.calls.load(Relaxed), issued)
     }
 
-    /// Forgets a fence in progress: for the only thread of a process, as after a fork.
+    /// Forgets a fence in progress. The caller is the only thread of the child of a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         self.rounds.reset_in_child();

@@ -6,14 +6,15 @@
 //!
 //! # Invariants
 //!
-//! 1. A [`Member`] is never freed. It belongs to one thread at a time: from [`register`] until that thread unregisters,
-//!    at its end, or is found to have ended.
-//! 2. The list is locked from the first request to the last answer. So a thread that unregisters has the signal still
-//!    unblocked, and answers before. A thread that ended without unregistering does not answer: the sender looks for
-//!    such threads now and then, and answers for them. What a thread did before its end comes before that.
-//! 3. One heavy fence runs at a time ([`super::SHARED`]), so `UNANSWERED` has one user.
-//! 4. The thread that clears a member's `asked` answers for it, once: a signal from elsewhere answers nothing.
-//! 5. A thread that has unregistered never registers again. Its later destructors execute full fences.
+//! 1. A [`Member`] is never freed. It belongs to the thread with its id, and no two members have the same id.
+//! 2. The list is locked from the first request to the last answer. So a thread that unregisters still has the signal
+//!    unblocked, and answers before.
+//! 3. A thread that ended without unregistering needs no fence: what it did comes before its end. The sender answers
+//!    for it if its id is unknown to the kernel, when the signal is sent or after. If the id is in use again, the new
+//!    thread's handler answers.
+//! 4. One heavy fence runs at a time ([`super::SHARED`]), so `UNANSWERED` has one user.
+//! 5. The thread that clears a member's `asked` answers for it, once: a signal from elsewhere answers nothing.
+//! 6. A thread that has unregistered never registers again. Its later destructors execute full fences.
 
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -29,8 +30,8 @@ use std::time::Duration;
 
 use super::why::Why;
 use crate::sync::{ForkSafe, Futex};
-use crate::sys::robust::HeldForLife;
-use crate::sys::{rt_signal, signal, tls_destructor::AtThreadExit};
+use crate::sys::thread::tid;
+use crate::sys::{rt_signal, tls_destructor::AtThreadExit};
 
 /// How often a sleeping sender looks for threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -42,8 +43,6 @@ struct Member {
     tid: AtomicI32,
     /// The thread has not answered yet.
     asked: AtomicBool,
-    /// Held by the thread until its end.
-    life: HeldForLife,
     next: *const Member,
 }
 
@@ -66,12 +65,12 @@ static AT_EXIT: AtThreadExit = AtThreadExit::new(unregister);
 thread_local! {
     /// The calling thread's place.
     static OWN: Cell<Option<&'static Member>> = const { Cell::new(None) };
-    /// It has unregistered.
+    /// The calling thread has unregistered.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
 fn lock() -> MutexGuard<'static, ()> {
-    // Nothing that runs under the lock leaves the list half-changed.
+    // A panic under the lock does not leave the list half-changed.
     LOCK.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -82,19 +81,27 @@ fn members() -> impl Iterator<Item = &'static Member> + Clone {
     core::iter::successors(unsafe { first.as_ref() }, |member| unsafe { member.next.as_ref() })
 }
 
+/// Returns the members with the id `tid`: one at most, unless it is 0.
+fn members_with(tid: i32) -> impl Iterator<Item = &'static Member> {
+    // Relaxed: changes under the lock, or by a thread that answers.
+    members().filter(move |member| member.tid.load(Relaxed) == tid)
+}
+
 /// Installs the handler. Returns the signal.
 pub(super) fn install() -> Result<i32, Why> {
-    // SAFETY: the handler executes a fence, atomic operations and a system call.
+    // SAFETY: the handler executes a fence, atomic operations and system calls.
     let signal = unsafe { rt_signal::claim(on_signal) }.ok_or(Why::NoSignalFree)?;
     SIGNAL.store(signal, Relaxed);
     Ok(signal)
 }
 
 extern "C" fn on_signal(_signal: c_int) {
-    // The fence that was requested: it orders what the interrupted thread did before what it does from here on.
+    // The fence that was requested: it orders what the interrupted thread did before what it does after.
     atomic::fence(SeqCst);
-    if let Some(own) = OWN.get() {
-        own.answer();
+    match OWN.get() {
+        Some(own) => own.answer(),
+        // Sent to an earlier thread with this id (3).
+        None => members_with(tid()).for_each(Member::answer_for_ended),
     }
 }
 
@@ -114,14 +121,12 @@ pub(super) fn register() -> bool {
         return false;
     }
     rt_signal::unblock(SIGNAL.load(Relaxed));
+    let tid = tid();
     let locked = lock();
-    let place = members()
-        .find(|member| member.tid.load(Relaxed) == 0 && member.life.hold())
-        // Rather than append one: perhaps a thread has ended without unregistering.
-        .or_else(|| members().find(|member| member.life.hold()))
-        .or_else(Member::append);
+    // First that of an earlier thread with this id (1).
+    let place = members_with(tid).chain(members_with(0)).next().or_else(Member::append);
     if let Some(own) = place {
-        own.tid.store(signal::tid(), Relaxed);
+        own.tid.store(tid, Relaxed);
     }
     // Until here the thread executed full fences. The lock orders them before or after a heavy fence that sent it no
     // request.
@@ -134,7 +139,7 @@ pub(super) fn register() -> bool {
 ///
 /// # Safety
 ///
-/// The calling thread is the only one in the process, and was not in the middle of another function here when it
+/// The calling thread is the only one in the process, and was not within another function of this module when it
 /// forked.
 pub(super) unsafe fn reset_in_child() {
     // SAFETY: the caller's contract; references to the lock live no longer than a call of a function.
@@ -145,7 +150,7 @@ pub(super) unsafe fn reset_in_child() {
         // SAFETY: as in `install`.
         unsafe { rt_signal::install(signal, on_signal) };
     }
-    // The copies of the parent's members belong to the parent's threads, which answer there (4).
+    // The copies of the parent's members belong to the parent's threads, which answer there.
     FIRST.store(ptr::null_mut(), Relaxed);
     if OWN.take().is_some() {
         // If that fails, the thread executes full fences.
@@ -159,7 +164,6 @@ unsafe extern "C" fn unregister(_: *mut c_void) {
     let _locked = lock();
     if let Some(own) = OWN.take() {
         own.tid.store(0, Relaxed);
-        own.life.let_go();
     }
 }
 
@@ -168,7 +172,7 @@ pub(super) fn fence() {
     atomic::fence(SeqCst);
     let signal = SIGNAL.load(Relaxed);
     let locked = lock();
-    // One more than the requests, so that no answer wakes us before all have been sent.
+    // One more than the requests, so that no answer wakes this thread before all have been sent.
     UNANSWERED.store(1, Relaxed);
     let mut failure = None;
     for member in members() {
@@ -194,13 +198,14 @@ pub(super) fn fence() {
     let mut left = UNANSWERED.fetch_sub(1, Acquire) - 1;
     while left != 0 {
         UNANSWERED.wait_timeout(left, NonZeroU32::MAX, LOOK_EVERY);
-        left = UNANSWERED.load(Acquire);
-        if left != 0 {
+        if UNANSWERED.load(Acquire) != 0 {
             members().filter(|member| member.has_ended()).for_each(Member::answer_for_ended);
-            left = UNANSWERED.load(Acquire);
         }
+        left = UNANSWERED.load(Acquire);
     }
     drop(locked);
+    // Orders what threads did before their end, which the kernel has reported (3).
+    atomic::fence(SeqCst);
     if let Some(error) = failure {
         panic!("signal {signal}, on which the fence backend relies, cannot be sent: {error}");
     }
@@ -217,25 +222,20 @@ fn send(tid: i32, signal: c_int) -> io::Result<()> {
 }
 
 impl Member {
-    /// Appends a member of the calling thread to the list, which is locked. Returns `None` without memory.
+    /// Appends a free place to the list, which is locked. Returns `None` without memory.
     ///
-    /// Its memory is not the global allocator's: that may contain a reader, and come back here; and in the child of a
-    /// fork it may not work yet.
+    /// Its memory is not the global allocator's: that may contain a reader, and re-enter this module; and in the child
+    /// of a fork it may not work yet.
     fn append() -> Option<&'static Self> {
-        let layout = Layout::new::<Self>();
+        let next = FIRST.load(Relaxed);
+        let member = Self { tid: AtomicI32::new(0), asked: AtomicBool::new(false), next };
         // SAFETY: the layout has a size. The place is this thread's until it is published, and good for the value.
         unsafe {
-            let place = System.alloc(layout).cast::<Self>();
+            let place = System.alloc(Layout::new::<Self>()).cast::<Self>();
             if place.is_null() {
                 return None;
             }
-            (&raw mut (*place).tid).write(AtomicI32::new(0));
-            (&raw mut (*place).asked).write(AtomicBool::new(false));
-            (&raw mut (*place).next).write(FIRST.load(Relaxed));
-            if !HeldForLife::make(&raw mut (*place).life) || !(*place).life.hold() {
-                System.dealloc(place.cast(), layout);
-                return None;
-            }
+            place.write(member);
             // Release: publishes the member; pairs with the Acquire in `members`.
             FIRST.store(place, Release);
             Some(&*place)
@@ -255,10 +255,11 @@ impl Member {
 
     /// Returns `true` if the thread has ended without an answer.
     fn has_ended(&self) -> bool {
-        self.asked.load(Relaxed) && self.life.is_free()
+        let exists = |tid| rt_signal::send(tid, 0).is_ok();
+        self.asked.load(Relaxed) && !exists(self.tid.load(Relaxed))
     }
 
-    /// Answers for a thread that ended without its destructors: it needs no fence. Its place is free.
+    /// Frees the place of a thread that has ended, and answers for it.
     fn answer_for_ended(&self) {
         self.tid.store(0, Relaxed);
         self.answer();
@@ -267,44 +268,40 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::channel;
 
     use super::*;
     use crate::deadline::deadline;
 
     #[test]
-    fn reused_thread_id_is_not_waited_for() {
+    fn thread_with_a_reused_id_answers() {
         let _running = deadline();
         assert!(install().is_ok(), "a signal is free");
-        static TID: AtomicI32 = AtomicI32::new(0);
+        // Ends without its destructors, and a thread that is not registered gets its id.
+        static STALE: AtomicPtr<Member> = AtomicPtr::new(ptr::null_mut());
         extern "C" fn ends(_: *mut c_void) -> *mut c_void {
             assert!(register());
-            TID.store(signal::tid(), Release);
+            STALE.store(OWN.get().map_or(ptr::null_mut(), |own| ptr::from_ref(own).cast_mut()), Release);
             // SAFETY: ends the thread, which nothing joins, without its destructors.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
             ptr::null_mut()
         }
         assert!(crate::sys::thread::spawn(ends, ptr::null_mut()));
-        while TID.load(Acquire) == 0 {
+        while STALE.load(Acquire).is_null() {
             thread::yield_now();
         }
-        let member = members().find(|member| member.tid.load(Relaxed) == TID.load(Relaxed)).expect("listed");
-        // As if the kernel had given the id to a thread that does not get the signal.
-        static STOP: AtomicBool = AtomicBool::new(false);
+        // SAFETY: members are never freed.
+        let stale = unsafe { &*STALE.load(Acquire) };
         let (sender, receiver) = channel();
-        let other = signal::with_all_blocked(|| {
-            thread::spawn(move || {
-                sender.send(signal::tid()).expect("the test waits");
-                while !STOP.load(Relaxed) {
-                    thread::yield_now();
-                }
-            })
+        let (stop, stopped) = channel::<()>();
+        let other = thread::spawn(move || {
+            sender.send(tid()).expect("the test waits");
+            let _ = stopped.recv();
         });
-        member.tid.store(receiver.recv().expect("the thread says"), Relaxed);
+        stale.tid.store(receiver.recv().expect("the thread sends its id"), Relaxed);
         fence();
-        assert_eq!(member.tid.load(Relaxed), 0);
-        STOP.store(true, Relaxed);
+        assert_eq!(stale.tid.load(Relaxed), 0);
+        drop(stop);
         other.join().expect("no panic");
         // Its place is used again.
         thread::spawn(|| assert!(register())).join().expect("no panic");

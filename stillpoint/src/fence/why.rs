@@ -1,10 +1,10 @@
-//! Why the fence has the backend that it has.
+//! The reasons for the choice of the backend.
 
 use core::fmt;
 
 use crate::sys::{Errno, MembarrierCommand};
 
-/// Why the backend is what it is.
+/// The reason for the choice of the backend.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Why {
     NotNeeded,
@@ -14,7 +14,7 @@ pub(super) enum Why {
     NoBarrierInSwitch,
     /// With the command that failed.
     MembarrierFailed(MembarrierCommand, Errno),
-    /// With its number.
+    /// With the signal.
     SignalFree(i32),
     #[cfg_attr(not(feature = "signal-fence"), expect(dead_code))]
     NoSignalFree,
@@ -32,7 +32,7 @@ impl fmt::Display for Why {
                 f.write_str("membarrier has no PRIVATE_EXPEDITED command here (old kernel, or denied)")
             }
             Why::NoBarrierInSwitch => f.write_str(
-                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on, and in 6.6 from 6.6.51 on",
+                "membarrier needs a barrier in context switches, which riscv has from Linux 6.9 on (6.6: from 6.6.51 on)",
             ),
             Why::MembarrierFailed(command, error) => write!(f, "membarrier({command:?}) failed: {error}"),
             Why::SignalFree(signal) => write!(f, "signal {signal} was free"),

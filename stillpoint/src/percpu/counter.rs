@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use super::counters::CpuCounters;
 
 mod sealed {
-    /// Numbers in which a [`Counter`](super::Counter) counts.
+    /// The number types of a [`Counter`](super::Counter).
     pub trait Number: Copy {
         fn to_bits(self) -> u64;
         fn from_bits(bits: u64) -> Self;
@@ -35,20 +35,21 @@ mod sealed {
 
 use sealed::Number;
 
-/// A counter that changes often and is read seldom: of requests, bytes, things in flight.
+/// A counter that changes often and is read seldom: of requests, of bytes, of work in flight.
 ///
-/// [`add`](Self::add) changes a word of the current CPU, without a locked instruction; [`sum`](Self::sum) reads the words of all
-/// CPUs. No add is lost, whatever interrupts it. `Counter` counts up, in `u64`; `Counter<i64>` counts up and down.
+/// [`add`](Self::add) changes a word of the current CPU, without a locked instruction. [`sum`](Self::sum) reads the
+/// words of all CPUs. No add is lost. `Counter` counts up, in `u64`; `Counter<i64>` counts up and down.
 ///
 /// # Orderings
 ///
-/// `add` is a Release and `sum` an Acquire: a thread that finds an add in the sum sees what the adding thread did before. A sum that is
-/// taken while other threads add contains all adds that happened before it, and perhaps some that did not.
+/// `add` is a Release and `sum` an Acquire: a thread that finds an add in the sum sees what the adding thread did
+/// before. A sum that is taken while other threads add contains all adds that happened before it, and may contain
+/// others.
 ///
 /// # Memory
 ///
-/// 128 bytes for each CPU that this machine may ever have ([`Report::cpus`](super::Report::cpus)), allocated by the first
-/// add. If there is no memory, the counter uses a single word.
+/// 128 bytes for each CPU that this machine may ever have ([`Report::cpus`](super::Report::cpus)), allocated by the
+/// first add. If there is no memory, the counter uses a single word.
 ///
 /// ```
 /// use stillpoint::percpu::Counter;
@@ -90,20 +91,20 @@ impl Counter<i64> {
 }
 
 impl<T: Number> Counter<T> {
-    /// Adds `by`, wrapping around. Never blocks, and never fails.
+    /// Adds `by`, wrapping around. Never blocks.
     #[inline]
     pub fn add(&self, by: T) {
         self.words.add(0, by.to_bits());
     }
 
-    /// Returns the sum of all adds, wrapping around. It is exact if they happened before.
+    /// Returns the sum of all adds, wrapping around. It is exact if all adds happened before.
     pub fn sum(&self) -> T {
         T::from_bits(self.words.sum(0))
     }
 
-    /// Allocates memory now, so that the first [`add`](Self::add) need not: for adds in signal handlers.
+    /// Allocates memory now, so that the first [`add`](Self::add) does not: for adds in signal handlers.
     ///
-    /// A global allocator may add without this: what it counts while this memory is being allocated goes to a single word.
+    /// A global allocator may add without this. Its adds while this memory is being allocated go to a single word.
     pub fn prepare(&self) {
         self.words.prepare();
     }

@@ -1,7 +1,7 @@
 //! Counters with a word on each CPU: `add` on the current CPU, `sum` over all.
 //!
-//! [`CpuCounters`] is the building block of counters, histograms and sleepable domains. It is usable in a `static`; the first `add`
-//! allocates its areas.
+//! Counters, histograms and sleepable domains are built from [`CpuCounters`]. It is usable in a `static`; the first
+//! `add` allocates its areas.
 //!
 //! # Layout
 //!
@@ -14,17 +14,17 @@
 //!
 //! # Invariants
 //!
-//! 1. Only sections of a CPU write the plain words of its areas; threads that cannot run sections update the atomic words. Any thread
-//!    may read both, and a sum contains both.
-//! 2. The areas are published once, initialized and zeroed. They are freed with their owner, to which no thread then has a reference.
+//! 1. Only sections of a CPU write the plain words of its areas; threads that cannot run sections update the atomic
+//!    words. Any thread may read both, and a sum contains both.
+//! 2. The areas are published once, zeroed. They are freed with their owner, to which no thread then has a reference.
 //! 3. `fast` is `all`, or null. It is set only if the C library registers every thread, at `offset`.
-//! 4. If areas cannot be allocated, an add goes to `spare`, which is part of every sum. So an add never fails.
+//! 4. If areas cannot be allocated, an add goes to `spare`, which is part of every sum. So no add is lost.
 //!
 //! # Orderings
 //!
-//! An `add` is a Release, and the `sum` that contains it an Acquire: see [`super::rseq`] for plain words. A sum is not a snapshot: it
-//! may contain an add, and lack an earlier add of another thread to another area. For an exact sum, take it after the adds (they
-//! happen before it), or take two sums with a fence between, as sleepable domains do.
+//! An `add` is a Release, and the `sum` that contains it an Acquire: see [`super::rseq`] for plain words. A sum is not
+//! a snapshot: it may contain an add, and lack an earlier add of another thread to another area. It is exact if all
+//! adds happen before it. Sleepable domains take two sums with a fence between.
 
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
@@ -34,7 +34,7 @@ use super::rseq::registration::{self, Report};
 use super::rseq::{self, CounterRef, CpuArea, WIDTH, tries};
 use crate::sync::Block;
 
-/// Precedes the areas, in cache lines that are never written to afterwards.
+/// Precedes the areas, in cache lines that are not written again.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Header {
@@ -53,7 +53,8 @@ const _: () = assert!(size_of::<Header>() == size_of::<CpuArea>());
 #[repr(C, align(16))]
 pub struct CpuCounters<const N: usize> {
     fast: AtomicPtr<CpuArea>,
-    /// Of the rseq areas that the C library registers, once `fast` is set. It is here so that its load depends on no other load.
+    /// The offset of the rseq areas that the C library registers, once `fast` is set. It is here so that its load
+    /// depends on no other load.
     offset: AtomicIsize,
     all: AtomicPtr<CpuArea>,
     spare: [AtomicU64; N],
@@ -78,8 +79,9 @@ impl<const N: usize> CpuCounters<N> {
         }
     }
 
-    /// The fast path of [`add`](Self::add). Returns `false`, without an effect, if the areas are not allocated, if the C library does
-    /// not register the thread, or after an interruption; and always after [`prepare_for(false)`](Self::prepare_for).
+    /// The fast path of [`add`](Self::add). Returns `false`, without an effect, if the areas are not allocated, if the
+    /// C library does not register the thread, after an interrupt, and always after
+    /// [`prepare_for(false)`](Self::prepare_for).
     ///
     /// # Panics
     ///
@@ -97,7 +99,7 @@ impl<const N: usize> CpuCounters<N> {
         false
     }
 
-    /// The slow path of [`add`](Self::add), which always succeeds.
+    /// The slow path of [`add`](Self::add). Always adds.
     #[cold]
     #[inline(never)]
     pub fn add_slow(&self, word: usize, by: u64) {
@@ -114,7 +116,7 @@ impl<const N: usize> CpuCounters<N> {
                 }
             }
         }
-        // The word of any CPU would do, as it is atomic.
+        // The word of any CPU is correct, as it is atomic.
         let near = registration::nearest(cpus(areas));
         // Release: as above.
         area(areas, word, near).atomic[word % WIDTH].fetch_add(by, Release);
@@ -126,8 +128,8 @@ impl<const N: usize> CpuCounters<N> {
     ///
     /// If `word` is out of range.
     pub fn sum(&self, word: usize) -> u64 {
-        // Acquire, here and below: sees what was done before an add that the sum contains; pairs with the commits and atomic adds of
-        // `add`.
+        // Acquire, here and below: sees what happened before an add that the sum contains; pairs with the commits and
+        // atomic adds of `add`.
         let spare = self.spare[word].load(Acquire);
         let Some(areas) = self.areas() else { return spare };
         (0..cpus(areas)).fold(spare, |sum, cpu| {
@@ -137,15 +139,16 @@ impl<const N: usize> CpuCounters<N> {
         })
     }
 
-    /// Allocates the areas now, so that the first add need not.
+    /// Allocates the areas now, so that the first add does not.
     pub fn prepare(&self) {
         if self.areas().is_none() {
             let _ = self.make_slow();
         }
     }
 
-    /// Allocates the areas before the first add. Unless `fast`, [`try_add`](Self::try_add) always fails. Returns `false` if there is no
-    /// memory. A global allocator that re-enters this from the allocation allocates the areas itself.
+    /// Allocates the areas before the first add. Unless `fast`, [`try_add`](Self::try_add) then always returns `false`.
+    /// Returns `false` if there is no memory. A global allocator that re-enters this from the allocation allocates the
+    /// areas itself.
     pub fn prepare_for(&self, fast: bool) -> bool {
         self.make(registration::report(), fast).is_some()
     }
@@ -172,7 +175,8 @@ impl<const N: usize> CpuCounters<N> {
         NonNull::new(self.all.load(Acquire))
     }
 
-    /// Allocates the areas. Returns `None` if there is no memory, or if the caller is an allocator that is being asked for it.
+    /// Allocates the areas. Returns `None` if there is no memory, or if an allocator that is being asked for it calls
+    /// this.
     #[cold]
     fn make_slow(&self) -> Option<NonNull<CpuArea>> {
         let report = registration::report();
@@ -189,7 +193,7 @@ impl<const N: usize> CpuCounters<N> {
             header.write(Header { cpus: report.cpus(), memory });
             header.cast::<CpuArea>().add(1)
         };
-        // Release: publishes the areas; pairs with the Acquire in `areas`. Acquire: sees those of a thread that was faster.
+        // Release: publishes the areas; pairs with the Acquire in `areas`. Acquire: sees those of a faster thread.
         match self.all.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => {
                 if fast && report.library_offset() != 0 {
@@ -252,6 +256,6 @@ unsafe fn counter_ref<const N: usize>(areas: NonNull<CpuArea>, offset: isize, wo
 
 /// Returns the area of `cpu` that contains `word`.
 fn area<'a>(areas: NonNull<CpuArea>, word: usize, cpu: usize) -> &'a CpuArea {
-    // SAFETY: as in `counter_ref`; all accesses are atomic, or those of sections, which the language does not see.
+    // SAFETY: as in `counter_ref`; all accesses are atomic, or in sections, which the language does not see.
     unsafe { areas.add(word / WIDTH * cpus(areas) + cpu).as_ref() }
 }

@@ -12,9 +12,9 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 
 /// Counts values by size: latencies, lengths, depths.
 ///
-/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it is as fast and
-/// loses nothing. Each value below 8 has a bucket; other buckets are no wider than an eighth of their values. A histogram keeps no sum
-/// of the values: use a [`Counter`](super::Counter) beside it.
+/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it
+/// is as fast and loses nothing. Each value below 8 has its own bucket; other buckets are no wider than an eighth of
+/// their values. A histogram keeps no sum of the values: use a [`Counter`](super::Counter) beside it.
 ///
 /// # Memory
 ///
@@ -48,18 +48,18 @@ impl Histogram {
         Self { words: CpuCounters::new() }
     }
 
-    /// Counts `value`. Never blocks, and never fails.
+    /// Counts `value`. Never blocks.
     #[inline]
     pub fn record(&self, value: u64) {
         self.words.add(bucket(value), 1);
     }
 
-    /// Returns the counts so far: of all values that were recorded before, and perhaps of some that are being recorded.
+    /// Returns the counts of all values that were recorded before. They may include some that are being recorded.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { counts: (0..BUCKETS).map(|bucket| self.words.sum(bucket)).collect() }
     }
 
-    /// Allocates memory now, so that the first [`record`](Self::record) need not.
+    /// Allocates memory now, so that the first [`record`](Self::record) does not.
     pub fn prepare(&self) {
         self.words.prepare();
     }
@@ -89,14 +89,15 @@ impl Snapshot {
         self.counts.iter().sum()
     }
 
-    /// Iterates over the buckets with values, in ascending order: the lowest and the highest value of the bucket, and its count.
+    /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a bucket,
+    /// and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(bucket, &count)| (lowest(bucket), highest(bucket), count))
     }
 
-    /// Returns the highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for the maximum.
-    /// Returns `None` if there are no values.
+    /// Returns the highest value of the bucket in which the given part of all values ends: 0.5 for the median, 1 for
+    /// the maximum. Returns `None` if there are no values.
     ///
     /// # Panics
     ///
@@ -127,7 +128,7 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// Returns the bucket of a value: its significant bits, and the number of bits below them.
+/// Returns the bucket of a value, made of its significant bits and the number of bits below them.
 #[inline(always)]
 fn bucket(value: u64) -> usize {
     let shift = (63 - (value | EXACT).leading_zeros()) - PRECISION;

@@ -1,90 +1,60 @@
 //! Per-CPU data, updated without locked instructions.
 //!
-//! A counter that all CPUs increment is a cache line that moves between them. With a word for each CPU it does not move. But a thread
-//! may be migrated between finding its word and changing it, so the change still needs a `lock` instruction. Linux has the answer
-//! since 4.18: a *restartable sequence* (`rseq(2)`), a few instructions that the kernel restarts instead of resuming if it has
-//! interrupted them. The idea is that of the per-CPU critical sections of Paul Turner and Andrew Hunter (2015).
+//! A counter that all CPUs increment is a cache line that moves between them. A word for each CPU does not move. But a
+//! thread may be migrated between finding its word and changing it, so the change still needs a `lock` instruction.
+//! Linux avoids that since 4.18: a *restartable sequence* (`rseq(2)`) is a few instructions that the kernel restarts
+//! instead of resuming if it has interrupted them. The idea is that of the per-CPU critical sections of Paul Turner and
+//! Andrew Hunter (2015).
 //!
 //! | container | what it is |
 //! |---|---|
 //! | [`Counter`] | a number that is added to often and read seldom, exact |
 //! | [`Histogram`] | exact counts of values by size |
 //! | [`Pool`] | a bounded pool of boxes for reuse |
-//! | [`Ring`] | records of events, for one reader |
-//! | [`PerCpu`] | a value of any type for each CPU, used by one thread at a time |
 //!
-//! [`cpu()`] is the number of the current CPU, without a call.
+//! [`cpu()`] returns the number of the current CPU, without a call.
 //!
-//! # Where there is no rseq
+//! # Without rseq
 //!
-//! Operations fall back to atomic instructions on old kernels, under valgrind, in sandboxes, on other architectures, in threads that
-//! cannot be registered, and if a debugger interrupts every attempt. This may differ between threads, and from one moment to the
-//! next: sections and atomic instructions write different words, and readers read both. The environment variable
-//! `STILLPOINT_PERCPU=atomic` (or [`choose`]) selects the fallback for the process. [`report`] gives the mode and the reason.
+//! Operations fall back to atomic instructions on old kernels, under valgrind, in sandboxes, on other architectures, in
+//! threads that cannot be registered, and if a debugger interrupts every attempt. This may differ between threads, and
+//! from one moment to the next: critical sections and atomic instructions write different words, and readers read both.
+//! The environment variable `STILLPOINT_PERCPU=atomic` (or [`choose`]) selects the fallback for the process. [`report`]
+//! returns the mode and the reason.
 //!
 //! # Trade-offs
 //!
-//! - Memory is proportional to the CPUs that the machine may ever have, which can be more than it has. Where `/sys` is hidden or not
-//!   the kernel's own, as in some containers, that number is rounded up to a multiple of 64.
-//! - A process that is checkpointed (CRIU) may be restored only on a machine with no more possible CPUs.
-//! - Reads visit every CPU's word: some nanoseconds for each. A read is not a snapshot.
-//! - glibc registers threads since 2.35. With other C libraries a thread's first operation registers it, which allocates, and every
-//!   operation takes a few nanoseconds more.
-//! - Operations may be used in signal handlers, except for those that allocate: the first one of the process ([`report`] does
-//!   the same), the first one on a counter or histogram (see [`Counter::prepare`]), the first one of a thread that must be registered
-//!   ([`register_thread`]), and [`PerCpu::with`], which may create a value.
-//! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread first uses
-//!   them. There a thread's first operation on a container, and its first on a slow path, may allocate, so neither is for a
-//!   signal handler.
-//! - A shared library with this crate is never unmapped. If the dynamic linker refuses that, sections are not used.
-//! - A thread that is preempted within a section restarts it, which takes nanoseconds.
-//! - Not for the child of a `vfork`, which shares the memory of its parent but is not registered. The child of a `fork` works.
+//! - Memory is proportional to the CPUs that the machine may ever have, which can be more than it has. Where `/sys` is
+//!   hidden or not the kernel's own, as in some containers, that number is rounded up to a multiple of 64.
+//! - A process that is checkpointed (CRIU) can be restored only on a machine with no more possible CPUs.
+//! - Reads visit every CPU's word, at some nanoseconds each. A read is not a snapshot.
+//! - glibc registers threads since 2.35. With other C libraries a thread's first operation registers it, which
+//!   allocates, and every operation takes a few nanoseconds more.
+//! - Operations may be used in signal handlers, except for those that allocate: the first one of the process (also
+//!   [`report`]), the first one on a counter or histogram (see [`Counter::prepare`]), and the first one of a thread
+//!   that must be registered ([`register_thread`]). In a library that is loaded at run time (`dlopen`), a thread's
+//!   first operation on a slow path may allocate too: the C library allocates thread-local variables at their first
+//!   use.
+//! - A shared library with this crate is never unmapped. If the dynamic linker cannot ensure that, critical sections
+//!   are not used.
+//! - A thread that is preempted within a critical section restarts it, which takes nanoseconds.
+//! - The child of a `fork` may use this module, unless a signal handler forked in the middle of an operation. The child
+//!   of a `vfork` must not: it shares the memory of its parent but is not registered.
 
-#[cfg(not(loom))]
-mod cell;
-#[cfg(not(loom))]
 mod counter;
-#[cfg(not(loom))]
 pub(crate) mod counters;
-#[cfg(loom)]
-#[path = "loom.rs"]
-pub mod counters;
-#[cfg(not(loom))]
 mod histogram;
-#[cfg(not(loom))]
 mod overflow;
-#[cfg(not(loom))]
 mod owner;
-#[cfg(not(loom))]
-mod owner_event;
-#[cfg(loom)]
-pub mod owner_event;
-#[cfg(not(loom))]
 mod pool;
-#[cfg(not(loom))]
 mod remote;
-#[cfg(not(loom))]
-mod ring;
-#[cfg(not(loom))]
 mod rseq;
-#[cfg(not(loom))]
 mod used;
-#[cfg(loom)]
-pub mod used;
 
-#[cfg(not(loom))]
-pub use cell::PerCpu;
-#[cfg(not(loom))]
 pub use counter::Counter;
-#[cfg(not(loom))]
 pub use histogram::{Histogram, Snapshot};
-#[cfg(not(loom))]
 pub use pool::Pool;
-#[cfg(not(loom))]
-pub use ring::{Event, OverflowPolicy, Reader, Ring};
-#[cfg(not(loom))]
 pub use rseq::cpu_number::{concurrency_id, cpu};
-#[cfg(all(stillpoint_faults, not(loom)))]
+#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 pub use rseq::faults;
-#[cfg(not(loom))]
 pub use rseq::registration::{AlreadyChosen, Mode, Report, choose, register_thread, report};

@@ -1,11 +1,11 @@
 //! The overflow array of a CPU in a [`Pool`](super::Pool), behind a try-lock.
 //!
-//! The owner of the lock changes the array, and its length after its words. So the array is consistent at every moment, and the child
-//! of a fork goes on with it, whatever the owner was doing.
+//! The owner of the lock stores words first, and the length after them. So the array is consistent at every moment, and
+//! the child of a fork can use it, whatever the owner was doing.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use super::owner::{Acquired, OwnerLock};
+use super::owner::OwnerLock;
 use super::rseq::boxed;
 use super::used::UsedCpus;
 use crate::sync::step;
@@ -14,13 +14,13 @@ use crate::sync::step;
 #[repr(align(128))]
 pub struct Overflow {
     lock: OwnerLock,
-    /// The number of words in use: the first ones. Changed by the owner of the lock.
+    /// The number of words in use. Changed by the owner of the lock.
     len: AtomicUsize,
     words: Box<[AtomicU64]>,
 }
 
 impl Overflow {
-    /// An empty array.
+    /// Returns an empty array.
     ///
     /// # Panics
     ///
@@ -30,16 +30,16 @@ impl Overflow {
         Self { lock: OwnerLock::new(), len: AtomicUsize::new(0), words }
     }
 
-    /// Returns the number of words, unless another thread changes it.
+    /// Returns the number of words: a hint, unless the caller has the lock.
     pub fn len(&self) -> usize {
-        // Relaxed: a hint, unless the caller has the lock.
+        // Relaxed: exact under the lock only, whose acquisition orders it.
         self.len.load(Relaxed)
     }
 
-    /// Acquires the lock, unless another thread has it. `cpu` is that of the array, and joins `used` with the first words.
+    /// Acquires the lock, unless another thread has it. `cpu` is that of the array. Pushes insert it into `used`.
     pub fn try_lock<'a>(&'a self, cpu: usize, used: &'a UsedCpus) -> Option<LockedOverflow<'a>> {
-        // The last owner may have died in a fork: the array is consistent at every moment.
-        (self.lock.try_lock() != Acquired::No).then(|| LockedOverflow { overflow: self, cpu, used })
+        // Also if the last owner died in a fork: the array is consistent.
+        self.lock.try_lock().then(|| LockedOverflow { overflow: self, cpu, used })
     }
 
     /// Removes and returns all words.
@@ -49,7 +49,7 @@ impl Overflow {
     }
 }
 
-/// An overflow array whose lock the calling thread has, until this is dropped.
+/// An overflow array whose lock the calling thread holds. Dropping this releases the lock.
 #[derive(Debug)]
 pub struct LockedOverflow<'a> {
     overflow: &'a Overflow,
@@ -63,7 +63,7 @@ impl LockedOverflow<'_> {
         self.overflow.words.len() - self.overflow.len()
     }
 
-    /// Stores as many of `words` as there is room for, from the first. Returns how many.
+    /// Stores the first of `words`, as many as there is room for. Returns their number.
     pub fn push(&self, words: &[u64]) -> usize {
         if !words.is_empty() {
             step!("overflow-cpu-not-marked", self.used.insert(self.cpu));
@@ -74,12 +74,12 @@ impl LockedOverflow<'_> {
             slot.store(*word, Relaxed);
         }
         let stored = free.len().min(words.len());
-        // Release: publishes the words with the length, for the child of a fork in the middle of this.
+        // Release: publishes the words with the length, for the child of a concurrent fork.
         self.overflow.len.store(len + stored, Release);
         stored
     }
 
-    /// Removes the words that were stored last, as many as fit into `words`. Returns how many.
+    /// Removes the words that were stored last, as many as fit into `words`. Returns their number.
     pub fn pop(&self, words: &mut [u64]) -> usize {
         let len = self.overflow.len();
         let rest = len.saturating_sub(words.len());

@@ -1,4 +1,4 @@
-//! Exclusive access to the area of another CPU: the stop word, and the interrupt that enforces it. See (6) of [`super::rseq`].
+//! Exclusive access to the area of another CPU, by its stop word and an interrupt. See (6) of [`super::rseq`].
 
 use core::sync::atomic::{AtomicU8, Ordering::*};
 
@@ -18,11 +18,11 @@ static AVAILABLE: AtomicU8 = AtomicU8::new(0);
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Returns `true` if sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux 5.10). The first
-/// call registers the process, which takes milliseconds if there are several threads. *Any* failure means no, and so does a kernel
-/// that may switch to a section that does not see the stop.
+/// Returns `true` if sections of other CPUs can be interrupted (`membarrier(PRIVATE_EXPEDITED_RSEQ)` for a CPU, Linux
+/// 5.10), and a section that the kernel switches to sees the stop. The first call registers the process, which takes
+/// milliseconds if there are several threads.
 pub fn is_available() -> bool {
-    // Relaxed: concurrent callers find the same.
+    // Relaxed: concurrent callers store the same.
     if AVAILABLE.load(Relaxed) == 0 {
         let works = sys::has_barrier_in_switch()
             && sys::membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED_RSEQ)
@@ -38,11 +38,11 @@ pub fn is_available() -> bool {
 pub struct Stopped<'a>(&'a CpuArea);
 
 impl<'a> Stopped<'a> {
-    /// Stops the area of `cpu`. The caller holds a lock under which one thread at a time does so.
+    /// Stops the area of `cpu`. The caller holds a lock, so that one thread at a time does so.
     ///
     /// # Errors
     ///
-    /// That of `membarrier`, if it was available and is denied now.
+    /// Returns the error of `membarrier` if the kernel denies it now.
     pub fn new(areas: &'a [CpuArea], cpu: usize) -> Result<Self, Errno> {
         let area = &areas[cpu];
         // Relaxed: the system call orders it before the interrupt, and sections that begin after that see it.
@@ -60,31 +60,14 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Reopens the area of the current CPU if the thread that stopped it died in a fork. Callers of a section that failed call this; the
-/// areas of other CPUs are reopened when sections fail there.
+/// Reopens the area of the current CPU if the thread that stopped it died in a fork. To be called after a section has
+/// failed. The areas of other CPUs are reopened when sections fail there.
 #[cold]
 pub fn reopen(areas: &[CpuArea]) {
     let Some(area) = areas.get(cpu()) else { return };
-    count_look();
     let stop = area.plain[STOP].load(Relaxed);
     if died_in_fork(stop) {
         // A thread that stops the area anew has another number. Release: as in `drop`.
         let _ = area.plain[STOP].compare_exchange(stop, 0, Release, Relaxed);
-    }
-}
-
-/// For tests: counts accesses to areas that may be those of other CPUs.
-#[inline(always)]
-pub fn count_look() {
-    #[cfg(test)]
-    tests::LOOKS.set(tests::LOOKS.get() + 1);
-}
-
-#[cfg(test)]
-pub mod tests {
-    use core::cell::Cell;
-
-    thread_local! {
-        pub static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 }

@@ -1,16 +1,17 @@
 //! The CPUs that have pushed to a pool: a set that only grows, so that `pop` skips the others.
 //!
-//! A process may run on two CPUs of a machine that may have hundreds. A local stack has no capacity until its CPU is in the set, so the
-//! first push on a CPU fails and [opens](UsedCpus::open) the stack. Later pushes pay nothing.
+//! A process may run on two CPUs of a machine that may have hundreds. A local stack has no capacity until its CPU is in
+//! the set, so the first push on a CPU fails and [opens](UsedCpus::open) the stack. Later pushes pay nothing.
 //!
-//! # A value is found
+//! # No value is missed
 //!
 //! A pop that comes after a push finds the CPU of the value in the set:
 //!
-//! 1. *Local stack.* The CPU is inserted before the capacity is stored (Release). The push's section has loaded that capacity before
-//!    it commits. On x86-64 that load is an Acquire. The other architectures are multi-copy atomic: what the section sees, and what
-//!    precedes it by the Release, is visible to all CPUs, and the releasing commit comes after the load.
-//! 2. *Overflow array.* The thread that stores values there has inserted the CPU itself, or seen it in the set.
+//! 1. *Local stack.* The CPU is inserted before the capacity is stored (Release). The push's section loads that
+//!    capacity before it commits. On x86-64 that load is an Acquire. The other architectures are multi-copy atomic:
+//!    what the section sees, and what precedes it by the Release, is visible to all CPUs, and the releasing commit
+//!    comes after the load.
+//! 2. *Overflow array.* The thread that stores values there has inserted the CPU, or has seen it in the set.
 
 use core::iter;
 use core::ops::Range;
@@ -26,7 +27,7 @@ pub struct UsedCpus {
 }
 
 impl UsedCpus {
-    /// An empty set, for CPUs below `cpus`.
+    /// Returns an empty set, for CPUs below `cpus`.
     pub fn new(cpus: usize) -> Self {
         Self { words: (0..cpus.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(), cpus }
     }
@@ -34,20 +35,20 @@ impl UsedCpus {
     /// Inserts `cpu`.
     pub fn insert(&self, cpu: usize) {
         let (word, bit) = (&self.words[cpu / 64], 1 << (cpu % 64));
-        // Relaxed, both: this thread, and what happens after it, sees the bit that this load sees. The set publishes nothing else.
+        // Relaxed, both: what happens after this load sees the bit that it sees. The set publishes nothing else.
         if word.load(Relaxed) & bit == 0 {
             word.fetch_or(bit, Relaxed);
         }
     }
 
-    /// Inserts `cpu`, and gives its local stack the `capacity` without which it takes no values.
+    /// Inserts `cpu`, and then stores the `capacity` of its local stack, which takes no values before.
     pub fn open(&self, cpu: usize, stack: &AtomicU64, capacity: u64) {
         self.insert(cpu);
         // Release: publishes the insertion (1); pairs with the load in the section of `push`.
         stack.store(capacity, Release);
     }
 
-    /// Iterates over the CPUs in the set: those from `first` on, then those below.
+    /// Iterates over the CPUs in the set: from `first` on, then those below.
     pub fn from(&self, first: usize) -> impl Iterator<Item = usize> {
         self.among(first..self.cpus).chain(self.among(0..first))
     }

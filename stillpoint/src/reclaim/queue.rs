@@ -446,7 +446,7 @@ impl Consumer {
         if self.cookie.is_none() && tail > queue.front.waiting_end.load(Relaxed) {
             queue.front.waiting_end.store(tail, Relaxed);
             // Taken after the callbacks were seen (2).
-            self.cookie = Some(engine.ask());
+            self.cookie = Some(engine.snapshot());
             queue.front.waiting_since.store(now(), Relaxed);
         }
     }

@@ -385,7 +385,7 @@ impl CallbackWorker {
         host: &impl Host,
     ) {
         let Some(cookie) = cookie.filter(|cookie| !host.engine().is_done(*cookie)) else { return };
-        let in_progress = host.engine().running();
+        let in_progress = host.engine().in_progress();
         let linger_end = *lingers_since.get_or_insert_with(now) + LINGER;
         let pause = || self.time_until(linger_end.max(self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL));
         if in_progress.is_none()

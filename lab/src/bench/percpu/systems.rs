@@ -1,7 +1,6 @@
 //! The systems of the per-CPU bench, each as its documentation recommends, in its fastest correct form.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -9,8 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::sync::SyncHistogram;
-use stillpoint::percpu::{self, Counter, Histogram, OverflowPolicy, PerCpu, Pool, Ring};
-use thread_local::ThreadLocal;
+use stillpoint::percpu::{self, Counter, Histogram, Pool};
 
 use crate::harness::report::OURS;
 use crate::harness::timed_loop::{TimedLoop, repeat};
@@ -64,8 +62,6 @@ pub(super) fn all(cpus: usize) -> Vec<Op> {
         ("pool", pool(cpus)),
         ("cpu_number", cpu_number()),
         ("histogram", histogram(cpus)),
-        ("ring", ring(cpus)),
-        ("value", value(cpus)),
     ]
 }
 
@@ -205,81 +201,4 @@ impl System for HdrRecorder {
             })
         })
     }
-}
-
-/// Records between two drains, by the same threads; there is room for four times as many a CPU.
-const DRAIN_EVERY: u32 = 256;
-const ROOM: usize = 4 * DRAIN_EVERY as usize;
-
-/// `n` times `push`, and now and then `drain`.
-#[inline(always)]
-fn stream(n: u32, push: impl Fn([u64; 2]), drain: impl Fn() -> u64) -> u64 {
-    (0..n / DRAIN_EVERY).fold(0, |sum, number| {
-        repeat(DRAIN_EVERY, || {
-            push(black_box([number.into(), 1]));
-            0
-        });
-        drain().wrapping_add(sum)
-    })
-}
-
-fn ring(cpus: usize) -> Vec<Box<dyn System>> {
-    vec![
-        system(OURS, Ring::<2>::new(ROOM, OverflowPolicy::Refuse), |ring, n| {
-            let push = |record| {
-                ring.push(&record);
-            };
-            stream(n, push, || {
-                let mut sum = 0;
-                if let Some(mut reader) = ring.reader() {
-                    reader.drain(|event| sum += event.words[1]);
-                }
-                sum
-            })
-        }),
-        system("crossbeam-channel", crossbeam_channel::bounded(ROOM * cpus), |(sender, receiver), n| {
-            let push = |record: [u64; 2]| {
-                let _ = sender.try_send(record);
-            };
-            stream(n, push, || receiver.try_iter().map(|record| record[1]).sum())
-        }),
-        system("mutex-per-cpu", each(cpus, || Mutex::new(VecDeque::with_capacity(ROOM))), |queues, n| {
-            let push = |record| {
-                let queue = &queues[percpu::cpu() % queues.len()];
-                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                if queue.len() < ROOM {
-                    queue.push_back(record);
-                }
-            };
-            let drain = |queue: &Mutex<VecDeque<[u64; 2]>>| {
-                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                queue.drain(..).map(|record| record[1]).sum::<u64>()
-            };
-            stream(n, push, || queues.iter().map(|queue| drain(queue)).sum())
-        }),
-    ]
-}
-
-fn value(cpus: usize) -> Vec<Box<dyn System>> {
-    vec![
-        system(OURS, PerCpu::new(u64::default), |values, n| {
-            repeat(n, move || {
-                values.with(|value| *value += 1);
-                0
-            })
-        }),
-        system("mutex-per-cpu", each(cpus, || Mutex::new(0u64)), |values, n| {
-            repeat(n, move || {
-                *values[percpu::cpu() % values.len()].lock().unwrap_or_else(PoisonError::into_inner) += 1;
-                0
-            })
-        }),
-        system("mutex-per-thread", ThreadLocal::new(), |values, n| {
-            repeat(n, move || {
-                let value = values.get_or(|| CachePadded::new(Mutex::new(0u64)));
-                *value.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-                0
-            })
-        }),
-    ]
 }

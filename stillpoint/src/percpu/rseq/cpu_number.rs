@@ -5,11 +5,11 @@ use core::sync::atomic::Ordering::*;
 use super::registration::{self, FAST};
 use crate::sys::rseq;
 
-/// Returns the number of the CPU on which the calling thread runs, less than [`Report::cpus`](registration::Report::cpus). The thread
-/// may have been migrated when the caller uses it.
+/// Returns the number of the CPU on which the calling thread runs, less than
+/// [`Report::cpus`](registration::Report::cpus). The thread may have been migrated before the caller uses the number.
 ///
-/// If the C library registers threads, this reads a word that the kernel keeps up to date; otherwise it does what `sched_getcpu(3)`
-/// does.
+/// If the C library registers threads, this reads a word that the kernel keeps up to date. Otherwise it does what
+/// `sched_getcpu(3)` does.
 #[inline]
 pub fn cpu() -> usize {
     // Acquire: sees the offset; pairs with the Release in `publish`.
@@ -17,29 +17,20 @@ pub fn cpu() -> usize {
     let offset = FAST.offset.load(Relaxed);
     // SAFETY: every thread has an rseq area at the offset, or it is 0.
     let cpu = unsafe { rseq::cpu_id(offset) } as usize;
-    // The number of an unregistered thread is negative, and so exceeds `cpus`.
+    // The number of an unregistered thread is negative, so as an unsigned number it exceeds `cpus`.
     if cpu < cpus { cpu } else { cpu_slow() }
 }
 
 #[cold]
 fn cpu_slow() -> usize {
-    if registration::report().library_offset() == 0
-        && let Some(offset) = registration::offset()
-    {
-        // SAFETY: the thread has an rseq area at the offset.
-        let cpu = unsafe { rseq::cpu_id(offset) };
-        if cpu.cast_signed() >= 0 {
-            return cpu as usize;
-        }
-    }
-    rseq::getcpu()
+    registration::registered().map_or_else(rseq::getcpu, |(cpu, _)| cpu)
 }
 
-/// Returns the kernel's *concurrency id* (Linux 6.3), which no other running thread of this process has. Returns `None` if there is
-/// none.
+/// Returns the kernel's *concurrency id* (Linux 6.3), which no other running thread of this process has, or `None` if
+/// the kernel has none.
 ///
-/// These ids are dense: a process that may use two CPUs of a hundred, or has two threads, has only 0 and 1. Like the CPU number, the id
-/// may change at any moment.
+/// These ids are dense: a process that may use two CPUs of a hundred, or has two threads, has only 0 and 1. Like the
+/// CPU number, the id may change at any moment.
 ///
 /// ```
 /// use stillpoint::percpu;
@@ -47,7 +38,7 @@ fn cpu_slow() -> usize {
 /// assert_eq!(percpu::concurrency_id().is_some(), percpu::report().has_concurrency_ids());
 /// ```
 pub fn concurrency_id() -> Option<usize> {
-    let offset = registration::report().has_concurrency_ids().then(registration::offset)??;
-    // SAFETY: the thread has an rseq area at the offset, in which the kernel writes this field.
-    unsafe { (rseq::cpu_id(offset).cast_signed() >= 0).then(|| rseq::mm_cid(offset) as usize) }
+    let (_, offset) = registration::report().has_concurrency_ids().then(registration::registered)??;
+    // SAFETY: the thread has a registered rseq area at the offset, in which the kernel writes this field.
+    Some(unsafe { rseq::mm_cid(offset) } as usize)
 }

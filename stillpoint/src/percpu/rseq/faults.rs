@@ -1,26 +1,16 @@
-//! Faults inside critical sections, for tests: `--cfg stillpoint_faults` compiles them in. Otherwise nothing of this exists.
+//! Faults inside critical sections, for tests: compiled with `--cfg stillpoint_faults` only.
 //!
-//! Each section has numbered fault points. At a point a test can delay a thread, or make it trap. A trap is a signal in the middle of
-//! the section, which aborts it; its handler may yield, sleep, move to another CPU, or execute the same operation. The mutants of
-//! `docs/proof.md` break sections in the same way, one step at a time, to show that the tests notice.
+//! Each section has numbered fault points. At a point a test can delay a thread, or make it trap. A trap is a signal in
+//! the middle of the section, which aborts it. The signal handler may yield, sleep, move to another CPU, or execute the
+//! same operation. The mutants of `docs/proof.md` break sections in the same way, one step at a time, to show that the
+//! tests notice.
 
-/// A fault point of a section: nothing, unless faults are compiled in. Changes the flags.
-#[cfg(all(not(stillpoint_faults), target_arch = "x86_64"))]
-macro_rules! fault_point {
-    ($number:literal) => {
-        ""
-    };
-}
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// `$broken` if the mutant is selected, otherwise `$right`: instructions. Changes the flags.
-#[cfg(all(not(stillpoint_faults), target_arch = "x86_64"))]
-macro_rules! unless_mutant {
-    ($number:literal, $right:expr, $broken:expr) => {
-        $right
-    };
-}
+use crate::sync::mutant;
 
-#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+/// A fault point of a section. Changes the flags.
 macro_rules! fault_point {
     ($number:literal) => {
         concat!(
@@ -38,7 +28,7 @@ macro_rules! fault_point {
     };
 }
 
-#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+/// The instructions `$broken` if the mutant is selected, otherwise `$right`. Changes the flags.
 macro_rules! unless_mutant {
     ($number:literal, $right:expr, $broken:expr) => {
         concat!(
@@ -55,78 +45,66 @@ macro_rules! unless_mutant {
     };
 }
 
-#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
-pub use on::*;
+/// Fault points of a section.
+pub const POINTS: usize = 8;
 
-#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
-mod on {
-    use core::arch::{asm, global_asm};
-    use core::sync::atomic::{AtomicU32, Ordering::*};
+/// What happens at a fault point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Fault {
+    /// Nothing.
+    None = 0,
+    /// A breakpoint: `SIGTRAP`.
+    Trap = 1,
+    /// A delay of some microseconds.
+    Delay = 2,
+}
 
-    use crate::sync::mutant;
+// Thread-local, so that instructions find it without a register: in programs, not in shared libraries.
+global_asm!(
+    ".pushsection .tbss, \"awT\", @nobits",
+    ".balign 32",
+    ".globl stillpoint_fault_points",
+    "stillpoint_fault_points: .zero 32",
+    ".popsection",
+);
+const _: () = assert!(4 * POINTS == 32);
 
-    /// Fault points of a section.
-    pub const POINTS: usize = 8;
-
-    /// What happens at a fault point.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    #[repr(u32)]
-    pub enum Fault {
-        /// Nothing.
-        None = 0,
-        /// A breakpoint: `SIGTRAP`.
-        Trap = 1,
-        /// A delay of some microseconds.
-        Delay = 2,
+fn points() -> &'static [AtomicU32; POINTS] {
+    let points: *const [AtomicU32; POINTS];
+    // SAFETY: the address of the array above, which lives as long as the thread; no other thread gets the reference.
+    unsafe {
+        asm!("mov {p}, qword ptr fs:[0]", "lea {p}, [{p} + stillpoint_fault_points@tpoff]", p = out(reg) points);
+        &*points
     }
+}
 
-    // Thread-local, so that instructions find it without a register: in programs, not in shared libraries.
-    global_asm!(
-        ".pushsection .tbss, \"awT\", @nobits",
-        ".balign 32",
-        ".globl stillpoint_fault_points",
-        "stillpoint_fault_points: .zero 32",
-        ".popsection",
-    );
-    const _: () = assert!(4 * POINTS == 32);
+#[unsafe(no_mangle)]
+static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
 
-    fn points() -> &'static [AtomicU32; POINTS] {
-        let points: *const [AtomicU32; POINTS];
-        // SAFETY: the address of the array above, which lives as long as the thread; no other thread gets the reference.
-        unsafe {
-            asm!("mov {p}, qword ptr fs:[0]", "lea {p}, [{p} + stillpoint_fault_points@tpoff]", p = out(reg) points);
-            &*points
-        }
+/// Mutants of the sections themselves; the first has number 1.
+const IN_SECTIONS: [&str; 6] = [
+    "not-armed",
+    "room-not-checked",
+    "sign-not-checked",
+    "stop-not-checked",
+    "committed-early",
+    "interrupted-pop-finds-nothing",
+];
+
+/// Breaks the sections by the mutant that is selected, if it is one of theirs. The caller has run no section yet.
+pub fn select() {
+    if let Some(index) = IN_SECTIONS.iter().position(|known| mutant(known)) {
+        stillpoint_fault_mutant.store(index as u32 + 1, SeqCst);
     }
+}
 
-    #[unsafe(no_mangle)]
-    static stillpoint_fault_mutant: AtomicU32 = AtomicU32::new(0);
+/// Makes `fault` happen when the calling thread passes `point`.
+pub fn set(point: usize, fault: Fault) {
+    points()[point].store(fault as u32, SeqCst);
+}
 
-    /// Mutants of the sections themselves; the first has number 1.
-    const IN_SECTIONS: [&str; 7] = [
-        "not-armed",
-        "room-not-checked",
-        "sign-not-checked",
-        "stop-not-checked",
-        "committed-early",
-        "interrupted-pop-finds-nothing",
-        "tail-not-checked",
-    ];
-
-    /// Breaks the sections as the mutant that is selected does, if it is one of theirs. Before the first section.
-    pub fn select() {
-        if let Some(index) = IN_SECTIONS.iter().position(|known| mutant(known)) {
-            stillpoint_fault_mutant.store(index as u32 + 1, SeqCst);
-        }
-    }
-
-    /// Makes `fault` happen when the calling thread passes `point`.
-    pub fn set(point: usize, fault: Fault) {
-        points()[point].store(fault as u32, SeqCst);
-    }
-
-    /// Removes the fault. Returns `true` if there was one.
-    pub fn disarm(point: usize) -> bool {
-        points()[point].swap(0, SeqCst) != 0
-    }
+/// Removes the fault. Returns `true` if there was one.
+pub fn disarm(point: usize) -> bool {
+    points()[point].swap(0, SeqCst) != 0
 }

@@ -1,18 +1,19 @@
-//! What sections work on, and what they return: per-CPU areas, references to them, and results. The meaning of each word is in
-//! [`super`].
+//! Per-CPU areas, references to them, and results of sections. The meaning of each word is in [`super`].
 
+use core::ptr;
 use core::sync::atomic::AtomicU64;
 
-use crate::sys::rseq::possible_cpus;
+use crate::sys::rseq::{possible_cpus, thread_pointer};
 
-/// Plain words of an area, and atomic ones.
+/// The number of plain words in an area, and of atomic ones.
 pub const WIDTH: usize = 8;
 
-/// The data of one CPU: two cache lines, as processors prefetch them in pairs, so that no two CPUs write to the same pair.
+/// The data of one CPU: two cache lines, because processors prefetch lines in pairs, and no two CPUs should write to
+/// one pair.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct CpuArea {
-    /// Written by the sections of this CPU; further writers are named by the container.
+    /// Written by the sections of this CPU. A container names further writers.
     pub plain: [AtomicU64; WIDTH],
     /// Written by atomic operations of any thread.
     pub atomic: [AtomicU64; WIDTH],
@@ -22,7 +23,7 @@ pub struct CpuArea {
 const _: () = assert!(size_of::<CpuArea>() == 128);
 
 impl CpuArea {
-    /// An area for each possible CPU.
+    /// Returns an area for each possible CPU.
     ///
     /// # Panics
     ///
@@ -32,7 +33,7 @@ impl CpuArea {
     }
 }
 
-/// `len` values.
+/// Returns `len` values.
 ///
 /// # Panics
 ///
@@ -44,13 +45,13 @@ pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
     values.into_boxed_slice()
 }
 
-/// Result of pops and batches if the section failed: it was interrupted, the thread is not registered, or the area is stopped.
+/// Result of a section that failed: it was interrupted, the thread is not registered, or the area is stopped.
 pub const FAILED: u64 = u64::MAX;
 
-/// Result of `pop` if the stack is empty, and of `compare_and_store` if the word has another value.
+/// Result of `pop` if the stack is empty.
 pub const NOTHING: u64 = 0;
 
-/// Result of `push` and `record`.
+/// Result of `push`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
     /// The value is stored.
@@ -61,17 +62,17 @@ pub enum Pushed {
     Failed,
 }
 
-/// The areas in which a section that takes or gives something works.
+/// The areas of a section that takes or gives something.
 #[derive(Debug, Clone, Copy)]
 pub struct AreaRef {
-    /// Of the calling thread's rseq area, from the thread pointer.
+    /// The offset of the calling thread's rseq area from the thread pointer.
     pub offset: isize,
     /// The area of CPU 0.
     pub areas: *const CpuArea,
 }
 
 impl AreaRef {
-    /// A reference to `areas`, one for each possible CPU.
+    /// Returns a reference to `areas`, one for each possible CPU.
     #[inline(always)]
     pub fn of(areas: &[CpuArea], offset: isize) -> Self {
         debug_assert!(areas.len() >= possible_cpus());
@@ -79,18 +80,19 @@ impl AreaRef {
     }
 }
 
-/// The word to which `add` adds.
+/// The word of a counter.
 #[derive(Debug, Clone, Copy)]
 pub struct CounterRef {
     /// As in [`AreaRef`].
     pub offset: isize,
-    /// The word in the area of CPU 0. The areas of the other CPUs follow.
+    /// The word in the area of CPU 0. The areas of the other CPUs follow that area.
     pub word: *const u64,
 }
 
-/// The rseq area of the calling thread.
-#[cfg(not(target_arch = "x86_64"))]
+/// Returns the operand that locates the calling thread's rseq area: its address, or its offset where instructions add
+/// the thread pointer.
 #[inline(always)]
-pub fn rseq_area(offset: isize) -> *const u8 {
-    crate::sys::rseq::thread_pointer().wrapping_offset(offset)
+pub fn rseq(offset: isize) -> *const u8 {
+    let base = if cfg!(target_arch = "x86_64") { ptr::null() } else { thread_pointer() };
+    base.wrapping_offset(offset)
 }

@@ -1,70 +1,75 @@
-//! Rseq critical sections: what they do, with one file an architecture (`x86_64.rs`, `aarch64.rs`, `riscv64.rs`).
+//! Rseq critical sections. `sections.rs` says what each does; the instructions are in one file an architecture
+//! (`x86_64.rs`, `aarch64.rs`, `riscv64.rs`).
 //!
-//! An rseq critical section is one `asm!` block. It stores the address of its descriptor in `rseq_cs`, which arms it, reads the CPU
-//! number, works in the [`CpuArea`] of that CPU, and commits with one store. If the kernel preempts or migrates the thread, or
-//! delivers a signal, before the commit, it resumes the thread at the section's abort handler, and nothing has happened. The scheme
-//! is that of the per-CPU critical sections of Paul Turner and Andrew Hunter (2015) and of `rseq(2)`.
+//! An rseq critical section is one `asm!` block. It stores the address of its descriptor in `rseq_cs`, which arms it,
+//! reads the CPU number, works in the [`CpuArea`] of that CPU, and commits with one store. If the kernel preempts or
+//! migrates the thread, or delivers a signal, before the commit, it resumes the thread at the section's abort handler,
+//! and nothing has happened. The scheme is that of the per-CPU critical sections of Paul Turner and Andrew Hunter
+//! (2015) and of `rseq(2)`.
 //!
 //! # Invariants
 //!
-//! 1. *No other thread of the CPU interleaves.* From arming to commit, the thread runs alone on its CPU, or it is interrupted and does
-//!    not commit. The CPU number is read after arming: an earlier one may be that of another CPU by now.
-//! 2. *Only registered threads commit.* The CPU number of an unregistered thread is negative, and its sections fail. Every other number
-//!    has an area: there is one for each possible CPU ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the
-//!    machine that comes from the kernel itself.
-//! 3. *Only sections of a CPU write the plain words of its area.* Threads that cannot run sections use the area's atomic words. A plain
-//!    update and an atomic one of the same word could lose each other.
-//! 4. *There is nothing to undo.* Before its commit a section writes registers, and memory that is not read unless it commits.
-//! 5. *Sections end.* They have no unbounded loop, no call and no system call. An operation tries its section at most [`TRIES`] times,
-//!    since a debugger that single-steps interrupts every attempt, and then uses the fallback.
-//! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it is set. A thread
-//!    that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the area to itself: sections that
-//!    began earlier have committed, or start over and see the stop.
-//! 7. *A stale `rseq_cs` is harmless.* A section does not clear `rseq_cs`. The kernel clears it when it next preempts the thread, or
-//!    delivers a signal, outside of that section. Until then it points to the descriptor of a section that is over:
-//!    - Descriptor, section and abort handler are constants of this library, which is never unmapped: sections are used only if
-//!      [`is_pinned`](crate::sys::pin::is_pinned).
-//!    - The instructions of a section are reached only by arming it again, so a stale descriptor never restarts anything.
-//!    - A section of a signal handler, or of another library, overwrites `rseq_cs`. Before a handler runs, the kernel aborts the
-//!      section that the signal interrupted.
-//!    - The child of a fork has a copy of the thread's rseq area, and this library at the same address. `exec` and the end of the
-//!      thread end the registration. A new thread may start with the `rseq_cs` that an earlier thread left in the same memory.
+//! 1. *No other thread of the CPU interleaves.* From arming to commit, the thread runs alone on its CPU, or it is
+//!    interrupted and does not commit. The section reads the CPU number after arming, because an earlier number may be
+//!    that of another CPU.
+//! 2. *Only registered threads commit.* The CPU number of an unregistered thread is negative, and its sections fail.
+//!    Every other number has an area: there is one for each possible CPU
+//!    ([`possible_cpus`](crate::sys::rseq::possible_cpus)), a constant of the machine that the kernel reports.
+//! 3. *Only sections of a CPU write the plain words of its area.* Threads that cannot run sections use the area's
+//!    atomic words. A plain update and an atomic one of the same word could lose each other.
+//! 4. *There is nothing to undo.* Before its commit a section writes only registers, and memory that is not read unless
+//!    it commits.
+//! 5. *Sections end.* They have no unbounded loop, no call and no system call. An operation tries its section at most
+//!    [`TRIES`] times, because a debugger that single-steps interrupts every attempt, and then uses the fallback.
+//! 6. *A stopped area has one user.* Sections that take or give something read the area's stop word, and fail if it is
+//!    set. A thread that sets the word and then interrupts the sections of that CPU ([`super::remote`]) has the area to
+//!    itself: sections that began earlier have committed, or start over and see the stop.
+//! 7. *A stale `rseq_cs` is harmless.* A section does not clear `rseq_cs`. The kernel clears it when it next preempts
+//!    the thread, or delivers a signal, outside of that section. Until then it points to the descriptor of a section
+//!    that is over:
+//!    - Descriptor, section and abort handler are constants of this library, which is never unmapped: sections are used
+//!      only if [`is_pinned`](crate::sys::pin::is_pinned).
+//!    - A thread reaches the instructions of a section only by arming it again, so a stale descriptor never restarts
+//!      anything.
+//!    - A section of a signal handler, or of another library, overwrites `rseq_cs`. Before a handler runs, the kernel
+//!      aborts the section that the signal interrupted.
+//!    - The child of a fork has a copy of the thread's rseq area, and this library at the same address. `exec` and the
+//!      end of the thread end the registration. A new thread may start with the `rseq_cs` that an earlier thread left
+//!      in the same memory.
 //!
 //! # Words of an area
 //!
-//! | plain word | local stack of a pool ([`push`], [`pop`], batches) | owner word ([`compare_and_store`]) | ring ([`record`]) |
-//! |---|---|---|---|
-//! | 0 | stop | stop | stop (never set) |
-//! | 1 | **length** | **owner** | **head**: records written so far |
-//! | 2 | capacity; 0 until the CPU has pushed | | records that may be unread |
-//! | 3 | address of the slots | | address of the slots |
-//! | 4 | | | mask: slots less 1 |
-//! | atomic 0 | | | tail: records read so far, written by the reader |
+//! | plain word | local stack of a pool ([`push`], [`pop`], batches) |
+//! |---|---|
+//! | 0 | stop |
+//! | 1 | **length** |
+//! | 2 | capacity; 0 until the CPU has pushed |
+//! | 3 | address of the slots |
 //!
-//! [`add`] adds to any of the eight plain words. The section commits by a store to the word in bold.
+//! [`add`] adds to any of the eight plain words. The section commits by a store to that word, or to the length.
 //!
 //! # Orderings
 //!
-//! The commit is a Release: an Acquire load that finds it also sees what the thread did before, and what earlier sections on this CPU
-//! committed. On x86-64 every store is one; elsewhere the section uses a releasing store or a fence. Threads that commit on one CPU
-//! one after another are ordered by that CPU, and by the kernel's fences in context switches. Sections acquire what threads on other
-//! CPUs write: the stop word, the owner and the tail.
+//! The commit is a Release: an Acquire load that finds it also sees what the thread did before, and what earlier
+//! sections on this CPU committed. On x86-64 every store is one; elsewhere the section uses a releasing store or a
+//! fence. Threads that commit on one CPU one after another are ordered by that CPU, and by the kernel's fences in
+//! context switches. Sections acquire the stop word, which threads on other CPUs write.
 
+#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
 #[macro_use]
 pub mod faults;
+#[macro_use]
+mod sections;
 
 // As `SUPPORTED` in `sys::rseq`.
-#[cfg_attr(all(target_arch = "x86_64", target_pointer_width = "64"), path = "x86_64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(all(target_arch = "aarch64", target_endian = "little"), path = "aarch64.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
 #[cfg_attr(
-    all(target_arch = "aarch64", target_pointer_width = "64", target_endian = "little"),
-    path = "aarch64.rs"
-)]
-#[cfg_attr(all(target_arch = "riscv64", target_endian = "little"), path = "riscv64.rs")]
-#[cfg_attr(
-    not(all(
-        any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
-        target_pointer_width = "64",
-        target_endian = "little"
+    not(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little"),
+        target_arch = "riscv64"
     )),
     path = "portable.rs"
 )]
@@ -75,10 +80,11 @@ pub mod registration;
 #[cfg(test)]
 mod tests;
 
-pub use arch::{add, compare_and_store, pop, pop_batch, push, push_batch, record};
+pub use arch::{add, pop, pop_batch, push, push_batch};
 pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed};
 
-/// How often an operation tries its section. Interruptions are milliseconds apart and sections take nanoseconds, so a second try is rare.
+/// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a
+/// second attempt is rare.
 const TRIES: usize = 16;
 
 /// The attempts at a section.

@@ -1,15 +1,16 @@
-//! Chooses whether this process uses critical sections, and finds the registration of a thread.
+//! The choice whether this process uses critical sections, and the registration of threads.
 //!
-//! The first use of per-CPU data makes the choice, and it is never changed. It takes no lock, so a fork or a signal may come at any
-//! moment: the first thread publishes its report, and others discard theirs.
+//! The first use of per-CPU data makes the choice, and it never changes. It takes no lock, so a fork or a signal may
+//! come at any moment: the first thread publishes its report, and others discard theirs.
 
 use core::cell::Cell;
 use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering::*};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io;
 
-use crate::sys;
+use crate::sync::Asked;
 use crate::sys::pin::is_pinned;
 use crate::sys::rseq::{self, Library};
 
@@ -32,15 +33,6 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The mode that the caller or the environment asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Nothing,
-    For(Mode),
-    /// The environment variable names no mode.
-    Unknown,
-}
-
 /// The reason for the choice.
 #[derive(Debug, Clone, Copy)]
 enum Why {
@@ -49,7 +41,7 @@ enum Why {
     NotPinned,
     Kernel((u32, u32, u32)),
     LibraryRegisters,
-    /// With the number that the rseq area holds instead of that of a CPU.
+    /// With what the rseq area holds instead of a CPU number.
     LibraryFailed(i32),
     OwnArea(Library),
     /// With the error of `rseq(2)`.
@@ -57,63 +49,13 @@ enum Why {
     NoMemory,
 }
 
-/// The mode that was chosen for this process, and the reason.
-#[derive(Debug, Clone, Copy)]
-pub struct Report {
-    mode: Mode,
-    asked: Asked,
-    why: Why,
-    /// Of the rseq areas, from the thread pointer, if the C library registers all threads; otherwise 0.
-    offset: isize,
-    concurrency_ids: bool,
-}
-
-impl Report {
-    /// Returns how per-CPU data is updated. Single threads may still use the fallback: see [the module](crate::percpu).
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// Returns the number of CPUs that per-CPU data has room for: all that this machine may ever have.
-    pub fn cpus(&self) -> usize {
-        rseq::possible_cpus()
-    }
-
-    /// Returns `true` if [`concurrency_id`](super::cpu_number::concurrency_id) has an answer.
-    pub fn has_concurrency_ids(&self) -> bool {
-        self.concurrency_ids
-    }
-
-    /// Returns the reason to display: what was asked for, what was found, and how it failed.
-    pub fn why(&self) -> impl fmt::Display + '_ {
-        Reason(self)
-    }
-
-    pub(in crate::percpu) fn library_offset(&self) -> isize {
-        self.offset
-    }
-}
-
-impl fmt::Display for Report {
+impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.mode, self.why())
-    }
-}
-
-struct Reason<'a>(&'a Report);
-
-impl fmt::Display for Reason<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.asked {
-            Asked::Nothing => {}
-            Asked::For(mode) => write!(f, "{mode} was asked for; ")?,
-            Asked::Unknown => return f.write_str("STILLPOINT_PERCPU names no mode (rseq, atomic)"),
-        }
         let library = |library| match library {
-            Library::Ignorant => "the C library knows nothing of rseq",
+            Library::Unsupported => "the C library knows nothing of rseq",
             _ => "the C library does not register threads",
         };
-        match self.0.why {
+        match *self {
             Why::NotNeeded => f.write_str("it needs nothing"),
             Why::NoArchitecture => f.write_str("there are no critical sections for this architecture"),
             Why::NotPinned => f.write_str("the dynamic linker refuses to keep this library mapped"),
@@ -131,7 +73,7 @@ impl fmt::Display for Reason<'_> {
                     f,
                     "{}, and the kernel refuses: {}",
                     library(found),
-                    std::io::Error::from_raw_os_error(error)
+                    io::Error::from_raw_os_error(error)
                 )
             }
             Why::NoMemory => f.write_str("no memory to choose in; the next use tries again"),
@@ -139,10 +81,54 @@ impl fmt::Display for Reason<'_> {
     }
 }
 
+/// The mode that was chosen for this process, and the reason.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    mode: Mode,
+    asked: Asked<Mode>,
+    why: Why,
+    /// That of the rseq areas from the thread pointer, if the C library registers all threads; otherwise 0.
+    offset: isize,
+    concurrency_ids: bool,
+}
+
+impl Report {
+    /// Returns how per-CPU data is updated. Single threads may still use the fallback: see [the module](crate::percpu).
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Returns the number of CPUs that per-CPU data has room for: all that this machine may ever have.
+    pub fn cpus(&self) -> usize {
+        rseq::possible_cpus()
+    }
+
+    /// Returns `true` if [`concurrency_id`](super::cpu_number::concurrency_id) returns a number.
+    pub fn has_concurrency_ids(&self) -> bool {
+        self.concurrency_ids
+    }
+
+    /// Returns the reason to display: what was asked for, what was found, and what failed.
+    pub fn why(&self) -> impl fmt::Display + '_ {
+        let unknown = "STILLPOINT_PERCPU names no mode (rseq, atomic)";
+        fmt::from_fn(move |f| self.asked.explain(self.why, unknown, f))
+    }
+
+    pub(in crate::percpu) fn library_offset(&self) -> isize {
+        self.offset
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.mode, self.why())
+    }
+}
+
 /// The report; null before the choice.
 static REPORT: AtomicPtr<Report> = AtomicPtr::new(ptr::null_mut());
 
-/// What `cpu()` needs if the C library registers all threads. Otherwise 0, and no CPU number is below that.
+/// What `cpu()` needs if the C library registers all threads. Otherwise both are 0, and no CPU number is below that.
 pub static FAST: Fast = Fast { offset: AtomicIsize::new(0), cpus: AtomicUsize::new(0) };
 
 #[derive(Debug)]
@@ -152,7 +138,7 @@ pub struct Fast {
     pub cpus: AtomicUsize,
 }
 
-/// For a caller without memory for a report, or within the making of one.
+/// The report if there is no memory for one, or within the choice.
 static NO_MEMORY: Report = Report {
     mode: Mode::Atomic,
     asked: Asked::Nothing,
@@ -177,11 +163,11 @@ pub fn report() -> &'static Report {
     unsafe { report.as_ref() }.unwrap_or_else(|| choose_slow(asked_by_environment).0)
 }
 
-/// Chooses `mode`, or [`Mode::Atomic`] if that is not available, whatever the environment asks for.
+/// Chooses `mode`, or [`Mode::Atomic`] if that is not available. Ignores the environment.
 ///
 /// # Errors
 ///
-/// The mode is never changed. Returns an error, with the report, if another mode has been chosen before.
+/// Returns an error, with the report, if another mode has been chosen before: the mode never changes.
 ///
 /// ```
 /// use stillpoint::percpu::{self, Mode};
@@ -209,15 +195,22 @@ impl std::error::Error for AlreadyChosen {}
 
 /// Registers the calling thread for critical sections, if it is not registered. Returns `true` if it can run them.
 ///
-/// There is no need to call this: the first operation of a thread does the same.
+/// Optional: the first operation of a thread does the same.
 pub fn register_thread() -> bool {
-    // SAFETY: the thread has an rseq area at the offset.
-    offset().is_some_and(|offset| unsafe { rseq::cpu_id(offset) }.cast_signed() >= 0)
+    registered().is_some()
 }
 
-/// Returns the report, after a choice of `asked` if none has been made; and whether this call made it.
+/// Returns the CPU number and the offset of the rseq area of a thread that can run sections.
+pub fn registered() -> Option<(usize, isize)> {
+    let offset = offset()?;
+    // SAFETY: the thread has an rseq area at the offset.
+    let cpu = unsafe { rseq::cpu_id(offset) };
+    (cpu.cast_signed() >= 0).then_some((cpu as usize, offset))
+}
+
+/// Returns the report, and whether this call made the choice. `asked` is called if none has been made.
 #[cold]
-fn choose_slow(asked: impl FnOnce() -> Asked) -> (&'static Report, bool) {
+fn choose_slow(asked: impl FnOnce() -> Asked<Mode>) -> (&'static Report, bool) {
     // Acquire: as in `report`.
     let chosen = REPORT.load(Acquire);
     // SAFETY: as in `report`.
@@ -229,7 +222,7 @@ fn choose_slow(asked: impl FnOnce() -> Asked) -> (&'static Report, bool) {
 
 /// Publishes `found`, unless another thread was faster. Returns `None` if there is no memory.
 fn publish(found: Report) -> Option<(&'static Report, bool)> {
-    // Not from the global allocator: a sleepable domain that it enters from there would be made without a choice.
+    // Not from the global allocator: a sleepable domain that it enters would be created without a choice.
     // SAFETY: the layout has a size.
     let fresh = unsafe { System.alloc(Layout::new::<Report>()) }.cast::<Report>();
     if fresh.is_null() {
@@ -237,7 +230,7 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
     }
     // SAFETY: fresh memory of this layout, ours alone.
     unsafe { fresh.write(found) };
-    // Release: publishes the report; pairs with the Acquire in `report`. Acquire: sees that of a thread that was faster.
+    // Release: publishes the report; pairs with the Acquire in `report`. Acquire: sees that of a faster thread.
     Some(match REPORT.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
         Ok(_) => {
             FAST.offset.store(found.offset, Relaxed);
@@ -263,8 +256,8 @@ thread_local! {
     static MAKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `make`, which allocates. Returns `None` within such a call, so that a global allocator may use per-CPU data: it re-enters
-/// only once.
+/// Calls `make`, which allocates. Returns `None` within such a call, so that a global allocator which uses per-CPU data
+/// re-enters only once.
 pub fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     if MAKING.replace(true) {
         return None;
@@ -274,59 +267,61 @@ pub fn unless_making<R>(make: impl FnOnce() -> Option<R>) -> Option<R> {
     made
 }
 
-fn asked_by_environment() -> Asked {
-    sys::with_variable(c"STILLPOINT_PERCPU", |asked| match asked {
-        None => Asked::Nothing,
-        Some(b"rseq") => Asked::For(Mode::Rseq),
-        Some(b"atomic") => Asked::For(Mode::Atomic),
-        Some(_) => Asked::Unknown,
-    })
+fn asked_by_environment() -> Asked<Mode> {
+    Asked::by_environment(c"STILLPOINT_PERCPU", &[("rseq", Mode::Rseq), ("atomic", Mode::Atomic)])
 }
 
-fn select(asked: Asked) -> Report {
+fn select(asked: Asked<Mode>) -> Report {
     #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
     super::faults::select();
-    let fallback = |why| Report { mode: Mode::Atomic, asked, why, offset: 0, concurrency_ids: false };
-    if matches!(asked, Asked::For(Mode::Atomic) | Asked::Unknown) {
-        return fallback(Why::NotNeeded);
+    let chosen = match asked {
+        Asked::For(Mode::Atomic) | Asked::Unknown => Err(Why::NotNeeded),
+        Asked::For(Mode::Rseq) | Asked::Nothing => try_rseq(),
+    };
+    match chosen {
+        Ok((why, offset, size)) => {
+            Report { mode: Mode::Rseq, asked, why, offset, concurrency_ids: rseq::has_mm_cid(size) }
+        }
+        Err(why) => Report { mode: Mode::Atomic, asked, why, offset: 0, concurrency_ids: false },
     }
+}
+
+/// Returns what makes sections possible, and offset (0 if each thread has its own) and size of the rseq areas; or what
+/// prevents sections.
+fn try_rseq() -> Result<(Why, isize, usize), Why> {
     if !rseq::SUPPORTED {
-        return fallback(Why::NoArchitecture);
+        return Err(Why::NoArchitecture);
     }
     // `rseq_cs` may point into this library after its sections: invariant 7 of `super`.
     if !is_pinned() {
-        return fallback(Why::NotPinned);
+        return Err(Why::NotPinned);
     }
     if let Some(release) = rseq::kernel_release()
         && cfg!(target_arch = "aarch64")
         && is_broken_on_arm(release)
     {
-        return fallback(Why::Kernel(release));
+        return Err(Why::Kernel(release));
     }
-    let (why, offset, size) = match rseq::library() {
+    match rseq::library() {
         Library::Registers { offset, size } => {
             // SAFETY: the rseq area of the calling thread.
-            let cpu = unsafe { rseq::cpu_id(offset) };
-            if cpu.cast_signed() < 0 {
-                return fallback(Why::LibraryFailed(cpu.cast_signed()));
-            }
-            (Why::LibraryRegisters, offset, size)
+            let cpu = unsafe { rseq::cpu_id(offset) }.cast_signed();
+            if cpu < 0 { Err(Why::LibraryFailed(cpu)) } else { Ok((Why::LibraryRegisters, offset, size)) }
         }
         found => match rseq::register_own() {
-            Ok(_) => (Why::OwnArea(found), 0, rseq::OWN_SIZE),
-            Err(error) => return fallback(Why::Refused(found, error.raw_os_error().unwrap_or(0))),
+            Ok(_) => Ok((Why::OwnArea(found), 0, rseq::OWN_SIZE)),
+            Err(error) => Err(Why::Refused(found, error.raw_os_error().unwrap_or(0))),
         },
-    };
-    Report { mode: Mode::Rseq, asked, why, offset, concurrency_ids: rseq::has_mm_cid(size) }
+    }
 }
 
-/// Linux 6.19 to 7.0.13 on arm64 do not abort the section of a preempted thread.
+/// Returns `true` for Linux 6.19 to 7.0.13, which on arm64 do not abort the section of a preempted thread.
 fn is_broken_on_arm(release: (u32, u32, u32)) -> bool {
     ((6, 19, 0)..=(7, 0, 13)).contains(&release)
 }
 
-/// Returns the offset of the calling thread's rseq area, from the thread pointer. Registers the thread if need be. Returns `None` if it
-/// cannot run sections.
+/// Returns the offset of the calling thread's rseq area from the thread pointer, or `None` if the thread cannot run
+/// sections. Registers it if need be.
 pub fn offset() -> Option<isize> {
     let report = report();
     match (report.mode, report.offset) {
@@ -336,7 +331,7 @@ pub fn offset() -> Option<isize> {
     }
 }
 
-/// Returns an index below `len` for a thread that runs no sections: that of its CPU, so that few threads share it.
+/// Returns an index below `len` for a thread outside of sections: that of its CPU, so that few threads share it.
 pub fn nearest(len: usize) -> usize {
     rseq::getcpu() % len
 }
@@ -347,16 +342,11 @@ mod tests {
 
     #[test]
     fn arm64_kernels_that_do_not_abort_are_refused() {
-        for (release, broken) in [
-            ((6, 18, 44), false),
-            ((6, 19, 0), true),
-            ((6, 19, 12), true),
-            ((7, 0, 0), true),
-            ((7, 0, 13), true),
-            ((7, 0, 14), false),
-            ((7, 1, 0), false),
-        ] {
-            assert_eq!(is_broken_on_arm(release), broken, "{release:?}");
+        for release in [(6, 19, 0), (6, 19, 12), (7, 0, 0), (7, 0, 13)] {
+            assert!(is_broken_on_arm(release), "{release:?}");
+        }
+        for release in [(6, 18, 44), (7, 0, 14), (7, 1, 0)] {
+            assert!(!is_broken_on_arm(release), "{release:?}");
         }
     }
 }

@@ -1,0 +1,122 @@
+//! The functions of the critical sections: what each takes, does and returns, on every architecture.
+//!
+//! An architecture lists the instructions of its sections in `sections!`, with the scratch registers of each. It has a
+//! macro `arm!`, which comes first, and a macro `open_area!`, which then leaves the address of the current CPU's area
+//! in register `t`. Each list ends with the architecture's `end!`, which says what a failed section does. The operand
+//! `rseq` locates the thread's rseq area ([`rseq`](super::layout::rseq)).
+//!
+//! # Safety
+//!
+//! The same for all functions: the calling thread has an rseq area at the offset. There is an area for each possible
+//! CPU, whose words have the meaning that the section gives them, and whose slots are as many as they say.
+
+/// The descriptor of a section, at label `3`. The section begins at `4` and ends before `5`, and its abort handler is
+/// `6`.
+macro_rules! descriptor {
+    () => {
+        concat!(
+            ".pushsection __rseq_cs, \"aw\", @progbits\n",
+            ".balign 32\n",
+            "3:\n",
+            ".long 0, 0\n",
+            ".quad 4f, 5f - 4f, 6f\n",
+            ".popsection\n",
+        )
+    };
+}
+
+/// Defines the functions from the instructions of an architecture.
+macro_rules! sections {
+    ($(fn $name:ident($($scratch:ident),*) { $($line:tt)* })*) => {
+        $(section!($name, [$($line)*], [t = out(reg) _, $($scratch = out(reg) _,)*]);)*
+    };
+}
+
+/// Defines one of them.
+macro_rules! section {
+    (add, [$($line:tt)*], [$($scratch:tt)*]) => {
+        /// Adds `by` to the counter's word of the current CPU. Returns `false` if the section failed.
+        #[inline(always)]
+        pub unsafe fn add(counter: CounterRef, by: u64) -> bool {
+            // SAFETY: the caller's contract, and (1) to (3) of `super`.
+            unsafe {
+                asm!(
+                    arm!(),
+                    $($line)*
+                    $($scratch)*
+                    rseq = in(reg) rseq(counter.offset),
+                    word = in(reg) counter.word,
+                    by = in(reg) by,
+                    failed = label { return false },
+                    options(nostack),
+                );
+            }
+            true
+        }
+    };
+    (push, $($body:tt)*) => {
+        /// Pushes `value` to the current CPU's stack.
+        #[inline(always)]
+        pub unsafe fn push(target: AreaRef, value: u64) -> Pushed {
+            area_section!(target, $($body)*, [], [
+                value = in(reg) value,
+                failed = label { return Pushed::Failed },
+                full = label { return Pushed::Full },
+            ]);
+            Pushed::Done
+        }
+    };
+    (pop, $($body:tt)*) => {
+        /// Pops a value from the current CPU's stack. Returns [`NOTHING`](super::NOTHING) if it is empty.
+        #[inline(always)]
+        pub unsafe fn pop(target: AreaRef) -> u64 {
+            let value: u64;
+            area_section!(target, $($body)*, [value = out(reg) value,], []);
+            value
+        }
+    };
+    (push_batch, $($body:tt)*) => {
+        /// Pushes the first of `count` values, as many as there is room for. Returns how many.
+        #[inline(always)]
+        pub unsafe fn push_batch(target: AreaRef, values: *const u64, count: usize) -> u64 {
+            let pushed: u64;
+            area_section!(target, $($body)*, [n = out(reg) pushed,], [
+                values = in(reg) values,
+                count = in(reg) count,
+            ]);
+            pushed
+        }
+    };
+    (pop_batch, $($body:tt)*) => {
+        /// Pops at most `count` values to `values`, in the order in which they were pushed. Returns how many.
+        #[inline(always)]
+        pub unsafe fn pop_batch(target: AreaRef, values: *mut u64, count: usize) -> u64 {
+            let popped: u64;
+            area_section!(target, $($body)*, [n = out(reg) popped,], [
+                values = in(reg) values,
+                count = in(reg) count,
+            ]);
+            popped
+        }
+    };
+}
+
+/// A section that takes or gives something. It fails if the area is stopped.
+macro_rules! area_section {
+    ($target:ident, [$($line:tt)*], [$($scratch:tt)*], [$($out:tt)*], [$($in:tt)*]) => {
+        // SAFETY: the caller's contract, and (1) to (5) of `super`.
+        unsafe {
+            asm!(
+                arm!(),
+                open_area!(),
+                $($line)*
+                $($scratch)*
+                $($out)*
+                rseq = in(reg) rseq($target.offset),
+                areas = in(reg) $target.areas,
+                $($in)*
+                options(nostack),
+            );
+        }
+    };
+}
