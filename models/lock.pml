@@ -62,7 +62,7 @@ inline begin_with(next) {
     if :: next == 0 -> last = 0; pending = 0 :: else fi
 }
 
-/* Takes the lock past the queue, if any. */
+/* Takes the lock, past the queue if there is one. */
 inline steal() {
     locked = 1;
     if :: first == 0 -> parked = 0 :: else fi
@@ -70,7 +70,7 @@ inline steal() {
 
 inline wake(node) { asleep[node] = 0 }
 
-/* Sleeps on the own node unless its state has changed. `over` if the time is over. */
+/* Sleeps on the thread's node unless its state has changed. Sets `over` if the time is over. */
 inline futex_wait(expected) {
     atomic {
         if
@@ -86,14 +86,16 @@ inline futex_wait(expected) {
     fi
 }
 
+inline count_head() { heads++; invariant(2, heads == 1) }
+
 /* Makes `next`, or the first node after it that is not abandoned, the head. */
 inline promote(wakes) {
     do
     :: next == 0 -> break
-    :: atomic { next != 0 && state[next] == WAITING -> state[next] = HEAD; heads++; invariant(2, heads == 1) } break
-    :: atomic { next != 0 && state[next] == WAITING_PARKED && wakes -> state[next] = HEAD; heads++; invariant(2, heads == 1) }
+    :: atomic { next != 0 && state[next] == WAITING -> state[next] = HEAD; count_head() } break
+    :: atomic { next != 0 && state[next] == WAITING_PARKED && wakes -> state[next] = HEAD; count_head() }
        wake(next); break
-    :: atomic { next != 0 && state[next] == WAITING_PARKED && !wakes -> state[next] = HEAD_PARKED; heads++; invariant(2, heads == 1) }
+    :: atomic { next != 0 && state[next] == WAITING_PARKED && !wakes -> state[next] = HEAD_PARKED; count_head() }
 #ifndef PARKED_NOT_SET
        parked = 1;
 #endif
@@ -157,7 +159,7 @@ again:
         prev[me] = last;
 #endif
         if
-        :: prev[me] == 0 -> state[me] = HEAD; heads++; invariant(2, heads == 1); first = me
+        :: prev[me] == 0 -> state[me] = HEAD; count_head(); first = me
         :: else -> state[me] = WAITING
         fi;
         last = me

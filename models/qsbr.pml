@@ -3,7 +3,7 @@
  *
  *   grace_period()  ThreadReaders::try_drain, scan and wait_for_readers
  *   check()         Qsbr::blocks
- *   change()        ThreadReaders::change, with take_request and count_down
+ *   change()        ThreadReaders::quiescent_state, with take_request and count_down
  *
  * The leader publishes versions 1, 2, ... of a value, and frees the previous version after a grace period. Leaders
  * come one after another (shared_seq.pml), so there is one. A reader loads the version and uses it. Then it reports a

@@ -2,7 +2,7 @@
  *
  *   grace_period()  SrcuReaders::try_drain and wait_for_readers
  *   sleep_for()     SrcuReaders::sleep_for
- *   reader          SrcuReaders::enter and leave, count_down
+ *   reader          SrcuReaders::read_lock and read_unlock, count_down
  *
  * The leader publishes versions 1, 2, ... of a value, and frees the previous version after a grace period. Leaders
  * come one after another (shared_seq.pml), so there is one.

@@ -1,4 +1,4 @@
-//! The fast paths, each in a function that is not inlined, to look at their assembly: see `docs/assembly.md`.
+//! The fast paths, each in a function of its own, for a look at their assembly: see `docs/assembly.md`.
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ fn one_section(number: &Rcu<u64>) -> u64 {
     *number.load(&rcu::enter())
 }
 
-/// Enter, load, exit, in a sleepable domain.
+/// Enter, load, exit, in an `srcu` domain.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn sleepable_section(domain: &Domain, number: &Rcu<u64, Domain>) -> u64 {
@@ -31,21 +31,21 @@ fn repin_and_load(number: &Rcu<u64>, guard: &mut Guard) -> u64 {
     *number.load(guard)
 }
 
-/// A read of a thread that reports.
+/// A QSBR read.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn qsbr_load(number: &Rcu<u64, qsbr::Global>, thread: &Handle) -> u64 {
     *number.load(thread)
 }
 
-/// Its report.
+/// A QSBR report.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn qsbr_report(thread: &mut Handle) {
     thread.quiescent();
 }
 
-/// Leaving a value to be freed.
+/// Retiring a value.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn retire_one(value: Box<u64>) {
@@ -76,7 +76,7 @@ fn cpu_number() -> usize {
     percpu::cpu()
 }
 
-/// Lock, add, unlock, when nobody else wants the lock.
+/// Lock, add, unlock, without contention.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn one_lock(number: &Mutex<u64>) {

@@ -1,13 +1,13 @@
-//! A connection table, as of a firewall or a load balancer: packets look their connection up all the time, connections come
-//! and go now and then.
+//! A connection table, as in a firewall or a load balancer: every packet looks up its connection; connections are
+//! opened and closed now and then.
 //!
-//! Packets are handled by threads that do nothing else, so they report quiescent states (`qsbr`) and a lookup costs no more
-//! than without other threads. When a connection is closed, its bill is written after a grace period: no thread can be
-//! handling a packet of it any more, so the bill is final.
+//! The threads that handle packets do nothing else, so they report quiescent states (`qsbr`), and a lookup costs as
+//! little as in a single-threaded program. When a connection is closed, its bill is written after a grace period. By
+//! then no thread handles a packet of it, so the bill is final.
 //!
 //! ```sh
-//! cargo run -p stillpoint --example connection_table             # a second of traffic; every byte must be on one bill
-//! cargo run -p stillpoint --example connection_table -- forever  # says each second what is going on
+//! cargo run -p stillpoint --example connection_table             # a second of traffic; checks the bills
+//! cargo run -p stillpoint --example connection_table -- forever  # prints statistics every second
 //! ```
 
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use stillpoint::rcu::Rcu;
 
 const BUCKETS: usize = 256;
 const PACKET_THREADS: usize = 2;
-/// Packets that are handled between two reports.
+/// Packets between two reports.
 const BATCH: usize = 64;
-/// Connections that may be open.
+/// The number of possible connections.
 const KEYS: u64 = 1000;
 
 struct Connection {
@@ -33,7 +33,7 @@ struct Connection {
     bytes: AtomicU64,
 }
 
-/// A hash table whose buckets are replaced whole. Readers go through a bucket that nobody changes.
+/// A hash table whose buckets are replaced whole. Readers search a bucket that never changes.
 struct Table {
     buckets: Vec<Rcu<Vec<Arc<Connection>>, qsbr::Global>>,
 }
@@ -47,7 +47,7 @@ impl Table {
         &self.buckets[(key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % BUCKETS]
     }
 
-    /// The connection, until the thread's next report.
+    /// Returns the connection, which may be used until the thread's next report.
     fn find<'a>(&'a self, thread: &'a Handle, key: u64) -> Option<&'a Connection> {
         self.bucket(key).load(thread).iter().find(|connection| connection.key == key).map(|found| &**found)
     }
@@ -73,7 +73,7 @@ static REFUSED: Counter = Counter::new();
 static BILLED: Counter = Counter::new();
 static BILLS: Counter = Counter::new();
 
-/// The bill of a connection that is in the table no more.
+/// Writes the bill of a connection that has been removed from the table.
 fn bill(connection: Arc<Connection>) {
     qsbr::Global.call(move || {
         BILLED.add(connection.bytes.load(Relaxed));
@@ -81,7 +81,7 @@ fn bill(connection: Arc<Connection>) {
     });
 }
 
-/// Handles packets until told to stop.
+/// Handles packets until `stop` is set.
 fn carry(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
     let mut thread = qsbr::register();
     while !stop.load(Relaxed) {
@@ -99,7 +99,7 @@ fn carry(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
     }
 }
 
-/// Opens and closes connections until told to stop.
+/// Opens and closes connections until `stop` is set.
 fn control(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
     let mut thread = qsbr::register();
     while !stop.load(Relaxed) {
@@ -114,7 +114,7 @@ fn control(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
     (0..KEYS).filter_map(|key| table.close(&thread, key)).for_each(bill);
 }
 
-/// Numbers to simulate traffic with (xorshift).
+/// Returns random numbers for the simulated traffic (xorshift).
 fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {

@@ -1,11 +1,11 @@
 //! Configuration that is changed while threads use it.
 //!
-//! A service reads its settings with every request, and one thread looks whether the file has changed. A file that makes no
-//! sense is refused, and the old settings stay.
+//! A service reads its settings for every request, and one thread checks whether the file has changed. An invalid file
+//! is refused, and the old settings stay.
 //!
 //! ```sh
-//! cargo run -p stillpoint --example hot_reload              # changes a file of its own, and checks what the threads see
-//! cargo run -p stillpoint --example hot_reload -- FILE      # serves for ever: edit FILE meanwhile
+//! cargo run -p stillpoint --example hot_reload              # edits a temporary file, and checks what the threads see
+//! cargo run -p stillpoint --example hot_reload -- FILE      # runs until it is killed: edit FILE meanwhile
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Settings {
     }
 }
 
-/// What threads share.
+/// The state that threads share.
 struct Service {
     settings: Rcu<Settings>,
     requests: Counter,
@@ -46,7 +46,7 @@ struct Service {
 }
 
 impl Service {
-    /// What a request is answered with: by the settings of one moment, whatever happens meanwhile.
+    /// Returns the answer to a request. All settings in it are of one moment.
     fn answer(&self) -> String {
         let guard = rcu::enter();
         let settings = self.settings.load(&guard);
@@ -56,7 +56,7 @@ impl Service {
     fn work(&self) {
         while !self.stop.load(Relaxed) {
             let answer = self.answer();
-            // Here, the limit is how often the greeting is said.
+            // The limit is the number of greetings.
             assert_eq!(
                 answer.matches("hello").count(),
                 answer.len() / "hello".len(),
@@ -66,14 +66,14 @@ impl Service {
         }
     }
 
-    /// Looks at the file, and says whether the settings have changed.
+    /// Reads the file. Returns `true` if the settings have changed.
     fn reload(&self, path: &Path) -> Result<bool, Box<dyn error::Error>> {
         let new = Settings::parse(&fs::read_to_string(path)?)?;
         if new == *self.settings.load(&rcu::enter()) {
             return Ok(false);
         }
         println!("now {new:?}");
-        // The old settings are dropped by a thread of the library, when the last request that uses them is done.
+        // A thread of the library drops the old settings when no request uses them.
         self.settings.replace(new);
         Ok(true)
     }
@@ -92,18 +92,18 @@ impl Service {
     }
 }
 
-/// Replaces the file whole, as editors do.
+/// Replaces the file atomically, as editors do.
 fn write(path: &Path, text: &str) {
     let new = path.with_extension("new");
     fs::write(&new, text).and_then(|()| fs::rename(&new, path)).expect("the file can be written");
 }
 
-/// Edits the file a few times, as an operator would, and waits until the service has seen it.
+/// Edits the file a few times, as an operator would, and waits until the service uses it.
 fn operate(service: &Service, path: &Path) {
     let wait_until = |what: &str, is_seen: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !is_seen() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "{what} is not seen");
+            assert!(begun.elapsed() < Duration::from_secs(30), "the service does not see {what}");
             thread::sleep(Duration::from_millis(1));
         }
     };
@@ -112,7 +112,7 @@ fn operate(service: &Service, path: &Path) {
         wait_until("a new limit", &|| service.answer() == "hello".repeat(limit));
         let refused = service.refused.sum();
         write(path, "greeting = hello\nlimit = many\n");
-        wait_until("a limit that is none", &|| service.refused.sum() > refused);
+        wait_until("an invalid limit", &|| service.refused.sum() > refused);
         assert_eq!(service.answer(), "hello".repeat(limit));
     }
 }
@@ -125,7 +125,7 @@ fn main() {
         fs::write(&own, FIRST).expect("the file can be written");
     }
     let path = file.as_ref().unwrap_or(&own);
-    let settings = Settings::parse(FIRST).expect("these settings make sense");
+    let settings = Settings::parse(FIRST).expect("valid settings");
     let service = Service {
         settings: Rcu::new(settings),
         requests: Counter::new(),
@@ -139,13 +139,13 @@ fn main() {
         if file.is_none() {
             let operated = scope.spawn(|| operate(&service, path)).join();
             service.stop.store(true, Relaxed);
-            operated.expect("the service does what the operator wants");
+            operated.expect("the service follows the edits");
         }
     });
 
     rcu::barrier();
     println!("{} requests; {}", service.requests.sum(), rcu::stats());
-    // The first settings, and all but the last that came after them.
+    // All settings but the last.
     assert_eq!(rcu::stats().done, 4, "old settings have not been dropped");
     fs::remove_file(own).expect("the file is there");
 }

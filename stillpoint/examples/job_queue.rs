@@ -1,12 +1,12 @@
 //! A queue of jobs for many threads on little CPU time, as in a container with a quota.
 //!
-//! Where threads are more than processors, the one that holds a lock, or is next in line for it, often does not run. A lock
-//! that whoever comes may take lets some wait for ever so long; one that is handed over in turn comes to a stand. The queue
-//! here is under a `lock::Mutex`, which does neither, and the program shows for how long jobs have waited.
+//! With more threads than CPUs, the thread that holds a lock, or is the next to get it, often does not run. Under a
+//! lock that any running thread may take, some threads starve; a lock that is handed over in FIFO order collapses.
+//! `lock::Mutex` does neither. The program uses it for a queue, and shows for how long jobs have waited.
 //!
 //! ```sh
-//! cargo run --release -p stillpoint --example job_queue             # on one CPU; each job must be done once
-//! cargo run --release -p stillpoint --example job_queue -- forever  # says each second how long jobs wait
+//! cargo run --release -p stillpoint --example job_queue             # on one CPU; checks that each job is done once
+//! cargo run --release -p stillpoint --example job_queue -- forever  # prints every second how long jobs wait
 //! ```
 
 use std::collections::VecDeque;
@@ -21,15 +21,15 @@ const WORKERS: usize = 32;
 const PRODUCERS: usize = 4;
 /// Jobs of each producer.
 const JOBS: u64 = 10_000;
-/// Jobs that may wait in the queue.
-const ROOM: usize = 256;
+/// The capacity of the queue.
+const CAPACITY: usize = 256;
 
 struct Job {
     number: u64,
     since: Instant,
 }
 
-/// A queue with room for some jobs, and an end.
+/// A bounded queue that can be closed.
 struct Queue {
     jobs: Mutex<Jobs>,
     filled: Condvar,
@@ -47,16 +47,16 @@ impl Queue {
         Self { jobs: Mutex::new(jobs), filled: Condvar::new(), emptied: Condvar::new() }
     }
 
-    /// Waits for room.
+    /// Appends a job. Blocks while the queue is full.
     fn push(&self, job: Job) {
         let mut jobs = self.jobs.lock();
-        self.emptied.wait_while(&mut jobs, |jobs| jobs.waiting.len() >= ROOM);
+        self.emptied.wait_while(&mut jobs, |jobs| jobs.waiting.len() >= CAPACITY);
         jobs.waiting.push_back(job);
         drop(jobs);
         self.filled.notify_one();
     }
 
-    /// Waits for a job. Nothing when the queue is closed and empty.
+    /// Removes the first job. Blocks while the queue is empty; returns `None` once it is closed and empty.
     fn pop(&self) -> Option<Job> {
         let mut jobs = self.jobs.lock();
         self.filled.wait_while(&mut jobs, |jobs| jobs.waiting.is_empty() && !jobs.is_closed);
@@ -77,7 +77,7 @@ static DONE: Counter = Counter::new();
 static NUMBERS: Counter = Counter::new();
 static WAITED: Histogram = Histogram::new();
 
-/// Does jobs until there are no more.
+/// Does jobs until the queue is closed and empty.
 fn work() {
     while let Some(job) = QUEUE.pop() {
         WAITED.record(job.since.elapsed().as_nanos() as u64);
@@ -93,7 +93,7 @@ fn produce(numbers: impl Iterator<Item = u64>) {
     numbers.for_each(|number| QUEUE.push(Job { number, since: Instant::now() }));
 }
 
-/// Leaves this process one CPU, of those that it has: it has to make do with that, as under a quota.
+/// Confines this process to one of its CPUs, as a quota would.
 fn confine() -> io::Result<()> {
     let all = sched_getaffinity(None)?;
     let mut one = CpuSet::new();

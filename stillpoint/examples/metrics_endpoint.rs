@@ -1,11 +1,11 @@
-//! A service that measures every request, and tells over HTTP, in the format that Prometheus reads.
+//! A service that measures every request, and reports over HTTP in the format of Prometheus.
 //!
-//! Each request adds to counters and to a histogram of its CPU, without a locked instruction; whoever asks for `/metrics` pays
-//! for putting them together.
+//! Each request adds to counters and to a histogram of its CPU, without a locked instruction. A request for `/metrics`
+//! pays for the summation.
 //!
 //! ```sh
-//! cargo run -p stillpoint --example metrics_endpoint                    # asks itself, and checks the answer
-//! cargo run -p stillpoint --example metrics_endpoint -- 127.0.0.1:9100  # for ever: curl http://127.0.0.1:9100/metrics
+//! cargo run -p stillpoint --example metrics_endpoint                    # queries itself, and checks the answer
+//! cargo run -p stillpoint --example metrics_endpoint -- 127.0.0.1:9100  # then: curl http://127.0.0.1:9100/metrics
 //! ```
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ static IN_FLIGHT: Counter<i64> = Counter::signed();
 static LATENCY: Histogram = Histogram::new();
 static NANOSECONDS: Counter = Counter::new();
 
-/// A request: work that takes longer now and then.
+/// Handles a request, which takes longer now and then.
 fn request(number: u64) {
     IN_FLIGHT.add(1);
     let begun = Instant::now();
@@ -39,9 +39,9 @@ fn request(number: u64) {
     IN_FLIGHT.add(-1);
 }
 
-/// What `/metrics` says.
+/// Returns the text of `/metrics`.
 fn metrics() -> String {
-    // In this order: a request that is counted here is in the histogram, as it came there before.
+    // Counters first: a request in the sum was recorded in the histogram before.
     let (requests, in_flight) = (REQUESTS.sum(), IN_FLIGHT.sum());
     let latency = LATENCY.snapshot();
     let mut text = format!(
@@ -66,7 +66,7 @@ fn answer(stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     let mut head = BufReader::new(&stream).take(8192).lines();
     let request = head.next().unwrap_or_else(|| Ok(String::new()))?;
-    // To the empty line: a connection that is closed with something unread in it is reset.
+    // Reads up to the empty line: closing a connection with unread data resets it.
     while head.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
     let (status, text) = match request.split(' ').nth(1) {
         Some("/metrics") => ("200 OK", metrics()),
@@ -80,7 +80,7 @@ fn answer(stream: TcpStream) -> io::Result<()> {
     )
 }
 
-/// Answers for ever, one after the other.
+/// Answers requests one after the other, for ever.
 fn serve(listener: &TcpListener) {
     for stream in listener.incoming() {
         if let Err(error) = stream.and_then(answer) {
@@ -89,7 +89,7 @@ fn serve(listener: &TcpListener) {
     }
 }
 
-/// What `curl` would print.
+/// Fetches a page, as `curl` does.
 fn get(server: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
@@ -98,7 +98,7 @@ fn get(server: SocketAddr, path: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-/// The value of a metric.
+/// Returns the value of a metric.
 fn value(answer: &str, metric: &str) -> f64 {
     let value = answer.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {metric} in:\n{answer}"))
@@ -109,7 +109,7 @@ fn main() -> io::Result<()> {
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0"))?;
     let at = listener.local_addr()?;
     println!("http://{at}/metrics");
-    // It ends with the process.
+    // It runs until the process ends.
     let server = thread::spawn(move || serve(&listener));
 
     let stop = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! A shared library that uses all parts of the crate, which `tests/percpu_unload.rs` loads, uses and closes.
+//! A shared library that uses all parts of the crate. `tests/percpu_unload.rs` loads, uses and closes it.
 
 use stillpoint::lock::Mutex;
 use stillpoint::percpu::{Counter, Pool};
@@ -7,13 +7,13 @@ use stillpoint::{qsbr, rcu};
 static COUNTER: Counter = Counter::new();
 static LOCK: Mutex<u64> = Mutex::new(0);
 
-/// Adds 1 so many times.
+/// Adds 1 to the counter `times` times, and uses a lock and a pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn unloaded_add(times: u64) {
     for _ in 0..times {
         COUNTER.add(1);
     }
-    // Long enough for some to wait for it, who then have something to do when they end.
+    // Long enough for some threads to queue for it: these have a node to free when they exit.
     for _ in 0..4 {
         let mut total = LOCK.lock();
         *total += times;
@@ -26,7 +26,7 @@ pub extern "C" fn unloaded_add(times: u64) {
     }
 }
 
-/// Registers the calling thread as a reader of both kinds, and with the fence; leaves a callback, for which there is a worker.
+/// Registers the calling thread with `rcu`, `qsbr` and the fence, and defers a callback, for which a worker starts.
 #[unsafe(no_mangle)]
 pub extern "C" fn unloaded_read() {
     drop(rcu::enter());
@@ -37,7 +37,7 @@ pub extern "C" fn unloaded_read() {
     rcu::barrier();
 }
 
-/// The sum.
+/// Returns the sum of the counter.
 #[unsafe(no_mangle)]
 pub extern "C" fn unloaded_sum() -> u64 {
     COUNTER.sum()

@@ -2,24 +2,24 @@
 
 //! Scalable synchronization for Linux user space.
 //!
-//! For programs in which many threads read and few write. Linux lets a rare writer pay for its frequent readers, through
-//! `membarrier(2)` and `futex(2)`; this crate is that bargain behind a safe API.
+//! For programs in which many threads read and few write. Readers pay next to nothing; writers pay for both sides,
+//! through `membarrier(2)`, `rseq(2)` and `futex(2)`. The API is safe.
 //!
-//! | part | what it gives | when to use it |
+//! | module | provides | for |
 //! |---|---|---|
-//! | [`rcu`] | reads that cost about a nanosecond and never wait; writers that wait for a grace period | data that is read far more often than written: configuration, routing, connection tables |
-//! | [`qsbr`] | reads that are nothing but a load, for threads that report when they hold no references | loops that read all the time: packet processing, event loops, interpreters |
-//! | [`srcu`] | domains made at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, sections that wait for something |
-//! | [`percpu`] | counters, histograms and pools that each CPU has for itself, changed without locked instructions | what every thread changes all the time, and few read |
-//! | [`fence`] | a process-wide memory barrier: the frequent side pays nothing, the rare side one system call | your own algorithm with a hot and a cold side |
-//! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs | data that threads change in short sections, where there are many of them |
+//! | [`rcu`] | reads that take about a nanosecond and never wait; writers wait for a *grace period* | data that is read far more often than written: configuration, routing, connection tables |
+//! | [`qsbr`] | reads that are a plain load, in threads that report quiescent states | loops that read all the time: packet processing, event loops, interpreters |
+//! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, readers that wait for something |
+//! | [`percpu`] | counters, histograms and pools per CPU, changed without locked instructions | data that every thread changes all the time and few threads read |
+//! | [`fence`] | a process-wide memory barrier: free on the frequent side, a system call on the rare side | algorithms of your own with a hot and a cold side |
+//! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs | data that many threads change in short critical sections |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu};
 //!
 //! let limits = Rcu::new(vec![10, 20, 30]);
 //!
-//! // Any thread, as often as it likes:
+//! // In any thread, as often as needed:
 //! let guard = rcu::enter();
 //! let sum: i32 = limits.load(&guard).iter().sum();
 //! assert_eq!(sum, 60);
@@ -29,27 +29,28 @@
 //! limits.replace(vec![11, 22, 33]);
 //! ```
 //!
-//! The [`guide`] says which part is for which job, and how to come here from other ways of doing it.
+//! The [`guide`] says which module is for which job, and how to port code from other libraries.
 //!
 //! # Features
 //!
-//! None is on by default, and none costs anything where it is off.
+//! None is on by default.
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
-//! | `tracing` | events of the target `stillpoint`, for subscribers of [tracing](https://docs.rs/tracing): each grace period at the level `TRACE`, or `DEBUG` if readers held it up; each [report of a stall](rcu#stalls) at the level `WARN`, in place of a line on the standard error |
-//! | `metrics` | the module `metrics`: the statistics for recorders of [metrics](https://docs.rs/metrics) |
-//! | `lock-events` | `lock::events()`: what happened in locks |
-//! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and whose readers cannot afford a fence |
-//! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 too |
+//! | `tracing` | events with the target `stillpoint` for [tracing](https://docs.rs/tracing): each grace period at level `TRACE`, or `DEBUG` if readers delayed it; each [stall report](rcu#stalls) at level `WARN`, in place of a line on standard error |
+//! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
+//! | `lock-events` | `lock::events()`: counts of what happens in locks |
+//! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
+//! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 as well |
 //!
-//! Events have the fields `domain` and `number`, which grace period of that it is; and `took`, or, of a stall, `waited`.
+//! Events have the fields `domain` and `number` (of the grace period within its domain), and `took`, or for a stall
+//! `waited`.
 //!
-//! Readers never pay for any of them. A subscriber is called by the thread that has led a grace period, when that has ended and
-//! nobody waits for it any more; it may do there what that thread may, and what it waits for makes no events in turn. Without a
-//! subscriber a grace period takes some nanoseconds more.
+//! Readers never pay for events. The thread that led a grace period calls the subscriber, after the grace period has
+//! ended and its waiters have been released. The subscriber may do what that thread may do there, but the grace periods
+//! that it waits for emit no events. Without a subscriber a grace period takes a few nanoseconds longer.
 //!
-//! # Where it runs
+//! # Platforms
 //!
 //! 64-bit Linux, with glibc 2.17 or later or musl, and Rust 1.95 or later. Each kernel feature has a fallback:
 //!
@@ -58,9 +59,9 @@
 //! | `membarrier`, `PRIVATE_EXPEDITED` | Linux 4.14 | readers execute a fence: see [`fence::report`] |
 //! | `rseq` | Linux 4.18, registered by glibc 2.35 or by this crate | [`percpu`] uses atomic instructions |
 //!
-//! A shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps nothing
-//! (`RTLD_NODELETE`). Threads that used it run its code when they end, an idle worker sleeps in it, and the kernel may still read the
-//! descriptor of a critical section.
+//! A shared library that contains this crate stays mapped until the process ends: `dlclose(3)` returns, but unmaps
+//! nothing (`RTLD_NODELETE`). Threads that used the crate run its code when they exit, an idle worker sleeps in it, and
+//! the kernel may still read the descriptor of an rseq critical section.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("stillpoint runs on 64-bit Linux only: it is built on membarrier(2), futex(2) and rseq(2)");
@@ -80,11 +81,13 @@ pub mod metrics;
 pub mod percpu;
 #[cfg(not(loom))]
 pub mod qsbr;
+#[cfg(not(loom))]
 pub mod rcu;
 #[cfg(not(loom))]
 mod readers;
 #[cfg(not(loom))]
 mod reclaim;
+#[cfg(not(loom))]
 pub mod srcu;
 #[cfg(not(loom))]
 mod sync;
@@ -94,19 +97,31 @@ mod sys;
 #[cfg(not(loom))]
 pub use domain::api::Domain;
 
-// What the models in `tests/loom_*.rs` check: the algorithms, without the statics and thread-locals above them.
+// The algorithms, for the models in `tests/loom_*.rs`: without the statics, thread-locals and public types above them.
 #[cfg(loom)]
 #[path = "fence/loom.rs"]
 pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
 #[cfg(loom)]
-#[path = "percpu/loom.rs"]
-pub mod percpu;
+pub mod percpu {
+    #[path = "loom.rs"]
+    pub mod counters;
+    pub mod used;
+}
+#[cfg(loom)]
+pub mod rcu {
+    pub mod block_on;
+    pub mod published_ptr;
+}
 #[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]
 pub mod reclaim;
+#[cfg(loom)]
+pub mod srcu {
+    pub mod counts;
+}
 #[cfg(loom)]
 pub mod sync;
 

@@ -1,7 +1,7 @@
-//! The statistics of the library, for the recorders of the crate `metrics`. Only with the feature `metrics`.
+//! Exports the library's statistics to recorders of [metrics](https://docs.rs/metrics). With the feature `metrics`.
 //!
-//! The library counts for itself, all the time, and calls no recorder. The program hands the counts over when it wants them
-//! to be seen: with [`export`] and [`export_domain`], each few seconds, or before each scrape.
+//! The library counts all the time and calls no recorder. The program exports the counts when it needs them, by
+//! [`export`] and [`export_domain`]: every few seconds, or before each scrape.
 //!
 //! ```
 //! use stillpoint::Domain as _;
@@ -11,14 +11,14 @@
 //!     struct Routes;
 //! }
 //!
-//! metrics::describe(); // once, when a recorder has been installed
+//! metrics::describe(); // once, after a recorder has been installed
 //! metrics::export();
 //! metrics::export_domain("routes", &Routes.stats());
 //! ```
 //!
-//! # What there is
+//! # Metrics
 //!
-//! | metric | kind | labels | what it is |
+//! | metric | kind | labels | value |
 //! |---|---|---|---|
 //! | `stillpoint_grace_periods_total` | counter | `domain` | [`Stats::grace_periods`] |
 //! | `stillpoint_grace_period_callers_total` | counter | `domain` | [`Stats::callers`] |
@@ -37,7 +37,9 @@
 //! | `stillpoint_deferred_panics_total` | counter | | [`Stats::panics`] |
 //! | `stillpoint_fence_calls_total` | counter | | [`fence::Stats::calls`] |
 //! | `stillpoint_fences_total` | counter | | [`fence::Stats::issued`] |
-//! | `stillpoint_lock_events_total` | counter | `event` | with the feature `lock-events`, the counts of `lock::Events` |
+//! | `stillpoint_lock_events_total` | counter | `event` | the counts of `lock::Events` (feature `lock-events`) |
+
+use std::time::Duration;
 
 use ::metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -45,84 +47,56 @@ use crate::Domain as _;
 use crate::rcu::Stats;
 use crate::{fence, qsbr, rcu};
 
-/// A number that [`Stats`] has for each domain.
-struct Metric {
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    value: Value,
-}
-
 enum Value {
-    Counter(fn(&Stats) -> u64),
-    Gauge(fn(&Stats) -> f64),
+    Counter(u64),
+    Gauge(u64),
+    Bytes(u64),
+    Seconds(Duration),
 }
 
-const fn counted(name: &'static str, help: &'static str, value: fn(&Stats) -> u64) -> Metric {
-    Metric { name, unit: Unit::Count, help, value: Value::Counter(value) }
+/// The name, description and value of each metric with the label `domain`.
+fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 14] {
+    use Value::*;
+    [
+        ("stillpoint_grace_periods_total", "Grace periods completed", Counter(s.grace_periods)),
+        ("stillpoint_grace_period_callers_total", "Calls that waited for one", Counter(s.callers)),
+        ("stillpoint_grace_period_fences_total", "Heavy fences of grace periods", Counter(s.heavy_fences)),
+        ("stillpoint_grace_period_sleeps_total", "Grace periods that slept for readers", Counter(s.sleeps)),
+        ("stillpoint_grace_period_wakeups_total", "Wake-ups by readers", Counter(s.wakeups)),
+        ("stillpoint_grace_period_longest_seconds", "Longest wait for readers", Seconds(s.longest_wait)),
+        ("stillpoint_stalls_total", "Reports of stalled grace periods", Counter(s.stalls)),
+        ("stillpoint_readers", "Readers in the registry", Gauge(s.readers)),
+        ("stillpoint_deferred", "Callbacks and values that wait", Gauge(s.queued)),
+        ("stillpoint_deferred_bytes", "Bytes that wait to be freed", Bytes(s.queued_bytes)),
+        ("stillpoint_deferred_oldest_seconds", "How long the oldest has waited", Seconds(s.oldest)),
+        ("stillpoint_deferred_done_total", "Callbacks run and values dropped", Counter(s.done)),
+        ("stillpoint_limit_waits_total", "Waits of callers above the limits", Counter(s.limit_waits)),
+        ("stillpoint_limit_overruns_total", "Such waits that timed out", Counter(s.limit_overruns)),
+    ]
 }
 
-const fn measured(name: &'static str, unit: Unit, help: &'static str, value: fn(&Stats) -> f64) -> Metric {
-    Metric { name, unit, help, value: Value::Gauge(value) }
-}
-
-const OF_A_DOMAIN: [Metric; 14] = [
-    counted("stillpoint_grace_periods_total", "Grace periods completed", |stats| stats.grace_periods),
-    counted("stillpoint_grace_period_callers_total", "Calls that waited for a grace period", |stats| {
-        stats.callers
-    }),
-    counted("stillpoint_grace_period_fences_total", "Heavy fences of grace periods", |stats| {
-        stats.heavy_fences
-    }),
-    counted("stillpoint_grace_period_sleeps_total", "Grace periods that slept for readers", |stats| {
-        stats.sleeps
-    }),
-    counted("stillpoint_grace_period_wakeups_total", "Wake-ups by readers", |stats| stats.wakeups),
-    measured("stillpoint_grace_period_longest_seconds", Unit::Seconds, "Longest wait for readers", |stats| {
-        stats.longest_wait.as_secs_f64()
-    }),
-    counted("stillpoint_stalls_total", "Reports of stalled grace periods", |stats| stats.stalls),
-    measured("stillpoint_readers", Unit::Count, "Readers in the registry", |stats| stats.readers as f64),
-    measured("stillpoint_deferred", Unit::Count, "Callbacks and values that wait", |stats| {
-        stats.queued as f64
-    }),
-    measured("stillpoint_deferred_bytes", Unit::Bytes, "Bytes that wait to be freed", |stats| {
-        stats.queued_bytes as f64
-    }),
-    measured(
-        "stillpoint_deferred_oldest_seconds",
-        Unit::Seconds,
-        "How long the oldest has waited",
-        |stats| stats.oldest.as_secs_f64(),
-    ),
-    counted("stillpoint_deferred_done_total", "Callbacks run and values dropped", |stats| stats.done),
-    counted("stillpoint_limit_waits_total", "Waits of callers above the limits", |stats| stats.limit_waits),
-    counted("stillpoint_limit_overruns_total", "Such waits that were in vain", |stats| stats.limit_overruns),
-];
-
-/// Tells the recorder the units of what [`export`] exports, and what it is.
+/// Describes the metrics that [`export`] sets, and their units, to the recorder.
 pub fn describe() {
-    for Metric { name, unit, help, value } in OF_A_DOMAIN {
+    for (name, help, value) in domain_metrics(&Stats::default()) {
         match value {
-            Value::Counter(_) => describe_counter!(name, unit, help),
-            Value::Gauge(_) => describe_gauge!(name, unit, help),
+            Value::Counter(_) => describe_counter!(name, Unit::Count, help),
+            Value::Gauge(_) => describe_gauge!(name, Unit::Count, help),
+            Value::Bytes(_) => describe_gauge!(name, Unit::Bytes, help),
+            Value::Seconds(_) => describe_gauge!(name, Unit::Seconds, help),
         }
     }
-    describe_counter!(
-        "stillpoint_deferred_panics_total",
-        Unit::Count,
-        "Callbacks and destructors that panicked"
-    );
-    describe_counter!("stillpoint_fence_calls_total", Unit::Count, "Heavy fences asked for");
+    let panics = "Callbacks and destructors that panicked";
+    describe_counter!("stillpoint_deferred_panics_total", Unit::Count, panics);
+    describe_counter!("stillpoint_fence_calls_total", Unit::Count, "Heavy fences requested");
     describe_counter!("stillpoint_fences_total", Unit::Count, "Heavy fences executed");
     #[cfg(feature = "lock-events")]
     describe_counter!("stillpoint_lock_events_total", Unit::Count, "What happened in locks");
 }
 
-/// Sets the metrics of the process: of the domains that all programs have (`domain` is `rcu` and `qsbr`), of the fence, and of
-/// locks, if they count.
+/// Sets the metrics of the process.
 ///
-/// Chooses the backend of the fence, if that has not been done.
+/// That is, of the domains `rcu` and `qsbr`, of the fence, and of locks if their events are counted. Chooses the
+/// backend of the fence if none has been chosen.
 pub fn export() {
     let stats = rcu::stats();
     export_domain("rcu", &stats);
@@ -135,22 +109,15 @@ pub fn export() {
     export_lock(&crate::lock::events());
 }
 
-/// Sets the metrics of a domain, under the name that is given to it here.
-///
-/// ```
-/// use stillpoint::Domain as _;
-/// use stillpoint::{metrics, srcu::Domain};
-///
-/// static SESSIONS: Domain = Domain::new();
-///
-/// metrics::export_domain("sessions", &SESSIONS.stats());
-/// ```
+/// Sets the metrics of one domain, with the label `domain`. See the [module](self) for an example.
 pub fn export_domain(domain: impl Into<SharedString>, stats: &Stats) {
     let domain = domain.into();
-    for Metric { name, value, .. } in OF_A_DOMAIN {
+    let set = |name, value| gauge!(name, "domain" => domain.clone()).set(value);
+    for (name, _, value) in domain_metrics(stats) {
         match value {
-            Value::Counter(of) => counter!(name, "domain" => domain.clone()).absolute(of(stats)),
-            Value::Gauge(of) => gauge!(name, "domain" => domain.clone()).set(of(stats)),
+            Value::Counter(count) => counter!(name, "domain" => domain.clone()).absolute(count),
+            Value::Gauge(number) | Value::Bytes(number) => set(name, number as f64),
+            Value::Seconds(time) => set(name, time.as_secs_f64()),
         }
     }
 }

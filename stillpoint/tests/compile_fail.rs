@@ -1,8 +1,8 @@
-//! What the types forbid does not compile, for the reason that is meant.
+//! Misuse that the types exclude does not compile, for the intended reason.
 //!
-//! `TRYBUILD=overwrite cargo test --package stillpoint --test compile_fail` writes down what the compiler says now.
+//! `TRYBUILD=overwrite cargo test --package stillpoint --test compile_fail` records what the compiler says now.
 //!
-//! Not in optimized builds, whose tests are run several times in different circumstances: these have none.
+//! Not in optimized builds: these run several times, on each backend, which makes no difference here.
 #![cfg(all(not(loom), debug_assertions))]
 
 #[test]

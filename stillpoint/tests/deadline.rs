@@ -1,4 +1,4 @@
-//! The end of tests that hang.
+//! Tests that hang are ended.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]

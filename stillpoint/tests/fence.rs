@@ -7,8 +7,8 @@ mod backends;
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
-#[path = "support/far.rs"]
-mod far;
+#[path = "support/store_buffer.rs"]
+mod store_buffer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use std::{hint, iter, mem, panic, ptr, thread};
 
 use backends::BACKENDS;
 use deadline::deadline;
-use far::Far;
 use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
+use store_buffer::StoreBuffer;
 
 const ROUNDS: usize = 20_000;
 
@@ -40,12 +40,12 @@ fn both_miss(fences: [fn(); 2]) -> bool {
     let written = [cells(), cells()];
     let arrived = AtomicUsize::new(0);
     let side = |own: usize| {
-        let mut far = Far::default();
+        let mut buffer = StoreBuffer::default();
         let round = |round| {
             meet(&arrived, round);
             if own == 0 {
                 // Where the second fence does not reach, this thread's store comes too late.
-                far.store();
+                buffer.fill();
             }
             written[own][round].store(true, Relaxed);
             fences[own]();

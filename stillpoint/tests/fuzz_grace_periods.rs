@@ -1,30 +1,29 @@
-//! Random programs of sections, grace periods and deferred work, in each kind of domain: nothing ends or is freed before the
-//! sections that it waits for, and then it does.
+//! Random programs of read-side critical sections, grace periods and deferred callbacks, in each flavour: waits end,
+//! and callbacks run, after the sections that they wait for, and not before.
 #![cfg(not(loom))]
 
+#[path = "support/gp_model.rs"]
+mod gp_model;
 #[path = "support/grace.rs"]
 mod grace;
 #[path = "support/panics.rs"]
 mod panics;
 #[path = "support/program.rs"]
 mod program;
-#[path = "support/rules.rs"]
-mod rules;
 
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-use grace::{Broken, Held, Kind, Sections, Stage, Value, ops};
+use gp_model::GpModel;
+use grace::{Broken, Flavor, Held, Sections, TestSystem, ops};
 use program::{How, holds, is_found};
-use rules::Rules;
-use stillpoint::Domain as _;
 use stillpoint::{qsbr, rcu, srcu};
 
-/// A kind whose domain is a type.
-macro_rules! typed {
+/// Implements a flavour whose domains are types.
+macro_rules! static_flavor {
     ($name:ident, $domain:path, $sections:ident, $guard:ty, $enter:ident, $($renew:tt)*) => {
-        impl Kind for $name {
-            type World = Self;
+        impl Flavor for $name {
+            type Domain = Self;
             type Guard = $guard;
 
             const SECTIONS: Sections = Sections::$sections;
@@ -33,7 +32,7 @@ macro_rules! typed {
                 Self
             }
 
-            fn world(&self) -> Self {
+            fn domain(&self) -> Self {
                 Self
             }
 
@@ -45,31 +44,15 @@ macro_rules! typed {
                 guard
             }
 
-            fn synchronize(&self) {
-                stillpoint::Domain::synchronize(self);
-            }
-
-            fn call(&self, f: impl FnOnce() + Send + 'static) {
-                stillpoint::Domain::call(self, f);
-            }
-
-            fn retire(&self, value: Box<Value>) {
-                stillpoint::Domain::retire(self, value);
-            }
-
-            fn barrier(&self) {
-                stillpoint::Domain::barrier(self);
-            }
-
             $($renew)*
         }
     };
 }
 
-macro_rules! threads {
+macro_rules! rcu_flavor {
     ($name:ident) => {
         stillpoint::domain! { struct $name; }
-        typed! {
+        static_flavor! {
             $name, rcu::RcuDomain, Nested, rcu::Guard<Self>, enter,
             fn renew(guard: &mut Self::Guard) {
                 guard.repin();
@@ -78,31 +61,31 @@ macro_rules! threads {
     };
 }
 
-macro_rules! reports {
+macro_rules! qsbr_flavor {
     ($name:ident) => {
         stillpoint::qsbr_domain! { struct $name; }
-        typed! {
+        static_flavor! {
             $name, qsbr::QsbrDomain, One, qsbr::Handle<Self>, register,
             fn renew(guard: &mut Self::Guard) {
                 guard.quiescent();
             }
 
-            fn doze(guard: &mut Self::Guard, f: impl FnOnce()) {
+            fn offline(guard: &mut Self::Guard, f: impl FnOnce()) {
                 guard.offline(f);
             }
         }
     };
 }
 
-/// A domain that is a value, with a handle that guards borrow.
+/// A domain of `srcu`, with a handle that guards borrow.
 struct Sleepable {
     domain: srcu::Domain,
     lender: &'static srcu::Domain,
     given: Mutex<Vec<Held<srcu::Guard<'static>>>>,
 }
 
-impl Kind for Sleepable {
-    type World = srcu::Domain;
+impl Flavor for Sleepable {
+    type Domain = srcu::Domain;
     type Guard = srcu::Guard<'static>;
 
     const SECTIONS: Sections = Sections::Many;
@@ -112,7 +95,7 @@ impl Kind for Sleepable {
         Self { lender: Box::leak(Box::new(domain.clone())), domain, given: Mutex::default() }
     }
 
-    fn world(&self) -> srcu::Domain {
+    fn domain(&self) -> srcu::Domain {
         self.domain.clone()
     }
 
@@ -122,22 +105,6 @@ impl Kind for Sleepable {
 
     fn section<'a>(guard: &'a srcu::Guard<'static>) -> &'a srcu::Section {
         guard
-    }
-
-    fn synchronize(&self) {
-        self.domain.synchronize();
-    }
-
-    fn call(&self, f: impl FnOnce() + Send + 'static) {
-        self.domain.call(f);
-    }
-
-    fn retire(&self, value: Box<Value>) {
-        self.domain.retire(value);
-    }
-
-    fn barrier(&self) {
-        self.domain.barrier();
     }
 
     fn give(&self, held: Held<srcu::Guard<'static>>) -> Option<Held<srcu::Guard<'static>>> {
@@ -153,57 +120,57 @@ impl Kind for Sleepable {
 
 impl Drop for Sleepable {
     fn drop(&mut self) {
-        // SAFETY: the guards that borrow it are gone, or cannot be got at.
+        // SAFETY: the guards that borrow it are dropped, or out of reach.
         drop(unsafe { Box::from_raw(ptr::from_ref(self.lender).cast_mut()) });
     }
 }
 
-fn all_is_well<K: Kind>() {
-    holds(ops(), |how| (Stage::<K>::new(how == How::Freely, None), Rules::new(K::SECTIONS)));
+fn programs_match_the_model<K: Flavor>() {
+    holds(ops(), |how| (TestSystem::<K>::new(how == How::Freely, None), GpModel::new(K::SECTIONS)));
 }
 
-/// Each thing that can be broken, and what is then found.
-fn what_is_broken_is_found<K: Kind>() {
-    let early = ["done too early", "dropped while it is read"];
+/// Breaks the flavour in each way, and expects the matching failure.
+fn broken_flavors_are_found<K: Flavor>() {
+    let early = ["run too early", "dropped while it is read"];
     for (broken, words) in [
-        (Broken::Wait, ["has ended too early", "that somebody has waited for"]),
+        (Broken::Wait, ["has ended too early", "that a thread has waited for"]),
         (Broken::Call, early),
         (Broken::Retire, early),
     ] {
-        is_found(&words, 8, ops, |_| (Stage::<K>::new(false, Some(broken)), Rules::new(K::SECTIONS)));
+        is_found(&words, 8, ops, |_| (TestSystem::<K>::new(false, Some(broken)), GpModel::new(K::SECTIONS)));
     }
 }
 
 #[test]
 fn rcu_programs_match_the_model() {
-    threads!(Own);
-    all_is_well::<Own>();
+    rcu_flavor!(Own);
+    programs_match_the_model::<Own>();
 }
 
 #[test]
 fn qsbr_programs_match_the_model() {
-    reports!(Own);
-    all_is_well::<Own>();
+    qsbr_flavor!(Own);
+    programs_match_the_model::<Own>();
 }
 
 #[test]
 fn srcu_programs_match_the_model() {
-    all_is_well::<Sleepable>();
+    programs_match_the_model::<Sleepable>();
 }
 
 #[test]
 fn broken_rcu_is_found() {
-    threads!(Own);
-    what_is_broken_is_found::<Own>();
+    rcu_flavor!(Own);
+    broken_flavors_are_found::<Own>();
 }
 
 #[test]
 fn broken_qsbr_is_found() {
-    reports!(Own);
-    what_is_broken_is_found::<Own>();
+    qsbr_flavor!(Own);
+    broken_flavors_are_found::<Own>();
 }
 
 #[test]
 fn broken_srcu_is_found() {
-    what_is_broken_is_found::<Sleepable>();
+    broken_flavors_are_found::<Sleepable>();
 }

@@ -1,4 +1,5 @@
-//! Random programs of locks and condition variables: one thread at a time holds a lock, and none waits for a free one.
+//! Random programs of locks and condition variables: one thread at a time holds a lock, and no thread waits for a free
+//! one.
 #![cfg(not(loom))]
 
 #[path = "support/panics.rs"]
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use lock_api::{GuardSend, RawMutexFair, RawMutexTimed};
-use program::{Expect, How, Model, Scene, THREADS, holds, is_found};
+use program::{Expect, How, Model, System, THREADS, holds, is_found};
 use proptest::prelude::*;
 use stillpoint::lock::{Condvar, Mutex, RawMutex};
 
@@ -29,7 +30,7 @@ enum Op {
     /// With a time limit that is.
     TryBriefly(usize),
     Unlock(usize),
-    UnlockFairly(usize),
+    UnlockFair(usize),
     /// Yields the lock to waiters, if there are any.
     Bump(usize),
     /// Adds a token, and notifies one waiter.
@@ -51,7 +52,7 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => lock.clone().prop_map(Try),
         2 => lock.clone().prop_map(TryBriefly),
         5 => lock.clone().prop_map(Unlock),
-        3 => lock.clone().prop_map(UnlockFairly),
+        3 => lock.clone().prop_map(UnlockFair),
         2 => lock.prop_map(Bump),
         3 => Just(Put),
         1 => (0..4_u32).prop_map(PutMany),
@@ -68,7 +69,7 @@ trait Raw:
 
 impl Raw for RawMutex {}
 
-/// A lock, and the data that it protects.
+/// A lock, and data that it protects.
 struct Guarded<R> {
     lock: R,
     taken: AtomicBool,
@@ -91,7 +92,7 @@ impl<R: Raw> Guarded<R> {
     }
 }
 
-struct Stage<R> {
+struct TestState<R> {
     guarded: [Guarded<R>; LOCKS],
     tokens: Mutex<u32>,
     put: Condvar,
@@ -99,12 +100,12 @@ struct Stage<R> {
     takes: [AtomicUsize; LOCKS],
     tokens_put: AtomicU32,
     tokens_taken: AtomicU32,
-    /// A thread has finished: no waiter need wait any more.
+    /// A thread has finished: waiters stop waiting.
     closed: AtomicBool,
     free: bool,
 }
 
-impl<R: Raw> Stage<R> {
+impl<R: Raw> TestState<R> {
     fn new(how: How) -> Self {
         let guarded = |_| Guarded { lock: R::INIT, taken: AtomicBool::new(false), count: UnsafeCell::new(0) };
         Self {
@@ -121,37 +122,37 @@ impl<R: Raw> Stage<R> {
 }
 
 /// The locks that a thread holds.
-struct Hands<'a, R: Raw> {
-    stage: &'a Stage<R>,
+struct Held<'a, R: Raw> {
+    state: &'a TestState<R>,
     guards: [Option<R::Guard>; LOCKS],
 }
 
-impl<R: Raw> Hands<'_, R> {
+impl<R: Raw> Held<'_, R> {
     fn taken(&mut self, lock: usize, guard: Option<R::Guard>) -> Seen {
         let got = guard.is_some();
         if got {
-            self.stage.guarded[lock].take();
-            self.stage.takes[lock].fetch_add(1, Relaxed);
+            self.state.guarded[lock].take();
+            self.state.takes[lock].fetch_add(1, Relaxed);
             self.guards[lock] = guard;
         }
         Seen(got)
     }
 
-    fn leave(&mut self, index: usize, fairly: bool) {
+    fn leave(&mut self, index: usize, fair: bool) {
         let Some(guard) = self.guards[index].take() else { return };
-        let guarded = &self.stage.guarded[index];
+        let guarded = &self.state.guarded[index];
         guarded.leave();
         // SAFETY: the guard says that this thread has it.
-        unsafe { if fairly { guarded.lock.unlock_fair(guard) } else { guarded.lock.unlock(guard) } }
+        unsafe { if fair { guarded.lock.unlock_fair(guard) } else { guarded.lock.unlock(guard) } }
     }
 }
 
-impl<R: Raw> Drop for Hands<'_, R> {
+impl<R: Raw> Drop for Held<'_, R> {
     fn drop(&mut self) {
         (0..LOCKS).for_each(|lock| self.leave(lock, false));
-        let _tokens = self.stage.tokens.lock();
-        self.stage.closed.store(true, Relaxed);
-        self.stage.put.notify_all();
+        let _tokens = self.state.tokens.lock();
+        self.state.closed.store(true, Relaxed);
+        self.state.put.notify_all();
     }
 }
 
@@ -164,47 +165,47 @@ fn may_wait(has: [bool; LOCKS], lock: usize) -> bool {
     !has[lock..].contains(&true)
 }
 
-impl<R: Raw> Scene for Stage<R>
+impl<R: Raw> System for TestState<R>
 where
     R::Guard: Send,
 {
     type Op = Op;
     type Seen = Seen;
     type Local<'a>
-        = Hands<'a, R>
+        = Held<'a, R>
     where
         R: 'a;
 
-    fn come(&self, _thread: usize) -> Hands<'_, R> {
-        Hands { stage: self, guards: [const { None }; LOCKS] }
+    fn start_thread(&self, _thread: usize) -> Held<'_, R> {
+        Held { state: self, guards: [const { None }; LOCKS] }
     }
 
-    fn act<'a>(&'a self, hands: &mut Hands<'a, R>, op: &Op) -> Seen {
-        let has = hands.guards.each_ref().map(Option::is_some);
+    fn run_step<'a>(&'a self, held: &mut Held<'a, R>, op: &Op) -> Seen {
+        let has = held.guards.each_ref().map(Option::is_some);
         let lock = |lock: usize| &self.guarded[lock].lock;
         match *op {
             Op::Lock(index) if may_wait(has, index) => {
                 let guard = lock(index).lock();
-                return hands.taken(index, Some(guard));
+                return held.taken(index, Some(guard));
             }
             Op::LockBefore(index) if may_wait(has, index) => {
                 let guard = lock(index).try_lock_for(LONG);
                 assert!(guard.is_some(), "an hour is over");
-                return hands.taken(index, guard);
+                return held.taken(index, guard);
             }
             Op::Try(index) if !has[index] => {
                 let guard = lock(index).try_lock();
-                return hands.taken(index, guard);
+                return held.taken(index, guard);
             }
             Op::TryBriefly(index) if !has[index] => {
                 let guard = lock(index).try_lock_until(Instant::now() + SHORT);
-                return hands.taken(index, guard);
+                return held.taken(index, guard);
             }
-            Op::Unlock(index) => hands.leave(index, false),
-            Op::UnlockFairly(index) => hands.leave(index, true),
+            Op::Unlock(index) => held.leave(index, false),
+            Op::UnlockFair(index) => held.leave(index, true),
             Op::Bump(index) if may_bump(has, index) => {
                 self.guarded[index].leave();
-                let guard = hands.guards[index].as_mut().expect("it has the lock");
+                let guard = held.guards[index].as_mut().expect("it has the lock");
                 // SAFETY: the guard says so.
                 unsafe { lock(index).bump(guard) };
                 self.guarded[index].take();
@@ -244,7 +245,7 @@ where
         Seen(false)
     }
 
-    fn close(self) {
+    fn finish(self) {
         for (guarded, takes) in self.guarded.into_iter().zip(self.takes) {
             assert!(guarded.lock.try_lock().is_some(), "a lock that no thread holds cannot be taken");
             assert_eq!(guarded.count.into_inner(), takes.into_inner(), "counted under the lock, and taken");
@@ -270,7 +271,7 @@ enum Wait {
 
 /// The expected behaviour.
 #[derive(Debug)]
-struct Rules {
+struct LockModel {
     owners: [Option<usize>; LOCKS],
     tokens: u32,
     waits: [Wait; THREADS],
@@ -278,7 +279,7 @@ struct Rules {
     gets: Option<bool>,
 }
 
-impl Rules {
+impl LockModel {
     fn new() -> Self {
         Self { owners: [None; LOCKS], tokens: 0, waits: [Wait::Nothing; THREADS], gets: None }
     }
@@ -288,7 +289,7 @@ impl Rules {
     }
 }
 
-impl Model for Rules {
+impl Model for LockModel {
     type Op = Op;
     type Seen = Seen;
 
@@ -308,7 +309,7 @@ impl Model for Rules {
                 }
                 self.gets = Some(self.owners[lock].is_none());
             }
-            Op::Unlock(lock) | Op::UnlockFairly(lock) => {
+            Op::Unlock(lock) | Op::UnlockFair(lock) => {
                 if !has[lock] {
                     return false;
                 }
@@ -379,7 +380,7 @@ impl Model for Rules {
 
 #[test]
 fn programs_of_locks_match_the_model() {
-    holds(ops(), |how| (Stage::<RawMutex>::new(how), Rules::new()));
+    holds(ops(), |how| (TestState::<RawMutex>::new(how), LockModel::new()));
 }
 
 /// Defines a broken lock, whose `try_lock` is `$try_lock`.
@@ -442,11 +443,13 @@ fn lock_held_by_two_threads_is_found() {
     broken!(Shared, |lock: &RawMutex| {
         lock_api::RawMutex::try_lock(lock).or_else(|| Some(GuardSend::new()))
     });
-    is_found(&["two threads hold a lock"], 8, ops, |how| (Stage::<Shared>::new(how), Rules::new()));
+    is_found(&["two threads hold a lock"], 8, ops, |how| (TestState::<Shared>::new(how), LockModel::new()));
 }
 
 #[test]
 fn free_lock_that_cannot_be_taken_is_found() {
-    broken!(Shy, |_: &RawMutex| None);
-    is_found(&["cannot be taken", "free or not"], 8, ops, |how| (Stage::<Shy>::new(how), Rules::new()));
+    broken!(NeverTaken, |_: &RawMutex| None);
+    is_found(&["cannot be taken", "free or not"], 8, ops, |how| {
+        (TestState::<NeverTaken>::new(how), LockModel::new())
+    });
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use program::{Expect, How, Model, Scene, holds, is_found};
+use program::{Expect, How, Model, System, holds, is_found};
 use proptest::prelude::*;
 use stillpoint::percpu::{Counter, Histogram, Pool};
 use ways::in_every_way;
@@ -145,16 +145,16 @@ enum Seen {
     Len(usize),
 }
 
-impl Scene for Stage {
+impl System for Stage {
     type Op = Op;
     type Seen = Seen;
     type Local<'a> = Hands;
 
-    fn come(&self, thread: usize) -> Hands {
+    fn start_thread(&self, thread: usize) -> Hands {
         Hands { thread, tokens: Vec::new() }
     }
 
-    fn act(&self, hands: &mut Hands, op: &Op) -> Seen {
+    fn run_step(&self, hands: &mut Hands, op: &Op) -> Seen {
         match *op {
             Op::Add(by) => {
                 self.sum.fetch_add(by.into(), Relaxed);
@@ -222,7 +222,7 @@ impl Scene for Stage {
         Seen::Nothing
     }
 
-    fn close(self) {
+    fn finish(self) {
         assert_eq!(self.counter.sum(), self.sum.load(Relaxed), "the sum of what was added");
         assert_eq!(self.histogram.snapshot().count(), self.recorded.load(Relaxed), "values recorded");
         let pooled = self.pooled().len();

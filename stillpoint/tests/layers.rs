@@ -1,5 +1,5 @@
-//! The layers of the library, as the source's imports show them: a module imports from the layers below it only, and no files import
-//! each other in a circle.
+//! The layers of the library: a module imports from the layers below it only, and no files import each other in a
+//! circle.
 
 #![cfg(not(loom))]
 
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// From the bottom up; modules of one line do not import each other.
+/// From the bottom up. Modules of one layer do not import each other.
 const LAYERS: &[&[&str]] = &[
     &["sys"],
     &["sync"],
@@ -21,7 +21,8 @@ const LAYERS: &[&[&str]] = &[
     &["metrics", "guide", "lib"],
 ];
 
-/// The source files by module path: `rcu::guard`, and `rcu` for `rcu/mod.rs`. With the source of the code alone: no comments, tests, `macro_rules!`.
+/// Returns the code of the source files, without comments and tests, by module path: `rcu::guard`, and `rcu` for
+/// `rcu/mod.rs`.
 fn sources() -> BTreeMap<String, String> {
     fn read(folder: &Path, module: &str, into: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -41,13 +42,13 @@ fn sources() -> BTreeMap<String, String> {
     files
 }
 
-/// The part of a file that is compiled into the library.
+/// Returns the part of a file that is compiled into the library.
 fn code(text: &str) -> String {
     let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
     text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths that a file names, from `crate` on: those of `use` declarations, and others. Whether each is re-exported.
+/// Returns the paths that a file names, relative to `crate`, and whether it re-exports them.
 fn paths(module: &str, is_folder: bool, code: &str) -> Vec<(String, bool)> {
     let parent = if is_folder { module } else { module.rsplit_once("::").map_or("", |(parent, _)| parent) };
     let absolute = |path: &str| -> Option<String> {
@@ -120,7 +121,7 @@ fn expand(prefix: &str, tree: &str, f: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The files that each file imports: where what it names is defined, if a `mod.rs` only re-exports it.
+/// Returns the files that each file imports. A name that a `mod.rs` re-exports counts as imported from its definition.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources();
     let is_folder = |module: &str| {
@@ -158,8 +159,8 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 fn layer(module: &str) -> usize {
-    let room = module.split("::").next().unwrap();
-    LAYERS.iter().position(|rooms| rooms.contains(&room)).unwrap_or_else(|| panic!("{module} is in no layer"))
+    let name = module.split("::").next().unwrap();
+    LAYERS.iter().position(|names| names.contains(&name)).unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn imports_go_downwards() {
 #[test]
 fn files_do_not_import_each_other_in_circles() {
     let mut imports = imports();
-    // What imports nothing that is left is in no circle.
+    // A file without imports is in no circle. Remove it, and repeat.
     loop {
         let leaves: Vec<_> =
             imports.iter().filter(|(_, to)| to.is_empty()).map(|(from, _)| from.clone()).collect();
@@ -191,7 +192,7 @@ fn files_do_not_import_each_other_in_circles() {
             });
         }
     }
-    // Nor is what nothing imports that is left.
+    // Nor is a file that no other imports.
     loop {
         let imported: BTreeSet<_> = imports.values().flatten().cloned().collect();
         let before = imports.len();

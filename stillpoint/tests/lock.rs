@@ -7,6 +7,9 @@ mod asleep;
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
 #[path = "support/until.rs"]
 mod until;
 
@@ -19,10 +22,11 @@ use std::time::{Duration, Instant};
 
 use asleep::{asleep_in, sleeps, tid};
 use deadline::deadline;
+use fork::in_child;
 use stillpoint::lock::{Mutex, MutexGuard, RawMutex};
 use until::until;
 
-/// Threads for a contended lock: more than CPUs.
+/// Threads that contend for a lock: more than CPUs.
 const THREADS: usize = 8;
 
 #[test]
@@ -53,7 +57,7 @@ fn threads_exclude_each_other() {
 }
 
 #[test]
-fn try_lock_fails_while_the_lock_is_held() {
+fn try_lock_of_a_held_lock_returns_none() {
     let lock = Mutex::new(());
     let guard = lock.lock();
     assert!(lock.is_locked());
@@ -64,7 +68,7 @@ fn try_lock_fails_while_the_lock_is_held() {
 }
 
 #[test]
-fn timed_wait_ends_after_its_time_and_leaves_the_queue() {
+fn timed_wait_times_out_and_leaves_the_queue() {
     let _running = deadline();
     let lock = Mutex::new(0);
     let guard = lock.lock();
@@ -223,7 +227,7 @@ fn signal_handler_in_a_waiting_thread_may_try_lock() {
 
 static BLOCKED: AtomicU32 = AtomicU32::new(0);
 
-/// Keeps its thread from running anything else until `BLOCKED` is 2.
+/// Blocks the interrupted thread until `BLOCKED` is 2.
 extern "C" fn block_thread(_: i32) {
     BLOCKED.store(1, Release);
     while BLOCKED.load(Acquire) != 2 {
@@ -234,7 +238,7 @@ extern "C" fn block_thread(_: i32) {
 #[test]
 fn stalled_head_is_bypassed() {
     let _running = deadline();
-    // SAFETY: the handler only looks at an atomic and yields.
+    // SAFETY: the handler only loads an atomic and yields.
     unsafe { libc::signal(libc::SIGUSR2, block_thread as extern "C" fn(i32) as libc::sighandler_t) };
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGURG, ignore as extern "C" fn(i32) as libc::sighandler_t) };
@@ -248,7 +252,7 @@ fn stalled_head_is_bypassed() {
 
 extern "C" fn ignore(_: i32) {}
 
-/// What else happens while the head is stalled.
+/// The events while the head is stalled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing {
@@ -318,27 +322,9 @@ fn bypass_a_blocked_head(beside: Beside) {
     assert_eq!(lock.into_inner(), 5);
 }
 
-/// Forks, and waits until the child exits with 0, which it does if `child` returns.
-fn in_child(child: impl FnOnce()) {
-    // SAFETY: the child only locks, and ends without running anything of the parent's test.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
-    if pid == 0 {
-        // SAFETY: a plain call; a child that hangs is killed.
-        unsafe { libc::alarm(50) };
-        child();
-        // SAFETY: ends the child without the destructors of the parent's test.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = -1;
-    // SAFETY: `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert_eq!(status, 0, "the child exits with 0");
-}
-
 #[test]
 fn lock_held_by_the_forking_thread_works_in_the_child() {
-    // In a process of its own: a child can start no threads if another test was about to start one.
+    // In a process of its own: a child can start no threads if another test is starting one at the fork.
     if child::variant().is_none() {
         return child::run("lock_held_by_the_forking_thread_works_in_the_child", "alone", None);
     }
@@ -376,8 +362,8 @@ fn replaced_lock_in_the_child_is_not_rejoined() {
     let _running = deadline();
     let mut lock = Mutex::new(());
     let place = &raw mut lock;
-    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread
-    // knows it.
+    // SAFETY: the lock exists until the end of the test, and is replaced in the child only, where no other thread uses
+    // it.
     let lock = unsafe { &*place };
     let (is_held, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -413,7 +399,6 @@ fn replaced_lock_in_the_child_is_not_rejoined() {
 
 #[test]
 fn contended_lock_in_the_child_is_usable_or_held() {
-    // In a process of its own: a child can start no threads if another test was about to start one.
     if child::variant().is_none() {
         return child::run("contended_lock_in_the_child_is_usable_or_held", "alone", None);
     }

@@ -153,7 +153,7 @@ fn notify_returns_the_number_of_woken_waiters() {
         for _ in 0..WAITERS {
             scope.spawn(|| changed.wait_while(&mut lock.lock(), |done| !*done));
         }
-        // Woken waiters sleep again, each in its time.
+        // Woken waiters sleep again, sooner or later.
         until(|| changed.notify_one());
         until(|| {
             let woken = changed.notify_all();

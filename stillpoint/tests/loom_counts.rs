@@ -1,4 +1,5 @@
-//! Models of the counts that keep a sleepable domain: it is closed after the last handle, and freed after the last keeper.
+//! Models of the reference counts of a sleepable domain: it is closed after the last handle, and freed after the last
+//! reference.
 #![cfg(loom)]
 
 mod model;
@@ -9,14 +10,14 @@ use loom::thread;
 use model::check;
 use stillpoint::srcu::counts::Counts;
 
-/// What stands for a domain. Its memory is that of the `Arc`, so that an early end is an access too many, and no crash.
+/// Stands for a domain. Its memory is that of the `Arc`, so that an early free is a bad access, and no crash.
 struct Domain {
     counts: Counts,
-    /// Written through handles, read by the close.
+    /// Written through handles, read when the domain is closed.
     used: [UnsafeCell<bool>; 2],
-    /// Written by the close, read by the end.
+    /// Written when the domain is closed, read when it is freed.
     closed: UnsafeCell<bool>,
-    /// Read by all that keep the domain, written by the end.
+    /// Read through all references, written when the domain is freed.
     memory: UnsafeCell<bool>,
 }
 
@@ -39,7 +40,7 @@ impl Domain {
         cell.with(|cell| unsafe { *cell })
     }
 
-    /// The end of a handle, which was used.
+    /// Uses and drops a handle.
     fn drop_handle(&self, index: usize) {
         assert!(!Self::get(&self.memory), "used when freed");
         Self::set(&self.used[index]);
@@ -50,7 +51,7 @@ impl Domain {
         }
     }
 
-    /// The end of a keeper.
+    /// Drops an internal reference.
     fn release(&self) {
         assert!(!Self::get(&self.memory), "used when freed");
         if self.counts.drop_internal_ref() {
@@ -66,8 +67,8 @@ fn last_handle_closes_and_last_reference_frees() {
         let domain = Domain::new();
         domain.counts.add_handle();
         domain.counts.add_internal_ref();
-        let (handle, job) = (domain.clone(), domain.clone());
-        let threads = [thread::spawn(move || handle.drop_handle(0)), thread::spawn(move || job.release())];
+        let (handle, task) = (domain.clone(), domain.clone());
+        let threads = [thread::spawn(move || handle.drop_handle(0)), thread::spawn(move || task.release())];
         domain.drop_handle(1);
         for t in threads {
             t.join().unwrap();
@@ -85,7 +86,7 @@ fn worker_reference_outlives_all_handles() {
         let t = thread::spawn(move || {
             handle.counts.add_internal_ref();
             handle.drop_handle(0);
-            // The job of a closed domain may leave another one behind.
+            // The task of a closed domain may start another one.
             handle.counts.add_internal_ref();
             handle.release();
             handle.release();

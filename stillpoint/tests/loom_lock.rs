@@ -1,12 +1,12 @@
-//! Models of the queued lock: exclusion, wake-ups, timeouts, and the memory that a release accesses. Time stands
-//! still: by the policy of the model, each time limit is reached at once or never. A timed sleep is over at once.
+//! Models of the queued lock: exclusion, wake-ups, timeouts, and the memory that a release accesses. Time stands still:
+//! by the policy of the model, each time limit is reached at once or never. A timed sleep is over at once.
 #![cfg(loom)]
 
 mod model;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 use model::check;
 use stillpoint::lock::Condvar;
 use stillpoint::lock::model::{
@@ -16,17 +16,17 @@ use stillpoint::lock::model::{
 use stillpoint::sync::Ordering::Relaxed;
 
 /// Quanta never end, and no head stalls.
-struct Unhurried;
+struct NoTimeLimits;
 
-impl Policy for Unhurried {
+impl Policy for NoTimeLimits {
     const RESERVATION: bool = false;
     const BYPASS: bool = false;
 }
 
-/// Each head counts as stalled at the second look.
-struct Stalling;
+/// Each head counts as stalled at the second check.
+struct StalledHeads;
 
-impl Policy for Stalling {
+impl Policy for StalledHeads {
     const RESERVATION: bool = false;
     const BYPASS_NS: u64 = 0;
 }
@@ -50,20 +50,35 @@ impl Policy for Fifo {
     const DEFERRED_WAKE: bool = false;
 }
 
-struct World<P: Policy> {
+/// A lock, and the number of critical sections so far, which it protects.
+struct Guarded<P: Policy> {
     lock: Raw<P>,
-    /// Critical sections so far.
     sections: UnsafeCell<usize>,
 }
 
 // SAFETY: loom checks every access of the cell.
-unsafe impl<P: Policy> Sync for World<P> {}
+unsafe impl<P: Policy> Sync for Guarded<P> {}
 // SAFETY: as above.
-unsafe impl<P: Policy> Send for World<P> {}
+unsafe impl<P: Policy> Send for Guarded<P> {}
 
-impl<P: Policy> World<P> {
+impl<P: Policy> Guarded<P> {
     fn new() -> Arc<Self> {
-        Arc::new(Self { lock: Raw::new(), sections: UnsafeCell::new(0) })
+        Self::with(Raw::new())
+    }
+
+    fn with(lock: Raw<P>) -> Arc<Self> {
+        Arc::new(Self { lock, sections: UnsafeCell::new(0) })
+    }
+
+    /// Creates a lock that the calling thread holds.
+    fn held() -> Arc<Self> {
+        let guarded = Self::new();
+        guarded.lock.lock();
+        guarded
+    }
+
+    fn sections(&self) -> usize {
+        self.sections.with(|sections| unsafe { *sections })
     }
 
     /// The critical section of the holder. Returns the number of sections so far.
@@ -74,6 +89,11 @@ impl<P: Policy> World<P> {
         })
     }
 
+    fn unlock(&self) {
+        // SAFETY: the calling thread holds it.
+        unsafe { self.lock.unlock() };
+    }
+
     fn lock(&self) -> usize {
         self.lock.lock();
         self.leave_section()
@@ -81,14 +101,13 @@ impl<P: Policy> World<P> {
 
     fn leave_section(&self) -> usize {
         let sections = self.section();
-        // SAFETY: this thread holds it.
-        unsafe { self.lock.unlock() };
+        self.unlock();
         sections
     }
 
     /// Tries to take the lock with a time limit. Returns `true` on success.
     fn lock_in_time(&self) -> bool {
-        let taken = self.lock.try_lock() || self.lock.lock_until(0);
+        let taken = self.lock.lock_until(0);
         if taken {
             self.leave_section();
         }
@@ -105,60 +124,56 @@ impl<P: Policy> World<P> {
     }
 }
 
+fn spawn<P: Policy, R: 'static>(
+    guarded: &Arc<Guarded<P>>,
+    f: impl FnOnce(&Guarded<P>) -> R + 'static,
+) -> JoinHandle<R> {
+    let guarded = guarded.clone();
+    thread::spawn(move || f(&guarded))
+}
+
+/// Joins threads. Returns the sum of their results.
+fn join(threads: impl IntoIterator<Item = JoinHandle<usize>>) -> usize {
+    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+}
+
 /// `threads` threads lock `times` each; the last frees the memory of the lock.
 fn exclusion<P: Policy>(threads: usize, times: usize) {
-    let world = World::<P>::new();
-    let others: Vec<_> = (1..threads)
-        .map(|_| {
-            let w = world.clone();
-            thread::spawn(move || w.lock_and_free(times, threads * times))
-        })
-        .collect();
-    world.lock_and_free(times, threads * times);
+    let guarded = Guarded::<P>::new();
+    let last = threads * times;
+    let others: Vec<_> =
+        (1..threads).map(|_| spawn(&guarded, move |g| g.lock_and_free(times, last))).collect();
+    guarded.lock_and_free(times, last);
     for other in others {
         other.join().unwrap();
     }
-    assert_eq!(world.sections.with(|sections| unsafe { *sections }), threads * times);
+    assert_eq!(guarded.sections(), last);
 }
 
 /// The lock is held while other threads arrive; then each of them takes it, in some order.
 fn queue<P: Policy>(others: usize) {
-    let world = World::<P>::new();
-    world.lock.lock();
-    let others: Vec<_> = (0..others)
-        .map(|_| {
-            let w = world.clone();
-            thread::spawn(move || w.lock())
-        })
-        .collect();
+    let guarded = Guarded::<P>::held();
+    let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, Guarded::lock)).collect();
     thread::yield_now();
-    world.leave_section();
-    let n = others.len();
-    for other in others {
-        other.join().unwrap();
-    }
-    assert_eq!(world.sections.with(|sections| unsafe { *sections }), n + 1);
+    guarded.leave_section();
+    join(threads);
+    assert_eq!(guarded.sections(), others + 1);
 }
 
 #[test]
 fn last_of_two_threads_may_free_the_lock() {
-    check(0, 3, || exclusion::<Unhurried>(2, 2));
+    check(0, 3, || exclusion::<NoTimeLimits>(2, 2));
 }
 
 #[test]
 fn parked_head_is_woken() {
-    check(0, 2, || queue::<Unhurried>(2));
-}
-
-#[test]
-fn queue_of_three_is_linked_and_served() {
-    check(0, 0, || queue::<Unhurried>(3));
+    check(0, 2, || queue::<NoTimeLimits>(2));
 }
 
 /// A queue of four. The head leaves by `go`, and the second node takes the lock: it must see the links that the head
 /// has stored.
-fn succession(go: impl FnOnce(&Raw<Unhurried>) + Send + 'static) {
-    let lock = Arc::new(Raw::<Unhurried>::with_queue(4));
+fn succession(go: impl FnOnce(&Raw<NoTimeLimits>) + Send + 'static) {
+    let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(4));
     let l = lock.clone();
     let first = thread::spawn(move || go(&l));
     let l = lock.clone();
@@ -194,13 +209,13 @@ fn head_sees_links_of_an_unlinking_promoter() {
 
 #[test]
 fn spinner_takes_the_lock_past_the_queue() {
-    check(1, 2, || exclusion::<Unhurried>(3, 1));
+    check(1, 2, || exclusion::<NoTimeLimits>(3, 1));
 }
 
 #[test]
 fn timed_out_head_sees_links_of_the_previous_head() {
     check(0, 3, || {
-        let lock = Arc::new(Raw::<Unhurried>::with_queue(4));
+        let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(4));
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock() };
         let l = lock.clone();
@@ -220,7 +235,7 @@ fn timed_out_head_sees_links_of_the_previous_head() {
 #[test]
 fn empty_queue_clears_the_reservation() {
     check(0, 2, || {
-        let lock = Arc::new(Raw::<Unhurried>::with_queue(2));
+        let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
         table().node(2).state.store(ABANDONED, Relaxed);
         let l = lock.clone();
         let first = thread::spawn(move || l.dequeue_head(1));
@@ -236,7 +251,7 @@ fn empty_queue_clears_the_reservation() {
 }
 
 /// A lock that is held, with a queue of two that the child of a fork has inherited.
-fn inherited() -> Raw<Unhurried> {
+fn inherited() -> Raw<NoTimeLimits> {
     let lock = Raw::with_queue(2);
     for node in [1, 2] {
         table().node(node).state.store(DEAD, Relaxed);
@@ -248,16 +263,11 @@ fn inherited() -> Raw<Unhurried> {
 #[test]
 fn inherited_queue_is_dropped_before_threads_join() {
     check(0, 1, || {
-        let world = Arc::new(World { lock: inherited(), sections: UnsafeCell::new(0) });
-        let others = [(), ()].map(|()| {
-            let w = world.clone();
-            thread::spawn(move || w.lock())
-        });
+        let guarded = Guarded::with(inherited());
+        let others = [(), ()].map(|()| spawn(&guarded, Guarded::lock));
         thread::yield_now();
-        world.leave_section();
-        for other in others {
-            other.join().unwrap();
-        }
+        guarded.leave_section();
+        join(others);
         let free: Vec<_> = std::iter::from_fn(|| table().alloc()).collect();
         assert!(free.iter().all(|node| *node > 2), "dead nodes are in use: {free:?}");
     });
@@ -266,15 +276,14 @@ fn inherited_queue_is_dropped_before_threads_join() {
 #[test]
 fn dropped_queue_keeps_wake_ups_of_unqueued_waiters() {
     check(0, 2, || {
-        let world = Arc::new(World { lock: inherited(), sections: UnsafeCell::new(0) });
+        let guarded = Guarded::with(inherited());
         let _all: Vec<_> = std::iter::from_fn(|| table().alloc()).collect();
-        let w = world.clone();
-        let other = thread::spawn(move || w.lock());
+        let other = spawn(&guarded, Guarded::lock);
         thread::yield_now();
-        world.section();
+        guarded.section();
         // SAFETY: the model begins with a lock that is held. This drops the queue, as there is no live head to
         // reserve the lock for.
-        unsafe { world.lock.unlock_fair() };
+        unsafe { guarded.lock.unlock_fair() };
         other.join().unwrap();
     });
 }
@@ -282,7 +291,7 @@ fn dropped_queue_keeps_wake_ups_of_unqueued_waiters() {
 #[test]
 fn reserved_lock_cannot_be_stolen() {
     check(0, 2, || {
-        let lock = Arc::new(Raw::<Unhurried>::with_queue(2));
+        let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock_fair() };
         let l = lock.clone();
@@ -296,7 +305,7 @@ fn reserved_lock_cannot_be_stolen() {
 #[test]
 fn new_head_has_a_new_reservation_time() {
     check(0, 2, || {
-        let lock = Raw::<Stalling>::with_queue(1);
+        let lock = Raw::<StalledHeads>::with_queue(1);
         // From an earlier wait of its owner.
         table().node(2).reserved_since.store(1, Relaxed);
         assert!(!lock.lock_until(0));
@@ -317,44 +326,23 @@ fn lock_without_stealing_or_deferred_wake_serves_all() {
 #[test]
 fn timed_waiter_leaves_and_no_wake_up_is_lost() {
     check(0, 1, || {
-        let world = World::<Unhurried>::new();
-        world.lock.lock();
-        let w = world.clone();
-        let untimed = thread::spawn(move || w.lock());
-        let w = world.clone();
-        let timed = thread::spawn(move || w.lock_in_time());
+        let guarded = Guarded::<NoTimeLimits>::held();
+        let untimed = spawn(&guarded, Guarded::lock);
+        let timed = spawn(&guarded, Guarded::lock_in_time);
         thread::yield_now();
-        world.leave_section();
+        guarded.leave_section();
         untimed.join().unwrap();
         let was_in_time = timed.join().unwrap();
-        assert_eq!(world.sections.with(|sections| unsafe { *sections }), 2 + usize::from(was_in_time));
+        assert_eq!(guarded.sections(), 2 + usize::from(was_in_time));
         // The queue is empty, and the lock is free.
-        assert!(world.lock.try_lock());
-    });
-}
-
-#[test]
-fn timed_out_head_promotes_the_next_waiter() {
-    check(0, 0, || {
-        let world = World::<Unhurried>::new();
-        world.lock.lock();
-        let others: Vec<_> = [true, true, false]
-            .map(|is_timed| {
-                let w = world.clone();
-                thread::spawn(move || if is_timed { usize::from(w.lock_in_time()) } else { w.lock().min(1) })
-            })
-            .into();
-        thread::yield_now();
-        world.leave_section();
-        let taken: usize = others.into_iter().map(|other| other.join().unwrap()).sum();
-        assert_eq!(world.sections.with(|sections| unsafe { *sections }), 1 + taken);
+        assert!(guarded.lock.try_lock());
     });
 }
 
 #[test]
 fn timed_waiter_promoted_while_parked_times_out() {
     check(0, 2, || {
-        let lock = Arc::new(Raw::<Unhurried>::with_queue(2));
+        let lock = Arc::new(Raw::<NoTimeLimits>::with_queue(2));
         let l = lock.clone();
         let timed = thread::spawn(move || {
             assert_eq!(l.lock_rejoined(2, Some(0), false), Outcome::TimedOut);
@@ -370,41 +358,35 @@ fn timed_waiter_promoted_while_parked_times_out() {
 #[test]
 fn returning_timed_waiter_rejoins_or_gets_a_new_node() {
     check(0, 2, || {
-        let world = World::<Unhurried>::new();
-        world.lock.lock();
-        let w = world.clone();
-        let untimed = thread::spawn(move || w.lock());
-        let w = world.clone();
-        let timed = thread::spawn(move || {
-            if !w.lock_in_time() {
-                w.lock();
+        let guarded = Guarded::<NoTimeLimits>::held();
+        let untimed = spawn(&guarded, Guarded::lock);
+        let timed = spawn(&guarded, |guarded| {
+            if !guarded.lock_in_time() {
+                guarded.lock();
             }
         });
         thread::yield_now();
-        world.leave_section();
+        guarded.leave_section();
         untimed.join().unwrap();
         timed.join().unwrap();
-        assert_eq!(world.sections.with(|sections| unsafe { *sections }), 3);
+        assert_eq!(guarded.sections(), 3);
     });
 }
 
 #[test]
 fn node_of_an_exited_thread_is_freed_once() {
     check(0, 1, || {
-        let world = World::<Unhurried>::new();
-        world.lock.lock();
-        let w = world.clone();
-        let untimed = thread::spawn(move || {
-            w.lock();
+        let guarded = Guarded::<NoTimeLimits>::held();
+        let untimed = spawn(&guarded, |guarded| {
+            guarded.lock();
             with_thread(ThreadState::exit);
         });
-        let w = world.clone();
-        let timed = thread::spawn(move || {
-            w.lock_in_time();
+        let timed = spawn(&guarded, |guarded| {
+            guarded.lock_in_time();
             with_thread(ThreadState::exit);
         });
         thread::yield_now();
-        world.leave_section();
+        guarded.leave_section();
         untimed.join().unwrap();
         timed.join().unwrap();
         let free: Vec<u32> = std::iter::from_fn(|| table().alloc()).collect();
@@ -415,19 +397,17 @@ fn node_of_an_exited_thread_is_freed_once() {
 #[test]
 fn notification_reaches_a_waiter_that_checked_before() {
     check(0, 2, || {
-        let world = World::<Unhurried>::new();
+        let guarded = Guarded::<NoTimeLimits>::new();
         let changed = Arc::new(Condvar::new());
-        let (w, c) = (world.clone(), changed.clone());
-        let waiter = thread::spawn(move || {
-            w.lock.lock();
-            while w.sections.with(|sections| unsafe { *sections }) == 0 {
-                // SAFETY: this thread holds it.
-                assert!(c.wait_with(1, || unsafe { w.lock.unlock() }, None, || w.lock.lock()));
+        let c = changed.clone();
+        let waiter = spawn(&guarded, move |guarded| {
+            guarded.lock.lock();
+            while guarded.sections() == 0 {
+                assert!(c.wait_with(1, || guarded.unlock(), None, || guarded.lock.lock()));
             }
-            // SAFETY: as above.
-            unsafe { w.lock.unlock() };
+            guarded.unlock();
         });
-        world.lock();
+        guarded.lock();
         changed.notify_one();
         waiter.join().unwrap();
     });
@@ -436,24 +416,22 @@ fn notification_reaches_a_waiter_that_checked_before() {
 #[test]
 fn notification_reaches_a_waiter_beside_a_timed_out_one() {
     check(0, 2, || {
-        let world = World::<Unhurried>::new();
+        let guarded = Guarded::<NoTimeLimits>::new();
         let changed = Arc::new(Condvar::new());
         let waiters = [None, Some(0)].map(|until| {
-            let (w, c) = (world.clone(), changed.clone());
-            thread::spawn(move || {
-                w.lock.lock();
-                while w.sections.with(|sections| unsafe { *sections }) == 0 {
-                    // SAFETY: this thread holds it.
-                    assert!(c.wait_with(1, || unsafe { w.lock.unlock() }, until, || w.lock.lock()));
+            let c = changed.clone();
+            spawn(&guarded, move |guarded| {
+                guarded.lock.lock();
+                while guarded.sections() == 0 {
+                    assert!(c.wait_with(1, || guarded.unlock(), until, || guarded.lock.lock()));
                     if until.is_some() {
                         break;
                     }
                 }
-                // SAFETY: as above.
-                unsafe { w.lock.unlock() };
+                guarded.unlock();
             })
         });
-        world.lock();
+        guarded.lock();
         changed.notify_one();
         for waiter in waiters {
             waiter.join().unwrap();
@@ -484,7 +462,7 @@ fn thread_without_a_node_waits_unqueued() {
         let nodes: Vec<u32> = std::iter::from_fn(|| table().alloc()).collect();
         assert_eq!(nodes.len(), CAPACITY - 1);
         table().free(nodes[0]);
-        queue::<Unhurried>(2);
+        queue::<NoTimeLimits>(2);
         assert_eq!(table().slow_unlock_flags.load(Relaxed), 0, "a waiter is still counted");
     });
 }
@@ -492,27 +470,21 @@ fn thread_without_a_node_waits_unqueued() {
 #[test]
 fn stalled_head_is_bypassed_by_waiters() {
     check(0, 1, || {
-        let world = World::<Stalling>::new();
-        world.lock.lock();
-        let others = [(), ()].map(|()| {
-            let w = world.clone();
-            thread::spawn(move || w.lock())
-        });
+        let guarded = Guarded::<StalledHeads>::held();
+        let others = [(), ()].map(|()| spawn(&guarded, Guarded::lock));
         thread::yield_now();
-        world.section();
+        guarded.section();
         // SAFETY: this thread holds it.
-        unsafe { world.lock.unlock_fair() };
-        for other in others {
-            other.join().unwrap();
-        }
-        assert!(world.lock.try_lock());
+        unsafe { guarded.lock.unlock_fair() };
+        join(others);
+        assert!(guarded.lock.try_lock());
     });
 }
 
 #[test]
 fn second_try_lock_bypasses_a_stalled_head() {
     check(0, 2, || {
-        let lock = Raw::<Stalling>::with_queue(1);
+        let lock = Raw::<StalledHeads>::with_queue(1);
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock_fair() };
         assert!(!lock.try_lock());
@@ -523,7 +495,7 @@ fn second_try_lock_bypasses_a_stalled_head() {
 #[test]
 fn parked_waiter_takes_a_free_lock_past_the_head() {
     check(0, 2, || {
-        let lock = Raw::<Stalling>::with_queue(3);
+        let lock = Raw::<StalledHeads>::with_queue(3);
         // SAFETY: the model begins with a lock that is held.
         unsafe { lock.unlock() };
         for node in [2, 3] {
@@ -537,7 +509,7 @@ fn parked_waiter_takes_a_free_lock_past_the_head() {
 #[test]
 fn bypassing_waiter_abandons_its_node_first() {
     check(0, 2, || {
-        let lock = Arc::new(Raw::<Stalling>::with_queue(2));
+        let lock = Arc::new(Raw::<StalledHeads>::with_queue(2));
         let l = lock.clone();
         let behind = thread::spawn(move || {
             if l.lock_rejoined(2, None, true) == Outcome::Acquired {
@@ -559,7 +531,7 @@ fn bypassing_waiter_abandons_its_node_first() {
 #[test]
 fn borrowed_node_is_freed_after_its_wait() {
     check(0, 2, || {
-        let (abandoned, lock) = (Raw::<Unhurried>::with_queue(1), Arc::new(Raw::<Unhurried>::new()));
+        let (abandoned, lock) = (Raw::<NoTimeLimits>::with_queue(1), Arc::new(Raw::<NoTimeLimits>::new()));
         lock.lock();
         let l = lock.clone();
         let other = thread::spawn(move || {

@@ -65,7 +65,7 @@ impl Host for Here {
         if self.0.pool == Pool::Fails {
             return Err("there are none".into());
         }
-        self.0.engine.drive(None);
+        self.0.engine.wait_for_next(None);
         Ok(())
     }
 }
@@ -115,8 +115,8 @@ fn grace_period_end_wakes_its_futures() {
     check(0, 2, || {
         let here = Here::new(Pool::Works);
         let h = here.clone();
-        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.ask()), End::Elapsed));
-        assert_eq!(here.wait(here.0.engine.ask()), End::Elapsed);
+        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.snapshot()), End::Elapsed));
+        assert_eq!(here.wait(here.0.engine.snapshot()), End::Elapsed);
         t.join().unwrap();
         here.join();
     });
@@ -127,7 +127,7 @@ fn start_without_a_running_poller_submits_one() {
     check(0, 3, || {
         let here = Here::new(Pool::Works);
         for _ in 0..2 {
-            let due = here.0.engine.ask();
+            let due = here.0.engine.snapshot();
             here.0.poller.start(&here, due);
             assert_eq!(here.wait(due), End::Elapsed);
         }
@@ -140,8 +140,8 @@ fn failed_grace_period_wakes_all_futures() {
     check(0, 2, || {
         let here = Here::new(Pool::Fails);
         let h = here.clone();
-        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.ask()), End::Failed));
-        assert_eq!(here.wait(here.0.engine.ask()), End::Failed);
+        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.snapshot()), End::Failed));
+        assert_eq!(here.wait(here.0.engine.snapshot()), End::Failed);
         t.join().unwrap();
         here.join();
     });
@@ -152,8 +152,8 @@ fn futures_wait_in_place_without_a_poller_thread() {
     check(0, 3, || {
         let here = Here::new(Pool::Empty);
         let h = here.clone();
-        let t = thread::spawn(move || _ = h.wait(h.0.engine.ask()));
-        here.wait(here.0.engine.ask());
+        let t = thread::spawn(move || _ = h.wait(h.0.engine.snapshot()));
+        here.wait(here.0.engine.snapshot());
         t.join().unwrap();
     });
 }

@@ -12,29 +12,30 @@ use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::qsbr::Qsbr;
 use stillpoint::readers::reader::Reader;
 use stillpoint::readers::threads::ThreadReaders;
+use stillpoint::sync::Ordering::Relaxed;
 
-/// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
-struct World {
+/// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
+struct Domain {
     engine: Engine<ThreadReaders<Qsbr, ()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
 }
 
 // SAFETY: loom checks every access of the cells.
-unsafe impl Sync for World {}
+unsafe impl Sync for Domain {}
 // SAFETY: as above.
-unsafe impl Send for World {}
+unsafe impl Send for Domain {}
 
 /// A thread's handle.
 struct Handle<'a> {
-    world: &'a World,
+    domain: &'a Domain,
     reader: &'static Reader,
     seen: u64,
 }
 
-impl World {
+impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(ThreadReaders::new(), || "World"),
+            engine: Engine::new(ThreadReaders::new(), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
         })
     }
@@ -44,15 +45,22 @@ impl World {
     }
 
     fn online(&self, reader: &'static Reader) -> Handle<'_> {
-        Handle { world: self, reader, seen: self.engine.readers().thread_online(reader) }
+        Handle { domain: self, reader, seen: self.engine.readers().thread_online(reader) }
     }
 
-    /// A handle that is online already, since the counter was `seen`.
+    /// Returns the handle of a reader that has been online since the counter was `seen`.
     fn resume(&self, reader: &'static Reader, seen: u64) -> Handle<'_> {
-        Handle { world: self, reader, seen }
+        Handle { domain: self, reader, seen }
     }
 
-    /// Publishes another value and frees the present one after a grace period.
+    /// At most one wake-up, and no fence.
+    fn assert_costs(&self) {
+        let counters = self.engine.readers().counters();
+        assert!(counters.wakeups.load(Relaxed) <= 1, "{counters:?}");
+        assert_eq!(counters.heavy_fences.load(Relaxed), 0, "{counters:?}");
+    }
+
+    /// Publishes another value and frees the old one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
         self.engine.synchronize(None);
@@ -62,7 +70,7 @@ impl World {
 
 impl Handle<'_> {
     fn load(&self) -> *mut UnsafeCell<u32> {
-        self.world.published.load()
+        self.domain.published.load()
     }
 
     fn look(&self) {
@@ -70,21 +78,21 @@ impl Handle<'_> {
     }
 
     fn quiescent(&mut self) {
-        let counter = self.world.engine.readers().current_counter();
+        let counter = self.domain.engine.readers().current_counter();
         if counter != self.seen {
             self.seen = counter;
-            self.world.engine.readers().quiescent_state(self.reader, counter);
+            self.domain.engine.readers().quiescent_state(self.reader, counter);
         }
     }
 
-    /// As a thread that ends: offline, and not registered any more.
+    /// As when the thread exits: offline, and not registered any more.
     fn end(self) {
-        self.world.engine.readers().thread_offline(self.reader);
-        self.world.engine.readers().registry().release(self.reader);
+        self.domain.engine.readers().thread_offline(self.reader);
+        self.domain.engine.readers().registry().release(self.reader);
     }
 
-    fn go(self) {
-        self.world.engine.readers().thread_offline(self.reader);
+    fn offline(self) {
+        self.domain.engine.readers().thread_offline(self.reader);
     }
 }
 
@@ -95,36 +103,36 @@ fn boxed(value: u32) -> *mut UnsafeCell<u32> {
 }
 
 fn read(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
 fn free(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with_mut(|cell| unsafe { *cell = 0 });
 }
 
-fn spawn(world: &Arc<World>, body: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
-    let world = world.clone();
-    thread::spawn(move || body(&world))
+fn spawn(domain: &Arc<Domain>, body: impl FnOnce(&Domain) + 'static) -> thread::JoinHandle<()> {
+    let domain = domain.clone();
+    thread::spawn(move || body(&domain))
 }
 
 #[test]
 fn qsbr_reader_never_sees_a_freed_value() {
     check(1, 3, || {
-        let world = World::new();
-        let reader = world.claim();
-        let seen = world.online(reader).seen;
-        let t = spawn(&world, move |world| {
-            let mut handle = world.resume(reader, seen);
+        let domain = Domain::new();
+        let reader = domain.claim();
+        let seen = domain.online(reader).seen;
+        let t = spawn(&domain, move |domain| {
+            let mut handle = domain.resume(reader, seen);
             handle.look();
             handle.quiescent();
             handle.look();
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -132,17 +140,17 @@ fn qsbr_reader_never_sees_a_freed_value() {
 #[test]
 fn reader_coming_online_never_sees_a_freed_value() {
     check(1, 3, || {
-        let world = World::new();
-        let reader = world.claim();
-        let t = spawn(&world, move |world| {
-            let handle = world.online(reader);
+        let domain = Domain::new();
+        let reader = domain.claim();
+        let t = spawn(&domain, move |domain| {
+            let handle = domain.online(reader);
             handle.look();
-            handle.go();
-            let handle = world.online(reader);
+            handle.offline();
+            let handle = domain.online(reader);
             handle.look();
-            handle.go();
+            handle.offline();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -150,85 +158,82 @@ fn reader_coming_online_never_sees_a_freed_value() {
 #[test]
 fn reader_back_online_sees_what_was_published() {
     check(0, 3, || {
-        let world = World::new();
-        let reader = world.claim();
-        let seen = world.online(reader).seen;
-        let t = spawn(&world, move |world| {
-            let handle = world.resume(reader, seen);
+        let domain = Domain::new();
+        let reader = domain.claim();
+        let seen = domain.online(reader).seen;
+        let t = spawn(&domain, move |domain| {
+            let handle = domain.resume(reader, seen);
             handle.look();
-            handle.go();
-            let handle = world.online(reader);
+            handle.offline();
+            let handle = domain.online(reader);
             handle.look();
-            handle.go();
+            handle.offline();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
-        let stats = world.engine.tally();
-        assert!(stats.wakeups <= 1 && stats.heavy_fences == 0, "{stats:?}");
+        domain.assert_costs();
     });
 }
 
 #[test]
 fn sleeping_grace_period_costs_one_wakeup() {
     check(0, 3, || {
-        let world = World::new();
-        let reader = world.claim();
-        let seen = world.online(reader).seen;
-        let t = spawn(&world, move |world| {
-            let mut handle = world.resume(reader, seen);
+        let domain = Domain::new();
+        let reader = domain.claim();
+        let seen = domain.online(reader).seen;
+        let t = spawn(&domain, move |domain| {
+            let mut handle = domain.resume(reader, seen);
             handle.look();
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
-        let stats = world.engine.tally();
-        assert!(stats.wakeups <= 1 && stats.heavy_fences == 0, "{stats:?}");
+        domain.assert_costs();
     });
 }
 
 #[test]
 fn last_of_two_awaited_readers_wakes_the_leader() {
     check(0, 2, || {
-        let world = World::new();
-        let readers = [world.claim(), world.claim()];
+        let domain = Domain::new();
+        let readers = [domain.claim(), domain.claim()];
         // Both are online when the grace period begins.
         let threads = readers.map(|reader| {
-            let seen = world.online(reader).seen;
-            spawn(&world, move |world| {
-                let mut handle = world.resume(reader, seen);
+            let seen = domain.online(reader).seen;
+            spawn(&domain, move |domain| {
+                let mut handle = domain.resume(reader, seen);
                 handle.look();
                 handle.quiescent();
-                handle.go();
+                handle.offline();
             })
         });
-        world.update();
+        domain.update();
         for t in threads {
             t.join().unwrap();
         }
-        let stats = world.engine.tally();
-        assert!(stats.wakeups <= 1, "{stats:?}");
+        domain.assert_costs();
     });
 }
 
 #[test]
 fn each_grace_period_waits_for_earlier_references() {
     check(0, 2, || {
-        let world = World::new();
-        let reader = world.claim();
-        let seen = world.online(reader).seen;
-        let t = spawn(&world, move |world| {
-            let mut handle = world.resume(reader, seen);
+        let domain = Domain::new();
+        let reader = domain.claim();
+        let seen = domain.online(reader).seen;
+        let t = spawn(&domain, move |domain| {
+            let mut handle = domain.resume(reader, seen);
             handle.look();
             handle.quiescent();
             handle.look();
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
-        world.update();
-        world.update();
+        domain.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -236,17 +241,17 @@ fn each_grace_period_waits_for_earlier_references() {
 #[test]
 fn counter_advanced_by_another_ends_no_grace_period() {
     check(1, 3, || {
-        let world = World::new();
-        let reader = world.claim();
-        let seen = world.online(reader).seen;
-        let t = spawn(&world, move |world| {
-            world.engine.readers().defer_to_exit(Some(reader), true);
-            let mut handle = world.resume(reader, seen);
+        let domain = Domain::new();
+        let reader = domain.claim();
+        let seen = domain.online(reader).seen;
+        let t = spawn(&domain, move |domain| {
+            domain.engine.readers().defer_to_exit(Some(reader), true);
+            let mut handle = domain.resume(reader, seen);
             handle.quiescent();
             handle.look();
-            handle.go();
+            handle.offline();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -254,13 +259,13 @@ fn counter_advanced_by_another_ends_no_grace_period() {
 #[test]
 fn late_registration_sees_what_was_published() {
     check(1, 3, || {
-        let world = World::new();
-        let t = spawn(&world, |world| {
-            let handle = world.online(world.claim());
+        let domain = Domain::new();
+        let t = spawn(&domain, |domain| {
+            let handle = domain.online(domain.claim());
             handle.look();
             handle.end();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -268,14 +273,14 @@ fn late_registration_sees_what_was_published() {
 #[test]
 fn scan_finds_a_newly_registered_thread() {
     check(1, 3, || {
-        let world = World::new();
-        world.claim();
-        let t = spawn(&world, |world| {
-            let handle = world.online(world.claim());
+        let domain = Domain::new();
+        domain.claim();
+        let t = spawn(&domain, |domain| {
+            let handle = domain.online(domain.claim());
             handle.look();
             handle.end();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -283,22 +288,22 @@ fn scan_finds_a_newly_registered_thread() {
 #[test]
 fn reused_reader_is_waited_for() {
     check(1, 2, || {
-        let world = World::new();
-        let first = world.claim();
-        let seen = world.online(first).seen;
+        let domain = Domain::new();
+        let first = domain.claim();
+        let seen = domain.online(first).seen;
         let threads = [
-            spawn(&world, move |world| {
-                let handle = world.resume(first, seen);
+            spawn(&domain, move |domain| {
+                let handle = domain.resume(first, seen);
                 handle.look();
                 handle.end();
             }),
-            spawn(&world, |world| {
-                let handle = world.online(world.claim());
+            spawn(&domain, |domain| {
+                let handle = domain.online(domain.claim());
                 handle.look();
                 handle.end();
             }),
         ];
-        world.update();
+        domain.update();
         for t in threads {
             t.join().unwrap();
         }
@@ -308,16 +313,16 @@ fn reused_reader_is_waited_for() {
 #[test]
 fn updaters_sharing_a_grace_period_free_safely() {
     check(0, 2, || {
-        let world = World::new();
-        let reader = world.claim();
-        let seen = world.online(reader).seen;
-        let t = spawn(&world, move |world| {
-            let handle = world.resume(reader, seen);
+        let domain = Domain::new();
+        let reader = domain.claim();
+        let seen = domain.online(reader).seen;
+        let t = spawn(&domain, move |domain| {
+            let handle = domain.resume(reader, seen);
             handle.look();
-            handle.go();
+            handle.offline();
         });
-        let updater = spawn(&world, World::update);
-        world.update();
+        let updater = spawn(&domain, Domain::update);
+        domain.update();
         t.join().unwrap();
         updater.join().unwrap();
     });

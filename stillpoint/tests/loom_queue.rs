@@ -109,7 +109,7 @@ impl World {
     /// Runs what has been appended, after a grace period.
     fn collect_and_take(&self, own: Own) {
         let ask = || {
-            let due = self.engine.ask();
+            let due = self.engine.snapshot();
             thread::yield_now();
             due
         };
@@ -125,7 +125,7 @@ impl World {
     fn free_plain(&self, own: Own) {
         // SAFETY: a grace period has ended, or the model fails.
         let run = |entry: Callback| unsafe { entry.run() };
-        let _ = own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.ask(), run);
+        let _ = own.queue.run_local(u64::MAX, |due| self.engine.is_done(due), || self.engine.snapshot(), run);
     }
 
     fn leave(&self, reader: Own) {
@@ -199,7 +199,7 @@ fn later_callback_waits_for_a_later_grace_period() {
         let (own, reader) = (world.register(), world.register());
         let run = Count::new();
         push(own, run, false, std::ptr::null());
-        let due = own.queue.assign_cookies(|due| world.engine.is_done(due), || world.engine.ask());
+        let due = own.queue.assign_cookies(|due| world.engine.is_done(due), || world.engine.snapshot());
         let due = due.expect("no thread has claimed the queue").expect("there is an entry");
         let w = world.clone();
         let threads = [

@@ -1,5 +1,5 @@
-//! Models of the grace period: readers, the scan, the sleep, readers that come and go. See `sync/model.rs` for how the
-//! process-wide fence is modelled.
+//! Models of the grace period: readers, the scan, the sleep, registration. `sync/model.rs` has the model of the
+//! process-wide fence.
 #![cfg(loom)]
 
 mod model;
@@ -10,28 +10,28 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::engine::Engine;
+use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::reader::{ExitPath, Owner, Reader};
 use stillpoint::readers::threads::{Memb, ThreadReaders};
 use stillpoint::sync::{AtomicU64, Ordering::*, model::poll, model::reader as interruptible};
 
-/// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
-struct World {
+/// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
+struct Domain {
     engine: Engine<ThreadReaders<Memb, ()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
     done: AtomicU64,
 }
 
 // SAFETY: loom checks every access of the cells.
-unsafe impl Sync for World {}
+unsafe impl Sync for Domain {}
 // SAFETY: as above.
-unsafe impl Send for World {}
+unsafe impl Send for Domain {}
 
-impl World {
+impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(ThreadReaders::<Memb, ()>::new(), || "World"),
+            engine: Engine::new(ThreadReaders::<Memb, ()>::new(), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
             done: AtomicU64::new(0),
         })
@@ -55,7 +55,7 @@ impl World {
         look_at(value);
     }
 
-    /// One section that reads the published value.
+    /// Reads the published value in one section.
     fn read(&self, reader: &'static Reader) {
         if !reader.try_enter(self.engine.readers().counter()) {
             reader.nest();
@@ -64,17 +64,23 @@ impl World {
         self.exit_slow(reader, reader.leave());
     }
 
-    /// Publishes another value and frees the present one after a grace period.
+    fn assert_costs(&self, heavy_fences: u64, wakeups: u64) {
+        let counters = self.engine.readers().counters();
+        assert!(counters.heavy_fences.load(Relaxed) <= heavy_fences, "{counters:?}");
+        assert!(counters.wakeups.load(Relaxed) <= wakeups, "{counters:?}");
+    }
+
+    /// Publishes another value and frees the old one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
         self.engine.synchronize(None);
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
 }
 
 fn look_at(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
@@ -85,33 +91,33 @@ fn boxed(value: u32) -> *mut UnsafeCell<u32> {
 }
 
 /// Runs `body` as reader number `index`.
-fn spawn(world: &Arc<World>, index: usize, body: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
-    let world = world.clone();
-    thread::spawn(move || interruptible(index, || body(&world)))
+fn spawn(domain: &Arc<Domain>, index: usize, body: impl FnOnce(&Domain) + 'static) -> thread::JoinHandle<()> {
+    let domain = domain.clone();
+    thread::spawn(move || interruptible(index, || body(&domain)))
 }
 
 #[test]
 fn reader_never_sees_a_freed_value() {
     check(1, 3, || {
-        let world = World::new();
-        let reader = world.register();
-        let t = spawn(&world, 0, move |world| {
-            world.read(reader);
-            world.read(reader);
+        let domain = Domain::new();
+        let reader = domain.register();
+        let t = spawn(&domain, 0, move |domain| {
+            domain.read(reader);
+            domain.read(reader);
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
 
-/// Nothing is published and nobody reads: only the second count of grace periods can notice a caller served too early.
+/// Nothing is published and no thread reads: only the audit can notice a caller that returns too early.
 #[test]
 fn callers_get_a_grace_period_that_began_later() {
     check(0, 3, || {
-        let world = World::new();
-        let w = world.clone();
+        let domain = Domain::new();
+        let w = domain.clone();
         let t = thread::spawn(move || w.engine.synchronize(None));
-        world.engine.synchronize(None);
+        domain.engine.synchronize(None);
         t.join().unwrap();
     });
 }
@@ -119,10 +125,10 @@ fn callers_get_a_grace_period_that_began_later() {
 #[test]
 fn updaters_sharing_a_grace_period_free_safely() {
     check(1, 2, || {
-        let world = World::new();
-        let w = world.clone();
+        let domain = Domain::new();
+        let w = domain.clone();
         let t = thread::spawn(move || w.update());
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -130,15 +136,15 @@ fn updaters_sharing_a_grace_period_free_safely() {
 #[test]
 fn nested_section_lasts_until_the_last_guard_drops() {
     check(1, 3, || {
-        let world = World::new();
-        let reader = world.register();
-        let t = spawn(&world, 0, move |world| {
-            assert!(reader.try_enter(world.engine.readers().counter()));
-            world.read(reader);
-            world.look();
-            world.exit_slow(reader, reader.leave());
+        let domain = Domain::new();
+        let reader = domain.register();
+        let t = spawn(&domain, 0, move |domain| {
+            assert!(reader.try_enter(domain.engine.readers().counter()));
+            domain.read(reader);
+            domain.look();
+            domain.exit_slow(reader, reader.leave());
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -146,56 +152,53 @@ fn nested_section_lasts_until_the_last_guard_drops() {
 #[test]
 fn sleeping_grace_period_costs_two_fences_one_wakeup() {
     check(0, 2, || {
-        let world = World::new();
-        let reader = world.register();
-        let t = spawn(&world, 0, move |world| {
-            world.read(reader);
-            world.read(reader);
+        let domain = Domain::new();
+        let reader = domain.register();
+        let t = spawn(&domain, 0, move |domain| {
+            domain.read(reader);
+            domain.read(reader);
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
-        let stats = world.engine.tally();
-        assert!(stats.heavy_fences <= 2, "{stats:?}");
-        assert!(stats.wakeups <= 1, "{stats:?}");
+        domain.assert_costs(2, 1);
     });
 }
 
 #[test]
 fn last_of_two_awaited_readers_wakes_the_leader() {
     check(0, 1, || {
-        let world = World::new();
-        let readers = [world.register(), world.register()];
+        let domain = Domain::new();
+        let readers = [domain.register(), domain.register()];
         // Both are inside when the grace period begins.
         let threads = [0, 1].map(|i| {
-            assert!(readers[i].try_enter(world.engine.readers().counter()));
-            spawn(&world, i, move |world| world.exit_slow(readers[i], readers[i].leave()))
+            assert!(readers[i].try_enter(domain.engine.readers().counter()));
+            spawn(&domain, i, move |domain| domain.exit_slow(readers[i], readers[i].leave()))
         });
-        world.engine.synchronize(None);
+        domain.engine.synchronize(None);
         for t in threads {
             t.join().unwrap();
         }
-        let stats = world.engine.tally();
-        assert!(stats.heavy_fences <= 2 && stats.wakeups <= 1, "{stats:?}");
+        domain.assert_costs(2, 1);
     });
 }
 
 #[test]
 fn repin_lets_a_grace_period_end() {
     check(0, 2, || {
-        let world = World::new();
-        let reader = world.register();
-        let t = spawn(&world, 0, move |world| {
-            assert!(reader.try_enter(world.engine.readers().counter()));
-            world.look();
-            while world.done.load(Relaxed) == 0 {
-                world.exit_slow(reader, reader.repin(world.engine.readers().counter()));
-                world.look();
+        let domain = Domain::new();
+        let reader = domain.register();
+        let t = spawn(&domain, 0, move |domain| {
+            assert!(reader.try_enter(domain.engine.readers().counter()));
+            domain.look();
+            while domain.done.load(Relaxed) == 0 {
+                domain.exit_slow(reader, reader.repin(domain.engine.readers().counter()));
+                domain.look();
                 thread::yield_now();
             }
-            world.exit_slow(reader, reader.leave());
+            domain.exit_slow(reader, reader.leave());
         });
-        world.update();
-        world.done.store(1, Relaxed);
+        domain.update();
+        domain.done.store(1, Relaxed);
         t.join().unwrap();
     });
 }
@@ -203,25 +206,25 @@ fn repin_lets_a_grace_period_end() {
 #[test]
 fn reused_reader_is_waited_for() {
     check(1, 1, || {
-        let world = World::new();
-        let first = world.register();
+        let domain = Domain::new();
+        let first = domain.register();
         // Inside a section that began before the update; the reader then goes to another thread.
-        assert!(first.try_enter(world.engine.readers().counter()));
-        world.look();
+        assert!(first.try_enter(domain.engine.readers().counter()));
+        domain.look();
         let threads = [
-            spawn(&world, 0, move |world| {
-                world.look();
-                world.exit_slow(first, first.leave());
-                world.engine.readers().registry().release(first);
+            spawn(&domain, 0, move |domain| {
+                domain.look();
+                domain.exit_slow(first, first.leave());
+                domain.engine.readers().registry().release(first);
             }),
-            spawn(&world, 1, |world| {
-                let reader = world.register();
-                assert!(reader.try_enter(world.engine.readers().counter()));
-                world.look();
-                world.exit_slow(reader, reader.leave());
+            spawn(&domain, 1, |domain| {
+                let reader = domain.register();
+                assert!(reader.try_enter(domain.engine.readers().counter()));
+                domain.look();
+                domain.exit_slow(reader, reader.leave());
             }),
         ];
-        world.update();
+        domain.update();
         for t in threads {
             t.join().unwrap();
         }
@@ -231,13 +234,13 @@ fn reused_reader_is_waited_for() {
 #[test]
 fn late_registration_sees_what_was_published() {
     check(1, 3, || {
-        let world = World::new();
-        let t = spawn(&world, 0, |world| {
-            let reader = world.register();
-            world.read(reader);
-            world.engine.readers().registry().release(reader);
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let reader = domain.register();
+            domain.read(reader);
+            domain.engine.readers().registry().release(reader);
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -245,18 +248,18 @@ fn late_registration_sees_what_was_published() {
 #[test]
 fn sleeping_leader_returns_after_the_awaited_reader_left() {
     check(0, 3, || {
-        let world = World::new();
-        let reader = world.register();
-        assert!(reader.try_enter(world.engine.readers().counter()));
-        let value = world.published.load();
-        let t = spawn(&world, 0, move |world| {
+        let domain = Domain::new();
+        let reader = domain.register();
+        assert!(reader.try_enter(domain.engine.readers().counter()));
+        let value = domain.published.load();
+        let t = spawn(&domain, 0, move |domain| {
             // Fences A and B may both come before the section reads.
             poll();
             poll();
             look_at(value);
-            world.exit_slow(reader, reader.leave());
+            domain.exit_slow(reader, reader.leave());
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -267,16 +270,16 @@ fn stall_report_names_the_blocking_owner() {
         (Owner { thread: 1, site: Location::caller() }, Owner { thread: 2, site: Location::caller() });
     assert_ne!(first.site, second.site);
     check(0, 3, move || {
-        let world = World::new();
-        let reader = world.register();
+        let domain = Domain::new();
+        let reader = domain.register();
         reader.set_owner(first);
-        assert!(reader.try_enter(world.engine.readers().counter()));
+        assert!(reader.try_enter(domain.engine.readers().counter()));
         reader.request_wake();
-        let t = spawn(&world, 0, move |world| {
+        let t = spawn(&domain, 0, move |domain| {
             assert_eq!(reader.leave(), ExitPath::Slow);
             assert!(reader.take_wake_request());
-            world.engine.readers().registry().release(reader);
-            world.register().set_owner(second);
+            domain.engine.readers().registry().release(reader);
+            domain.register().set_owner(second);
         });
         if let Some(owner) = reader.owner_if_still_blocking(|owner| owner) {
             assert_eq!(owner, first, "a report names another owner");
@@ -285,40 +288,40 @@ fn stall_report_names_the_blocking_owner() {
     });
 }
 
-/// Replaces the value, and frees the old one when somebody's grace period, or one of our own, is over.
-fn try_update(world: &World, own: &'static Reader) {
-    let old = world.published.swap(boxed(8));
-    let due = world.engine.ask();
-    let tried = world.engine.try_synchronize(Some(own));
-    if world.engine.is_done(due) {
-        // SAFETY: the memory of values is never given back.
+/// Replaces the value, and frees the old one if a grace period has ended, this thread's or another's.
+fn try_update(domain: &Domain, own: &'static Reader) {
+    let old = domain.published.swap(boxed(8));
+    let cookie = domain.engine.snapshot();
+    let tried = domain.engine.try_synchronize(Some(own));
+    if domain.engine.is_done(cookie) {
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
-    world.done.store(tried.into(), Relaxed);
+    domain.done.store(tried.into(), Relaxed);
 }
 
 #[test]
 fn tried_grace_period_is_full_or_does_not_count() {
     check(0, 3, || {
-        let world = World::new();
-        let (own, reader) = (world.register(), world.register());
-        let t = spawn(&world, 0, move |world| world.read(reader));
-        try_update(&world, own);
+        let domain = Domain::new();
+        let (own, reader) = (domain.register(), domain.register());
+        let t = spawn(&domain, 0, move |domain| domain.read(reader));
+        try_update(&domain, own);
         t.join().unwrap();
-        assert_eq!(world.engine.tally().grace_periods, world.done.load(Relaxed));
+        assert_eq!(domain.engine.completed(), domain.done.load(Relaxed));
     });
 }
 
 #[test]
 fn trying_does_not_block_a_grace_period() {
     check(0, 1, || {
-        let world = World::new();
-        let (own, reader) = (world.register(), world.register());
+        let domain = Domain::new();
+        let (own, reader) = (domain.register(), domain.register());
         let threads = [
-            spawn(&world, 0, move |world| world.read(reader)),
-            spawn(&world, 1, move |world| try_update(world, own)),
+            spawn(&domain, 0, move |domain| domain.read(reader)),
+            spawn(&domain, 1, move |domain| try_update(domain, own)),
         ];
-        world.update();
+        domain.update();
         for t in threads {
             t.join().unwrap();
         }
@@ -328,16 +331,16 @@ fn trying_does_not_block_a_grace_period() {
 #[test]
 fn scan_finds_readers_of_a_new_chunk() {
     check(1, 2, || {
-        let world = World::new();
+        let domain = Domain::new();
         // The first chunk is full.
-        world.register();
-        world.register();
-        let t = spawn(&world, 0, |world| {
-            let reader = world.register();
-            world.read(reader);
-            world.engine.readers().registry().release(reader);
+        domain.register();
+        domain.register();
+        let t = spawn(&domain, 0, |domain| {
+            let reader = domain.register();
+            domain.read(reader);
+            domain.engine.readers().registry().release(reader);
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }

@@ -1,5 +1,6 @@
-//! Models of a thread's way through a domain: it enters, is registered by that, reads, ends, and reads once more in a late
-//! destructor. All that `rcu::RcuDomain::enter` and the end of a thread do, but for the thread-local variable and the system calls.
+//! Models of a thread's registration: the thread enters, which registers it, reads, exits, and reads once more in a
+//! late destructor. They do what `rcu::RcuDomain::enter` and the exit of a thread do, except for the thread-local
+//! variable and the system calls.
 #![cfg(loom)]
 
 mod model;
@@ -29,7 +30,7 @@ unsafe impl Sync for Domain {}
 // SAFETY: as above.
 unsafe impl Send for Domain {}
 
-/// What a thread has of it: its thread-local variable, and whether a light fence is nothing in it.
+/// A thread's thread-local variable, and whether a compiler fence is a light fence.
 struct Thread<'a> {
     domain: &'a Domain,
     registration: Registration,
@@ -49,11 +50,11 @@ impl Domain {
         Thread { domain: self, registration: Registration::new(), light_is_free }
     }
 
-    /// Publishes another value and frees the present one after a grace period.
+    /// Publishes another value and frees the old one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
         self.engine.synchronize(None);
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
 }
@@ -83,7 +84,7 @@ impl Thread<'_> {
         let value = self.domain.published.load();
         // Time may pass between loading the pointer and reading through it.
         poll();
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
     }
 
@@ -99,7 +100,7 @@ impl Thread<'_> {
         self.exit_slow(reader, reader.leave());
     }
 
-    /// One section that reads the published value.
+    /// Reads the published value in one section.
     fn read(&self) {
         let reader = self.enter();
         self.look(reader);
@@ -180,7 +181,7 @@ fn late_guard_protects_until_it_is_dropped() {
             thread.look(reader);
             thread.end();
             thread.look(reader);
-            // A section of another destructor, inside.
+            // A nested section, of another destructor.
             thread.read();
             thread.exit_slow(reader, reader.repin(domain.engine.readers().counter()));
             thread.look(reader);
@@ -188,7 +189,7 @@ fn late_guard_protects_until_it_is_dropped() {
         });
         domain.update();
         t.join().unwrap();
-        assert!(domain.engine.readers().no_other_readers(None), "the reader has not been given back");
+        assert!(domain.engine.readers().no_other_readers(None), "the reader has not been released");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Models of the registry: a reader belongs to one thread at a time, and is there before anybody looks at it.
+//! Models of the registry: a reader belongs to one thread at a time, and is initialized before a scan finds it.
 #![cfg(loom)]
 
 mod model;
@@ -12,17 +12,17 @@ use stillpoint::readers::registry::Registry;
 use stillpoint::sync::Ordering::Relaxed;
 
 /// A registry, and a cell for each reader that only its owner touches.
-struct World {
+struct State {
     registry: Registry<()>,
     owned: [UnsafeCell<bool>; 4],
 }
 
 // SAFETY: loom checks every access of the cells.
-unsafe impl Sync for World {}
+unsafe impl Sync for State {}
 // SAFETY: as above.
-unsafe impl Send for World {}
+unsafe impl Send for State {}
 
-impl World {
+impl State {
     fn new() -> Arc<Self> {
         Arc::new(Self { registry: Registry::new(), owned: std::array::from_fn(|_| UnsafeCell::new(false)) })
     }
@@ -49,30 +49,30 @@ impl World {
 #[test]
 fn reader_belongs_to_one_thread_at_a_time() {
     check(0, 3, || {
-        let world = World::new();
-        let (a, b) = (world.claim(), world.claim());
-        world.release(b);
-        world.release(a);
-        let w = world.clone();
-        // The stack's top comes back above another next: the tag must tell.
+        let state = State::new();
+        let (a, b) = (state.claim(), state.claim());
+        state.release(b);
+        state.release(a);
+        let w = state.clone();
+        // The top of the stack comes back with another next: the tag must differ.
         let t = thread::spawn(move || {
             let first = w.claim();
             let _second = w.claim();
             w.release(first);
         });
-        world.claim();
-        world.claim();
+        state.claim();
+        state.claim();
         t.join().unwrap();
-        assert!(world.registry.len() <= 4);
+        assert!(state.registry.len() <= 4);
     });
 }
 
 #[test]
 fn registry_reuses_a_free_reader_before_growing() {
     check(0, 3, || {
-        let world = World::new();
+        let state = State::new();
         let threads = [0, 1].map(|_| {
-            let w = world.clone();
+            let w = state.clone();
             thread::spawn(move || {
                 for _ in 0..2 {
                     let reader = w.claim();
@@ -83,22 +83,22 @@ fn registry_reuses_a_free_reader_before_growing() {
         for t in threads {
             t.join().unwrap();
         }
-        assert!(world.registry.len() <= 2);
+        assert!(state.registry.len() <= 2);
     });
 }
 
 #[test]
 fn scan_finds_the_chunk_of_every_reader() {
     check(0, 3, || {
-        let world = World::new();
-        let w = world.clone();
+        let state = State::new();
+        let w = state.clone();
         let t = thread::spawn(move || {
             w.claim();
         });
-        for reader in world.registry.readers(0, world.registry.len()) {
+        for reader in state.registry.readers(0, state.registry.len()) {
             assert!(!reader.in_read_section());
         }
-        world.claim();
+        state.claim();
         t.join().unwrap();
     });
 }

@@ -14,21 +14,21 @@ use stillpoint::sync::{AtomicU64, Ordering::*};
 
 const CALLERS: usize = 3;
 
-/// Callers ask by a relaxed store; a round answers all whose store it sees.
-struct World {
+/// Callers store relaxedly to `asked`; a round answers the callers whose stores it sees.
+struct State {
     rounds: SharedSeq,
     asked: [AtomicU64; CALLERS],
     answered: [AtomicU64; CALLERS],
-    /// Rounds run, failed ones too: no two at a time.
+    /// The number of rounds, failed ones included. Two rounds at a time are a data race.
     run: UnsafeCell<u32>,
 }
 
 // SAFETY: loom checks every access of the cell.
-unsafe impl Sync for World {}
+unsafe impl Sync for State {}
 // SAFETY: as above.
-unsafe impl Send for World {}
+unsafe impl Send for State {}
 
-impl World {
+impl State {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             rounds: SharedSeq::new(),
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Asks and waits; the answer must be there.
+    /// Asks, waits, and finds the answer.
     fn call(&self, caller: usize) {
         let snapshot = self.ask(caller);
         self.wait_for(caller, snapshot);
@@ -69,10 +69,10 @@ impl World {
         self.is_answered(caller);
     }
 
-    /// Joins with a turn that panics: so must this caller.
+    /// Waits with a round that panics; so must the call.
     fn fail(&self) {
-        let joins = AssertUnwindSafe(|| self.rounds.run_or_wait(|| resume_unwind(Box::new(()))));
-        assert!(catch_unwind(joins).is_err());
+        let wait = AssertUnwindSafe(|| self.rounds.run_or_wait(|| resume_unwind(Box::new(()))));
+        assert!(catch_unwind(wait).is_err());
     }
 
     fn is_answered(&self, caller: usize) {
@@ -81,18 +81,18 @@ impl World {
 }
 
 fn callers(n: usize) {
-    let world = World::new();
+    let state = State::new();
     let threads: Vec<_> = (1..n)
         .map(|caller| {
-            let w = world.clone();
+            let w = state.clone();
             thread::spawn(move || w.call(caller))
         })
         .collect();
-    world.call(0);
+    state.call(0);
     for thread in threads {
         thread.join().unwrap();
     }
-    let run = world.run.with(|run| unsafe { *run });
+    let run = state.run.with(|run| unsafe { *run });
     assert!(run >= 1 && run as usize <= n, "{n} callers needed {run} rounds");
 }
 
@@ -109,18 +109,18 @@ fn three_callers_are_served_and_wake() {
 #[test]
 fn round_seen_done_serves_its_snapshot() {
     check(0, 3, || {
-        let world = World::new();
-        let w = world.clone();
+        let state = State::new();
+        let w = state.clone();
         let other = thread::spawn(move || w.call(1));
-        let snapshot = world.ask(0);
-        if world.rounds.is_done(snapshot) {
-            world.is_answered(0);
+        let snapshot = state.ask(0);
+        if state.rounds.is_done(snapshot) {
+            state.is_answered(0);
         } else {
             // Perhaps after a round that was in progress.
             thread::yield_now();
-            world.wait_for(0, snapshot);
+            state.wait_for(0, snapshot);
         }
-        assert!(world.rounds.is_done(snapshot));
+        assert!(state.rounds.is_done(snapshot));
         other.join().unwrap();
     });
 }
@@ -128,29 +128,29 @@ fn round_seen_done_serves_its_snapshot() {
 #[test]
 fn failed_round_fails_each_waiter_by_itself() {
     check(0, 3, || {
-        let world = World::new();
+        let state = State::new();
         let threads: Vec<_> = (1..CALLERS)
             .map(|_| {
-                let w = world.clone();
+                let w = state.clone();
                 thread::spawn(move || w.fail())
             })
             .collect();
-        world.fail();
+        state.fail();
         for thread in threads {
             thread.join().unwrap();
         }
-        assert_eq!(world.rounds.completed(), 0);
+        assert_eq!(state.rounds.completed(), 0);
     });
 }
 
 #[test]
 fn caller_during_a_failed_try_needs_one_round() {
     check(0, 4, || {
-        let world = World::new();
-        let w = world.clone();
+        let state = State::new();
+        let w = state.clone();
         let trying = thread::spawn(move || assert!(!w.rounds.try_run(|| false)));
-        world.run_or_wait(0);
-        assert_eq!(world.rounds.completed(), 1);
+        state.run_or_wait(0);
+        assert_eq!(state.rounds.completed(), 1);
         trying.join().unwrap();
     });
 }
@@ -158,10 +158,10 @@ fn caller_during_a_failed_try_needs_one_round() {
 #[test]
 fn try_run_serves_callers_or_does_not_count() {
     check(0, 2, || {
-        let world = World::new();
+        let state = State::new();
         let threads: Vec<_> = (1..CALLERS)
             .map(|caller| {
-                let w = world.clone();
+                let w = state.clone();
                 thread::spawn(move || {
                     if caller == 1 {
                         w.run_or_wait(1);
@@ -176,7 +176,7 @@ fn try_run_serves_callers_or_does_not_count() {
                 })
             })
             .collect();
-        world.run_or_wait(0);
+        state.run_or_wait(0);
         for thread in threads {
             thread.join().unwrap();
         }

@@ -1,4 +1,4 @@
-//! Models of sleepable domains: sections that are counted on several CPUs, the two phases, the sleep.
+//! Models of sleepable domains: sections that are counted on several CPUs, the two indices, the sleep.
 #![cfg(loom)]
 
 mod model;
@@ -9,31 +9,32 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use model::check;
-use stillpoint::grace_period::engine::{Engine, EngineStats};
+use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
-use stillpoint::readers::srcu::{Phase, SrcuReaders};
+use stillpoint::readers::srcu::{Idx, SrcuReaders};
+use stillpoint::sync::Ordering::Relaxed;
 use stillpoint::sync::model::{poll, reader as interruptible, run_on};
 
-/// A published value: 7 at first, 8 from each updater; a freed one is 0, and its memory stays.
-struct World {
+/// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
+struct Domain {
     engine: Engine<SrcuReaders>,
     published: PublishedPtr<UnsafeCell<u32>>,
 }
 
 // SAFETY: loom checks every access of the cells.
-unsafe impl Sync for World {}
+unsafe impl Sync for Domain {}
 // SAFETY: as above.
-unsafe impl Send for World {}
+unsafe impl Send for Domain {}
 
-impl World {
+impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            engine: Engine::new(SrcuReaders::new(Location::caller()), || "World"),
+            engine: Engine::new(SrcuReaders::new(Location::caller()), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
         })
     }
 
-    fn phases(&self) -> &SrcuReaders {
+    fn readers(&self) -> &SrcuReaders {
         self.engine.readers()
     }
 
@@ -48,27 +49,29 @@ impl World {
     /// One section that begins on CPU 0 and ends on CPU 1.
     fn read(&self) {
         run_on(0);
-        let phase = self.phases().enter();
+        let idx = self.readers().read_lock();
         self.look();
         run_on(1);
-        self.phases().leave(phase);
+        self.readers().read_unlock(idx);
     }
 
-    /// Publishes another value and frees the present one after a grace period.
+    /// Publishes another value and frees the old one after a grace period.
     fn update(&self) {
         let old = self.published.swap(boxed(8));
         self.engine.synchronize(None);
-        // SAFETY: the memory of values is never given back.
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
 
-    fn tally(&self) -> EngineStats {
-        self.engine.tally()
+    /// Returns the number of heavy fences and of wake-ups.
+    fn costs(&self) -> (u64, u64) {
+        let counters = self.readers().counters();
+        (counters.heavy_fences.load(Relaxed), counters.wakeups.load(Relaxed))
     }
 }
 
 fn read(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never given back.
+    // SAFETY: the memory of values is never freed.
     unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
@@ -79,41 +82,41 @@ fn boxed(value: u32) -> *mut UnsafeCell<u32> {
 }
 
 /// Runs `body` as reader number `index`.
-fn spawn(world: &Arc<World>, index: usize, body: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
-    let world = world.clone();
-    thread::spawn(move || interruptible(index, || body(&world)))
+fn spawn(domain: &Arc<Domain>, index: usize, body: impl FnOnce(&Domain) + 'static) -> thread::JoinHandle<()> {
+    let domain = domain.clone();
+    thread::spawn(move || interruptible(index, || body(&domain)))
 }
 
 /// A section that began before the updates, with the value that it reads.
 struct Begun {
-    phase: Phase,
+    idx: Idx,
     value: *mut UnsafeCell<u32>,
 }
 
-// SAFETY: as the world.
+// SAFETY: as above.
 unsafe impl Send for Begun {}
 
 impl Begun {
-    fn new(world: &World) -> Self {
-        Self { phase: world.phases().enter(), value: world.published.load() }
+    fn new(domain: &Domain) -> Self {
+        Self { idx: domain.readers().read_lock(), value: domain.published.load() }
     }
 
     /// Reads the value and ends the section.
-    fn end(self, world: &World) {
+    fn end(self, domain: &Domain) {
         read(self.value);
-        world.phases().leave(self.phase);
+        domain.readers().read_unlock(self.idx);
     }
 }
 
 #[test]
 fn reader_never_sees_a_freed_value() {
     check(1, 3, || {
-        let world = World::new();
-        let t = spawn(&world, 0, |world| {
-            world.read();
-            world.read();
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            domain.read();
+            domain.read();
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -121,13 +124,13 @@ fn reader_never_sees_a_freed_value() {
 #[test]
 fn short_section_does_not_hide_an_open_one() {
     check(0, 2, || {
-        let world = World::new();
-        let begun = Begun::new(&world);
-        let t = spawn(&world, 0, move |world| {
-            world.phases().leave(world.phases().enter());
-            begun.end(world);
+        let domain = Domain::new();
+        let begun = Begun::new(&domain);
+        let t = spawn(&domain, 0, move |domain| {
+            domain.readers().read_unlock(domain.readers().read_lock());
+            begun.end(domain);
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -135,28 +138,28 @@ fn short_section_does_not_hide_an_open_one() {
 #[test]
 fn section_may_end_in_another_thread() {
     check(1, 3, || {
-        let world = World::new();
-        let begun = Begun::new(&world);
-        let t = spawn(&world, 0, move |world| {
+        let domain = Domain::new();
+        let begun = Begun::new(&domain);
+        let t = spawn(&domain, 0, move |domain| {
             run_on(1);
-            begun.end(world);
+            begun.end(domain);
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
 
-/// As a thread that loaded the phase before a flip, and entered afterwards.
+/// As for a thread that loaded the index before a flip, and entered afterwards.
 #[test]
 fn section_of_the_idle_index_is_waited_for() {
     check(1, 3, || {
-        let world = World::new();
-        let begun = Begun::new(&world);
-        world.phases().flip();
-        let t = spawn(&world, 0, move |world| {
-            begun.end(world);
+        let domain = Domain::new();
+        let begun = Begun::new(&domain);
+        domain.readers().flip();
+        let t = spawn(&domain, 0, move |domain| {
+            begun.end(domain);
         });
-        world.update();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -164,10 +167,10 @@ fn section_of_the_idle_index_is_waited_for() {
 #[test]
 fn late_section_of_the_idle_index_is_waited_for() {
     check(1, 2, || {
-        let world = World::new();
-        let t = spawn(&world, 0, World::read);
-        world.phases().flip();
-        world.update();
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, Domain::read);
+        domain.readers().flip();
+        domain.update();
         t.join().unwrap();
     });
 }
@@ -175,46 +178,46 @@ fn late_section_of_the_idle_index_is_waited_for() {
 #[test]
 fn sections_of_both_indices_are_waited_for_asleep() {
     check(0, 1, || {
-        let world = World::new();
-        let first = Begun::new(&world);
-        world.phases().flip();
-        let second = Begun::new(&world);
+        let domain = Domain::new();
+        let first = Begun::new(&domain);
+        domain.readers().flip();
+        let second = Begun::new(&domain);
         let threads = [(0, first), (1, second)]
-            .map(|(index, begun)| spawn(&world, index, move |world| begun.end(world)));
-        world.update();
+            .map(|(index, begun)| spawn(&domain, index, move |domain| begun.end(domain)));
+        domain.update();
         for t in threads {
             t.join().unwrap();
         }
-        let tally = world.tally();
-        assert!(tally.heavy_fences <= 3 && tally.wakeups <= 2, "{tally:?}");
+        let (fences, wakeups) = domain.costs();
+        assert!(fences <= 3 && wakeups <= 2, "{fences} fences, {wakeups} wake-ups");
     });
 }
 
 #[test]
 fn sleeping_grace_period_costs_two_fences_one_wakeup() {
     check(0, 2, || {
-        let world = World::new();
-        let begun = [Begun::new(&world), Begun::new(&world)];
-        let t = spawn(&world, 0, move |world| begun.into_iter().for_each(|begun| begun.end(world)));
-        world.update();
+        let domain = Domain::new();
+        let begun = [Begun::new(&domain), Begun::new(&domain)];
+        let t = spawn(&domain, 0, move |domain| begun.into_iter().for_each(|begun| begun.end(domain)));
+        domain.update();
         t.join().unwrap();
-        let tally = world.tally();
-        assert!(tally.heavy_fences <= 2, "{tally:?}");
+        let (fences, _) = domain.costs();
+        assert!(fences <= 2, "{fences} fences");
     });
 }
 
 #[test]
 fn last_of_two_leaving_readers_wakes_the_leader() {
     check(0, 1, || {
-        let world = World::new();
+        let domain = Domain::new();
         let threads = [0, 1].map(|index| {
-            let begun = Begun::new(&world);
-            spawn(&world, index, move |world| {
+            let begun = Begun::new(&domain);
+            spawn(&domain, index, move |domain| {
                 run_on(index);
-                begun.end(world);
+                begun.end(domain);
             })
         });
-        world.update();
+        domain.update();
         for t in threads {
             t.join().unwrap();
         }
@@ -224,9 +227,9 @@ fn last_of_two_leaving_readers_wakes_the_leader() {
 #[test]
 fn updaters_sharing_a_grace_period_free_safely() {
     check(0, 1, || {
-        let world = World::new();
-        let threads = [spawn(&world, 0, World::read), spawn(&world, 1, World::update)];
-        world.update();
+        let domain = Domain::new();
+        let threads = [spawn(&domain, 0, Domain::read), spawn(&domain, 1, Domain::update)];
+        domain.update();
         for t in threads {
             t.join().unwrap();
         }
@@ -236,16 +239,16 @@ fn updaters_sharing_a_grace_period_free_safely() {
 #[test]
 fn closed_domain_waits_for_no_reader() {
     check(0, 3, || {
-        let world = World::new();
+        let domain = Domain::new();
         // Its guard was leaked.
-        let _ = world.phases().enter();
-        let t = spawn(&world, 0, |world| {
-            world.look();
-            world.phases().close();
+        let _ = domain.readers().read_lock();
+        let t = spawn(&domain, 0, |domain| {
+            domain.look();
+            domain.readers().close();
         });
-        let old = world.published.load();
-        world.engine.synchronize(None);
-        // SAFETY: the memory of values is never given back.
+        let old = domain.published.load();
+        domain.engine.synchronize(None);
+        // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
         t.join().unwrap();
     });

@@ -1,4 +1,4 @@
-//! Threads that report quiescent states, as a program uses them.
+//! Threads that report quiescent states.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -27,14 +27,14 @@ use until::until;
 
 #[test]
 fn readers_see_whole_values_beside_writers() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
-    let pair = Rcu::new_in((0_u64, Box::new(0_u64)), Here);
+    let pair = Rcu::new_in((0_u64, Box::new(0_u64)), Own);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let mut handle = Here::register();
+                let mut handle = Own::register();
                 let mut last = 0;
                 while !stop.load(Relaxed) {
                     for _ in 0..10 {
@@ -52,13 +52,13 @@ fn readers_see_whole_values_beside_writers() {
             match number % 3 {
                 0 => assert_eq!(old.wait().0, number - 1),
                 1 => drop(old),
-                _ => Here.synchronize(),
+                _ => Own.synchronize(),
             }
         }
         stop.store(true, Relaxed);
     });
-    Here.barrier();
-    let stats = Here.stats();
+    Own.barrier();
+    let stats = Own.stats();
     assert_eq!(stats.heavy_fences, 0);
     assert!(stats.wakeups <= stats.sleeps, "{stats:?}");
     assert_eq!(stats.queued, 0);
@@ -66,70 +66,70 @@ fn readers_see_whole_values_beside_writers() {
 
 #[test]
 fn grace_period_waits_for_online_threads_only() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
     let registered = Barrier::new(3);
-    let (report, told) = mpsc::channel::<()>();
+    let (report, reports) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let registered = &registered;
-        // One is offline.
+        // The first thread is offline.
         let (wake, woken) = mpsc::channel::<()>();
         scope.spawn(move || {
-            let mut handle = Here::register();
+            let mut handle = Own::register();
             handle.offline(|| {
                 registered.wait();
                 woken.recv()
             })
         });
-        // One is online and does not report until it is told.
+        // The second thread is online, and reports when the test says so.
         scope.spawn(move || {
-            let mut handle = Here::register();
+            let mut handle = Own::register();
             registered.wait();
-            told.recv().expect("somebody tells");
+            reports.recv().expect("the test sends");
             handle.quiescent();
-            let _ = handle.offline(|| told.recv());
+            let _ = handle.offline(|| reports.recv());
         });
         registered.wait();
-        let period = GracePeriod::start_in(Here);
-        until(|| Here.stats().sleeps == 1);
+        let period = GracePeriod::start_in(Own);
+        until(|| Own.stats().sleeps == 1);
         assert!(!period.is_elapsed());
-        report.send(()).expect("it listens");
+        report.send(()).expect("the thread listens");
         period.wait();
         drop(report);
         drop(wake);
     });
-    let stats = Here.stats();
+    let stats = Own.stats();
     assert_eq!((stats.sleeps, stats.wakeups), (1, 1));
 }
 
 #[test]
 fn thread_has_one_handle() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     qsbr::domain! { struct There; }
-    let mut handle = Here::register();
-    assert_eq!(Here::try_register().err(), Some(RegisterError::Registered));
-    handle.offline(|| assert_eq!(Here::try_register().err(), Some(RegisterError::Registered)));
-    let panic = catch_unwind(|| Here::register()).expect_err("there is one already");
+    let mut handle = Own::register();
+    assert_eq!(Own::try_register().err(), Some(RegisterError::Registered));
+    handle.offline(|| assert_eq!(Own::try_register().err(), Some(RegisterError::Registered)));
+    let panic = catch_unwind(|| Own::register()).expect_err("there is one already");
     assert!(message(&*panic).contains("has a handle already"), "{}", message(&*panic));
-    // Of this domain, and in this thread.
+    // Only of this domain, and in this thread.
     drop(There::register());
     thread::scope(|scope| {
-        scope.spawn(|| drop(Here::register()));
+        scope.spawn(|| drop(Own::register()));
     });
     drop(handle);
-    drop(Here::register());
+    drop(Own::register());
 }
 
 #[test]
 fn waiting_while_online_panics() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
-    let mut handle = Here::register();
-    let number = Rcu::new_in(1, Here);
+    let mut handle = Own::register();
+    let number = Rcu::new_in(1, Own);
     let waits: [(&str, &dyn Fn()); 4] = [
-        ("synchronize", &|| Here.synchronize()),
-        ("barrier", &|| Here.barrier()),
-        ("a cookie", &|| GracePeriod::now_in(Here).wait()),
+        ("synchronize", &|| Own.synchronize()),
+        ("barrier", &|| Own.barrier()),
+        ("a cookie", &|| GracePeriod::now_in(Own).wait()),
         ("a value", &|| _ = number.replace(2).wait()),
     ];
     for (what, wait) in waits {
@@ -138,43 +138,43 @@ fn waiting_while_online_panics() {
         handle.offline(wait);
     }
     handle.synchronize();
-    assert!(Here::is_online());
+    assert!(Own::is_online());
     assert_eq!(*number.load(&handle), 2);
 }
 
 #[test]
 fn panic_while_offline_leaves_the_thread_online() {
-    qsbr::domain! { struct Here; }
-    let mut handle = Here::register();
+    qsbr::domain! { struct Own; }
+    let mut handle = Own::register();
     let panic = catch_unwind(AssertUnwindSafe(|| {
         handle.offline(|| {
-            assert!(!Here::is_online());
+            assert!(!Own::is_online());
             panic!("on purpose")
         })
     }));
     assert_eq!(message(&*panic.expect_err("it panics")), "on purpose");
-    assert!(Here::is_online());
+    assert!(Own::is_online());
     drop(handle);
-    assert!(!Here::is_online());
+    assert!(!Own::is_online());
 }
 
 #[test]
 fn short_lived_threads_are_waited_for() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     const ROUNDS: usize = 10_000;
     let _running = deadline();
-    let number = Rcu::new_in(Box::new(7), Here);
+    let number = Rcu::new_in(Box::new(7), Own);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..ROUNDS {
-                let handle = Here::register();
+                let handle = Own::register();
                 assert_eq!(**number.load(&handle), 7);
             }
-            // In threads of their own, too.
+            // Also in threads of their own.
             for _ in 0..200 {
                 thread::scope(|scope| {
-                    scope.spawn(|| assert_eq!(**number.load(&Here::register()), 7));
+                    scope.spawn(|| assert_eq!(**number.load(&Own::register()), 7));
                 });
             }
             done.store(true, Release);
@@ -183,22 +183,22 @@ fn short_lived_threads_are_waited_for() {
             assert_eq!(*number.replace(Box::new(7)).wait(), 7);
         }
     });
-    // A thread may still be ending when its scope has.
-    assert!(Here.stats().readers < 20, "{:?}", Here.stats());
+    // A thread may still be exiting when its scope has ended.
+    assert!(Own.stats().readers < 20, "{:?}", Own.stats());
 }
 
 #[test]
 fn callback_waits_for_online_threads() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     static CALLED: AtomicBool = AtomicBool::new(false);
     let _running = deadline();
-    let mut handle = Here::register();
-    Here.call(|| {
-        // The worker is in no section, and may wait.
-        assert!(!Here::is_online());
+    let mut handle = Own::register();
+    Own.call(|| {
+        // The worker has no handle, and may wait.
+        assert!(!Own::is_online());
         CALLED.store(true, Release);
     });
-    until(|| Here.stats().sleeps > 0);
+    until(|| Own.stats().sleeps > 0);
     assert!(!CALLED.load(Acquire));
     handle.quiescent();
     until(|| {
@@ -209,55 +209,55 @@ fn callback_waits_for_online_threads() {
 
 #[test]
 fn online_thread_is_throttled_at_quiescent_states() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     const LIMIT: u64 = 1000;
     let _running = deadline();
-    Here.set_limits(Limits { count: LIMIT, ..Limits::default() });
-    let mut handle = Here::register();
+    Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let mut handle = Own::register();
     let mut most = 0;
     for _ in 0..2_000 {
         for _ in 0..32 {
-            Here.retire(Box::new(Tracked(&DROPPED)));
+            Own.retire(Box::new(Tracked(&DROPPED)));
         }
         handle.quiescent();
-        most = most.max(Here.stats().queued);
+        most = most.max(Own.stats().queued);
     }
-    assert!(most < 2 * LIMIT, "{most} were queued, {:?}", Here.stats());
-    handle.offline(|| Here.barrier());
+    assert!(most < 2 * LIMIT, "{most} were queued, {:?}", Own.stats());
+    handle.offline(|| Own.barrier());
     assert_eq!(DROPPED.load(Acquire), 64_000);
 }
 
 #[test]
 fn waiting_offline_does_not_block_grace_periods() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     static LOCK: Mutex<()> = Mutex::new(());
     let _running = deadline();
     let waits = Barrier::new(2);
     thread::scope(|scope| {
         let held = LOCK.lock().expect("no panic");
         scope.spawn(|| {
-            let mut handle = Here::register();
+            let mut handle = Own::register();
             handle.offline(|| {
                 waits.wait();
                 drop(LOCK.lock().expect("no panic"));
             });
         });
         waits.wait();
-        Here.synchronize();
+        Own.synchronize();
         drop(held);
     });
 }
 
 #[test]
 fn reported_readers_make_no_system_call() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
     let (online, stop) = (Barrier::new(3), AtomicBool::new(false));
     let reports = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut handle = Here::register();
+            let mut handle = Own::register();
             online.wait();
             while !stop.load(Acquire) {
                 handle.quiescent();
@@ -265,35 +265,35 @@ fn reported_readers_make_no_system_call() {
             }
         });
         scope.spawn(|| {
-            let mut handle = Here::register();
+            let mut handle = Own::register();
             online.wait();
-            // Another reader reports often meanwhile.
-            until(|| Here.stats().sleeps == 1);
+            // Another thread reports often meanwhile.
+            until(|| Own.stats().sleeps == 1);
             let before = reports.load(Relaxed);
             until(|| reports.load(Relaxed) > before + 1000);
             handle.quiescent();
             handle.offline(|| until(|| stop.load(Acquire)));
         });
         online.wait();
-        Here.synchronize();
+        Own.synchronize();
         stop.store(true, Release);
     });
-    assert_eq!(Here.stats().wakeups, 1);
+    assert_eq!(Own.stats().wakeups, 1);
 }
 
 #[test]
 fn debug_output_needs_no_handle() {
-    qsbr::domain! { struct Here; }
-    assert_eq!(format!("{:?}", Rcu::new_in(1, Here)), "Rcu { .. }");
-    assert!(format!("{:?}", Here::register()).contains("Here"));
+    qsbr::domain! { struct Own; }
+    assert_eq!(format!("{:?}", Rcu::new_in(1, Own)), "Rcu { .. }");
+    assert!(format!("{:?}", Own::register()).contains("Own"));
 }
 
 #[test]
 fn update_with_a_handle_replaces_the_value() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
-    let numbers = Rcu::new_in(vec![1], Here);
-    let mut handle = Here::register();
+    let numbers = Rcu::new_in(vec![1], Own);
+    let mut handle = Own::register();
     let old = numbers.update_with(&handle, |old| old.iter().copied().chain([2]).collect());
     assert_eq!(handle.offline(|| old.wait()), [1]);
     assert_eq!(*numbers.load(&handle), [1, 2]);
@@ -301,23 +301,23 @@ fn update_with_a_handle_replaces_the_value() {
 
 #[test]
 fn leaked_handle_protects_after_its_thread_has_exited() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
-    let number: &'static Rcu<u32, Here> = Box::leak(Box::new(Rcu::new_in(7, Here)));
-    // The reference is good for ever, as the handle never reports.
+    let number: &'static Rcu<u32, Own> = Box::leak(Box::new(Rcu::new_in(7, Own)));
+    // The reference stays valid, since the handle never reports.
     let lent: &'static u32 = thread::spawn(|| {
-        let handle: &'static _ = Box::leak(Box::new(Here::register()));
+        let handle: &'static _ = Box::leak(Box::new(Own::register()));
         number.load(handle)
     })
     .join()
     .expect("no panic");
     drop(number.replace(8));
-    // Left asleep.
-    let writer = thread::spawn(|| Here.synchronize());
-    until(|| Here.stats().sleeps == 1);
-    // Other threads come and go, and no other domain is affected.
+    // Never returns.
+    let writer = thread::spawn(|| Own.synchronize());
+    until(|| Own.stats().sleeps == 1);
+    // Other threads register and exit, and other domains are not affected.
     for _ in 0..10 {
-        thread::spawn(|| Here::register().quiescent()).join().expect("no panic");
+        thread::spawn(|| Own::register().quiescent()).join().expect("no panic");
         qsbr::synchronize();
     }
     assert!(!writer.is_finished());
@@ -326,64 +326,64 @@ fn leaked_handle_protects_after_its_thread_has_exited() {
 
 #[test]
 fn late_handle_drop_unblocks_grace_periods() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     unsafe extern "C" fn drop_handle(handle: *mut c_void) {
         // SAFETY: the pointer comes from the Box below; this runs once, on the thread of the handle.
-        drop(unsafe { Box::from_raw(handle.cast::<qsbr::Handle<Here>>()) });
+        drop(unsafe { Box::from_raw(handle.cast::<qsbr::Handle<Own>>()) });
     }
     let _running = deadline();
-    drop(Here::register());
-    // Made after the key of the domain, so that glibc runs its destructor after that of the domain.
+    drop(Own::register());
+    // Created after the key of the domain, so that glibc runs its destructor later.
     let mut key = 0;
     // SAFETY: `key` outlives the call.
     assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(drop_handle)) }, 0);
     for _ in 0..3 {
         let reader = thread::spawn(move || {
-            let handle = Box::into_raw(Box::new(Here::register()));
+            let handle = Box::into_raw(Box::new(Own::register()));
             // SAFETY: the key exists, and its destructor takes this pointer.
             assert_eq!(unsafe { libc::pthread_setspecific(key, handle.cast()) }, 0);
         });
         reader.join().expect("the thread ends");
-        Here.synchronize();
+        Own.synchronize();
     }
-    assert!(Here.stats().readers <= 2, "{:?}", Here.stats());
+    assert!(Own.stats().readers <= 2, "{:?}", Own.stats());
 }
 
 #[test]
 fn handle_in_a_thread_local_is_dropped_with_its_thread() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     thread_local! {
-        static HANDLE: std::cell::RefCell<qsbr::Handle<Here>> = Here::register().into();
+        static HANDLE: std::cell::RefCell<qsbr::Handle<Own>> = Own::register().into();
     }
     let _running = deadline();
     for _ in 0..3 {
         thread::spawn(|| HANDLE.with_borrow_mut(|handle| handle.quiescent())).join().expect("no panic");
-        Here.synchronize();
+        Own.synchronize();
     }
 }
 
 #[test]
 fn long_grace_period_costs_its_leader_no_cpu_time() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
     let online = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let handle = Here::register();
+            let handle = Own::register();
             online.wait();
-            until(|| Here.stats().sleeps == 1);
+            until(|| Own.stats().sleeps == 1);
             thread::sleep(Duration::from_millis(300));
             drop(handle);
         });
         online.wait();
         let before = cpu_time();
-        Here.synchronize();
+        Own.synchronize();
         let spent = cpu_time() - before;
         assert!(spent < Duration::from_millis(100), "{spent:?} of 300 ms");
     });
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place outlives the call.
@@ -393,27 +393,27 @@ fn cpu_time() -> Duration {
 
 #[test]
 fn limits_hold_for_threads_going_offline_or_exiting() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     const LIMIT: u64 = 1000;
     let _running = deadline();
-    Here.set_limits(Limits { count: LIMIT, ..Limits::default() });
-    let work = |handle: Option<&mut qsbr::Handle<Here>>| {
+    Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
+    let work = |handle: Option<&mut qsbr::Handle<Own>>| {
         for _ in 0..64 {
-            // Slower than the caller.
-            Here.call(thread::yield_now);
+            // Callbacks are slower than the caller.
+            Own.call(thread::yield_now);
         }
         if let Some(handle) = handle {
             handle.offline(|| ());
         }
-        assert!(Here.stats().queued <= LIMIT + 64, "{}", Here.stats());
+        assert!(Own.stats().queued <= LIMIT + 64, "{}", Own.stats());
     };
-    let mut handle = Here::register();
+    let mut handle = Own::register();
     (0..500).for_each(|_| work(Some(&mut handle)));
     drop(handle);
     for _ in 0..500 {
-        let handle = Here::register();
+        let handle = Own::register();
         work(None);
         drop(handle);
     }
-    assert!(Here.stats().limit_waits > 0, "{}", Here.stats());
+    assert!(Own.stats().limit_waits > 0, "{}", Own.stats());
 }

@@ -1,4 +1,4 @@
-//! In the child of a fork only the thread that forked has a handle still.
+//! In the child of a fork, only the forking thread keeps its handle.
 #![cfg(not(loom))]
 
 #[path = "support/child.rs"]
@@ -15,9 +15,9 @@ use stillpoint::Domain as _;
 use stillpoint::qsbr;
 use stillpoint::rcu::Rcu;
 
-/// Forks; what `child` returns is whether it is content.
+/// Forks. `child` returns `true` if it finds no error.
 fn fork(child: impl FnOnce() -> bool) {
-    // SAFETY: the child allocates, which glibc allows, and ends without destructors.
+    // SAFETY: the child allocates, which glibc allows, and exits without destructors.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "{}", io::Error::last_os_error());
     if pid == 0 {
@@ -30,7 +30,7 @@ fn fork(child: impl FnOnce() -> bool) {
     let mut status = -1;
     // SAFETY: the place outlives the call.
     assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert_eq!(status, 0, "the child is content");
+    assert_eq!(status, 0, "the child finds an error");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn child_keeps_its_handle_and_waits_for_itself_only() {
     let online = Barrier::new(3);
     let number = Rcu::new_in(1, Here);
     thread::scope(|scope| {
-        // One never reports, one always does, and a writer is about.
+        // One thread never reports, one always does, and one writes.
         scope.spawn(|| {
             let handle = Here::register();
             online.wait();

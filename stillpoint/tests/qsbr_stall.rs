@@ -1,4 +1,4 @@
-//! A thread that never reports is named.
+//! Stall reports name the threads that do not report.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -18,76 +18,76 @@ use stillpoint::rcu::{self, Stall};
 
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
 
-fn note_stalls() {
+fn record_stalls() {
     rcu::set_stall_timeout(Some(Duration::from_millis(10)));
     rcu::set_stall_hook(Box::new(|stall| STALLS.lock().expect("no panic").push(stall.clone())));
 }
 
 #[test]
 fn stall_report_names_only_the_unreported_thread() {
-    qsbr::domain! { struct Here; }
+    qsbr::domain! { struct Own; }
     let _running = deadline();
-    note_stalls();
-    let (told, tell) = mpsc::channel();
+    record_stalls();
+    let (registered, registers) = mpsc::channel();
     let (stop, stopped) = mpsc::channel::<()>();
-    let lazy = thread::Builder::new().name("lazy".into());
-    let lazy = lazy.spawn(move || {
-        let handle = Here::register();
+    let silent = thread::Builder::new().name("silent".into());
+    let silent = silent.spawn(move || {
+        let handle = Own::register();
         // SAFETY: takes no arguments and cannot fail.
-        told.send((unsafe { libc::gettid() }.unsigned_abs(), line!() - 2)).expect("somebody listens");
+        registered.send((unsafe { libc::gettid() }.unsigned_abs(), line!() - 2)).expect("the test listens");
         let _ = stopped.recv();
         drop(handle);
     });
-    let lazy = lazy.expect("a thread");
-    let (id, line) = tell.recv().expect("it registers");
+    let silent = silent.expect("a thread");
+    let (id, line) = registers.recv().expect("the thread registers");
     let (online, is_online) = mpsc::channel();
     let (end, ended) = mpsc::channel::<()>();
-    let diligent = thread::spawn(move || {
-        let mut handle = Here::register();
-        online.send(()).expect("somebody listens");
+    let reporting = thread::spawn(move || {
+        let mut handle = Own::register();
+        online.send(()).expect("the test listens");
         while let Err(mpsc::TryRecvError::Empty) = ended.try_recv() {
             handle.quiescent();
             thread::yield_now();
         }
     });
-    is_online.recv().expect("it registers");
-    let waiting = thread::spawn(|| Here.synchronize());
+    is_online.recv().expect("the thread registers");
+    let waiting = thread::spawn(|| Own.synchronize());
     let stall = loop {
         let stalls = STALLS.lock().expect("no panic").clone();
-        // The first report may still name one that is about to report.
+        // The first report may still name the other thread.
         if let Some(stall) = stalls
             .into_iter()
-            .find(|stall| stall.domain() == type_name::<Here>() && stall.readers().len() == 1)
+            .find(|stall| stall.domain() == type_name::<Own>() && stall.readers().len() == 1)
         {
             break stall;
         }
         thread::yield_now();
     };
     let [reader] = stall.readers() else { panic!("{stall}") };
-    assert_eq!((reader.thread_id(), reader.thread_name()), (id, Some("lazy")));
+    assert_eq!((reader.thread_id(), reader.thread_name()), (id, Some("silent")));
     assert_eq!((reader.registered_at().file(), reader.registered_at().line()), (file!(), line));
     let text = stall.to_string();
     assert!(text.ends_with("and has not reported a quiescent state"), "{text}");
     drop(stop);
-    for thread in [lazy, waiting] {
+    for thread in [silent, waiting] {
         thread.join().expect("no panic");
     }
     drop(end);
-    diligent.join().expect("no panic");
+    reporting.join().expect("no panic");
 }
 
 #[test]
 fn exited_thread_with_a_leaked_handle_is_reported() {
     qsbr::domain! { struct There; }
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     let exits = thread::spawn(|| {
         mem::forget(There::register());
         // SAFETY: takes no arguments and cannot fail.
         unsafe { libc::gettid() }.unsigned_abs()
     });
     let id = exits.join().expect("the thread ends");
-    // Left asleep.
+    // Never returns.
     thread::spawn(|| There.synchronize());
     let stall = loop {
         let stalls = STALLS.lock().expect("no panic").clone();

@@ -1,4 +1,4 @@
-//! A global allocator that reads at every call, from the first allocation of the process on.
+//! A global allocator that reads in every call, from the first allocation of the process on.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -29,7 +29,7 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 struct Reading;
 
 impl Reading {
-    /// Sections of all kinds, one inside the other.
+    /// Begins nested read-side critical sections, one in each kind of domain.
     fn read() {
         let outer = rcu::enter();
         let sleepable = SLEEPABLE.enter();
@@ -66,7 +66,7 @@ fn allocator_may_read_in_every_call() {
         return;
     }
     let _running = deadline();
-    // More threads at a time than have readers without a second chunk, and a third.
+    // More concurrent threads than two chunks of the registry have readers.
     const THREADS: usize = 100;
     let value = Rcu::new(Box::new(0));
     let all = Barrier::new(THREADS);

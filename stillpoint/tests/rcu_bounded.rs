@@ -1,4 +1,5 @@
-//! The bound on memory in the guide's stack: its nodes are retired inside read-side critical sections, and nowhere else.
+//! The bound on memory in the guide's stack: its nodes are retired inside read-side critical sections, and nowhere
+//! else.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -16,11 +17,11 @@ use stillpoint::rcu::{DeferOptions, Guard, Limits, RcuDomain};
 use until::until;
 
 const THREADS: u64 = 4;
-/// Operations of each thread, each a push and a pop.
+/// Operations per thread, each a push and a pop.
 const OPERATIONS: u64 = 40_000;
 const LIMITS: Limits = Limits { count: 4096, bytes: 1 << 20 };
 
-/// Nodes that exist, counted from birth to death.
+/// The nodes that exist.
 #[derive(Default)]
 struct Live {
     now: AtomicU64,
@@ -37,7 +38,7 @@ unsafe impl Send for Node {}
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Relaxed, here and below: a number.
+        // Relaxed, here and below: statistics only.
         self.live.now.fetch_sub(1, Relaxed);
     }
 }
@@ -45,7 +46,7 @@ impl Drop for Node {
 struct Stack {
     head: AtomicPtr<Node>,
     live: &'static Live,
-    /// What a node's value says that it owns.
+    /// The heap bytes that a node is retired with.
     owning: usize,
 }
 
@@ -65,13 +66,13 @@ impl Stack {
         }
     }
 
-    /// Takes a node out of the stack, for the caller to retire. The caller is inside a section of `D`.
+    /// Removes a node, for the caller to retire. The caller is inside a section of `D`.
     fn unlink<D: RcuDomain>(&self) -> Option<NonNull<Node>> {
         assert!(D::in_read_section());
         loop {
             // Acquire: the node; pairs with the Release in `push`.
             let head = NonNull::new(self.head.load(Acquire))?;
-            // SAFETY: the caller's section: no node is freed that the stack showed in it, and no address used again.
+            // SAFETY: in the caller's section no node is freed that was in the stack, and no address is reused.
             let next = unsafe { head.as_ref() }.next;
             // Acquire: as above.
             if self.head.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
@@ -83,11 +84,11 @@ impl Stack {
     }
 
     fn retire<D: RcuDomain>(&self, node: NonNull<Node>) {
-        // SAFETY: from a box, and out of the stack, by the caller.
+        // SAFETY: from a box, and removed from the stack by the caller.
         unsafe { D::INSTANCE.retire_raw(node, DeferOptions::new().heap_bytes(self.owning)) };
     }
 
-    /// The guide's.
+    /// The pop of the guide.
     fn pop<D: RcuDomain>(&self) {
         let _guard = D::enter();
         if let Some(node) = self.unlink::<D>() {
@@ -96,8 +97,9 @@ impl Stack {
     }
 }
 
-/// Has the threads push values of `len` bytes and pop them, and checks what waits. `operation` is a push of a value and a pop;
-/// it has a number, and may hold a guard until the next one. A reader stalls until it delays a writer, a few times.
+/// Pushes and pops values of `len` bytes in all threads, and checks the backlog. `operation` is a push of a value and a
+/// pop; it gets its number, and may hold a guard until the next one. A reader stalls until a writer is throttled, a few
+/// times.
 fn check<D: RcuDomain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut Option<Guard<D>>) + Sync) {
     let _running = deadline();
     D::INSTANCE.set_limits(LIMITS);
@@ -107,7 +109,7 @@ fn check<D: RcuDomain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut 
         owning: if len > 100 { len } else { 0 },
     };
     let (most, most_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-    let look = || {
+    let sample = || {
         let stats = D::INSTANCE.stats();
         most.fetch_max(stats.queued, Relaxed);
         most_bytes.fetch_max(stats.queued_bytes, Relaxed);
@@ -121,30 +123,30 @@ fn check<D: RcuDomain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut 
                 for number in 0..OPERATIONS {
                     operation(&stack, format!("node {number:>len$}"), number, &mut held);
                     if number % 16 == 0 {
-                        look();
+                        sample();
                     }
                 }
             })
         });
         scope.spawn(|| {
-            let is_over = || stop.load(Relaxed);
+            let is_stopped = || stop.load(Relaxed);
             for _ in 0..5 {
-                let mut before = look();
-                // Until no writer waits, or none has to any longer: then the next one that waits is counted anew.
+                let mut before = sample();
+                // Until no writer is throttled, or needs to be any longer: then the next throttled writer is counted.
                 until(|| {
-                    before = look();
-                    before.queued < LIMITS.count / 2 && before.queued_bytes < LIMITS.bytes / 2 || is_over()
+                    before = sample();
+                    before.queued < LIMITS.count / 2 && before.queued_bytes < LIMITS.bytes / 2 || is_stopped()
                 });
                 let guard = D::enter();
                 until(|| {
-                    let now = look();
-                    now.limit_waits > before.limit_waits || now.queued > 4 * LIMITS.count || is_over()
+                    let now = sample();
+                    now.limit_waits > before.limit_waits || now.queued > 4 * LIMITS.count || is_stopped()
                 });
                 drop(guard);
             }
             until(|| {
-                look();
-                is_over()
+                sample();
+                is_stopped()
             });
         });
         let ended = writers.map(|writer| writer.join());
@@ -156,7 +158,7 @@ fn check<D: RcuDomain>(len: usize, operation: impl Fn(&Stack, String, u64, &mut 
     assert_eq!((live.now.load(Relaxed), stats.done, stats.limit_overruns), (0, THREADS * OPERATIONS, 0));
     let (most, most_bytes, live) = (most.into_inner(), most_bytes.into_inner(), live.peak.load(Relaxed));
     let seen = format!("at most {most} nodes of {most_bytes} bytes waited, {live} existed; {LIMITS:?}");
-    // A node is in the stack for each thread that has not popped yet.
+    // The stack has a node for each thread that has not popped yet.
     let bounded =
         most <= 2 * LIMITS.count && most_bytes <= 2 * LIMITS.bytes && live <= 2 * LIMITS.count + THREADS;
     assert!(bounded, "{seen}");

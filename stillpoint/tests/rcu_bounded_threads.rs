@@ -1,4 +1,4 @@
-//! The bound on memory, for threads that end, that retire in every way, and that are inside sections of two domains.
+//! The bound on memory for threads that exit, that retire in every way, and that are inside sections of two domains.
 #![cfg(not(loom))]
 
 #[path = "support/asleep.rs"]
@@ -39,7 +39,7 @@ fn short_lived_threads_stay_within_the_limit() {
     Own.set_limits(Limits { count: 1 << 20, bytes: LIMIT });
     let leave = section_elsewhere::<Own>();
     let stop = AtomicBool::new(false);
-    // Less than makes a thread do its bookkeeping.
+    // Too little for a thread to do its bookkeeping.
     let retire = || {
         let _guard = Own::enter();
         Own.retire_with(value(), DeferOptions::new().heap_bytes(60 << 10));
@@ -71,47 +71,47 @@ fn every_way_to_retire_stays_within_the_limit() {
     let _running = deadline();
     Own.set_limits(Limits { count: LIMIT, bytes: 1 << 30 });
     let stop = AtomicBool::new(false);
-    let outside: fn(DeferOptions) = |hints| Own.retire_with(value(), hints);
-    let inside = |hints| {
+    let outside: fn(DeferOptions) = |options| Own.retire_with(value(), options);
+    let inside = |options| {
         let _guard = Own::enter();
-        (0..32).for_each(|_| Own.retire_with(value(), hints));
+        (0..32).for_each(|_| Own.retire_with(value(), options));
     };
-    let nested = |hints| {
+    let nested = |options| {
         let _outer = Own::enter();
         let _inner = Own::enter();
-        Own.retire_with(value(), hints);
+        Own.retire_with(value(), options);
     };
-    let repinned = |hints| {
+    let repinned = |options| {
         let mut guard = Own::enter();
         for _ in 0..1000 {
-            Own.retire_with(value(), hints);
+            Own.retire_with(value(), options);
             guard.repin();
         }
     };
     let most = thread::scope(|scope| {
         let (stop, (started, start)) = (&stop, channel());
         for retire in [outside, inside, nested, repinned] {
-            for hints in [DeferOptions::new(), LOCAL, DeferOptions::new().lazy(), LOCAL.lazy()] {
+            for options in [DeferOptions::new(), LOCAL, DeferOptions::new().lazy(), LOCAL.lazy()] {
                 let started = started.clone();
                 scope.spawn(move || {
                     started.send(tid()).expect("the test listens");
                     while !stop.load(Relaxed) {
-                        retire(hints);
+                        retire(options);
                     }
                 });
             }
         }
         let threads: Vec<_> = start.iter().take(16).collect();
         let mut most = 0;
-        let mut look = || {
+        let mut sample = || {
             let queued = Own.stats().queued;
             most = queued.max(most);
             queued
         };
-        // A reader stalls until all of them wait, a few times.
+        // A reader stalls until all writers sleep, a few times.
         for _ in 0..20 {
             let _guard = Own::enter();
-            until(|| look() > 4 * LIMIT || threads.iter().all(|thread| sleeps(*thread)));
+            until(|| sample() > 4 * LIMIT || threads.iter().all(|thread| sleeps(*thread)));
         }
         stop.store(true, Relaxed);
         most
@@ -139,6 +139,6 @@ fn two_nested_domains_do_not_block_each_other() {
         let other = scope.spawn(|| nested::<A, B>(&all));
         nested::<B, A>(&all).max(other.join().expect("no panic"))
     });
-    // A thread above the limits waits for ten seconds.
+    // Above the limits, a wait may take ten seconds.
     assert!(waited < Duration::from_secs(5), "a thread waits for {waited:?}");
 }

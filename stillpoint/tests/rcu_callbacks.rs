@@ -1,5 +1,5 @@
-//! Callbacks: in order, after the sections that were open, once, whatever they do; bounded; quiet when there is nothing to
-//! do.
+//! Callbacks run once, in order, after the sections that were open, whatever they do. The backlog is bounded, and an
+//! idle worker sleeps.
 #![cfg(not(loom))]
 
 #[path = "support/callbacks.rs"]
@@ -48,14 +48,14 @@ fn callbacks_of_a_thread_run_in_order_before_barrier() {
         for seen in seen {
             scope.spawn(move || {
                 for index in 0..EACH {
-                    let hints = if index % 7 == 0 { LAZY } else { DeferOptions::new() };
+                    let options = if index % 7 == 0 { LAZY } else { DeferOptions::new() };
                     let padding = [index; 5];
                     let check = move || {
                         if seen.fetch_add(1, AcqRel) != padding[index % 5] {
                             wrong.fetch_add(1, Relaxed);
                         }
                     };
-                    Own.call_with(check, hints);
+                    Own.call_with(check, options);
                     if index % 1000 == 0 {
                         Own.barrier();
                         assert_eq!(seen.load(Acquire), index + 1);
@@ -83,7 +83,7 @@ fn callbacks_wait_for_all_open_sections() {
         Own.retire(value());
         Own.retire_with(value(), LAZY);
         Own.retire_all((0..5).map(|_| value()));
-        // SAFETY: from a box, and used by nobody.
+        // SAFETY: from a box, and not used again.
         unsafe { Own.retire_raw(NonNull::from(Box::leak(value())), DeferOptions::new()) };
     };
     defer();
@@ -97,7 +97,7 @@ fn callbacks_wait_for_all_open_sections() {
     drop(guard);
     Own.barrier();
     assert_eq!((calls.load(Acquire), drops.load(Acquire)), (6, 16));
-    // Which are counted when the barrier may have returned already.
+    // The counters may change after the barrier has returned.
     until(|| Own.stats().done == 22);
     let stats = Own.stats();
     assert_eq!((stats.queued, stats.queued_bytes, stats.oldest), (0, 0, Duration::ZERO));
@@ -209,7 +209,7 @@ fn callback_panic_is_reported_with_domain_and_type() {
     }
     let _running = deadline();
     Own.call(|| panic!("on purpose"));
-    // Too large for an entry.
+    // Too large to be stored inline.
     let large = [7_u8; 100];
     Own.call(move || panic!("on purpose, {}", large[99]));
     Own.retire(Box::new(Fragile));
@@ -226,7 +226,11 @@ fn barrier_panics_where_it_would_deadlock() {
     Own.call(|| ());
     let guard = Own::enter();
     let panic = catch_unwind(|| Own.barrier()).expect_err("inside a section");
-    assert!(message(&*panic).starts_with("barrier() inside a read-side section"), "{}", message(&*panic));
+    assert!(
+        message(&*panic).starts_with("barrier() inside a read-side critical section"),
+        "{}",
+        message(&*panic)
+    );
     Other.barrier();
     drop(guard);
     let said = Arc::new(Mutex::new(String::new()));
@@ -243,7 +247,7 @@ fn barrier_panics_where_it_would_deadlock() {
 fn barrier_in_a_nested_callback_of_its_domain_panics() {
     stillpoint::domain! { struct Outer; }
     stillpoint::domain! { struct Inner; }
-    /// Asks for a barrier of the outer domain, if its callback runs on this thread.
+    /// Calls `barrier` of the outer domain, if a callback of that runs on this thread.
     struct Asks(ThreadId, Arc<Mutex<Option<String>>>);
     impl Drop for Asks {
         fn drop(&mut self) {
@@ -257,7 +261,7 @@ fn barrier_in_a_nested_callback_of_its_domain_panics() {
     let said = Arc::new(Mutex::new(None));
     let says = Arc::clone(&said);
     Outer.call(move || {
-        // The thread that retires them drops some of them itself.
+        // The retiring thread itself drops some of them.
         until(|| {
             let asks = Asks(thread::current().id(), Arc::clone(&says));
             Inner.retire_with(Box::new(asks), DeferOptions::new().run_on_retiring_thread());
@@ -291,19 +295,19 @@ fn lazy_callbacks_run_with_urgent_ones() {
     let mut company: [(usize, Box<dyn FnMut()>); 4] = [
         (0, Box::new(|| Own.barrier())),
         (1, Box::new(move || Own.call(call))),
-        // As many as make a crowd, or as large.
+        // Past the low mark, by count or by bytes.
         (20_000, Box::new(move || (0..20_000).for_each(|_| Own.call_with(call, LAZY)))),
         (1, Box::new(move || Own.call_with(call, LAZY.heap_bytes(20 << 20)))),
     ];
     for _ in 0..3 {
         for (more, bring) in &mut company {
             Own.call_with(call, LAZY);
-            // Whether or not a worker looks at it: nothing is done.
+            // Even if a worker scans the queue, nothing runs.
             let (rounds, start) = (Own.stats().grace_periods, Instant::now());
             until(|| start.elapsed() > Duration::from_millis(20));
             assert_eq!((calls.load(Acquire), Own.stats().grace_periods), (expected, rounds));
             bring();
-            // The others are still waiting when the crowd is there: the last of them may be left.
+            // All run once the mark is reached, except perhaps the last ones.
             until(|| calls.load(Acquire) > expected);
             Own.barrier();
             expected += 1 + *more;
@@ -343,7 +347,7 @@ fn callers_outside_sections_are_throttled() {
         let writer = scope.spawn(|| (0..5 * LIMIT).for_each(|_| Own.call(call)));
         until(|| Own.stats().limit_waits != 0);
         assert!(Own.stats().queued <= LIMIT, "{}", Own.stats());
-        // Inside a section: counted only.
+        // Inside a section it is only counted.
         let guard = Own::enter();
         (0..5 * LIMIT).for_each(|_| Own.call(call));
         assert!(Own.stats().queued >= 5 * LIMIT);
@@ -380,7 +384,7 @@ fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Stalls until the writers have to wait for it, some times.
+            // Stalls until it throttles the writers, a few times.
             for _ in 0..20 {
                 let guard = Own::enter();
                 until(|| Own.stats().queued_bytes > LIMIT / 8 * 7);
@@ -399,7 +403,7 @@ fn stalled_reader_keeps_a_writer_under_the_byte_limit() {
     });
     Own.barrier();
     assert_eq!(WAITING.load(Relaxed), 0);
-    // Each of the two may add a report's worth and one value before it notices.
+    // Each of the two may exceed the limit by an unreported block and one value.
     let bound = LIMIT as usize + 2 * ((64 << 10) + 2 * SIZE);
     assert!(PEAK.load(Relaxed) <= bound, "{} bytes waited, more than {bound}", PEAK.load(Relaxed));
     assert_eq!(Own.stats().limit_overruns, 0);
@@ -454,7 +458,7 @@ fn callbacks_run_without_worker_threads() {
     });
     assert_eq!(calls.load(Acquire), 20_000);
     Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
-    // It may hold a lock that the callbacks take.
+    // The caller may hold a lock that the callbacks take.
     for _ in 0..20 * LIMIT {
         Own.call(call);
     }
@@ -462,7 +466,7 @@ fn callbacks_run_without_worker_threads() {
     assert!(Own.stats().limit_overruns >= 10);
     Own.barrier();
     assert_eq!(calls.load(Acquire), 20_000 + 20 * LIMIT as usize);
-    // A callback that waits, and one that appends, in the caller's own thread.
+    // Callbacks that wait and that defer run in the caller's own thread.
     Own.call(move || {
         Own.synchronize();
         Own.call(call);
@@ -472,7 +476,7 @@ fn callbacks_run_without_worker_threads() {
     assert_eq!(calls.load(Acquire), 20_001 + 20 * LIMIT as usize);
 }
 
-/// What the library's workers do, and how often they have gone to sleep, or been put off a processor: those that exist.
+/// Returns the states and context-switch counts of the existing workers.
 fn switches() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
     let status = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
@@ -483,18 +487,18 @@ fn switches() -> Vec<String> {
     workers.map(counts).collect()
 }
 
-/// Whether the workers do nothing for `time`.
+/// Returns `true` if there is one worker, which sleeps for `time`.
 fn are_idle_for(time: Duration) -> bool {
     let (before, start) = (switches(), Instant::now());
     assert_eq!(before.len(), 1, "one worker is left");
     while start.elapsed() < time {
         thread::park_timeout(time);
     }
-    // One that is about to run would do something later.
+    // A runnable worker would change later.
     switches() == before && before[0].contains("(sleeping)")
 }
 
-/// Lets workers work, of both kinds, and waits until one has nothing more to do.
+/// Runs an urgent and a lazy callback, and waits until one idle worker is left.
 fn work<D: RcuDomain>() {
     let (calls, call) = counter();
     D::INSTANCE.call(call);

@@ -1,4 +1,4 @@
-//! Grace-period cookies: asked, waited for with and without a timeout, started, awaited.
+//! Grace-period cookies: polled, waited for with and without a timeout, started, awaited.
 #![cfg(not(loom))]
 
 #[path = "support/child.rs"]
@@ -33,7 +33,7 @@ use threads::deny_threads;
 use until::until;
 use waiting::waiting_synchronize;
 
-const INSIDE: &str = "synchronize() inside a read-side section of the same domain";
+const INSIDE: &str = "synchronize() inside a read-side critical section of the same domain";
 
 /// Counts its calls.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-/// The smallest executor: polls when it was woken, and not otherwise.
+/// A minimal executor, which polls only when it is woken.
 fn block_on(future: impl IntoFuture<Output = (), IntoFuture: Unpin>) {
     struct Unpark(thread::Thread, AtomicBool);
 
@@ -80,7 +80,7 @@ fn block_on(future: impl IntoFuture<Output = (), IntoFuture: Unpin>) {
     }
 }
 
-/// Runs `body` while a section is open in another thread, until what `body` gets is dropped.
+/// Runs `body` while another thread is inside a section, which ends when the sender is dropped.
 fn beside_a_section<D: RcuDomain>(body: impl FnOnce(Sender<()>)) {
     let inside = &Barrier::new(2);
     let (section, ended) = mpsc::channel();
@@ -97,13 +97,13 @@ fn beside_a_section<D: RcuDomain>(body: impl FnOnce(Sender<()>)) {
 }
 
 /// All ways to wait.
-fn ways<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
+fn wait_modes<D: RcuDomain>() -> [fn(GracePeriod<D>); 5] {
     [
         |period| period.wait(),
         |period| period.wait_timeout(Duration::MAX).expect("the time is never up"),
         |period| block_on(period),
         |period| {
-            // Something else has been polled before, perhaps to the end.
+            // Polled with another waker before.
             let mut future = period.into_future();
             let _ = poll(&mut future, Waker::noop());
             block_on(future);
@@ -128,7 +128,7 @@ fn cookie_elapses_only_after_open_sections_end() {
     drop(guard);
     writer.join().expect("the grace period ends");
     assert!(readers.is_elapsed());
-    // That one had begun before.
+    // The writer's grace period had begun before.
     assert!(!late.is_elapsed());
     Own.synchronize();
     assert!(late.is_elapsed());
@@ -144,7 +144,7 @@ fn taking_a_cookie_starts_no_grace_period() {
     readers.wait();
     assert!(readers.is_elapsed());
     assert_eq!(Own.stats().grace_periods, 1);
-    ways().iter().for_each(|way| way(readers));
+    wait_modes().iter().for_each(|wait| wait(readers));
     assert_eq!(readers.wait_timeout(Duration::ZERO), Ok(()));
     assert_eq!(Own.stats().grace_periods, 1);
 }
@@ -177,7 +177,7 @@ fn started_cookies_share_grace_periods() {
     drop(guard);
     until(|| others.iter().all(|other| other.is_elapsed()));
     assert_eq!(Own.stats().grace_periods, 2);
-    // A grace period too many of the poller would come before this one.
+    // A superfluous grace period of the poller would come before this one.
     let last = GracePeriod::start_in(Own);
     until(|| last.is_elapsed());
     assert_eq!(Own.stats().grace_periods, 3);
@@ -194,7 +194,7 @@ fn cookies_are_small_and_ordered_by_elapse() {
     let c = GracePeriod::now_in(Own);
     assert!(a == b && a < c && c.max(a) == c);
     assert_eq!(HashSet::from([a, b, c]).len(), 2);
-    // Twice as large where waits are checked.
+    // With an audit ticket it is twice as large.
     assert!(size_of_val(&a) <= 16);
     assert!(format!("{a:?}").starts_with("GracePeriod"));
     plain(a);
@@ -233,7 +233,7 @@ fn timed_wait_keeps_the_unpark_token() {
     let readers = GracePeriod::now_in(Own);
     thread::scope(|scope| {
         let parks = scope.spawn(|| {
-            // For the program's own next sleep.
+            // A token for the program's own `park`.
             thread::current().unpark();
             readers.wait_timeout(Duration::from_millis(5)).expect_err("a section is open");
             thread::park();
@@ -259,14 +259,14 @@ fn waiting_inside_a_section_panics_in_every_form() {
     Own.synchronize();
     let guard = Own::enter();
     for readers in [elapsed, GracePeriod::now_in(Own), GracePeriod::start_in(Own)] {
-        for way in ways() {
-            let panic = catch_unwind(|| way(readers)).expect_err("it would wait for itself");
+        for wait in wait_modes() {
+            let panic = catch_unwind(|| wait(readers)).expect_err("it would wait for itself");
             assert!(message(&*panic).starts_with(INSIDE), "{}", message(&*panic));
         }
-        ways().iter().for_each(|way| way(GracePeriod::now_in(Other)));
+        wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Other)));
     }
     drop(guard);
-    ways().iter().for_each(|way| way(GracePeriod::now_in(Own)));
+    wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Own)));
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn cookie_does_not_elapse_after_exit_inside_a_section() {
     until(|| Own.stats().sleeps == 1);
     assert!(started.wait_timeout(Duration::from_millis(20)).is_err());
     assert!(!started.is_elapsed());
-    ways().iter().for_each(|way| way(elapsed));
+    wait_modes().iter().for_each(|wait| wait(elapsed));
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn late_polled_future_is_woken_by_its_own_grace_period() {
         assert!(early < late);
         let ((of_early, early_waker), (of_late, late_waker)) = (Count::new(), Count::new());
         let (mut early, mut late) = (early.into_future(), late.into_future());
-        // The poller waits for the later one before the earlier is polled.
+        // The poller waits for the later cookie before the earlier one is polled.
         assert!(poll(&mut late, &late_waker).is_pending());
         until(|| Own.stats().callers == 2);
         assert!(poll(&mut early, &early_waker).is_pending());
@@ -375,7 +375,7 @@ fn dropped_future_leaves_no_waker_behind() {
         assert_eq!(dropped.get(), 0);
         assert!(keep.iter_mut().all(|future| poll(future, &of_kept).is_ready()));
     });
-    // A grace period that no future waits for any more does not disturb the next.
+    // A cancelled future does not disturb the next one.
     let mut future = GracePeriod::now_in(Own).into_future();
     let _ = poll(&mut future, Waker::noop());
     drop(future);
@@ -444,17 +444,17 @@ fn mixed_waiters_lose_no_wake_up() {
             .map(|waiter| {
                 let (value, start) = (&value, &start);
                 scope.spawn(move || {
-                    let ways = ways();
+                    let wait_modes = wait_modes();
                     start.wait();
                     for round in 0..ROUNDS {
                         let old = value.replace(round);
-                        match (waiter + round) % (ways.len() + 2) {
+                        match (waiter + round) % (wait_modes.len() + 2) {
                             0 => Own.synchronize(),
                             1 => {
                                 let started = GracePeriod::start_in(Own);
                                 until(|| started.is_elapsed());
                             }
-                            other => ways[other - 2](GracePeriod::now_in(Own)),
+                            other => wait_modes[other - 2](GracePeriod::now_in(Own)),
                         }
                         drop(old);
                     }
@@ -535,7 +535,7 @@ fn futures_wait_in_place_if_no_thread_can_start() {
             scope.spawn(|| {
                 denied.wait();
                 for _ in 0..100 {
-                    ways().iter().for_each(|way| way(GracePeriod::now_in(Own)));
+                    wait_modes().iter().for_each(|wait| wait(GracePeriod::now_in(Own)));
                 }
                 done.wait();
             });
@@ -550,7 +550,7 @@ fn futures_wait_in_place_if_no_thread_can_start() {
         denied.wait();
         done.wait();
     });
-    // No thread polls: nothing comes of it, and a later wait makes up for it.
+    // Without a poller the grace period does not start; a later wait leads it.
     let started = GracePeriod::start_in(Own);
     assert!(!started.is_elapsed());
     assert_eq!(started.wait_timeout(Duration::ZERO), Ok(()));

@@ -1,4 +1,4 @@
-//! The child of a fork, made at any moment of the other threads.
+//! Children of forks, at any moment of the other threads.
 #![cfg(not(loom))]
 
 #[path = "support/child.rs"]
@@ -26,21 +26,21 @@ use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu, RcuDomain};
 use tracked::Tracked;
 use until::until;
 
-/// How often things happened, in a process and in those that were forked from it.
-struct Tally(&'static [AtomicU8]);
+/// Counters that a process shares with its children.
+struct SharedCounts(&'static [AtomicU8]);
 
-impl Tally {
+impl SharedCounts {
     fn new(len: usize) -> Self {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: fresh memory, wherever the kernel likes.
+        // SAFETY: a new mapping, at an address that the kernel chooses.
         let memory = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
         assert_ne!(memory, libc::MAP_FAILED, "{}", io::Error::last_os_error());
         // SAFETY: `len` bytes, which are zero, aligned and never unmapped.
         Self(unsafe { std::slice::from_raw_parts(memory.cast(), len) })
     }
 
-    /// Something that is to happen once.
+    /// Returns a callback that must run once.
     fn once(&self, index: usize) -> impl FnOnce() + Send + use<> {
         let place = &self.0[index];
         move || _ = place.fetch_add(1, AcqRel)
@@ -57,7 +57,7 @@ impl Tally {
     }
 }
 
-/// The smallest executor.
+/// A minimal executor.
 fn block_on(mut future: impl Future<Output = ()> + Unpin) {
     struct Unpark(thread::Thread);
 
@@ -77,7 +77,7 @@ fn poll(future: &mut (impl Future<Output = ()> + Unpin), waker: &Waker) -> Poll<
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-/// Everything that is there to be used, outside sections.
+/// Uses everything once, outside sections.
 fn exercise<D: RcuDomain + Copy>(domain: D) {
     assert!(!D::in_read_section());
     fence::light();
@@ -102,7 +102,7 @@ fn exercise<D: RcuDomain + Copy>(domain: D) {
     until(|| readers.is_elapsed());
     D::INSTANCE.barrier();
     assert_eq!((runs.load(Acquire), drops.load(Acquire)), (2, 1));
-    // The worker sleeps by now, or will.
+    // The worker sleeps by now, or is about to.
     D::INSTANCE.call(run());
     until(|| runs.load(Acquire) == 3);
     drop(value.replace(Tracked(drops)).wait());
@@ -112,7 +112,7 @@ fn exercise<D: RcuDomain + Copy>(domain: D) {
     block_on(GracePeriod::now_in(domain).into_future());
 }
 
-/// The same beside other threads: a grace period waits for their sections.
+/// [`exercise`], and a grace period that waits for a section of another thread.
 fn exercise_with_threads<D: RcuDomain + Copy + Send + Sync>(domain: D) {
     exercise(domain);
     let (inside, left) = (Barrier::new(2), AtomicBool::new(false));
@@ -134,16 +134,16 @@ fn exercise_with_threads<D: RcuDomain + Copy + Send + Sync>(domain: D) {
     });
 }
 
-/// Runs `body` in a thread, and waits for it. Not one of the standard library: if one of these starts or ends at the fork,
-/// the child can start none.
+/// Runs `body` in a thread, and joins it. Not a thread of the standard library: if one of these starts or exits during
+/// the fork, the child cannot start threads.
 fn native_thread(body: fn()) {
     extern "C" fn start(body: *mut c_void) -> *mut c_void {
-        // SAFETY: the pointer of such a function, see below.
+        // SAFETY: the pointer of such a function, from the call below.
         let body = unsafe { mem::transmute::<*mut c_void, fn()>(body) };
         body();
         ptr::null_mut()
     }
-    // SAFETY: the thread takes no references with it, and is joined once.
+    // SAFETY: the thread borrows nothing, and is joined once.
     unsafe {
         let mut thread = mem::zeroed();
         assert_eq!(libc::pthread_create(&mut thread, ptr::null(), start, body as *mut c_void), 0);
@@ -151,12 +151,12 @@ fn native_thread(body: fn()) {
     }
 }
 
-/// What the other nine threads of a parent do, until told to stop; they pause while the gate is closed.
-fn commotion<'scope, D: RcuDomain + Copy + Send + Sync>(
+/// Starts the other nine threads of a parent. They pause while the gate is locked, and end when `stop` is set.
+fn start_background_threads<'scope, D: RcuDomain + Copy + Send + Sync>(
     scope: &'scope thread::Scope<'scope, '_>,
     domain: D,
     (stop, gate, started): (&'scope AtomicBool, &'scope RwLock<()>, &'scope Barrier),
-    (tally, next): (&'scope Tally, &'scope AtomicUsize),
+    (counts, next): (&'scope SharedCounts, &'scope AtomicUsize),
 ) {
     let spawn = |body: fn(D)| {
         scope.spawn(move || {
@@ -184,7 +184,7 @@ fn commotion<'scope, D: RcuDomain + Copy + Send + Sync>(
         block_on(readers.into_future());
         block_on(GracePeriod::now_in(domain).into_future());
     });
-    // Threads that come and go.
+    // Short-lived threads.
     spawn(|_| native_thread(|| drop(D::enter())));
     for _ in 0..2 {
         scope.spawn(|| {
@@ -193,8 +193,9 @@ fn commotion<'scope, D: RcuDomain + Copy + Send + Sync>(
                 drop(gate.read());
                 for _ in 0..50 {
                     let index = next.fetch_add(1, Relaxed);
-                    let hints = if index % 3 == 0 { DeferOptions::new().lazy() } else { DeferOptions::new() };
-                    D::INSTANCE.call_with(tally.once(index), hints);
+                    let options =
+                        if index % 3 == 0 { DeferOptions::new().lazy() } else { DeferOptions::new() };
+                    D::INSTANCE.call_with(counts.once(index), options);
                     D::INSTANCE.retire(Box::new(index));
                 }
                 thread::yield_now();
@@ -216,25 +217,25 @@ fn child_works_whatever_other_threads_did() {
     const ROUNDS: usize = 100;
     fence::report();
     let (stop, gate, started) = (AtomicBool::new(false), RwLock::new(()), Barrier::new(10));
-    let (tally, next) = (Tally::new(1 << 30), AtomicUsize::new(0));
+    let (counts, next) = (SharedCounts::new(1 << 30), AtomicUsize::new(0));
     let value = Rcu::new_in(String::from("value"), Own);
     thread::scope(|scope| {
-        commotion(scope, Own, (&stop, &gate, &started), (&tally, &next));
+        start_background_threads(scope, Own, (&stop, &gate, &started), (&counts, &next));
         started.wait();
         for round in 0..ROUNDS {
             let before = Own.stats().sleeps;
             let mut sections: Vec<_> = (0..round % 3).map(|_| Own::enter()).collect();
-            // Pending at the fork, if there is a section.
-            Own.call(tally.once(next.fetch_add(1, Relaxed)));
+            // Pending at the fork, if a section is open.
+            Own.call(counts.once(next.fetch_add(1, Relaxed)));
             drop(value.replace(format!("value {round}")));
             if !sections.is_empty() {
-                // Somebody sleeps until this thread leaves.
+                // A grace period sleeps until this thread leaves.
                 until(|| Own.stats().sleeps != before);
             }
             let in_child_alone = |child: &mut dyn FnMut()| match fork() {
                 0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),
                 pid => {
-                    // Leaves the processors to the child.
+                    // Leaves the CPUs to the child.
                     let _closed = gate.write();
                     await_child(pid);
                 }
@@ -253,7 +254,7 @@ fn child_works_whatever_other_threads_did() {
                 }
                 exercise_with_threads(Own);
                 exercise(InTheChild);
-                // And its child.
+                // A child of the child.
                 in_child(|| exercise_with_threads(InTheChild));
                 exercise(Own);
             });
@@ -262,7 +263,7 @@ fn child_works_whatever_other_threads_did() {
     });
     Own.barrier();
     exercise_with_threads(Own);
-    tally.assert_once(next.into_inner());
+    counts.assert_once(next.into_inner());
 }
 
 #[test]
@@ -272,27 +273,27 @@ fn work_deferred_before_a_fork_runs_in_the_parent_only() {
     }
     stillpoint::domain! { struct Own; }
     const EACH: usize = 200;
-    let tally = &Tally::new(3 * EACH);
-    // Before the first of them: nothing runs until it is dropped.
+    let counts = &SharedCounts::new(3 * EACH);
+    // No callback runs until it is dropped.
     let mut guard = Some(Own::enter());
     for index in 0..EACH / 2 {
-        Own.call_with(tally.once(index), DeferOptions::new().lazy());
+        Own.call_with(counts.once(index), DeferOptions::new().lazy());
     }
     thread::scope(|scope| {
-        let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own.call(tally.once(index))));
+        let other = scope.spawn(|| (EACH / 2..EACH).for_each(|index| Own.call(counts.once(index))));
         other.join().expect("no panic");
     });
     in_child(|| {
-        (EACH..2 * EACH).for_each(|index| Own.call(tally.once(index)));
+        (EACH..2 * EACH).for_each(|index| Own.call(counts.once(index)));
         guard = None;
         Own.barrier();
-        assert_eq!((tally.sum(), Own.stats().queued), (EACH, 0));
+        assert_eq!((counts.sum(), Own.stats().queued), (EACH, 0));
     });
-    assert_eq!(tally.sum(), EACH);
-    (2 * EACH..3 * EACH).for_each(|index| Own.call(tally.once(index)));
+    assert_eq!(counts.sum(), EACH);
+    (2 * EACH..3 * EACH).for_each(|index| Own.call(counts.once(index)));
     drop(guard);
     Own.barrier();
-    tally.assert_once(3 * EACH);
+    counts.assert_once(3 * EACH);
 }
 
 #[test]
@@ -317,7 +318,7 @@ fn child_ignores_guards_of_other_threads() {
     });
     thread::spawn(|| mem::forget(Own::enter())).join().expect("no panic");
     let sleeps = Own.stats().sleeps;
-    // Left asleep.
+    // Never returns.
     let writer = thread::spawn(|| Own.synchronize());
     until(|| Own.stats().sleeps > sleeps);
     for _ in 0..10 {
@@ -332,7 +333,7 @@ fn fork_during_first_use_is_safe() {
         return;
     }
     stillpoint::domain! { struct Own; }
-    // A process in which nobody has used anything, again and again.
+    // A new process each time, which has used nothing yet.
     for round in 0..100_u32 {
         in_child(|| {
             let start = Barrier::new(4);
@@ -343,7 +344,7 @@ fn fork_during_first_use_is_safe() {
                     scope.spawn(move || {
                         start.wait();
                         first();
-                        // Neither begins nor ends at the fork: see `native_thread`.
+                        // Neither starts nor exits during the fork: see `native_thread`.
                         start.wait();
                     });
                 }
@@ -412,12 +413,12 @@ fn callbacks_destructors_and_wakers_may_fork_if_the_child_exits() {
             forks();
         }
     }
-    let (tally, mut polled) = (&Tally::new(CALLBACKS), 0);
+    let (counts, mut polled) = (&SharedCounts::new(CALLBACKS), 0);
     for index in 0..CALLBACKS {
-        Own.call(tally.once(index));
+        Own.call(counts.once(index));
         match index % 100 {
             0 => Own.call(forks),
-            // In this thread, or in the worker.
+            // Runs in this thread, or in the worker.
             1 => Own.retire_with(Box::new(Destructor), DeferOptions::new().run_on_retiring_thread()),
             2 => {
                 let mut future = GracePeriod::now_in(Own).into_future();
@@ -429,7 +430,7 @@ fn callbacks_destructors_and_wakers_may_fork_if_the_child_exits() {
         }
     }
     Own.barrier();
-    tally.assert_once(CALLBACKS);
+    counts.assert_once(CALLBACKS);
     assert!(polled > 0);
     let others = 2 * CALLBACKS / 100;
     assert!((others + 1..=others + polled).contains(&FORKS.load(Acquire)));

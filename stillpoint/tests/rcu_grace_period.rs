@@ -1,4 +1,4 @@
-//! Waiting for readers.
+//! Grace periods and their callers.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -25,10 +25,14 @@ fn synchronize_inside_its_own_section_panics() {
     let _running = deadline();
     let guard = Own::enter();
     let panic = catch_unwind(|| Own.synchronize()).expect_err("it would wait for itself");
-    assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
+    assert!(
+        message(&*panic).starts_with("synchronize() inside a read-side critical section of the same domain")
+    );
     let retired = Rcu::new_in(1, Own).replace(2);
     let panic = catch_unwind(|| retired.wait()).expect_err("it would wait for itself");
-    assert!(message(&*panic).starts_with("synchronize() inside a read-side section of the same domain"));
+    assert!(
+        message(&*panic).starts_with("synchronize() inside a read-side critical section of the same domain")
+    );
     drop(guard);
     Own.synchronize();
 }
@@ -117,7 +121,7 @@ fn grace_periods_end_beside_overlapping_sections() {
         for own in 0..READERS {
             let (stop, entries) = (&stop, &entries);
             scope.spawn(move || {
-                // A relay: nobody leaves before the next has entered.
+                // A relay: a reader leaves only after the next one has entered.
                 for entry in (own..).step_by(READERS as usize).take_while(|_| !stop.load(Relaxed)) {
                     reached(entry);
                     let guard = Own::enter();
@@ -167,7 +171,7 @@ fn callers_during_a_grace_period_share_the_next_one() {
     let guard = Own::enter();
     let first = waiting_synchronize::<Own>();
     let others: Vec<_> = (0..CALLERS).map(|_| thread::spawn(|| Own.synchronize())).collect();
-    // Counted when they have asked.
+    // Callers are counted after they have taken their snapshots.
     while Own.stats().callers < 1 + CALLERS {
         thread::yield_now();
     }
@@ -186,7 +190,7 @@ fn writes_before_synchronize_are_visible_after_it() {
     stillpoint::domain! { struct Own; }
     const CALLERS: usize = 32;
     const ROUNDS: u64 = 200;
-    // Relaxed, all of them: the grace period alone orders the first before the second.
+    // Relaxed, all of them: only the grace period orders the first store before the second.
     static WRITTEN: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
     static RETURNED: [AtomicU64; CALLERS] = [const { AtomicU64::new(0) }; CALLERS];
     let _running = deadline();
@@ -222,7 +226,7 @@ fn several_domains_at_once_do_not_deadlock() {
     let _running = deadline();
     thread::scope(|scope| {
         for _ in 0..3 {
-            // The order of the domains is the same everywhere: One outside Two.
+            // All threads nest the domains in the same order: One outside Two.
             scope.spawn(|| {
                 for _ in 0..500 {
                     let guard = One::enter();

@@ -1,4 +1,4 @@
-//! Sections as one thread sees them: guards, nesting, repinning.
+//! Guards: nesting, overlapping, repinning.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -41,7 +41,7 @@ fn overlapping_guards_form_one_section() {
     let mut guard = Own::enter();
     let writer = waiting_synchronize::<Own>();
     for _ in 0..1000 {
-        // The new guard exists before the old one is dropped: there is no moment between the sections.
+        // The new guard exists before the old one is dropped, so there is no moment without a section.
         guard = Own::enter();
         assert!(!writer.is_finished());
     }

@@ -1,4 +1,4 @@
-//! Guards that outlive their thread's registration: destructors of the C library that run later have them.
+//! Guards that outlive their thread's registration: later destructors of the C library hold them.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -22,7 +22,7 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Guard, RcuDomain};
 use waiting::waiting_synchronize;
 
-/// A key whose destructor runs after that of the domain, as glibc goes by their age.
+/// Creates a key whose destructor runs after that of the domain, since glibc runs them in the order of their creation.
 fn late_key<D: RcuDomain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
     D::register();
     let mut key = 0;
@@ -31,7 +31,7 @@ fn late_key<D: RcuDomain>(destructor: unsafe extern "C" fn(*mut c_void)) -> libc
     key
 }
 
-/// Leaves the guard to the destructor of `key`.
+/// Passes the guard to the destructor of `key`.
 fn leave_to<D: RcuDomain>(key: libc::pthread_key_t, guard: Guard<D>) {
     let guard = Box::into_raw(Box::new(guard));
     // SAFETY: the key exists, and its destructor takes this pointer.
@@ -42,7 +42,7 @@ fn leave_to<D: RcuDomain>(key: libc::pthread_key_t, guard: Guard<D>) {
 ///
 /// `guard` comes from [`leave_to`], and is the destructor's argument.
 unsafe fn late_guard<D: RcuDomain>(guard: *mut c_void) -> Guard<D> {
-    // SAFETY: from a box that the destructor, which runs once and on the thread of the guard, is given.
+    // SAFETY: from a box. The destructor runs once, on the guard's thread.
     *unsafe { Box::from_raw(guard.cast()) }
 }
 
@@ -57,7 +57,7 @@ fn late_guard_drop_gives_the_reader_back_after_the_bookkeeping() {
         }
     }
     unsafe extern "C" fn drop_guard(guard: *mut c_void) {
-        // SAFETY: that of the thread below.
+        // SAFETY: the guard of the thread below.
         drop(unsafe { late_guard::<Own>(guard) });
     }
     let _running = deadline();
@@ -69,7 +69,7 @@ fn late_guard_drop_gives_the_reader_back_after_the_bookkeeping() {
         retire_plain::<Own>(BLOCK - 1);
         let writer = waiting_synchronize::<Own>();
         let guard = Own::enter();
-        // Puts bookkeeping off until the guard is dropped.
+        // Defers the bookkeeping until the guard is dropped.
         retire_plain::<Own>(BLOCK);
         leave();
         writer.join().expect("the grace period ends");
@@ -90,10 +90,10 @@ fn late_guard_drop_ends_a_reported_stall() {
     stillpoint::domain! { struct Own; }
     static REPORTED: AtomicU64 = AtomicU64::new(0);
     unsafe extern "C" fn drop_guard(guard: *mut c_void) {
-        // SAFETY: that of the thread below.
+        // SAFETY: the guard of the thread below.
         let guard = unsafe { late_guard::<Own>(guard) };
         assert!(Own::in_read_section());
-        // A section of another destructor, inside.
+        // A nested section of another destructor.
         drop(Own::enter());
         while REPORTED.load(Acquire) == 0 {
             thread::yield_now();
@@ -139,7 +139,7 @@ fn repin_of_a_late_guard_keeps_the_reader() {
     static REPINNED: Barrier = Barrier::new(2);
     static SEEN: Barrier = Barrier::new(2);
     unsafe extern "C" fn repin(guard: *mut c_void) {
-        // SAFETY: that of the thread below.
+        // SAFETY: the guard of the thread below.
         let mut guard = unsafe { late_guard::<Own>(guard) };
         guard.repin();
         REPINNED.wait();
@@ -149,7 +149,7 @@ fn repin_of_a_late_guard_keeps_the_reader() {
     let key = late_key::<Own>(repin);
     let ends = thread::spawn(move || {
         let guard = Own::enter();
-        // Puts bookkeeping off until the guard is repinned.
+        // Defers the bookkeeping until the guard is repinned.
         retire_plain::<Own>(BLOCK);
         leave_to(key, guard);
     });

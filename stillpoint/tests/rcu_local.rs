@@ -1,4 +1,4 @@
-//! Destructors that the thread which retired the value runs: they delay what this thread has deferred, and nothing else.
+//! Destructors that the retiring thread runs: they delay callbacks of this thread only.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -13,7 +13,7 @@ use deadline::deadline;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, RcuDomain};
 
-/// One test at a time: the workers of the process are watched.
+/// Serializes the tests, which observe the workers of the process.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// Calls a function when it is dropped.
@@ -25,12 +25,12 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// What `f` returns in a local destructor that this thread runs.
+/// Runs `f` in a destructor on this thread, and returns its result.
 fn run_locally<D: RcuDomain, R: Send + 'static>(f: fn() -> R) -> R {
     let own = thread::current().id();
     let (ended, has_ended) = channel::<Option<R>>();
     let retire = |ended: Sender<_>| {
-        // Nothing if the worker was faster.
+        // `None` if the worker was faster.
         let run = move || ended.send((thread::current().id() == own).then(f)).expect("the test waits");
         D::INSTANCE.retire_with(Box::new(OnDrop(run)), DeferOptions::new().run_on_retiring_thread());
     };
@@ -39,7 +39,7 @@ fn run_locally<D: RcuDomain, R: Send + 'static>(f: fn() -> R) -> R {
         match has_ended.try_recv() {
             Ok(Some(result)) => return result,
             Ok(None) => retire(ended.clone()),
-            // Owners run what is ripe while they retire.
+            // Owners run ready callbacks while they retire.
             Err(_) => D::INSTANCE.retire(Box::new([0_u64; 8])),
         }
     }
@@ -60,7 +60,7 @@ fn local_destructor_may_wait_for_another_threads_callback() {
     .expect("it does not panic");
 }
 
-/// Nanoseconds for which threads of the library have run.
+/// Returns the CPU time of the library's threads, in nanoseconds.
 fn worker_time() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
     tasks.fold(0, |time, task| {
@@ -82,15 +82,15 @@ fn worker_sleeps_while_a_local_destructor_runs() {
             Instant::now()
         });
         let (begin, before) = (Instant::now(), worker_time());
-        // Long enough for a worker that looks again and again to be seen.
+        // Long enough to notice a worker that polls.
         thread::sleep(Duration::from_millis(200));
         (barrier, Instant::now(), worker_time() - before, begin.elapsed().as_nanos() as u64)
     });
-    assert!(ran < all / 4, "the worker ran for {ran} of {all} ns, while nothing could be done");
+    assert!(ran < all / 4, "the worker ran for {ran} of {all} ns, although no callback could run");
     assert!(barrier.join().expect("it does not panic") > ended, "the barrier waits for the destructor");
 }
 
-/// How often threads of the library have gone to sleep.
+/// Returns how often the library's threads have gone to sleep.
 fn worker_sleeps() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
     let status = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
@@ -112,12 +112,12 @@ fn nested_retirements_do_not_each_wake_the_worker() {
         let (before, begin) = (worker_sleeps(), Instant::now());
         for number in 0..COUNT {
             Own.retire(Box::new(0_u64));
-            // Long enough for a worker that is woken to sleep again.
+            // Long enough for a woken worker to sleep again.
             while begin.elapsed() < number * Duration::from_micros(20) {}
         }
         (worker_sleeps() - before, begin.elapsed())
     });
-    // Twice a millisecond, if it is woken in vain.
+    // A spurious wake-up for each retirement would make it twice a millisecond.
     let bound = 4 * time.as_millis() as u64;
     assert!(sleeps <= bound, "the worker sleeps {sleeps} times in {time:?}");
 }

@@ -40,7 +40,7 @@ fn repin_beside_a_guard_of_a_destructor_keeps_both() {
     assert!(HELD.with_borrow(Option::is_none));
     guard.repin();
     assert!(HELD.take().is_some(), "the destructor runs in repin");
-    assert!(Own::in_read_section(), "`guard` is one, now that the destructor's is dropped");
+    assert!(Own::in_read_section(), "`guard` is still open after the destructor's guard is dropped");
     drop(guard);
     assert!(!Own::in_read_section());
 }
@@ -60,7 +60,7 @@ fn section_begun_by_a_destructor_delays_its_own_thread() {
     let _running = deadline();
     let _busy = busy::<Own>();
     Own.retire_with(Box::new(Enters), LOCAL);
-    // The thread is the only one, so that its bookkeeping completes a grace period; the next runs the destructor first.
+    // This is the only thread, so its bookkeeping completes a grace period; the next one runs the destructor first.
     retire_plain::<Own>(2 * BLOCK - 1);
     let after = Own.stats().grace_periods;
     assert!(HELD.take().is_some(), "the destructor runs here");
@@ -93,7 +93,7 @@ fn signal_after_a_destructor_left_the_section_runs_none() {
         HANDLES.set(false);
     }
     let _running = deadline();
-    // SAFETY: the handler reads only.
+    // SAFETY: the handler only reads.
     unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
     let _busy = busy::<Own>();
     let leave = section_elsewhere::<Own>();
@@ -105,7 +105,7 @@ fn signal_after_a_destructor_left_the_section_runs_none() {
     leave();
     writer.join().expect("the grace period ends");
     assert!(Own::in_read_section());
-    // The bookkeeping, inside at its beginning and outside at its end.
+    // The bookkeeping begins inside the section and ends outside.
     retire_plain::<Own>(1);
     assert!(!Own::in_read_section(), "the destructor runs here");
     // SAFETY: a plain call.

@@ -66,7 +66,7 @@ fn replaced_values_are_each_returned_once() {
             let value = &value;
             scope.spawn(move || {
                 let values = writer * VALUES + 1..=(writer + 1) * VALUES;
-                // Read, not waited for: the grace periods are not what is tested.
+                // Read without waiting: this does not test grace periods.
                 values.map(|new| *value.replace(new)).collect::<Vec<_>>()
             })
         });

@@ -1,4 +1,4 @@
-//! Deferred freeing: everything retired is dropped, soon, once, whatever its destructor does.
+//! Retired values are dropped once, soon, whatever their destructors do.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -14,7 +14,7 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::{Rcu, RcuDomain};
 use tracked::Tracked;
 
-/// Waits until `count` values have been dropped, and nothing else is done.
+/// Waits until `count` values have been dropped, without other activity.
 fn await_drops(drops: &AtomicUsize, count: usize) {
     while drops.load(Acquire) < count {
         thread::yield_now();
@@ -28,7 +28,7 @@ fn retired_value_is_dropped_without_further_activity() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
     let value = Rcu::new_in(Tracked(&DROPS), Own);
-    // One, then many, then one again: from every state of the reclaimer.
+    // One, then many, then one again: in every state of the worker.
     let mut count = 0;
     for more in [1, 10_000, 1, 1, 5000, 1] {
         for _ in 0..more {
@@ -43,7 +43,7 @@ fn retired_value_is_dropped_without_further_activity() {
 fn value_retired_inside_a_section_is_dropped_after_it() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
-    // More than a thread may retire outside a section without helping.
+    // More than a thread may retire outside a section without bookkeeping.
     const COUNT: usize = 100_000;
     let _running = deadline();
     let value = Rcu::new_in(Tracked(&DROPS), Own);
@@ -96,7 +96,7 @@ fn panicking_destructor_does_not_stop_others() {
         drop(panics.replace(None));
     }
     await_drops(&DROPS, 20);
-    // The reclaimer lives.
+    // The worker is still running.
     drop(Rcu::new_in(Tracked(&DROPS), Own).replace(Tracked(Box::leak(Box::default()))));
     await_drops(&DROPS, 21);
 }
@@ -143,7 +143,7 @@ fn long_chain_of_retirements_needs_no_deep_stack() {
     await_drops(&DROPS, WIDTH + 1);
 }
 
-/// How many exist now, and how many ever did at a time.
+/// The number of existing values, and its peak.
 #[derive(Default)]
 struct Population {
     now: AtomicUsize,
@@ -165,7 +165,7 @@ impl<const SIZE: usize> Drop for Member<SIZE> {
     }
 }
 
-/// Retires `count` values of `SIZE` bytes beside a reader in long sections; the most that existed at a time.
+/// Retires `count` values of `SIZE` bytes beside a reader in long sections. Returns the peak number of values.
 fn peak<D: RcuDomain, const SIZE: usize>(domain: D, count: usize) -> usize {
     let population: &'static Population = Box::leak(Box::default());
     let value = Rcu::new_in(Member::<SIZE>::new(population), domain);
@@ -194,7 +194,7 @@ fn peak<D: RcuDomain, const SIZE: usize>(domain: D, count: usize) -> usize {
 fn backlog_count_is_bounded() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    // One queue full, another with the reclaimer.
+    // One full queue, and another one in the worker.
     let peak = peak::<_, 1>(Own, 1_000_000);
     assert!(peak <= 3 * 65_536, "{peak} values at a time");
 }

@@ -1,4 +1,4 @@
-//! Signal handlers that read, at any moment of the thread they interrupt.
+//! Signal handlers that read at any moment of the interrupted thread.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -20,14 +20,14 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::Rcu;
 use tracked::Tracked;
 
-/// Lets `handler` handle a real-time signal of the lower end, where the library looks last.
+/// Installs `handler` for a low real-time signal, which the library would choose last.
 fn install(offset: c_int, handler: extern "C" fn(c_int)) -> c_int {
     let signal = libc::SIGRTMIN() + offset;
     // SAFETY: a signal action is plain data, for which zero is a value.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the action is initialized, and the handlers here only do what a handler may.
+    // SAFETY: the action is initialized, and the handlers here are async-signal-safe.
     let failed = unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
     assert_eq!(failed, 0, "{}", io::Error::last_os_error());
     signal
@@ -52,9 +52,9 @@ fn signal_handlers_may_read_at_any_moment() {
     static READY: AtomicBool = AtomicBool::new(false);
     static STOP: AtomicBool = AtomicBool::new(false);
     static HANDLED: AtomicUsize = AtomicUsize::new(0);
-    /// Handlers that came between sections and inside one.
+    /// Handlers that ran between sections and inside one.
     static MOMENTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-    /// Sections that saw a value dropped: a handler cannot panic.
+    /// Sections that saw a dropped value: a handler cannot panic.
     static WRONG: AtomicUsize = AtomicUsize::new(0);
 
     fn check(drops: &AtomicUsize) {
@@ -133,7 +133,7 @@ fn signal_handlers_may_read_at_any_moment() {
     let start = Instant::now();
     let mut sent = 0;
     while start.elapsed() < Duration::from_secs(3) || MOMENTS.iter().any(|count| count.load(Relaxed) < 100) {
-        // A few under way at most, so that the reader gets on between them.
+        // At most a few pending signals, so that the reader makes progress.
         if sent < HANDLED.load(Acquire) + 4 {
             send(signal, &reader);
             sent += 1;
@@ -141,8 +141,8 @@ fn signal_handlers_may_read_at_any_moment() {
         assert!(!reader.is_finished() && !writer.is_finished());
     }
     STOP.store(true, Relaxed);
-    reader.join().expect("the reader is content");
-    writer.join().expect("the writer is content");
+    reader.join().expect("no panic");
+    writer.join().expect("no panic");
     assert_eq!(WRONG.load(Relaxed), 0);
     Own.synchronize();
 }
@@ -212,12 +212,12 @@ fn signal_handlers_may_read_during_synchronize() {
 fn worker_handles_no_process_signals() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
-    /// Signals that the reclaimer lets through, as its destructors see them.
+    /// Signals that the worker does not block, seen from a destructor.
     static OPEN: AtomicUsize = AtomicUsize::new(usize::MAX);
     struct LooksAtTheMask;
     impl Drop for LooksAtTheMask {
         fn drop(&mut self) {
-            // SAFETY: the set is plain data, written by the call, which changes nothing.
+            // SAFETY: the set is plain data, which the call only writes.
             let blocked = unsafe {
                 let mut blocked: libc::sigset_t = mem::zeroed();
                 libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut blocked);

@@ -1,4 +1,4 @@
-//! Grace periods that wait too long say for whom.
+//! Reports of stalled grace periods.
 #![cfg(not(loom))]
 
 #[path = "support/child.rs"]
@@ -25,17 +25,17 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::{self, Global, GracePeriod, Guard, Rcu, RcuDomain, Stall};
 use waiting::waiting_synchronize;
 
-/// How long grace periods wait here before they report.
+/// The stall timeout of these tests.
 const LIMIT: Duration = Duration::from_millis(10);
 
-/// What the hook does after it has noted the stall of a domain of this name.
+/// A function that the hook calls after it has recorded a stall of the named domain.
 type Extra = (&'static str, fn());
 
 static EXTRAS: Mutex<Vec<Extra>> = Mutex::new(Vec::new());
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
 
-/// Sets limit and hook, which belong to the process: the tests tell their stalls apart by the domain.
-fn note_stalls() {
+/// Sets the timeout and the hook of the process. Each test recognizes its stalls by the domain.
+fn record_stalls() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         rcu::set_stall_timeout(Some(LIMIT));
@@ -47,12 +47,12 @@ fn note_stalls() {
     });
 }
 
-/// Lets the hook call `extra` when `D` stalls.
+/// Has the hook call `extra` when `D` stalls.
 fn in_the_hook<D: RcuDomain>(extra: fn()) {
     EXTRAS.lock().expect("no panic under the lock").push((type_name::<D>(), extra));
 }
 
-/// Stalls of `D`, once there are `count` of them.
+/// Waits for `count` stalls of `D`, and returns them.
 fn stalls<D: RcuDomain>(count: usize) -> Vec<Stall> {
     loop {
         let mut stalls = STALLS.lock().expect("no panic under the lock").clone();
@@ -64,8 +64,8 @@ fn stalls<D: RcuDomain>(count: usize) -> Vec<Stall> {
     }
 }
 
-/// A thread that is inside a section from before [`linger`] returns until it is told to leave.
-struct Lingerer {
+/// A thread that is inside a section until [`leave`](Self::leave) is called.
+struct StalledThread {
     id: u32,
     leave: Sender<()>,
     thread: JoinHandle<()>,
@@ -76,23 +76,23 @@ fn gettid() -> u32 {
     unsafe { libc::gettid() }.unsigned_abs()
 }
 
-fn linger<D: RcuDomain>(name: &str, enter: fn() -> Guard<D>) -> Lingerer {
+fn stall<D: RcuDomain>(name: &str, enter: fn() -> Guard<D>) -> StalledThread {
     let (entered, enters) = mpsc::channel();
-    let (leave, told_to_leave) = mpsc::channel();
+    let (leave, leaves) = mpsc::channel();
     let body = move || {
         let guard = enter();
         entered.send(gettid()).expect("the test listens");
-        told_to_leave.recv().expect("the test tells");
+        leaves.recv().expect("the test sends");
         drop(guard);
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread");
-    Lingerer { id: enters.recv().expect("the thread enters"), leave, thread }
+    StalledThread { id: enters.recv().expect("the thread enters"), leave, thread }
 }
 
-impl Lingerer {
+impl StalledThread {
     fn leave(self) {
         self.leave.send(()).expect("the reader listens");
-        self.thread.join().expect("the reader is content");
+        self.thread.join().expect("no panic");
     }
 }
 
@@ -100,10 +100,10 @@ impl Lingerer {
 fn stall_report_names_thread_id_and_site() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     let first_line = line!() + 1;
-    let entering = linger("entering", || Own::enter());
-    let registering = linger("registering", || {
+    let entering = stall("entering", || Own::enter());
+    let registering = stall("registering", || {
         Own::register();
         Own::enter()
     });
@@ -129,8 +129,8 @@ fn stall_report_names_thread_id_and_site() {
 #[test]
 fn stall_report_of_the_global_domain_has_the_call_site() {
     let _running = deadline();
-    note_stalls();
-    let (line, reader) = (line!(), linger("global", || rcu::enter()));
+    record_stalls();
+    let (line, reader) = (line!(), stall("global", || rcu::enter()));
     let writer = waiting_synchronize::<Global>();
     let stall = stalls::<Global>(1).remove(0);
     let site = stall.readers()[0].registered_at();
@@ -144,9 +144,9 @@ fn stall_report_repeats_at_doubled_intervals() {
     stillpoint::domain! { struct Own; }
     const REPORTS: usize = 5;
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     Own.synchronize();
-    let reader = linger("again", Own::enter);
+    let reader = stall("again", Own::enter);
     let writer = waiting_synchronize::<Own>();
     let stalls = stalls::<Own>(REPORTS);
     assert!(stalls[0].waited() >= LIMIT);
@@ -156,7 +156,7 @@ fn stall_report_repeats_at_doubled_intervals() {
     for stall in &stalls {
         assert_eq!((stall.grace_period(), stall.readers().len()), (2, 1), "{stall:?}");
     }
-    // While it stalls, too.
+    // Also during the stall.
     let stats = Own.stats();
     assert!(stats.longest_wait >= stalls[REPORTS - 1].waited(), "{stats:?}");
     assert!(stats.stalls >= REPORTS as u64, "{stats:?}");
@@ -168,8 +168,8 @@ fn stall_report_repeats_at_doubled_intervals() {
 fn reader_that_left_is_no_longer_reported() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    note_stalls();
-    let (short, long) = (linger("short", Own::enter), linger("long", Own::enter));
+    record_stalls();
+    let (short, long) = (stall("short", Own::enter), stall("long", Own::enter));
     let writer = waiting_synchronize::<Own>();
     assert_eq!(stalls::<Own>(1)[0].readers().len(), 2);
     short.leave();
@@ -194,13 +194,13 @@ fn exited_reader_is_reported_whatever_waits() {
     fn reports<D: RcuDomain>(wait: fn()) {
         let line = line!() + 3;
         let exits = || {
-            // Nested: both sections stay open.
+            // Nested: both guards are leaked.
             mem::forget((D::enter(), D::enter()));
             gettid()
         };
         let exits = thread::Builder::new().name("exits".to_owned()).spawn(exits).expect("a thread");
         let id = exits.join().expect("the thread ends");
-        // Left asleep, if it is the thread that waits.
+        // Never returns, if it is the waiting thread.
         thread::spawn(wait);
         let stall = stalls::<D>(1).remove(0);
         let [reader] = stall.readers() else { panic!("{stall}") };
@@ -210,7 +210,7 @@ fn exited_reader_is_reported_whatever_waits() {
         assert!(reader.to_string().contains("exited inside a read-side critical section"), "{reader}");
     }
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     reports::<Caller>(|| Caller.synchronize());
     reports::<Worker>(|| Worker.call(|| ()));
     reports::<Barrier>(|| {
@@ -226,10 +226,10 @@ fn exited_reader_is_reported_whatever_waits() {
 fn guard_leaked_by_a_callback_is_reported_and_waited_for() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     let (leaked, leaks) = mpsc::channel();
     let (ran, runs) = mpsc::channel();
-    // Threads that are gone soon: no thread but the worker is registered.
+    // The threads below exit soon: only the worker stays registered.
     let leak = move || {
         mem::forget(Own::enter());
         leaked.send(gettid()).expect("the test listens");
@@ -253,9 +253,9 @@ fn panic_in_the_stall_hook_is_caught() {
         }
     }
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     in_the_hook::<Own>(|| panic_any(PanicsAgain));
-    let reader = linger("panic", Own::enter);
+    let reader = stall("panic", Own::enter);
     let writer = waiting_synchronize::<Own>();
     stalls::<Own>(2);
     reader.leave();
@@ -269,7 +269,7 @@ fn stall_hook_may_read_but_not_wait() {
     stillpoint::domain! { struct Other; }
     static PANICS: AtomicU64 = AtomicU64::new(0);
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     in_the_hook::<Own>(|| {
         let value = Rcu::new_in(7, Own);
         assert_eq!(*value.load(&Own::enter()), 7);
@@ -281,10 +281,10 @@ fn stall_hook_may_read_but_not_wait() {
             PANICS.fetch_add(1, Release);
         }
     });
-    let reader = linger("hook", Own::enter);
+    let reader = stall("hook", Own::enter);
     let writer = thread::spawn(|| {
         Own.synchronize();
-        // Out of the hook, the same thread may wait.
+        // Outside the hook, the same thread may wait.
         Other.synchronize();
         Own.synchronize();
     });
@@ -316,23 +316,23 @@ fn stderr_report_has_a_line_for_each_of_eight_readers() {
         return;
     }
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     let ours = rcu::take_stall_hook();
     let readers: Vec<_> =
-        (0..READERS).map(|index| linger(&format!("reader {index}"), || Own::enter())).collect();
+        (0..READERS).map(|index| stall(&format!("reader {index}"), || Own::enter())).collect();
     let writer = waiting_synchronize::<Own>();
-    // The hook is told after the report has been made that is counted here.
+    // The report is counted before the hook is called.
     while Own.stats().stalls < 2 {
         thread::yield_now();
     }
-    // The default can be had as a hook, and ours again.
+    // The default hook can be taken, and ours set again.
     let default = rcu::take_stall_hook();
     rcu::set_stall_hook(Box::new(move |stall| {
         default(stall);
         ours(stall);
     }));
     stalls::<Own>(1);
-    readers.into_iter().for_each(Lingerer::leave);
+    readers.into_iter().for_each(StalledThread::leave);
     writer.join().expect("the grace period ends");
 }
 
@@ -346,10 +346,10 @@ fn short_grace_period_is_not_reported() {
         Some(_) => None,
     };
     let _running = deadline();
-    note_stalls();
+    record_stalls();
     rcu::set_stall_timeout(limit);
     for _ in 0..100 {
-        let reader = linger("brief", Own::enter);
+        let reader = stall("brief", Own::enter);
         let writer = waiting_synchronize::<Own>();
         reader.leave();
         writer.join().expect("the grace period ends");

@@ -1,4 +1,4 @@
-//! Threads that come, go, and end where they should not.
+//! Threads that start, exit, and exit inside sections.
 #![cfg(not(loom))]
 
 #[path = "support/backends.rs"]
@@ -7,8 +7,8 @@ mod backends;
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
-#[path = "support/far.rs"]
-mod far;
+#[path = "support/store_buffer.rs"]
+mod store_buffer;
 #[path = "support/tracked.rs"]
 mod tracked;
 #[path = "support/waiting.rs"]
@@ -24,15 +24,15 @@ use std::time::{Duration, Instant};
 
 use backends::BACKENDS;
 use deadline::deadline;
-use far::Far;
 use stillpoint::Domain as _;
 use stillpoint::fence;
 use stillpoint::rcu::{Guard, Rcu};
+use store_buffer::StoreBuffer;
 use tracked::Tracked;
 use waiting::waiting_synchronize;
 
-/// Runs other grace periods and deferred frees: what was to happen wrongly has had its chance.
-fn let_others_work() {
+/// Runs grace periods and callbacks of another domain, so that an error has time to happen.
+fn run_other_grace_periods() {
     stillpoint::domain! { struct Other; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     for _ in 0..20 {
@@ -54,7 +54,7 @@ fn leaked_guard_protects_while_its_thread_lives_and_afterwards() {
     let (leaked, leaks) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();
     let reader = thread::spawn(move || {
-        // Nested: both sections stay open.
+        // Nested: both guards are leaked.
         mem::forget((Own::enter(), Own::enter()));
         leaked.send(()).expect("the test listens");
         ends.recv().expect("the test sends");
@@ -62,13 +62,13 @@ fn leaked_guard_protects_while_its_thread_lives_and_afterwards() {
     leaks.recv().expect("the guards are leaked");
 
     drop(value.replace(Tracked(&DROPS)));
-    // Left asleep, as all that wait here.
+    // Never returns, like all waits here.
     let before = thread::spawn(|| Own.synchronize());
     while Own.stats().callers < 2 || Own.stats().sleeps == 0 {
         thread::yield_now();
     }
     end.send(()).expect("the reader listens");
-    reader.join().expect("the thread ends quietly");
+    reader.join().expect("no panic");
     let after = thread::spawn(|| Own.synchronize());
     let retired = value.replace(Tracked(&DROPS));
     let retiring = thread::spawn(|| drop(retired.wait()));
@@ -76,12 +76,12 @@ fn leaked_guard_protects_while_its_thread_lives_and_afterwards() {
     while Own.stats().callers < 4 {
         thread::yield_now();
     }
-    let_others_work();
+    run_other_grace_periods();
     assert!([before, after].iter().all(|writer| !writer.is_finished()));
     assert!(!retiring.is_finished());
     assert_eq!(DROPS.load(Acquire), 0);
 
-    // Reading goes on, and the value that was never retired is dropped by its owner.
+    // Reads still work, and the owner drops the value that was never retired.
     assert_eq!(value.load(&Own::enter()).0.load(Acquire), 0);
     drop(value);
     assert_eq!(DROPS.load(Acquire), 1);
@@ -98,21 +98,21 @@ fn static_reference_from_a_leaked_guard_outlives_its_thread() {
         value.load(guard)
     })
     .join()
-    .expect("the thread ends quietly");
+    .expect("no panic");
 
     let readers = Own.stats().readers;
     for _ in 0..100 {
         drop(value.replace(Tracked(&DROPS)));
-        // Nor does the reader get another owner.
+        // The reader gets no other owner.
         thread::spawn(|| drop(Own::enter())).join().expect("no panic");
     }
     assert!(Own.stats().readers <= readers + 2, "{:?}", Own.stats());
-    // Left asleep, with the worker.
+    // Never returns, nor does the worker's wait.
     let writer = thread::spawn(|| Own.synchronize());
     while Own.stats().callers < 2 {
         thread::yield_now();
     }
-    let_others_work();
+    run_other_grace_periods();
     assert!(!writer.is_finished());
     assert_eq!(lent.0.load(Acquire), 0);
 }
@@ -126,10 +126,10 @@ fn leaked_guard_leaves_other_domains_alone() {
         mem::forget(Leaked::enter());
         drop(Other::enter());
     });
-    reader.join().expect("the thread ends quietly");
+    reader.join().expect("no panic");
     let writer = waiting_synchronize::<Leaked>();
     Other.synchronize();
-    let_others_work();
+    run_other_grace_periods();
     assert!(!writer.is_finished());
 }
 
@@ -141,12 +141,12 @@ fn guard_in_a_thread_local_ends_with_its_thread() {
     }
     let _running = deadline();
     for _ in 0..100 {
-        let (end, told_to_end) = mpsc::channel::<()>();
+        let (end, ends) = mpsc::channel::<()>();
         let (kept, keeps) = mpsc::channel();
         let reader = thread::spawn(move || {
             KEPT.set(Some(Own::enter()));
             kept.send(()).expect("the test listens");
-            told_to_end.recv().expect("the test tells");
+            ends.recv().expect("the test sends");
         });
         keeps.recv().expect("the guard is kept");
         let writer = waiting_synchronize::<Own>();
@@ -210,7 +210,7 @@ fn thread_local_destructor_may_retire() {
     }
 }
 
-/// A key of the C library whose destructor runs `destructor`.
+/// Creates a thread-specific data key with this destructor.
 fn key(destructor: unsafe extern "C" fn(*mut c_void)) -> libc::pthread_key_t {
     let mut key = 0;
     // SAFETY: `key` outlives the call.
@@ -232,7 +232,7 @@ fn late_guard_drop_unblocks_grace_periods() {
     }
     let _running = deadline();
     drop(Own::enter());
-    // Made after the key of the domain, so that glibc runs its destructor after that of the domain.
+    // Created after the key of the domain, so that glibc runs its destructor later.
     let late = key(drop_guard);
     for _ in 0..3 {
         let reader = thread::spawn(move || set(late, Box::into_raw(Box::new(Own::enter())).cast()));
@@ -253,7 +253,7 @@ fn pthread_key_destructor_reads_without_leaking() {
         drop(Own::enter());
         READS.fetch_add(1, Relaxed);
         if ROUNDS.replace(ROUNDS.get() + 1) == 0 {
-            // SAFETY: the pointer is that of the key's number, which lives as long as the process.
+            // SAFETY: the pointer of the key's number, which lives as long as the process.
             set(unsafe { *again.cast() }, again);
         }
     }
@@ -283,9 +283,9 @@ fn section_in_a_pthread_key_destructor_protects() {
     static WRONG: AtomicUsize = AtomicUsize::new(0);
     unsafe extern "C" fn read(_: *mut c_void) {
         let value = VALUE.get().expect("the test has set it");
-        let mut far = Far::default();
+        let mut buffer = StoreBuffer::default();
         while !STOP.load(Relaxed) {
-            far.store();
+            buffer.fill();
             let guard = Own::enter();
             let drops = value.load(&guard).0;
             WRONG.fetch_add((0..200).map(|_| drops.load(Acquire)).max().unwrap_or(0), Relaxed);
@@ -293,7 +293,7 @@ fn section_in_a_pthread_key_destructor_protects() {
         }
     }
     if child::variant().is_none() {
-        // Keys are destroyed in the order of their making, which is up to a process.
+        // The destructors run in the order of the keys' creation, which may differ between processes.
         for backend in BACKENDS {
             let test = "section_in_a_pthread_key_destructor_protects";
             child::run(test, backend, Some(backend));
@@ -313,7 +313,7 @@ fn section_in_a_pthread_key_destructor_protects() {
     while start.elapsed() < Duration::from_secs(2) && WRONG.load(Relaxed) == 0 {
         let retired = value.replace(Tracked(Box::leak(Box::default())));
         Own.synchronize();
-        // As if it were dropped now.
+        // Stands for its drop.
         retired.0.fetch_add(1, Release);
     }
     STOP.store(true, Relaxed);
@@ -337,7 +337,7 @@ fn readers_are_reused_by_ten_thousand_threads() {
                 assert_eq!(value.load(&guard).0.load(Acquire), 0);
                 all.wait();
             };
-            // Joined one by one: a scope does not wait for the destructors of its threads.
+            // Joined explicitly: a scope does not wait for the destructors of its threads.
             for thread in [(); WAVE].map(|()| scope.spawn(read)) {
                 thread.join().expect("the thread ends");
             }
@@ -366,7 +366,7 @@ fn short_lived_threads_do_not_disturb_a_writer() {
                                 assert_eq!(drops.load(Acquire), 0, "freed while it was read");
                             }
                         };
-                        thread::scope(|inner| inner.spawn(read).join().expect("the reader is content"));
+                        thread::scope(|inner| inner.spawn(read).join().expect("no panic"));
                     }
                 })
             })
@@ -375,6 +375,6 @@ fn short_lived_threads_do_not_disturb_a_writer() {
             drop(value.replace(Tracked(Box::leak(Box::default()))).wait());
         }
     });
-    // Each of the four, the test itself, and the reclaimer if there were one.
+    // Four threads, the test itself, and perhaps the worker.
     assert!(Own.stats().readers <= 6, "{:?}", Own.stats());
 }

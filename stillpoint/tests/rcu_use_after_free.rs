@@ -1,10 +1,10 @@
-//! Nothing is freed while somebody reads it, whichever way it is disposed of.
+//! No value is freed while a thread reads it, in whichever way it is disposed of.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
 mod deadline;
-#[path = "support/far.rs"]
-mod far;
+#[path = "support/store_buffer.rs"]
+mod store_buffer;
 #[path = "support/tracked.rs"]
 mod tracked;
 
@@ -13,30 +13,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deadline::deadline;
-use far::Far;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{Guard, Rcu, RcuDomain};
+use store_buffer::StoreBuffer;
 use tracked::Tracked;
 
 const READERS: usize = 4;
-const LASTS: Duration = Duration::from_millis(1500);
+const TIME: Duration = Duration::from_millis(1500);
 
 fn fresh() -> Tracked {
     Tracked(Box::leak(Box::default()))
 }
 
-/// Loads the value and asks, until the end of the look, whether it has been dropped.
-fn look<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, looks: usize) {
+/// Loads the value, and checks `times` times that it has not been dropped.
+fn read<D: RcuDomain>(value: &Rcu<Tracked, D>, guard: &Guard<D>, times: usize) {
     let drops = value.load(guard).0;
-    for look in 0..looks {
-        if look % 64 == 63 {
+    for time in 0..times {
+        if time % 64 == 63 {
             thread::yield_now();
         }
         assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
     }
 }
 
-/// Readers of several habits, and one writer that calls `dispose` again and again.
+/// Reads in several ways while one writer calls `dispose` again and again.
 fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
     let _running = deadline();
     let value = Rcu::new_in(fresh(), domain);
@@ -46,26 +46,26 @@ fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
             .map(|reader| {
                 let (value, stop) = (&value, &stop);
                 scope.spawn(move || {
-                    let mut far = Far::default();
+                    let mut buffer = StoreBuffer::default();
                     let mut round = reader;
                     while !stop.load(Relaxed) {
                         round += 1;
                         if round % 16 < 4 {
-                            far.store();
+                            buffer.fill();
                         }
                         let mut guard = D::enter();
                         match round % 4 {
-                            0 => look(value, &guard, 1),
-                            1 => look(value, &guard, 300),
+                            0 => read(value, &guard, 1),
+                            1 => read(value, &guard, 300),
                             2 => {
                                 let drops = value.load(&guard).0;
-                                look(value, &D::enter(), 10);
+                                read(value, &D::enter(), 10);
                                 assert_eq!(drops.load(Acquire), 0, "dropped while it was read");
                             }
                             _ => {
                                 for _ in 0..10 {
                                     guard.repin();
-                                    look(value, &guard, 20);
+                                    read(value, &guard, 20);
                                 }
                             }
                         }
@@ -74,7 +74,7 @@ fn stress<D: RcuDomain>(domain: D, dispose: impl Fn(&Rcu<Tracked, D>)) {
             })
             .collect();
         let start = Instant::now();
-        while start.elapsed() < LASTS && !readers.iter().any(|reader| reader.is_finished()) {
+        while start.elapsed() < TIME && !readers.iter().any(|reader| reader.is_finished()) {
             dispose(&value);
         }
         stop.store(true, Relaxed);
@@ -118,7 +118,7 @@ fn no_read_after_unpublishing() {
     stress(Own, |value| {
         let retired = value.replace(fresh());
         Own.synchronize();
-        // As if it were dropped now: readers that still look would see it.
+        // Stands for its drop, which a late reader would see.
         retired.0.fetch_add(1, Release);
     });
 }

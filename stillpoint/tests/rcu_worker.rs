@@ -1,4 +1,4 @@
-//! The worker's rounds: they delay nothing that is ripe, and a writer that waits for each callback gets few.
+//! Rounds of the worker: they do not delay ready callbacks, and are rate-limited.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -24,7 +24,7 @@ use until::until;
 use waiting::waiting_synchronize;
 
 #[test]
-fn ripe_callbacks_run_while_a_grace_period_waits() {
+fn ready_callbacks_run_while_a_grace_period_waits() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -34,10 +34,10 @@ fn ripe_callbacks_run_while_a_grace_period_waits() {
     let writer = waiting_synchronize::<Own>();
     leave();
     writer.join().expect("the grace period ends");
-    // They are ripe; the worker is to find the next grace period under way.
+    // The callbacks are ready. The worker must find the next grace period in progress.
     let leave = section_elsewhere::<Own>();
     let writer = waiting_synchronize::<Own>();
-    // Its slice is over, so that it looks at the queues anew.
+    // Ends the worker's batch, so that it scans the queues again.
     until(|| Own.stats().oldest > Duration::from_millis(5));
     drop(busy);
     until(|| CALLS.load(Acquire) == BLOCK);
@@ -53,7 +53,7 @@ fn grace_periods_of_an_idle_writer_are_paced() {
     let _running = deadline();
     let (stay, stays) = channel::<()>();
     let (register, registered) = channel();
-    // Another reader, so that a grace period costs something.
+    // Another registered reader, so that grace periods are not skipped.
     let reader = thread::spawn(move || {
         Own::register();
         register.send(()).expect("the test waits");
@@ -68,7 +68,7 @@ fn grace_periods_of_an_idle_writer_are_paced() {
     let (time, grace_periods) = (begin.elapsed(), Own.stats().grace_periods);
     drop(stay);
     reader.join().expect("the thread ends");
-    // They begin a millisecond apart, but for those of the writer's own bookkeeping.
+    // They begin a millisecond apart, except those of the writer's own bookkeeping.
     let bound = time.as_millis() as u64 * 3 / 2;
     assert!(grace_periods <= bound, "{grace_periods} grace periods in {time:?}");
 }
@@ -77,10 +77,10 @@ fn grace_periods_of_an_idle_writer_are_paced() {
 fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
     stillpoint::domain! { struct Own; }
     const BATCHES: usize = 400;
-    /// On a machine with other load there are fewer.
+    /// There are fewer on a busy machine.
     const LIMIT: Duration = Duration::from_secs(3);
     const OTHERS: usize = 100;
-    /// Keeps the worker from the queue for a while.
+    /// Keeps the worker busy for a while.
     struct Spins;
     impl Drop for Spins {
         fn drop(&mut self) {
@@ -99,13 +99,13 @@ fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
             let begin = Instant::now();
             for _ in (0..BATCHES).take_while(|_| begin.elapsed() < LIMIT) {
                 (0..4 * BLOCK).for_each(|_| Own.retire_with(Box::new(Spins), LOCAL.lazy()));
-                // Only a barrier makes these run.
+                // These run for a barrier only.
                 until(|| Own.stats().queued == 0);
             }
             stop.store(true, Relaxed);
         });
         begin.wait();
-        // Many queues behind that one, so that the worker's look at them takes longer than the owner's destructors.
+        // Many queues after that one, so that the worker's scan takes longer than the owner's destructors.
         let all = Barrier::new(OTHERS);
         thread::scope(|scope| {
             for _ in 0..OTHERS {
@@ -122,7 +122,7 @@ fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
             Own.barrier();
             longest = longest.max(begin.elapsed());
         }
-        // They are due after ten seconds.
+        // Lazy callbacks run after ten seconds.
         assert!(longest < Duration::from_secs(5), "a barrier waits for {longest:?}");
     });
 }

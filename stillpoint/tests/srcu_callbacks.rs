@@ -1,4 +1,4 @@
-//! What is deferred in a sleepable domain is done after the sections that were open, once, whatever becomes of the domain.
+//! Callbacks of an `srcu` domain run once, after the sections that were open, even if the domain is dropped.
 #![cfg(not(loom))]
 
 #[path = "support/callbacks.rs"]
@@ -72,7 +72,7 @@ fn callbacks_wait_for_open_sections() {
     drop(value.replace(Tracked(drops)));
     domain.call(call);
     domain.retire(Box::new(Tracked(drops)));
-    // As far as the worker gets.
+    // The worker waits for the section.
     until(|| domain.stats().sleeps != 0);
     assert_eq!([calls, drops, seen.0].map(|count| count.load(Acquire)), [0; 3]);
     drop(guard);
@@ -121,13 +121,13 @@ fn barrier_inside_a_callback_panics() {
     let own = domain.clone();
     domain.call(move || {
         let refused = catch_unwind(AssertUnwindSafe(|| own.barrier()));
-        sender.send(refused.map_err(|panic| message(&*panic).to_owned())).expect("somebody listens");
+        sender.send(refused.map_err(|panic| message(&*panic).to_owned())).expect("the test listens");
     });
     let refused = receiver.recv().expect("the callback runs").expect_err("it would wait for itself");
     assert!(refused.contains("inside a callback"), "{refused}");
 }
 
-/// A structure with a domain of its own, which it drains before it goes.
+/// A structure with a domain of its own, which it drains when it is dropped.
 struct Table {
     domain: Domain,
     call: Box<dyn Fn() + Send + Sync>,
@@ -168,7 +168,7 @@ fn retired_structure_drains_its_domain_without_workers() {
     let (drained, _) = counter();
     deny_threads();
     Outer.retire(Box::new(Table { domain: Domain::new(), call: Box::new(call), drained }));
-    // This thread does the work of both domains, one inside the other.
+    // This thread runs the callbacks of both domains, nested.
     Outer.barrier();
     assert_eq!([calls, drained].map(|count| count.load(Acquire)), [1; 2]);
 }
@@ -188,7 +188,7 @@ fn last_handle_drop_runs_deferred_work() {
         }
     }
     until(|| calls.load(Acquire) == 200 && drops.load(Acquire) == 200);
-    // Lazy callbacks of a domain that lives wait for ten seconds.
+    // Lazy callbacks of a domain with handles wait for ten seconds.
     assert!(begin.elapsed().as_secs() < 10);
 }
 

@@ -1,4 +1,4 @@
-//! Sleepable domains in the child of a fork, made at any moment of the other threads.
+//! `srcu` domains in children of forks, at any moment of the other threads.
 #![cfg(not(loom))]
 
 #[path = "support/child.rs"]
@@ -22,7 +22,7 @@ use stillpoint::srcu::Domain;
 use tracked::Tracked;
 use until::until;
 
-/// Everything that is there to be used, outside sections.
+/// Uses everything once, outside sections.
 fn exercise(domain: &Domain) {
     let runs = Arc::new(AtomicUsize::new(0));
     let drops: &'static AtomicUsize = Box::leak(Box::default());
@@ -67,7 +67,7 @@ fn child_may_use_domains_new_and_old() {
             exercise(&USED);
             exercise(&local);
             exercise(&Domain::new());
-            // Of a child, too.
+            // Also in a child of the child.
             in_child(|| exercise(&USED));
         });
         exercise(&USED);
@@ -92,8 +92,8 @@ fn forking_threads_section_stays_open_in_the_child() {
         until(|| DOMAIN.stats().sleeps != 0);
         assert_eq!(seen.0.load(Acquire), 0);
         assert!(!readers.is_elapsed());
-        // The parent drops its own.
-        // SAFETY: the copy of the child, which exits without destructors.
+        // The parent drops its own guard.
+        // SAFETY: the child's copy; the child exits without destructors.
         drop(unsafe { std::ptr::read(&guard) });
         until(|| readers.is_elapsed());
         DOMAIN.barrier();
@@ -146,7 +146,7 @@ fn srcu_work_deferred_before_a_fork_runs_in_the_parent() {
     let calls: &'static AtomicUsize = Box::leak(Box::default());
     let guard = DOMAIN.enter();
     (0..200).for_each(|_| DOMAIN.call(move || _ = calls.fetch_add(1, AcqRel)));
-    // SAFETY: the copy of the child, which exits without destructors.
+    // SAFETY: the child's copy; the child exits without destructors.
     let copy = || unsafe { std::ptr::read(&guard) };
     in_child(|| {
         drop(copy());
@@ -160,7 +160,7 @@ fn srcu_work_deferred_before_a_fork_runs_in_the_parent() {
     assert_eq!(calls.load(Acquire), 200);
 }
 
-/// Other threads wait, defer, make domains and drop them; nobody holds a guard of `quiet`.
+/// Other threads wait, defer, create domains and drop them. No thread holds a guard of `quiet`.
 #[test]
 fn children_of_a_busy_process_work() {
     const FORKS: usize = 30;

@@ -1,4 +1,4 @@
-//! Sections that sleep, move and last.
+//! Guards that sleep, move between threads, and outlive them.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -109,15 +109,15 @@ fn clones_are_handles_of_the_same_domain() {
 fn guard_of_another_domain_is_refused() {
     let (domain, other) = (Domain::new(), Domain::new());
     let number = Rcu::new_in(1, domain.clone());
-    for (stranger, why) in [(&other, "of another domain"), (&Domain::new(), "of one that nobody has used")] {
-        let refused = catch_unwind(AssertUnwindSafe(|| *number.load(&stranger.enter())));
+    for (wrong, why) in [(&other, "another domain"), (&Domain::new(), "an unused domain")] {
+        let refused = catch_unwind(AssertUnwindSafe(|| *number.load(&wrong.enter())));
         let panic = refused.expect_err(why);
         assert!(message(&*panic).contains("another srcu::Domain"), "{}", message(&*panic));
     }
     let refused = catch_unwind(AssertUnwindSafe(|| drop(number.update_with(&other.enter(), |old| old + 1))));
     refused.expect_err("updates are refused as well");
     assert_eq!(*number.load(&domain.enter()), 1);
-    // The guards have been dropped all the same.
+    // The guards have been dropped nevertheless.
     domain.synchronize();
     other.synchronize();
 }
@@ -138,7 +138,7 @@ fn moving_readers_never_see_a_dropped_value() {
                 let drops = value.load(&guard).0;
                 assert_eq!(drops.load(Acquire), 0);
                 drop(guard);
-                // Its reference goes with it: lent by a leaked box, so that the pair can be sent.
+                // With its reference, which a leaked box lends, so that the pair can be sent.
                 let guard: &Guard<'_> = Box::leak(Box::new(domain.enter()));
                 let seen = value.load(guard);
                 assert_eq!(seen.0.load(Acquire), 0);
@@ -178,7 +178,7 @@ fn grace_periods_end_beside_new_sections() {
     thread::scope(|scope| {
         for _ in 0..READERS {
             scope.spawn(move || {
-                // At any moment there is an open section.
+                // At every moment a section is open.
                 let mut guard = domain.enter();
                 while !stop.load(Relaxed) {
                     let next = domain.enter();
@@ -201,7 +201,7 @@ fn hundred_thousand_guards_cost_at_most_two_wakeups() {
     thread::scope(|scope| {
         let writer = scope.spawn(|| domain.synchronize());
         until_it_sleeps(domain, 0);
-        // Begun later: nobody waits for it, and it does not count down.
+        // Begins later: the grace period does not wait for it, and it does not count down.
         let late = domain.enter();
         drop(domain.enter());
         drop(guards);

@@ -1,4 +1,4 @@
-//! Sleepable domains without memory for their first use, and the memory that they leave behind.
+//! `srcu` domains whose first use finds no memory, and memory that a dropped domain leaves behind.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -20,10 +20,10 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Rcu};
 use stillpoint::srcu::Domain;
 
-/// Has no large pieces of memory for threads that ask for none, and counts them. Panics need small ones.
+/// Counts large allocations, and lets them fail in threads that have requested that. Panics need small ones.
 struct Watched;
 
-/// Smaller ones are everybody's.
+/// The size of a large allocation.
 const LARGE: usize = 1024;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
@@ -53,14 +53,14 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static ALLOCATOR: Watched = Watched;
 
-/// The tests share the count.
+/// Serializes the tests, which share the count.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// There is no memory for this thread while this lives.
+/// While it exists, large allocations of this thread fail.
 struct Without;
 
 impl Without {
@@ -83,7 +83,7 @@ fn dropped_domain_leaves_no_memory_behind() {
         let domain = Domain::new();
         let value = Rcu::new_in([0_u8; 2 * LARGE], domain.clone());
         drop(domain.enter());
-        // More than a block of each queue.
+        // More than one block in each queue.
         for _ in 0..1000 {
             domain.call(|| ());
         }
@@ -91,7 +91,7 @@ fn dropped_domain_leaves_no_memory_behind() {
         GracePeriod::start_in(domain.clone());
         domain.retire_with(Box::new([2_u8; 2 * LARGE]), DeferOptions::new().lazy());
     };
-    // Whatever is made once.
+    // Allocates what is allocated once per process.
     round();
     let settled = || {
         let mut last = LIVE.load(Relaxed);
@@ -106,7 +106,7 @@ fn dropped_domain_leaves_no_memory_behind() {
     };
     let before = settled();
     (0..50).for_each(|_| round());
-    // Their workers free them.
+    // The workers free the domains.
     while LIVE.load(Relaxed) > before {
         thread::yield_now();
     }
@@ -116,7 +116,7 @@ fn dropped_domain_leaves_no_memory_behind() {
 fn first_use_without_memory_panics_and_may_be_retried() {
     let (_running, _alone) = (deadline(), alone());
     static DOMAIN: Domain = Domain::new();
-    // Reporting the panic needs memory.
+    // The report of the panic allocates.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
     let refused = catch_unwind(|| {

@@ -1,4 +1,4 @@
-//! Signal handlers that open and end sections, at any moment of the thread they interrupt.
+//! Signal handlers that begin and end sections at any moment of the interrupted thread.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]
@@ -23,7 +23,7 @@ static DOMAIN: Domain = Domain::new();
 static VALUE: OnceLock<Rcu<Tracked, Domain>> = OnceLock::new();
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 static STOP: AtomicBool = AtomicBool::new(false);
-/// Sections that saw a value dropped: a handler cannot panic.
+/// Sections that saw a dropped value: a handler cannot panic.
 static WRONG: AtomicUsize = AtomicUsize::new(0);
 /// The guard that the handler drops.
 static GUARD: AtomicPtr<Guard<'static>> = AtomicPtr::new(ptr::null_mut());
@@ -39,7 +39,7 @@ fn look() {
 
 extern "C" fn handle(_signal: c_int) {
     look();
-    // SAFETY: the place of a guard that the interrupted thread has given up, once.
+    // SAFETY: the pointer of a guard that the interrupted thread has passed on, once.
     if let Some(guard) = unsafe { GUARD.swap(ptr::null_mut(), AcqRel).as_mut() } {
         // SAFETY: as above.
         unsafe { ptr::drop_in_place(guard) };
@@ -55,7 +55,7 @@ fn fresh() -> Tracked {
 fn srcu_signal_handlers_may_read_at_any_moment() {
     let _running = deadline();
     let signal = libc::SIGRTMIN() + 1;
-    // SAFETY: an action is plain data; the handler does what a handler may.
+    // SAFETY: an action is plain data, and the handler is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = handle as *const () as libc::sighandler_t;
@@ -68,12 +68,12 @@ fn srcu_signal_handlers_may_read_at_any_moment() {
         percpu::register_thread();
         while !STOP.load(Relaxed) {
             look();
-            // Ended by the handler, or here.
+            // Dropped by the handler, or here.
             let mut place = mem::ManuallyDrop::new(DOMAIN.enter());
             GUARD.store(&mut *place, Release);
             look();
             if !GUARD.swap(ptr::null_mut(), AcqRel).is_null() {
-                // SAFETY: taken back, so nobody else drops it.
+                // SAFETY: taken back, so the handler does not drop it.
                 unsafe { mem::ManuallyDrop::drop(&mut place) };
             }
         }

@@ -1,4 +1,4 @@
-//! Grace periods of a sleepable domain that wait too long say of which domain, and for how many sections.
+//! Stall reports of `srcu` domains name the domain and the number of open sections.
 #![cfg(not(loom))]
 
 #[path = "support/deadline.rs"]

@@ -15,7 +15,7 @@ use crate::grace_period::stall;
 use crate::reclaim::worker_pool;
 use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::init_array;
+use crate::sys::init_array;
 
 /// The domains in use. The list changes under the lock, and is right at every moment, for a fork by another thread.
 static DOMAINS: AtomicPtr<DomainFork> = AtomicPtr::new(ptr::null_mut());

@@ -144,7 +144,7 @@ impl<W: RawDomain> poller::Host for W {
     }
 
     fn wait_for_next(&self) -> Result<(), Failure> {
-        let drive = || self.core().engine.drive(reader_outside(self));
+        let drive = || self.core().engine.wait_for_next(reader_outside(self));
         catch_unwind(AssertUnwindSafe(drive)).map_err(|payload| message(&*payload).into())
     }
 }

@@ -224,7 +224,7 @@ pub(crate) fn register<D: StaticDomain>(
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
     let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
-    let owner = Owner { thread: crate::sys::signal::tid().unsigned_abs(), site };
+    let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
     // SAFETY: `exit` wants a reader.
     let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };
     let registry = shared.readers().registry();
@@ -278,7 +278,7 @@ fn reset_in_child<D: StaticDomain>() {
         shared.core.reset_in_child();
     }
     if let Some(own) = own {
-        own.set_tid(crate::sys::signal::tid().unsigned_abs());
+        own.set_tid(crate::sys::thread::tid().unsigned_abs());
     }
 }
 

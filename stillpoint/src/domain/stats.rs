@@ -1,10 +1,12 @@
 //! A domain's counters, for people.
 
 use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::domain::deferred;
 use crate::domain::raw::RawDomain;
+use crate::grace_period::engine::ReaderSet as _;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,17 +49,19 @@ pub struct Stats {
 impl Stats {
     pub(crate) fn of(world: &impl RawDomain) -> Self {
         let core = world.core();
-        let engine = core.engine.tally();
+        // First, so that no grace period is counted whose caller is not.
+        let grace_periods = core.engine.completed();
+        let counters = core.engine.readers().counters();
         let callbacks = core.callbacks.tally(world.queues());
         Self {
-            grace_periods: engine.grace_periods,
-            callers: engine.callers,
-            heavy_fences: engine.heavy_fences,
-            sleeps: engine.sleeps,
-            wakeups: engine.wakeups,
-            longest_wait: engine.longest_wait,
-            stalls: engine.stalls,
-            readers: engine.readers,
+            grace_periods,
+            callers: counters.callers.load(Relaxed),
+            heavy_fences: counters.heavy_fences.load(Relaxed),
+            sleeps: counters.sleeps.load(Relaxed),
+            wakeups: counters.wakeups.load(Relaxed),
+            longest_wait: Duration::from_nanos(counters.longest_wait.load(Relaxed)),
+            stalls: counters.stalls.load(Relaxed),
+            readers: core.engine.readers().count(),
             queued: callbacks.queued,
             queued_bytes: callbacks.bytes,
             oldest: callbacks.oldest,

@@ -8,7 +8,7 @@ use super::why::Why;
 use super::{SHARED, membarrier, signal};
 use crate::sync::{Asked, ForkSafe};
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::init_array;
+use crate::sys::init_array;
 
 /// How the two sides of the fence are made. See the [module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

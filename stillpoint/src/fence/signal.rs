@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use super::why::Why;
 use crate::sync::{ForkSafe, Futex};
-use crate::sys::{rt_signal, signal, tls_destructor::AtThreadExit};
+use crate::sys::{rt_signal, thread::tid, tls_destructor::AtThreadExit};
 
 /// How often a sleeping sender looks for threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -100,7 +100,7 @@ extern "C" fn on_signal(_signal: c_int) {
     match OWN.get() {
         Some(own) => own.answer(),
         // Sent to an earlier thread with this id (3).
-        None => members_with(signal::tid()).for_each(Member::answer_for_ended),
+        None => members_with(tid()).for_each(Member::answer_for_ended),
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn register() -> bool {
         return false;
     }
     rt_signal::unblock(SIGNAL.load(Relaxed));
-    let tid = signal::tid();
+    let tid = tid();
     let locked = lock();
     // First that of an earlier thread with this id (1).
     let place = members_with(tid).chain(members_with(0)).next().or_else(Member::append);
@@ -294,7 +294,7 @@ mod tests {
         let (sender, receiver) = channel();
         let (stop, stopped) = channel::<()>();
         let other = thread::spawn(move || {
-            sender.send(signal::tid()).expect("the test waits");
+            sender.send(tid()).expect("the test waits");
             let _ = stopped.recv();
         });
         stale.tid.store(receiver.recv().expect("the thread sends its id"), Relaxed);

@@ -1,24 +1,19 @@
-//! Cookies: which grace period a caller waits for, or asks after.
+//! Grace-period cookies.
 
 use core::cmp;
-use core::fmt;
 use core::hash::{Hash, Hasher};
 
 use super::audit::AuditTicket;
 use crate::sync::shared_seq::SeqSnapshot;
 
-/// A grace period to wait for, or to ask after. Of two, the smaller one ends no later.
-#[derive(Clone, Copy)]
+/// Names a grace period, to wait for it or to check it. Of two cookies, the smaller one's grace period ends no later.
+#[derive(Debug, Clone, Copy)]
 pub struct GpCookie {
     pub(crate) snapshot: SeqSnapshot,
     pub(crate) ticket: AuditTicket,
 }
 
-impl fmt::Debug for GpCookie {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.snapshot.fmt(f)
-    }
-}
+// The ticket does not take part in comparisons: it differs among cookies of one grace period.
 
 impl PartialEq for GpCookie {
     fn eq(&self, other: &Self) -> bool {

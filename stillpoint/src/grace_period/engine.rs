@@ -1,67 +1,66 @@
-//! Grace periods: callers who share them, their leader, and what he waits for.
+//! The engine: callers share grace periods, and one of them leads each.
 //!
-//! A *grace period* is over when every section that was open when it began has ended. Whoever unpublishes a value and then
-//! sees a grace period begin and end may free it. There is one engine, and it asks little of the [`ReaderSet`] it waits for:
+//! A *grace period* is over when every read-side critical section that was open when it began has ended. A thread that
+//! unpublishes a value, and then waits for a grace period that begins later, may free the value. The engine runs grace
+//! periods of any [`ReaderSet`]:
 //!
-//! | readers | where | how they are waited for |
+//! | readers | where | how a grace period waits for them |
 //! |---|---|---|
-//! | threads that enter and leave sections | [`crate::readers::threads`] | a heavy fence and a look at each |
-//! | threads that report quiescent states | [`crate::readers::qsbr`] | a look at each |
+//! | threads that enter and leave sections | [`crate::readers::threads`] | a heavy fence and a scan |
+//! | threads that report quiescent states | [`crate::readers::qsbr`] | a scan |
+//! | sections that are counted on each CPU | [`crate::readers::srcu`] | a heavy fence and sums |
 //!
 //! # A grace period
 //!
 //! ```text
-//! begin         the round starts: callers from now on wait for the next one        (SharedSeq::start)
-//! look          whatever can be done without sleeping                            (ReaderSet::try_drain)
-//! sleep         until the rest has left; long sleeps are reported                (ReaderSet::wait_for_readers, StallDetector)
-//! finish        and wake                                                         (Leader::end)
+//! start    later callers wait for the next grace period      (SharedSeq::start)
+//! drain    what can be done without sleeping                 (ReaderSet::try_drain)
+//! sleep    until the other readers have left; reports stalls (ReaderSet::wait_for_readers, StallDetector)
+//! end      wakes the callers                                 (Leader::end)
 //! ```
 //!
-//! Asking and beginning order everything that the caller did before, unpublishing above all, before [`ReaderSet::try_drain`]; what
-//! that and [`ReaderSet::wait_for_readers`] have acquired happens before the return of all callers (see [`crate::sync::shared_seq`]). One grace
-//! period begins after the other has ended, so `begin` and `sleep` are never called by two threads at a time.
+//! Taking a snapshot and starting order everything that the caller did before, unpublishing above all, before
+//! [`ReaderSet::try_drain`]. What that and [`ReaderSet::wait_for_readers`] have acquired happens before the return of
+//! all callers (see [`crate::sync::shared_seq`]). Grace periods do not overlap, so no two threads call these methods at
+//! the same time.
 
-use std::time::Duration;
+use core::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
+use super::audit::{AuditTicket, GpAudit};
 use super::cookie::GpCookie;
-use crate::grace_period::audit::{AuditTicket, GpAudit};
-use crate::grace_period::stall::{StallDetector, StallStats};
-use crate::grace_period::trace::{EndedSpan, GpSpan};
+use super::counters::GpCounters;
+use super::stall::StallDetector;
+use super::trace::{self, EndedSpan, GpSpan};
+use crate::sync::const_unless_loom;
 use crate::sync::shared_seq::SharedSeq;
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
-/// Who is waited for: one kind of reader.
+/// The readers that grace periods wait for. `own` is the calling thread's reader, if readers belong to threads; it is
+/// outside a section.
 pub trait ReaderSet {
     /// The reader of a thread, if readers belong to threads.
     type Reader: ?Sized;
-    /// What is known of a grace period that does not end at once.
+    /// The rest of a grace period that [`try_drain`](Self::try_drain) could not complete.
     type Pending;
 
-    /// Whether nobody but `own`, the calling thread's reader if readers belong to threads, can be inside a section: a grace
-    /// period then costs nothing.
+    /// Returns `true` if no reader but `own` can be inside a section, so that a grace period costs nothing.
     fn no_other_readers(&self, own: Option<&Self::Reader>) -> bool;
 
-    /// The part of a grace period that does not sleep: a bounded look at all who may be inside. `own` is the calling thread's
-    /// reader, which is outside.
-    ///
-    /// # Errors
-    ///
-    /// What blocks the rest.
+    /// Does the part of a grace period that does not sleep: checks all readers, a bounded number of times. Returns the
+    /// rest as an error if a reader still blocks the grace period.
     fn try_drain(&self, own: Option<&Self::Reader>) -> Result<(), Self::Pending>;
 
-    /// Sleeps until what blocks the grace period has gone. After each sleep it calls [`StallDetector::check`].
+    /// Completes the grace period: sleeps until no reader blocks it. Calls [`StallDetector::check`] after each sleep.
     fn wait_for_readers(&self, pending: Self::Pending, detector: &mut StallDetector<'_>);
 
-    /// The calling thread, whose reader is `own`, has put off its bookkeeping because it is inside a section: has it take the slow
-    /// way out of the outermost one. `above`: more waits than should.
+    /// Makes the calling thread, which is inside a section and has deferred its reclamation, take the slow path when it
+    /// leaves. `above`: the backlog is above its limit.
     fn defer_to_exit(&self, _own: Option<&Self::Reader>, _above: bool) {}
 
-    /// What it has cost.
-    fn costs(&self) -> &Costs;
+    fn counters(&self) -> &GpCounters;
 
-    /// How many readers there is room for.
+    /// Returns the number of readers for statistics.
     fn count(&self) -> u64;
 }
 
@@ -69,68 +68,17 @@ pub trait ReaderSet {
 #[derive(Debug)]
 pub struct Engine<R> {
     readers: R,
-    /// The grace periods.
+    /// A round is a grace period.
     rounds: CachePadded<SharedSeq>,
-    /// Shows that nobody is served too early.
-    check: GpAudit,
-    /// The name of the domain, for reports.
+    audit: GpAudit,
+    /// Returns the name of the domain, for reports.
     domain: fn() -> &'static str,
-    tallies: CachePadded<Tallies>,
-}
-
-/// Counts of what happened; written by callers and leaders.
-#[derive(Debug)]
-struct Tallies {
-    callers: AtomicU64,
-    stalls: StallStats,
-}
-
-/// Counts of what readers and leaders did; written by the [`ReaderSet`].
-#[derive(Debug)]
-pub struct Costs {
-    pub heavy_fences: AtomicU64,
-    pub sleeps: AtomicU64,
-    pub wakeups: AtomicU64,
-}
-
-impl Costs {
-    const_unless_loom! {
-        pub fn new() -> Self {
-            Self {
-                heavy_fences: AtomicU64::new(0),
-                sleeps: AtomicU64::new(0),
-                wakeups: AtomicU64::new(0),
-            }
-        }
-    }
-}
-
-/// Counters of grace periods, part of [`Stats`](crate::rcu::Stats), which explains them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EngineStats {
-    pub grace_periods: u64,
-    pub callers: u64,
-    pub heavy_fences: u64,
-    pub sleeps: u64,
-    pub wakeups: u64,
-    pub longest_wait: Duration,
-    pub stalls: u64,
-    pub readers: u64,
 }
 
 impl<R> Engine<R> {
     const_unless_loom! {
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
-            Self {
-                readers,
-                rounds: CachePadded::new(SharedSeq::new()),
-                check: GpAudit::new(),
-                domain,
-                tallies: CachePadded::new(Tallies {
-                    callers: AtomicU64::new(0),
-                    stalls: StallStats::new(),
-                }),
-            }
+            Self { readers, rounds: CachePadded::new(SharedSeq::new()), audit: GpAudit::new(), domain }
         }
     }
 
@@ -139,29 +87,42 @@ impl<R> Engine<R> {
         &self.readers
     }
 
-    /// The grace period that every section which is open now ends before.
-    pub fn ask(&self) -> GpCookie {
+    /// Returns the name of the domain.
+    #[cfg(not(loom))]
+    pub fn domain(&self) -> &'static str {
+        (self.domain)()
+    }
+
+    /// Returns the number of grace periods that have been completed.
+    pub fn completed(&self) -> u64 {
+        self.rounds.completed()
+    }
+
+    /// Returns the cookie of the first grace period that begins after this call.
+    pub fn snapshot(&self) -> GpCookie {
         // In this order: see `GpAudit`.
-        let ticket = self.check.ticket();
+        let ticket = self.audit.ticket();
         GpCookie { snapshot: self.rounds.snapshot(), ticket }
     }
 
-    /// Whether the grace period has ended.
+    /// Returns `true` if the grace period has ended.
     #[inline]
-    pub fn is_done(&self, due: GpCookie) -> bool {
-        let done = self.rounds.is_done(due.snapshot);
+    pub fn is_done(&self, cookie: GpCookie) -> bool {
+        let done = self.rounds.is_done(cookie.snapshot);
         if done {
-            self.check.assert_full_gp(due.ticket);
+            self.audit.assert_full_gp(cookie.ticket);
         }
         done
     }
 
-    /// The grace period that is under way, if one is. It serves those only that have asked before it began.
-    pub fn running(&self) -> Option<GpCookie> {
-        self.rounds.in_progress().map(|snapshot| GpCookie { snapshot, ticket: AuditTicket::default() })
+    /// Returns the grace period in progress, if there is one. It serves only callers whose snapshot is older.
+    pub fn in_progress(&self) -> Option<GpCookie> {
+        let (snapshot, in_progress) = self.rounds.next_round();
+        in_progress.then(|| GpCookie { snapshot, ticket: AuditTicket::default() })
     }
 
-    /// No grace period is under way: for the only thread of a process, as after a fork. The readers are the caller's affair.
+    /// Forgets the grace period in progress. For the only thread of a process, as after a fork. Does not reset the
+    /// readers.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         self.rounds.reset_in_child();
@@ -169,102 +130,67 @@ impl<R> Engine<R> {
 }
 
 impl<R: ReaderSet> Engine<R> {
-    pub fn tally(&self) -> EngineStats {
-        let costs = self.readers.costs();
-        // Relaxed, as everywhere in `tallies` and `costs`: statistics.
-        EngineStats {
-            // First, so that no grace period is counted whose caller is not.
-            grace_periods: self.rounds.completed(),
-            callers: self.tallies.callers.load(Relaxed),
-            heavy_fences: costs.heavy_fences.load(Relaxed),
-            sleeps: costs.sleeps.load(Relaxed),
-            wakeups: costs.wakeups.load(Relaxed),
-            longest_wait: self.tallies.stalls.longest_wait(),
-            stalls: self.tallies.stalls.reports(),
-            readers: self.readers.count(),
-        }
-    }
-
-    /// Waits until every section that is open now has ended. `own` is the calling thread's reader, which is outside.
+    /// Blocks until every section that is open now has ended.
     pub fn synchronize(&self, own: Option<&R::Reader>) {
-        let ticket = self.check.ticket();
-        self.tallies.callers.fetch_add(1, Relaxed);
+        let ticket = self.audit.ticket();
         self.lead_or_wait(own, |run| self.rounds.run_or_wait(run));
-        self.check.assert_full_gp(ticket);
+        self.audit.assert_full_gp(ticket);
     }
 
-    /// Waits until the grace period has ended. `own` is the calling thread's reader, which is outside.
-    pub fn wait_for(&self, own: Option<&R::Reader>, due: GpCookie) {
-        self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, |run| self.rounds.wait_for(due.snapshot, run));
-        self.check.assert_full_gp(due.ticket);
+    /// Blocks until the grace period has ended.
+    pub fn wait_for(&self, own: Option<&R::Reader>, cookie: GpCookie) {
+        self.lead_or_wait(own, |run| self.rounds.wait_for(cookie.snapshot, run));
+        self.audit.assert_full_gp(cookie.ticket);
     }
 
-    /// Waits until the next grace period has ended, for others who want one. `own` as in [`wait_for`](Self::wait_for).
-    pub fn drive(&self, own: Option<&R::Reader>) {
-        self.tallies.callers.fetch_add(1, Relaxed);
-        self.lead_or_wait(own, |run| self.rounds.wait_for(self.rounds.next_round(), run));
+    /// Blocks until the next grace period has ended, on behalf of other threads.
+    pub fn wait_for_next(&self, own: Option<&R::Reader>) {
+        self.lead_or_wait(own, |run| self.rounds.wait_for(self.rounds.next_round().0, run));
     }
 
-    /// Waits by `wait` until a grace period has ended; leads it, if no other thread does, and tells of it afterwards.
+    /// Waits by `wait`, which calls its argument if this thread is to lead a grace period.
     fn lead_or_wait(&self, own: Option<&R::Reader>, wait: impl FnOnce(&mut dyn FnMut())) {
-        // Of two, after another leader has failed, the last.
+        self.readers.counters().callers.fetch_add(1, Relaxed);
         let mut ended = None;
-        wait(&mut || ended = self.grace_period(own));
-        self.tell(ended);
+        wait(&mut || _ = self.lead(own, true, &mut ended));
+        trace::emit(ended, self.domain);
     }
 
-    fn tell(&self, ended: Option<EndedSpan>) {
-        if let Some(ended) = ended {
-            ended.emit((self.domain)());
-        }
-    }
-
-    /// Completes a grace period, unless another thread leads one, or a reader blocks it for long. The calling thread, whose
-    /// reader is `own`, is outside.
+    /// Runs a grace period, unless another thread leads one. Returns `true` if it has been completed, and `false` if a
+    /// reader blocks it.
     pub fn try_synchronize(&self, own: Option<&R::Reader>) -> bool {
-        let mut told = None;
-        let is_led = self.rounds.try_run(|| {
-            let begun = GpSpan::start();
-            let number = self.check.begin();
-            let ended = self.readers.try_drain(own).is_ok();
-            if ended {
-                self.check.end(number);
-                told = begun.end(|| self.led(), false);
+        let mut ended = None;
+        let completed = self.rounds.try_run(|| self.lead(own, false, &mut ended));
+        trace::emit(ended, self.domain);
+        completed
+    }
+
+    /// Leads a grace period. Returns `false` if a reader blocks it and the thread may not sleep. Panics if the kernel
+    /// denies the heavy fence; the round has then failed.
+    fn lead(&self, own: Option<&R::Reader>, may_sleep: bool, ended: &mut Option<EndedSpan>) -> bool {
+        let span = GpSpan::start();
+        let ticket = self.audit.begin();
+        let pending = self.readers.try_drain(own).err();
+        let was_held_up = pending.is_some();
+        if let Some(pending) = pending {
+            if !may_sleep {
+                return false;
             }
-            ended
-        });
-        self.tell(told);
-        is_led
-    }
-
-    /// Leads a grace period. What there is to tell of it. Panics if the kernel denies the heavy fence: the round has then failed.
-    fn grace_period(&self, own: Option<&R::Reader>) -> Option<EndedSpan> {
-        let begun = GpSpan::start();
-        let number = self.check.begin();
-        let blocked = self.readers.try_drain(own).err();
-        let held_up = blocked.is_some();
-        if let Some(blocked) = blocked {
-            self.sleep(blocked);
+            self.sleep(pending);
         }
-        self.check.end(number);
-        begun.end(|| self.led(), held_up)
+        self.audit.end(ticket);
+        *ended = span.end(|| self.number(), was_held_up);
+        true
     }
 
-    /// The name of the domain, for reports.
-    #[cfg(not(loom))]
-    pub fn domain(&self) -> &'static str {
-        (self.domain)()
-    }
-
-    /// The number of the grace period that the calling thread leads.
-    fn led(&self) -> u64 {
-        self.rounds.completed() + 1
+    /// Returns the number of the grace period that the calling thread leads.
+    fn number(&self) -> u64 {
+        self.completed() + 1
     }
 
     #[cold]
     fn sleep(&self, pending: R::Pending) {
-        let mut detector = StallDetector::new(&self.tallies.stalls, self.domain, self.led());
+        let mut detector = StallDetector::new(self.readers.counters(), self.domain, self.number());
         self.readers.wait_for_readers(pending, &mut detector);
     }
 }

@@ -1,7 +1,8 @@
-//! Grace periods: the engine that starts, shares and ends them, their cookies, the stall detector, the audit and the trace.
+//! Grace periods: the engine that starts, shares and ends them, cookies, statistics, stalls, the audit and the trace.
 
 pub mod audit;
 pub mod cookie;
+pub mod counters;
 pub mod engine;
 pub mod stall;
 pub mod trace;

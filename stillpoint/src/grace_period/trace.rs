@@ -1,98 +1,82 @@
-//! What the subscribers of `tracing` are told of grace periods, with the feature `tracing`; nothing without it.
+//! Events of grace periods for subscribers of `tracing`. Without the feature `tracing` all of it is empty.
 //!
-//! A subscriber is code of the program: it may take locks, defer, panic. So it is called when the grace period has ended and
-//! nobody waits for its leader any more, and what it does is not told in turn.
+//! A subscriber is code of the program: it may take locks, defer, or panic. So a leader emits the event when the grace
+//! period has ended and no thread waits for the leader any more. Grace periods that the subscriber itself leads make no
+//! events.
 
-#[cfg(all(feature = "tracing", not(loom)))]
-pub use told::*;
-#[cfg(not(all(feature = "tracing", not(loom))))]
-pub use untold::*;
+use std::time::{Duration, Instant};
 
-#[cfg(all(feature = "tracing", not(loom)))]
-mod told {
+/// A grace period in progress: when it began, if a subscriber is interested.
+#[derive(Debug)]
+pub struct GpSpan(Option<Instant>);
+
+/// A grace period that has ended, for an event.
+#[derive(Debug)]
+pub struct EndedSpan {
+    number: u64,
+    was_held_up: bool,
+    took: Duration,
+}
+
+impl GpSpan {
+    #[inline]
+    pub fn start() -> Self {
+        Self(subscriber::is_interested().then(Instant::now))
+    }
+
+    /// Ends the grace period `number`, which readers held up or did not.
+    #[inline]
+    pub fn end(self, number: impl FnOnce() -> u64, was_held_up: bool) -> Option<EndedSpan> {
+        self.0.map(|start| EndedSpan { number: number(), was_held_up, took: start.elapsed() })
+    }
+}
+
+/// Emits the event of a grace period, if there is one.
+#[inline]
+pub fn emit(ended: Option<EndedSpan>, domain: fn() -> &'static str) {
+    if let Some(EndedSpan { number, was_held_up, took }) = ended {
+        subscriber::emit(domain(), number, was_held_up, took);
+    }
+}
+
+#[cfg(feature = "tracing")]
+mod subscriber {
     use core::cell::Cell;
-    use std::mem;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use tracing::level_filters::LevelFilter;
     use tracing::{Level, debug, trace};
 
-    const TARGET: &str = "stillpoint";
+    use crate::grace_period::stall::run_user_code;
 
     thread_local! {
-        /// This thread is in a subscriber, on our behalf.
-        static TELLS: Cell<bool> = const { Cell::new(false) };
+        /// This thread is in a subscriber, called by [`emit`].
+        static EMITTING: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// When a grace period began, if anybody wants to know.
-    #[derive(Debug)]
-    pub struct GpSpan(Option<Instant>);
-
-    impl GpSpan {
-        pub fn start() -> Self {
-            let is_told = Level::DEBUG <= LevelFilter::current() && !TELLS.get();
-            Self(is_told.then(Instant::now))
-        }
-
-        /// The grace period, which has this number, has ended; `held_up` by readers, or not.
-        pub fn end(self, number: impl FnOnce() -> u64, held_up: bool) -> Option<EndedSpan> {
-            self.0.map(|begun| EndedSpan { number: number(), held_up, took: begun.elapsed() })
-        }
+    pub fn is_interested() -> bool {
+        Level::DEBUG <= LevelFilter::current() && !EMITTING.get()
     }
 
-    /// A grace period to be told of.
-    #[derive(Debug)]
-    pub struct EndedSpan {
-        number: u64,
-        held_up: bool,
-        took: Duration,
-    }
-
-    impl EndedSpan {
-        #[cold]
-        pub fn emit(self, domain: &'static str) {
-            let Self { number, held_up, took } = self;
-            TELLS.set(true);
-            let told = catch_unwind(AssertUnwindSafe(|| {
-                if held_up {
-                    debug!(target: TARGET, domain, number, ?took, "grace period, held up by readers");
-                } else {
-                    trace!(target: TARGET, domain, number, ?took, "grace period");
-                }
-            }));
-            TELLS.set(false);
-            // The panic has reported itself. Its payload may be anything: dropping it might panic again.
-            if let Err(payload) = told {
-                mem::forget(payload);
+    pub fn emit(domain: &'static str, number: u64, was_held_up: bool, took: Duration) {
+        run_user_code(&EMITTING, || {
+            if was_held_up {
+                debug!(target: "stillpoint", domain, number, ?took, "grace period, held up by readers");
+            } else {
+                trace!(target: "stillpoint", domain, number, ?took, "grace period");
             }
-        }
+        });
     }
 }
 
-#[cfg(not(all(feature = "tracing", not(loom))))]
-mod untold {
-    #[derive(Debug)]
-    pub struct GpSpan;
+#[cfg(not(feature = "tracing"))]
+mod subscriber {
+    use std::time::Duration;
 
-    impl GpSpan {
-        #[inline(always)]
-        pub fn start() -> Self {
-            Self
-        }
-
-        #[inline(always)]
-        pub fn end(self, _number: impl FnOnce() -> u64, _held_up: bool) -> Option<EndedSpan> {
-            None
-        }
+    #[inline(always)]
+    pub fn is_interested() -> bool {
+        false
     }
 
-    #[derive(Debug)]
-    pub enum EndedSpan {}
-
-    impl EndedSpan {
-        pub fn emit(self, _domain: &'static str) {
-            match self {}
-        }
-    }
+    pub fn emit(_domain: &'static str, _number: u64, _was_held_up: bool, _took: Duration) {}
 }

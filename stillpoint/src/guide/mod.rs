@@ -1,54 +1,57 @@
-//! Which part for which job. Coming from another library: [`porting`].
+//! Which module is for which job. To port code from other libraries, see [`porting`].
 //!
-//! # What do many threads do to it?
+//! # By the data that threads share
 //!
-//! | what you have | take | and not | because |
+//! | data | use | instead of | because |
 //! |---|---|---|---|
-//! | a value that many read and few replace: configuration, a routing table, a list of peers | [`Rcu`](crate::rcu::Rcu) in [`rcu`](crate::rcu) | `RwLock<T>` | its readers write one word that all of them share |
-//! | the same, in a loop that does nothing but read | [`qsbr`](crate::qsbr) | [`rcu`](crate::rcu) | a read is a load, and the loop can report once a round |
-//! | the same, and readers sleep inside, or hold what they read over `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all its writers would wait for the sleeper |
-//! | the same, and readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
-//! | a map of which entries come and go | an array of [`Rcu`](crate::rcu::Rcu)s, a bucket each | one `Rcu` of all | [`modify`](crate::rcu::Rcu::modify) copies what it changes |
-//! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to what they read |
-//! | a number to which all threads add: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line travels from CPU to CPU |
-//! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram under a mutex | the same |
-//! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a mutex around a `Vec` | the same |
-//! | state that all change, in short sections, by more threads than there are CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
-//! | state that all change, in long sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
-//! | two flags, of which one side looks all the time, the other now and then | [`fence`](crate::fence) | two `SeqCst` fences | the frequent side pays nothing |
-//! | a number that must be drawn once: ids, tickets | `AtomicU64` | [`percpu`](crate::percpu) | a [`Counter`](crate::percpu::Counter) does not return its old value |
+//! | a value that many threads read and few replace: configuration, a routing table, a list of peers | [`Rcu`](crate::rcu::Rcu) in [`rcu`](crate::rcu) | `RwLock<T>` | its readers all write one shared word |
+//! | the same, in a loop that only reads | [`qsbr`](crate::qsbr) | [`rcu`](crate::rcu) | a read is a plain load, and the loop can report once per round |
+//! | the same, where readers sleep or hold a reference over `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
+//! | the same, where readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
+//! | a map with changing entries | an array of [`Rcu`](crate::rcu::Rcu)s, one per bucket | one `Rcu` of the map | [`modify`](crate::rcu::Rcu::modify) copies the value |
+//! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to each node that they visit |
+//! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
+//! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
+//! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a `Vec` in a mutex | the same |
+//! | state that threads change in short critical sections, with more threads than CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
+//! | the same, in long critical sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
+//! | two flags, one checked all the time, the other now and then | [`fence`](crate::fence) | two `SeqCst` fences | the frequent side pays nothing |
+//! | unique numbers: ids, tickets | `AtomicU64` | [`percpu`](crate::percpu) | a [`Counter`](crate::percpu::Counter) does not return its old value |
 //!
 //! # Three kinds of readers
 //!
 //! | | [`rcu`](crate::rcu) | [`qsbr`](crate::qsbr) | [`srcu`](crate::srcu) |
 //! |---|---|---|---|
-//! | a read costs | about a nanosecond | a load | three nanoseconds |
-//! | a reader must | drop its guard soon | report often, for ever | drop its guard sometime |
-//! | its guard | stays in its thread | is the thread's handle | goes anywhere |
-//! | a domain is | a type | a type | a value |
-//! | a leaked guard | is in the stall report, with its thread | as there | is in the stall report, with its domain |
-//! | waiting inside a section | panics | panics | never ends |
-//! | in signal handlers | yes | no | yes |
-//! | a grace period interrupts | the CPUs that run the process | no CPU | the CPUs that run the process |
+//! | a read takes | about 1 ns | a plain load | about 3 ns: two additions to words of the CPU |
+//! | a thread | registers itself | must register, and report for ever after | need not register |
+//! | a guard | must be dropped soon, in its thread | is the thread's handle | must be dropped at some time, in any thread |
+//! | a grace period waits for | open sections | every online thread | open sections |
+//! | it looks at | each registered thread | each registered thread | each CPU that the machine may have |
+//! | it interrupts | the CPUs that run the process | no CPU | the CPUs that run the process |
+//! | waiting inside a section | panics | panics | never returns |
+//! | a leaked guard | is reported with its thread | is reported with its thread | is reported with its domain |
+//! | signal handlers | may read | must not read | may read |
+//! | a domain is | a type | a type | a value, freed with its last handle |
 //!
-//! Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr), and wait in its
-//! [`synchronize`](crate::qsbr::synchronize): the worker of deferred callbacks interrupts the process's CPUs before it sleeps.
+//! Threads that cannot tolerate interrupts use [`qsbr`](crate::qsbr) and wait in
+//! [`qsbr::synchronize`](crate::qsbr::synchronize): the worker of deferred callbacks interrupts CPUs before it sleeps.
 //!
-//! They share pointers, cookies, deferred work and reports: changing from one to another changes how readers begin, and the
-//! domain that an [`Rcu`](crate::rcu::Rcu) is made in. Where in doubt, begin with [`rcu`](crate::rcu).
+//! All three share pointers, cookies, deferred callbacks and stall reports. To change from one to another, change how
+//! readers begin and in which domain an [`Rcu`](crate::rcu::Rcu) is created. If in doubt, start with
+//! [`rcu`](crate::rcu).
 //!
-//! # What to do with the old value
+//! # Disposing of the old value
 //!
-//! | the writer | writes | and |
+//! | a writer that | writes | which |
 //! |---|---|---|
-//! | does not care | `pointer.replace(new);` | it is dropped after a grace period, by a thread of the library |
-//! | wants it back | `pointer.replace(new).wait()` | waits for some microseconds, and the longest section |
-//! | wants something done then | [`call`](crate::rcu::call) | does not wait |
-//! | has many such, and looks now and then | [`GracePeriod::start`](crate::rcu::GracePeriod::start), `is_elapsed` | does not wait |
+//! | has no more use for it | `pointer.replace(new);` | drops it after a grace period, in a thread of the library |
+//! | takes it back | `pointer.replace(new).wait()` | blocks for some microseconds, and for the longest section |
+//! | runs code afterwards | [`call`](crate::rcu::call) | does not block |
+//! | has many such values, and checks now and then | [`GracePeriod::start`](crate::rcu::GracePeriod::start), `is_elapsed` | does not block |
 //! | is a task | `GracePeriod::now().await` | does not block its thread |
-//! | ends, or a test does | [`barrier`](crate::rcu::barrier) | all of the above has been done |
+//! | shuts down, or is a test | [`barrier`](crate::rcu::barrier) | blocks until all deferred callbacks have run |
 //!
-//! # A program
+//! # Example
 //!
 //! ```
 //! use std::thread;
@@ -56,18 +59,18 @@
 //! use stillpoint::rcu::{self, Rcu};
 //! use stillpoint::{fence, lock::Mutex};
 //!
-//! static REQUESTS: Counter = Counter::new(); // changed by all, read by few
-//! static SLOWEST: Mutex<Vec<u32>> = Mutex::new(Vec::new()); // changed by all, in order
+//! static REQUESTS: Counter = Counter::new(); // changed by all threads, read by few
+//! static SLOWEST: Mutex<Vec<u32>> = Mutex::new(Vec::new()); // changed by all threads, in order
 //!
-//! fence::init(); // first of all: half a microsecond now, ten milliseconds once there are threads
-//! let limit = Rcu::new(10); // read by all, changed by few
+//! fence::init(); // call it first: takes half a microsecond now, ten milliseconds once there are threads
+//! let limit = Rcu::new(10); // read by all threads, changed by few
 //!
 //! thread::scope(|s| {
 //!     for client in 0..4 {
 //!         let limit = &limit;
 //!         s.spawn(move || {
 //!             REQUESTS.add(1);
-//!             // A guard that lives for one expression is enough for one look ...
+//!             // A guard that lives for one expression is enough for one load ...
 //!             if client < *limit.load(&rcu::enter()) {
 //!                 SLOWEST.lock().push(client);
 //!             }
@@ -75,42 +78,40 @@
 //!     }
 //!     limit.replace(20);
 //! });
-//! // ... and one for more makes them see the same.
+//! // ... and a reference that is used for longer needs a guard that lives as long.
 //! let guard = rcu::enter();
-//! assert!(std::ptr::eq(limit.load(&guard), limit.load(&guard)));
-//! assert_eq!((REQUESTS.sum(), SLOWEST.lock().len()), (4, 4));
+//! let current = limit.load(&guard);
+//! assert_eq!((*current, REQUESTS.sum(), SLOWEST.lock().len()), (20, 4, 4));
 //! ```
 //!
-//! Longer ones are in the repository, in `stillpoint/examples`, and run by themselves:
+//! The repository has longer programs in `stillpoint/examples`:
 //!
 //! | `cargo run -p stillpoint --example` | shows |
 //! |---|---|
 //! | `hot_reload` | configuration that is edited while threads use it (`rcu`) |
-//! | `connection_table` | a hash table that packets go through, and bills that are final (`qsbr`) |
+//! | `connection_table` | a hash table in a packet loop, and final bills (`qsbr`) |
 //! | `metrics_endpoint` | counters and histograms, read over HTTP (`percpu`) |
 //! | `job_queue` | many threads on one CPU (`lock`) |
 //!
 //! # Rules that are easy to break
 //!
 //! - Do not wait inside a section: neither for a grace period of its domain, nor for a thread that may do so.
-//! - Load once, and use that: two loads in one section may see two values.
-//! - What belongs together belongs into one [`Rcu`](crate::rcu::Rcu). There is no moment that two of them share.
-//! - After a `replace`, readers see the old value until their sections end. Whoever must know that nobody does any more waits
-//!   for a grace period.
-//! - An [`Rcu`](crate::rcu::Rcu) may be changed by several threads at once. [`modify`](crate::rcu::Rcu::modify) and
-//!   [`update`](crate::rcu::Rcu::update) lose nobody's change; `load`, then `replace`, does.
-//! - Memory that waits to be freed is bounded by making those wait who retire more: see [`Limits`](crate::rcu::Limits).
-//! - Callbacks, destructors of retired values, wakers and stall hooks must not return in the child of a fork that they made: it must
-//!   `exec` or `_exit`.
-//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics as they are. [`Rcu`](crate::rcu::Rcu) and
-//!   [`Pool`](crate::percpu::Pool) allocate when they are made, and need a `LazyLock` there.
+//! - Load once and use the result: two loads in one section may return two values.
+//! - Put values that must match into one [`Rcu`](crate::rcu::Rcu). Two of them never change at the same moment.
+//! - After a `replace`, readers use the old value until their sections end. If that matters, wait for a grace period.
+//! - Several threads may change an [`Rcu`](crate::rcu::Rcu) at once. [`modify`](crate::rcu::Rcu::modify) and
+//!   [`update`](crate::rcu::Rcu::update) lose no change; a `load` followed by a `replace` may.
+//! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
+//!   [`Limits`](crate::rcu::Limits).
+//! - Callbacks, destructors of retired values, wakers and stall hooks that fork must `exec` or `_exit` in the child.
+//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics. [`Rcu`](crate::rcu::Rcu) and
+//!   [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a `LazyLock`.
 //!
-//! # Seeing what goes on
+//! # Observing a program
 //!
-//! [`fence::report`](crate::fence::report) and [`percpu::report`](crate::percpu::report) say what this machine allows, and
-//! what was chosen: log them when a program starts, or see `cargo run --release -- probe` in the repository.
-//! [`rcu::stats`](crate::rcu::stats) counts, and the features `tracing` and `metrics` hand that on (see
-//! [the crate's page](crate#features)). A grace period that waits for ten seconds names the threads that it waits for:
-//! [stalls](crate::rcu#stalls).
+//! [`fence::report`](crate::fence::report) and [`percpu::report`](crate::percpu::report) say what the machine supports
+//! and what was chosen: log them at startup, or run `cargo run --release -- probe` in the repository.
+//! [`rcu::stats`](crate::rcu::stats) has counters, which the features `tracing` and `metrics` [export](crate#features).
+//! A grace period that has waited for ten seconds [reports](crate::rcu#stalls) the threads that it waits for.
 
 pub mod porting;

@@ -1,9 +1,9 @@
 //! A condition variable for [`Mutex`](super::Mutex).
 //!
-//! One word counts notifications, and is the futex. Another counts waiters. A waiter counts itself and reads the
-//! first word while it holds the lock, releases the lock, sleeps unless the first word has changed, and uncounts
-//! itself. A notifier has changed the condition under the lock. If no waiter is counted, it returns; otherwise it
-//! increments the first word, so that sleeps that are about to begin fail, and wakes sleepers.
+//! One word counts notifications, and is the futex. Another counts waiters. A waiter counts itself and reads the first
+//! word while it holds the lock, releases the lock, sleeps unless the first word has changed, and uncounts itself. A
+//! notifier has changed the condition under the lock. If no waiter is counted, it returns. Otherwise it increments the
+//! first word, so that waiters that are about to sleep do not, and wakes sleepers.
 //!
 //! # No notification is lost
 //!
@@ -11,42 +11,48 @@
 //! itself then and read the first word, both before the change in the order of the lock. The notification follows the
 //! change.
 //!
-//! 1. *The waiter is found.* The count is changed by read-modify-writes only, so every value from then on includes
-//!    the waiter, until it uncounts itself; and the notification cannot read an earlier value. A waiter that has
-//!    uncounted itself is awake: it takes the lock after the change, and sees it.
-//! 2. *The waiter does not sleep on.* It cannot have read the number to which the notification increments the word:
-//!    its sleep fails, or is ended.
+//! 1. *The waiter is found.* The count is changed by read-modify-writes only, so every value from then on includes the
+//!    waiter, until it uncounts itself; and the notification cannot read an earlier value. A waiter that has uncounted
+//!    itself is awake: it takes the lock after the change, and sees it.
+//! 2. *The waiter does not sleep on.* It cannot have read the number to which the notification increments the word: it
+//!    does not sleep, or is woken.
 //!
-//! The orderings are those of the lock, so all accesses here are relaxed. The notifier need not hold the lock, nor
-//! ever have held it, as long as the change happens before the notification. A change without the lock may come
-//! between a waiter's check and its counting, as with other condition variables.
+//! The orderings are those of the lock, so all accesses here are relaxed. The notifier need not hold the lock, nor ever
+//! have held it, if the change happens before the notification. A change without the lock may come between a waiter's
+//! check and its counting, as with other condition variables.
 //!
-//! # The count may be too high
-//!
-//! That costs a system call, and does no harm. Counted are also waiters that are awake and have not uncounted
-//! themselves yet, and in the child of a fork the waiters of the parent, for ever. All others are uncounted however
-//! they leave ([`Waiter`] is dropped).
+//! The count may be too high, which costs a system call. It includes waiters that are awake and have not uncounted
+//! themselves yet. In the child of a fork it includes the parent's waiters, for ever.
 //!
 //! # One mutex at a time
 //!
-//! Waiters with different mutexes would count and check in no common order, and notifications could be lost. So a
-//! third word holds the address of the waiters' mutex, or 0. It changes from 0 to a mutex when a thread that holds
-//! that mutex is about to wait, and back when a thread has taken that mutex after its wait and finds no waiter
-//! counted. Meanwhile a wait with another mutex panics. Both changes are made under that mutex, so no waiter with it
-//! can come between the check of the count and the change back; and there are no waiters with another mutex then.
+//! Waiters with different mutexes would count and check in no common order, and notifications could be lost. So a third
+//! word holds the address of the waiters' mutex, or 0. It changes from 0 to a mutex when a thread that holds that mutex
+//! is about to wait, and back when a thread has taken that mutex after its wait and finds no waiter counted. Meanwhile
+//! a wait with another mutex panics. Both changes are made under that mutex, so no waiter with it can come between the
+//! check of the count and the change back; and there are no waiters with another mutex then.
 //!
 //! # When it may be freed
 //!
 //! Waiters and notifiers borrow it until they return. A notification accesses no memory after it has incremented the
-//! word, as the kernel uses the address alone; a waiter accesses none after it has taken the lock and checked the
+//! word, as the kernel uses the address alone. A waiter accesses none after it has taken the lock and checked the
 //! count.
 
 use core::fmt;
+#[cfg(not(loom))]
+use std::{
+    ptr,
+    time::{Duration, Instant},
+};
 
+#[cfg(not(loom))]
+use super::mutex::{MutexGuard, after, at};
+#[cfg(not(loom))]
+use crate::sync::now;
 use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, step};
 
-/// Blocks threads until a condition changes that a [`Mutex`](super::Mutex) guards. Sixteen bytes; works in statics. A
-/// notification without waiters costs next to nothing.
+/// Blocks threads until a condition changes that a [`Mutex`](super::Mutex) guards. Takes sixteen bytes, and works in
+/// statics. A notification without waiters costs next to nothing.
 ///
 /// All threads that wait at the same time use the same mutex. A wait panics if a wait with another mutex has not
 /// returned yet. In the child of a `fork`, waits of the parent's other threads never return.
@@ -103,13 +109,13 @@ impl Condvar {
 
     #[inline]
     fn notify(&self, most: u32) -> usize {
-        // Relaxed: 1, above. Partner: `Waiter::new`.
+        // Relaxed: 1, above. Partner: `start_wait`.
         if self.waiters.load(Relaxed) == 0 { 0 } else { self.notify_slow(most) }
     }
 
     #[cold]
     fn notify_slow(&self, most: u32) -> usize {
-        // Relaxed: 2, above. Partner: `Waiter::new`.
+        // Relaxed: 2, above. Partner: `start_wait`.
         step!("notification-not-counted", self.notified.fetch_add(1, Relaxed));
         self.notified.wake(most)
     }
@@ -133,9 +139,32 @@ impl Condvar {
         }
     }
 
-    /// For the model: releases the lock at `mutex`, waits for a notification or until the clock shows `until`, and
-    /// takes the lock again. Returns `false`, and does nothing, if there are waiters with another mutex.
-    #[cfg(loom)]
+    /// Counts the caller, which holds `mutex`, as a waiter. Returns the number of notifications so far, or `None` if
+    /// there are waiters with another mutex.
+    fn start_wait(&self, mutex: usize) -> Option<u32> {
+        if !self.bind(mutex) {
+            return None;
+        }
+        // Relaxed, both: published by the release of the lock. Partners: `notify` and `notify_slow`, after the change.
+        self.waiters.fetch_add(1, Relaxed);
+        Some(self.notified.load(Relaxed))
+    }
+
+    /// Sleeps until a notification after the first `seen` ones, or until the clock shows `until`; then uncounts the
+    /// caller, which has released the lock. Returns `true` if the time is over.
+    fn sleep(&self, seen: u32, until: Option<u64>) -> bool {
+        let is_over = self.notified.wait(seen, until);
+        // Relaxed: 1, above.
+        step!("waiter-not-uncounted", self.waiters.fetch_sub(1, Relaxed));
+        is_over
+    }
+}
+
+/// For the models.
+#[cfg(loom)]
+impl Condvar {
+    /// Releases the lock at `mutex`, waits for a notification or until the clock shows `until`, and takes the lock
+    /// again. Returns `false`, and does nothing, if there are waiters with another mutex.
     pub fn wait_with(
         &self,
         mutex: usize,
@@ -143,204 +172,148 @@ impl Condvar {
         until: Option<u64>,
         lock: impl FnOnce(),
     ) -> bool {
-        let Some(waiter) = Waiter::new(self, mutex) else { return false };
+        let Some(seen) = self.start_wait(mutex) else { return false };
         unlock();
-        waiter.sleep(until);
+        self.sleep(seen, until);
         lock();
         self.unbind(mutex);
         true
     }
 
-    /// For the model: returns `true` if no waiter is counted, and any mutex may be used.
-    #[cfg(loom)]
+    /// Returns `true` if no waiter is counted, and any mutex may be used.
     pub fn is_idle(&self) -> bool {
         self.waiters.load(Relaxed) == 0 && self.mutex.load(Relaxed) == 0
     }
 }
 
-/// A waiter, counted until dropped.
-struct Waiter<'a> {
-    condvar: &'a Condvar,
-    /// The number of notifications when it started to wait.
-    ticket: u32,
-}
+/// The result of a timed wait.
+#[cfg(not(loom))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
 
-impl<'a> Waiter<'a> {
-    /// Counts the caller, which holds `mutex`. Returns `None` if there are waiters with another mutex.
-    fn new(condvar: &'a Condvar, mutex: usize) -> Option<Self> {
-        if !condvar.bind(mutex) {
-            return None;
-        }
-        // Relaxed, both: published by the release of the lock. Partners: `notify` and `notify_slow`, after the change.
-        condvar.waiters.fetch_add(1, Relaxed);
-        Some(Self { condvar, ticket: condvar.notified.load(Relaxed) })
-    }
-
-    /// Sleeps until a notification after the ticket, or until the clock shows `until`. The caller has released the
-    /// lock. Returns `true` if the time is over.
-    fn sleep(self, until: Option<u64>) -> bool {
-        // `self` is dropped, and so uncounted, afterwards.
-        self.condvar.notified.wait(self.ticket, until)
-    }
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        // Relaxed: 1, above.
-        step!("waiter-not-uncounted", self.condvar.waiters.fetch_sub(1, Relaxed));
+#[cfg(not(loom))]
+impl WaitTimeoutResult {
+    /// Returns `true` if the time was over. After [`wait_for`](Condvar::wait_for) and
+    /// [`wait_until`](Condvar::wait_until) the condition may have changed nevertheless; after
+    /// [`wait_while_for`](Condvar::wait_while_for) and [`wait_while_until`](Condvar::wait_while_until) it had not.
+    pub fn timed_out(self) -> bool {
+        self.0
     }
 }
 
 #[cfg(not(loom))]
-mod guarded {
-    use std::ptr;
-    use std::time::{Duration, Instant};
+impl Condvar {
+    /// Releases the lock, blocks until a notification, and takes the lock again. May return without a notification:
+    /// check the condition in a loop, or use [`wait_while`](Self::wait_while).
+    ///
+    /// # Panics
+    ///
+    /// Panics, like all waits, if another thread waits with another mutex.
+    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.wait_before(guard, None);
+    }
 
-    use super::super::MutexGuard;
-    use super::super::mutex::{after, at};
-    use super::{Condvar, Waiter};
-    use crate::sync::now;
-
-    /// The result of a timed wait.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct WaitTimeoutResult(bool);
-
-    impl WaitTimeoutResult {
-        /// Returns `true` if the time was over. After [`wait_for`](Condvar::wait_for) and
-        /// [`wait_until`](Condvar::wait_until) the condition may have changed all the same; after
-        /// [`wait_while_for`](Condvar::wait_while_for) and [`wait_while_until`](Condvar::wait_while_until) it had
-        /// not.
-        pub fn timed_out(self) -> bool {
-            self.0
+    /// Repeats [`wait`](Self::wait) while `condition` returns `true`.
+    ///
+    /// ```
+    /// use stillpoint::lock::{Condvar, Mutex};
+    ///
+    /// static QUEUE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    /// static FILLED: Condvar = Condvar::new();
+    ///
+    /// std::thread::spawn(|| {
+    ///     QUEUE.lock().push(7);
+    ///     FILLED.notify_one();
+    /// });
+    /// let mut queue = QUEUE.lock();
+    /// FILLED.wait_while(&mut queue, |queue| queue.is_empty());
+    /// assert_eq!(queue.pop(), Some(7));
+    /// ```
+    pub fn wait_while<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(guard) {
+            self.wait(guard);
         }
     }
 
-    impl Condvar {
-        /// Releases the lock, blocks until a notification, and takes the lock again. May return without a
-        /// notification: check the condition in a loop, or use [`wait_while`](Self::wait_while).
-        ///
-        /// # Panics
-        ///
-        /// Panics, like all waits, if another thread waits with another mutex.
-        pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-            self.wait_before(guard, None);
-        }
+    /// Like [`wait`](Self::wait), but blocks for at most `timeout` and the time that it takes to get the lock.
+    pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
+        self.wait_before(guard, after(timeout))
+    }
 
-        /// Repeats [`wait`](Self::wait) while `condition` returns `true`.
-        ///
-        /// ```
-        /// use stillpoint::lock::{Condvar, Mutex};
-        ///
-        /// static QUEUE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-        /// static FILLED: Condvar = Condvar::new();
-        ///
-        /// std::thread::spawn(|| {
-        ///     QUEUE.lock().push(7);
-        ///     FILLED.notify_one();
-        /// });
-        /// let mut queue = QUEUE.lock();
-        /// FILLED.wait_while(&mut queue, |queue| queue.is_empty());
-        /// assert_eq!(queue.pop(), Some(7));
-        /// ```
-        pub fn wait_while<T: ?Sized>(
-            &self,
-            guard: &mut MutexGuard<'_, T>,
-            mut condition: impl FnMut(&mut T) -> bool,
-        ) {
-            while condition(guard) {
-                self.wait(guard);
+    /// Like [`wait_for`](Self::wait_for), with the `instant` at which the time is over.
+    pub fn wait_until<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        instant: Instant,
+    ) -> WaitTimeoutResult {
+        self.wait_before(guard, at(instant))
+    }
+
+    /// Like [`wait_while`](Self::wait_while), but blocks for at most `timeout` and the time that it takes to get the
+    /// lock, however many notifications arrive. Times out if `condition` still returns `true` when the time is over,
+    /// and only then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stillpoint::lock::{Condvar, Mutex};
+    ///
+    /// let (queue, filled) = (Mutex::new(vec![7]), Condvar::new());
+    /// let limit = Duration::from_millis(1);
+    /// let mut queue = queue.lock();
+    /// assert!(!filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
+    /// assert_eq!(queue.pop(), Some(7));
+    /// assert!(filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
+    /// ```
+    pub fn wait_while_for<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: impl FnMut(&mut T) -> bool,
+        timeout: Duration,
+    ) -> WaitTimeoutResult {
+        self.wait_while_before(guard, condition, after(timeout))
+    }
+
+    /// Like [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over
+    /// already, checks `condition` once and keeps the lock.
+    pub fn wait_while_until<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: impl FnMut(&mut T) -> bool,
+        instant: Instant,
+    ) -> WaitTimeoutResult {
+        self.wait_while_before(guard, condition, at(instant))
+    }
+
+    fn wait_while_before<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        until: Option<u64>,
+    ) -> WaitTimeoutResult {
+        while condition(guard) {
+            // The clock decides: a sleep that a notification prevents does not check it.
+            if until.is_some_and(|until| now() >= until) {
+                return WaitTimeoutResult(true);
             }
+            self.wait_before(guard, until);
         }
+        WaitTimeoutResult(false)
+    }
 
-        /// Like [`wait`](Self::wait), but blocks for at most `timeout` and the time that it takes to get the lock.
-        pub fn wait_for<T: ?Sized>(
-            &self,
-            guard: &mut MutexGuard<'_, T>,
-            timeout: Duration,
-        ) -> WaitTimeoutResult {
-            self.wait_before(guard, after(timeout))
-        }
-
-        /// Like [`wait`](Self::wait), but blocks at most until `instant`, and for the time that it takes to get the
-        /// lock.
-        pub fn wait_until<T: ?Sized>(
-            &self,
-            guard: &mut MutexGuard<'_, T>,
-            instant: Instant,
-        ) -> WaitTimeoutResult {
-            self.wait_before(guard, at(instant))
-        }
-
-        /// Like [`wait_while`](Self::wait_while), but blocks for at most `timeout` and the time that it takes to get
-        /// the lock, however many notifications arrive. Times out if `condition` still returns `true` when the time
-        /// is over, and only then.
-        ///
-        /// ```
-        /// use std::time::Duration;
-        /// use stillpoint::lock::{Condvar, Mutex};
-        ///
-        /// let (queue, filled) = (Mutex::new(vec![7]), Condvar::new());
-        /// let limit = Duration::from_millis(1);
-        /// let mut queue = queue.lock();
-        /// assert!(!filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
-        /// assert_eq!(queue.pop(), Some(7));
-        /// assert!(filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
-        /// ```
-        pub fn wait_while_for<T: ?Sized>(
-            &self,
-            guard: &mut MutexGuard<'_, T>,
-            condition: impl FnMut(&mut T) -> bool,
-            timeout: Duration,
-        ) -> WaitTimeoutResult {
-            self.wait_while_before(guard, condition, after(timeout))
-        }
-
-        /// Like [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over
-        /// already, checks `condition` once and keeps the lock.
-        pub fn wait_while_until<T: ?Sized>(
-            &self,
-            guard: &mut MutexGuard<'_, T>,
-            condition: impl FnMut(&mut T) -> bool,
-            instant: Instant,
-        ) -> WaitTimeoutResult {
-            self.wait_while_before(guard, condition, at(instant))
-        }
-
-        fn wait_while_before<T: ?Sized>(
-            &self,
-            guard: &mut MutexGuard<'_, T>,
-            mut condition: impl FnMut(&mut T) -> bool,
-            until: Option<u64>,
-        ) -> WaitTimeoutResult {
-            while condition(guard) {
-                // The clock decides: a sleep that a notification prevents does not check it.
-                if until.is_some_and(|until| now() >= until) {
-                    return WaitTimeoutResult(true);
-                }
-                self.wait_before(guard, until);
-            }
-            WaitTimeoutResult(false)
-        }
-
-        fn wait_before<T: ?Sized>(
-            &self,
-            guard: &mut MutexGuard<'_, T>,
-            until: Option<u64>,
-        ) -> WaitTimeoutResult {
-            let mutex = ptr::from_ref(MutexGuard::mutex(guard)).addr();
-            let Some(waiter) = Waiter::new(self, mutex) else {
-                panic!(
-                    "Condvar: a thread waits with another mutex; all waiters of a Condvar use the same one"
-                );
-            };
-            let is_over = MutexGuard::unlocked(guard, || waiter.sleep(until));
-            self.unbind(mutex);
-            WaitTimeoutResult(is_over)
-        }
+    fn wait_before<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, until: Option<u64>) -> WaitTimeoutResult {
+        let mutex = ptr::from_ref(MutexGuard::mutex(guard)).addr();
+        let Some(seen) = self.start_wait(mutex) else {
+            panic!("Condvar: a thread waits with another mutex; all waiters of a Condvar use the same one");
+        };
+        let is_over = MutexGuard::unlocked(guard, || self.sleep(seen, until));
+        self.unbind(mutex);
+        WaitTimeoutResult(is_over)
     }
 }
-#[cfg(not(loom))]
-pub use guarded::WaitTimeoutResult;
 
 impl fmt::Debug for Condvar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -357,9 +330,7 @@ impl Default for Condvar {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::Mutex;
+    use super::super::mutex::Mutex;
     use super::*;
 
     #[test]

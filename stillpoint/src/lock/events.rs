@@ -1,36 +1,26 @@
-//! Counters of what happens in locks.
+//! Counters of events in locks.
 //!
-//! Counting is part of a lock's [policy](super::policy): a policy that does not count has no code for it. Each of
-//! some CPUs has its own set of counters, so that counting does not slow down the locks.
+//! Counting is part of a lock's [policy](super::policy): a policy that does not count has no code for it. There are
+//! several sets of counters, chosen by CPU, so that counting does not slow down the locks.
 
 #[cfg(any(feature = "lock-events", feature = "lab"))]
 pub use counters::{Events, add, read};
 
-/// Something that happens in a lock.
+/// An event in a lock. The fields of `Events` say what each means.
+#[allow(missing_docs, reason = "said there")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Event {
-    /// A thread took the lock past the queue.
     Steal,
-    /// A thread did not get the lock at once.
     LockSlowpath,
-    /// A waiter behind the head parked.
     WaitNode,
-    /// The head parked.
     WaitHead,
-    /// A release woke the parked head.
     KickUnlock,
-    /// The head was woken and found the lock taken.
     SpuriousWakeup,
-    /// The lock was reserved for the head.
     Reserve,
-    /// A thread took a lock that was reserved for a stalled head.
     Bypass,
-    /// A thread waited without a node.
     NoNode,
-    /// Nanoseconds that the system calls took by which heads were woken.
     LatencyKickNs,
-    /// Nanoseconds from there until the heads ran.
     LatencyWakeNs,
 }
 
@@ -110,9 +100,9 @@ mod counters {
         pub bypass: u64,
         /// Waits without a place in the queue.
         pub no_node: u64,
-        /// Mean nanoseconds that waking a head took.
+        /// Mean nanoseconds of the system calls that woke heads.
         pub latency_kick_ns: u64,
-        /// Mean nanoseconds from waking a head until it ran.
+        /// Mean nanoseconds from the call until the head ran.
         pub latency_wake_ns: u64,
     }
 }

@@ -1,7 +1,7 @@
 //! A mutex for more runnable threads than CPUs.
 //!
-//! [`Mutex`] takes four bytes, works in statics, and is used like any other. It has the throughput of locks that
-//! running threads take whenever they are free, and bounds the waits like a queue:
+//! [`Mutex`] takes four bytes, and works in statics. It has the throughput of locks that running threads take whenever
+//! they are free, and bounds the waits like a queue:
 //!
 //! ```
 //! use stillpoint::lock::Mutex;
@@ -18,49 +18,47 @@
 //!
 //! # Why another mutex
 //!
-//! A FIFO lock gives each thread its turn, and collapses when the next in line does not run: all threads wait for the
-//! scheduler. Locks that running threads take, such as those of the standard library, keep their throughput, and let
-//! a sleeping thread wait as long as others happen to be faster: a quarter of a second with 64 threads on 2 CPUs.
-//! Here waiting threads queue, running threads take the lock past the queue, and the head of the queue gets the lock
-//! when it has waited for a *quantum* of a fraction of a millisecond. With `n` waiting threads, no wait is much
-//! longer than `n` quanta, if the scheduler runs the thread. The design is that of the queued spinlock of Linux
-//! guests (`pvqspinlock`, 2015), with a thread for each virtual CPU.
+//! A FIFO lock serves each thread in turn. Its throughput collapses when the next thread does not run, because all
+//! threads wait for the scheduler. Locks that running threads take, such as those of the standard library, keep their
+//! throughput, but a sleeping thread waits as long as others are faster: a quarter of a second with 64 threads on 2
+//! CPUs. Here waiting threads queue, running threads take the lock past the queue, and the head of the queue gets the
+//! lock when it has waited for a *quantum* of a fraction of a millisecond. With `n` waiting threads, no wait is much
+//! longer than `n` quanta, if the scheduler runs the thread. The design is that of the queued spinlock of Linux guests
+//! (`pvqspinlock`, 2015), with a thread for each virtual CPU.
 //!
-//! # What there is
+//! # Contents
 //!
-//! | type | what it is |
+//! | type | purpose |
 //! |---|---|
-//! | [`Mutex`], [`MutexGuard`] | a mutex around a value: `lock`, `try_lock`, `try_lock_for`, `MutexGuard::unlock_fair`, `MutexGuard::bump`, ... |
-//! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for version 0.4 of it too with the feature `lock_api_04` |
-//! | [`Condvar`] | waiting for something that changes under the lock |
+//! | [`Mutex`], [`MutexGuard`] | a mutex around a value, with fair releases and timeouts |
+//! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for its version 0.4 too with the feature `lock_api_04` |
+//! | [`Condvar`] | waiting for a condition that changes under the lock |
 //!
-//! With the feature `lock-events`, `events()` returns counts of what happened in locks.
+//! With the feature `lock-events`, `events()` returns counts of events in locks.
 //!
 //! There is no poisoning: a panic under the lock releases it. Guards may be sent to other threads.
 //!
 //! # Trade-offs
 //!
-//! - Where each thread has a CPU, this is a spinning lock like others. A queue that hardly ever forms gains nothing.
-//! - Fairness costs throughput, up to a quarter where the lock is the bottleneck: each quantum puts one thread to
-//!   sleep and another one to work. `docs/measurements.md` shows what is gained and lost, and how long the quantum
-//!   is.
-//! - A thread spins for some microseconds before it sleeps. Programs that must not waste cycles want another lock.
-//! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait without a
-//!   place: slowly, and with no bound.
-//! - A waiting thread is a step of its queue. If the head does not run, because of its priority or a quota, other
-//!   threads get the lock after some tens of milliseconds. Threads that are parked behind the head get no turns
-//!   meanwhile: each of them tries to take the lock nearly once a second.
+//! - If each thread has a CPU, the queue hardly ever forms, and this is a spinning lock like others.
+//! - Fairness costs up to a quarter of the throughput where the lock is the bottleneck: each quantum puts one thread to
+//!   sleep and wakes another one. `docs/measurements.md` has the figures, and the length of the quantum.
+//! - A thread spins for some microseconds before it sleeps, which costs CPU time.
+//! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait outside of
+//!   the queue: slowly, and without a bound.
+//! - If the head of the queue does not run, because of its priority or a quota, other threads get the lock after some
+//!   tens of milliseconds. Threads that are parked behind the head get no turns meanwhile: each of them tries to take
+//!   the lock about once a second.
 //! - A signal handler may call `try_lock`, and release what it took; nothing else. If a handler waits for a lock, its
 //!   holder may be waiting for the thread that the handler has interrupted. A handler must end by returning.
 //! - In a library that is loaded at run time (`dlopen`), the C library allocates thread-local variables when a thread
-//!   first uses them. There the first contended operation of a thread, `try_lock` and releases included, may
-//!   allocate, and must not be in a signal handler.
-//! - `try_lock` may fail although no thread holds the lock: it may be reserved for the thread that has waited
-//!   longest.
-//! - A lock works in one process, not in memory that processes share: waiters are named by numbers in a table of
-//!   their process. The same is true of a [`Condvar`], whose system calls are those for one process.
+//!   first uses them. There the first contended operation of a thread, `try_lock` and releases included, may allocate,
+//!   and must not be in a signal handler.
+//! - `try_lock` may fail although no thread holds the lock: it may be reserved for the thread that has waited longest.
+//! - A lock works in one process, not in shared memory: waiters are named by numbers in a table of their process. A
+//!   [`Condvar`] is process-private too.
 //! - A thread that repeats timed waits at several locks, while no thread releases them, has a place in one of the
-//!   queues, and waits for the other locks without a place.
+//!   queues, and waits for the other locks outside of their queues.
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. A lock that the forking thread
 //!   held, or that was free, can be used, whatever threads waited for it in the parent. Forks in signal handlers that
 //!   have interrupted an operation of a lock are not supported.
@@ -73,8 +71,6 @@ mod nodes;
 mod policy;
 mod queue;
 mod raw;
-#[cfg(all(test, not(loom)))]
-mod tests;
 mod thread;
 mod unqueued;
 mod word;
@@ -87,8 +83,8 @@ pub use events::Events;
 #[cfg(not(loom))]
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 
-/// Returns counts of what has happened in the locks of this process, for tuning. Only with the feature `lock-events`;
-/// without it nothing is counted, at no cost.
+/// Returns the counts of events in the locks of this process, for tuning. Only with the feature `lock-events`; without
+/// it nothing is counted, at no cost.
 ///
 /// ```
 /// println!("{:#?}", stillpoint::lock::events());
@@ -98,33 +94,17 @@ pub fn events() -> Events {
     events::read()
 }
 
-/// The lock as a type of its mechanisms and constants. For measuring; not stable.
+/// The lock with other policies, for measurements. Not stable.
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod lab {
     pub use super::events::{Event, Events, add, read, reset};
+    pub use super::nodes::AllNodes;
     pub use super::policy::{DefaultPolicy, Policy};
     pub use super::raw::Raw;
-
-    /// All free nodes, until dropped. A thread without a node waits unqueued meanwhile.
-    #[derive(Debug)]
-    pub struct AllNodes(Vec<u32>);
-
-    impl AllNodes {
-        /// Allocates them.
-        pub fn alloc() -> Self {
-            Self(std::iter::from_fn(|| super::nodes::table().alloc()).collect())
-        }
-    }
-
-    impl Drop for AllNodes {
-        fn drop(&mut self) {
-            self.0.iter().for_each(|&id| super::nodes::table().free(id));
-        }
-    }
 }
 
-/// What the models in `tests/loom_lock.rs` check.
+/// The parts that the models in `tests/loom_lock.rs` check.
 #[cfg(loom)]
 pub mod model {
     pub use super::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};

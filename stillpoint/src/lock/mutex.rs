@@ -60,7 +60,6 @@ impl RawMutex {
     /// Takes the lock; blocks until the clock shows `until` at most. Returns `true` if the caller holds it.
     fn lock_before(&self, until: Option<u64>) -> bool {
         match until {
-            _ if self.0.try_lock() => true,
             Some(until) => self.0.lock_until(until),
             None => {
                 self.0.lock();
@@ -71,8 +70,8 @@ impl RawMutex {
 }
 
 // SAFETY: one thread at a time holds the lock, from an acquiring read-modify-write of the word to a releasing one. A
-// lock that is held may be moved: each waiter in its queue borrows it, and no waiter rejoins a queue that was
-// inherited by a fork.
+// lock that is held may be moved: its waiters borrow it, and no waiter rejoins a queue that the child of a fork has
+// inherited.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(Raw::new());
 

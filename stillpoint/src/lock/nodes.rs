@@ -1,9 +1,9 @@
 //! The nodes of all wait queues: a static table, from which threads allocate.
 //!
 //! A lock names nodes by number, because a pointer does not fit into its word. The table is zeroed memory that the
-//! system provides page by page and that is never freed: a thread that has read a number in a word may access that
-//! node at any later time. Free nodes form a stack (Treiber, 1986), linked by `next`, whose top carries a tag against
-//! ABA. Nodes that were never used follow it.
+//! system provides page by page and that is never freed: a thread that has read a number in a word may access that node
+//! at any later time. Free nodes form a stack (Treiber, 1986), linked by `next`, whose top carries a tag against ABA.
+//! Nodes that were never used follow it.
 //!
 //! # States of a node
 //!
@@ -21,7 +21,7 @@
 //!
 //! # Invariants
 //!
-//! 1. A node has at most one owner: a thread from `alloc` to `free`, but for the states `UNLINKING` and
+//! 1. A node has at most one owner: a thread from `alloc` to `free`, except in the states `UNLINKING` and
 //!    `ABANDONED_EXITED`, in which the promoter that unlinks it owns it.
 //! 2. `next` of a node in a queue is 0 or the node after it. `prev` is the node before it, unless it is the head.
 //! 3. If the head of a queue is `DEAD`, all its nodes are: every queue that the child of a fork inherits has no
@@ -44,7 +44,7 @@ pub const UNLINKING: u32 = 6;
 pub const ABANDONED_EXITED: u32 = 7;
 pub const DEAD: u32 = 8;
 
-/// An entry of a wait queue. One cache line.
+/// An element of a wait queue.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Node {
@@ -61,16 +61,18 @@ pub struct Node {
     pub owned: LoomAccess,
 }
 
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Node>() == 64, "a node takes a cache line");
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct NodeTable {
     nodes: [Node; CAPACITY],
-    /// The stack of free nodes: the tag in the high half, the number of the top in the low half, 0 if the stack is
-    /// empty.
+    /// The stack of free nodes: the tag in the high half; the number of the top in the low half, 0 if it is empty.
     free_list: AtomicU64,
     /// The lowest node that was never used, less 1.
     never_used: AtomicU32,
-    /// What the slow path of a release must handle: the count of [unqueued](super::unqueued) waiters, and [`FORKED`].
+    /// The work of the slow path of a release: the count of [unqueued](super::unqueued) waiters, and [`FORKED`].
     pub slow_unlock_flags: AtomicU32,
     /// Incremented to wake unqueued waiters.
     pub unqueued: Futex32,
@@ -94,19 +96,14 @@ impl Node {
         }
     }
 
-    /// Starts the head's quantum now.
-    pub fn start_quantum(&self) {
-        self.start_quantum_after(0);
-    }
-
-    /// Starts the head's quantum in `ns` nanoseconds.
-    pub fn start_quantum_after(&self, ns: u64) {
+    /// Starts the head's quantum in `delay` nanoseconds.
+    pub fn start_quantum(&self, delay: u64) {
         // Relaxed, both: approximate times are enough.
-        self.head_since.store(now().saturating_add(ns), Relaxed);
+        self.head_since.store(now().saturating_add(delay), Relaxed);
         self.reserved_since.store(0, Relaxed);
     }
 
-    /// Returns the nanoseconds for which it has been the head.
+    /// Returns the nanoseconds since the start of the head's quantum.
     pub fn waited_as_head(&self) -> u64 {
         // Relaxed: an approximate time is enough.
         now().saturating_sub(self.head_since.load(Relaxed))
@@ -114,25 +111,15 @@ impl Node {
 }
 
 impl NodeTable {
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            nodes: [const { Node::new() }; CAPACITY],
-            free_list: AtomicU64::new(0),
-            never_used: AtomicU32::new(0),
-            slow_unlock_flags: AtomicU32::new(0),
-            unqueued: Futex32::new(0),
-        }
-    }
-
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            nodes: std::array::from_fn(|_| Node::new()),
-            free_list: AtomicU64::new(0),
-            never_used: AtomicU32::new(0),
-            slow_unlock_flags: AtomicU32::new(0),
-            unqueued: Futex32::new(0),
+    const_unless_loom! {
+        fn new(nodes: [Node; CAPACITY]) -> Self {
+            Self {
+                nodes,
+                free_list: AtomicU64::new(0),
+                never_used: AtomicU32::new(0),
+                slow_unlock_flags: AtomicU32::new(0),
+                unqueued: Futex32::new(0),
+            }
         }
     }
 
@@ -154,12 +141,20 @@ impl NodeTable {
     pub fn free(&self, id: u32) {
         let node = self.node(id);
         node.owned.exclusive();
-        // Relaxed: published by the push.
+        // Relaxed: published by the Release below.
         node.state.store(IDLE, Relaxed);
-        self.push(id);
+        let mut top = self.free_list.load(Relaxed);
+        loop {
+            node.next.store(top as u32, Relaxed);
+            // Release: publishes what the owner did with the node; pairs with the Acquire in `pop`.
+            match self.free_list.compare_exchange(top, retag(top, id), Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
     }
 
-    /// Gives up a node that may still be in a queue, for a thread that exits.
+    /// Gives up a node that may still be in a queue, when its owner exits.
     pub fn free_at_exit(&self, id: u32) {
         // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`. What the
         // owner did with the node is published by the Release in `abandon`, on the same word.
@@ -170,7 +165,7 @@ impl NodeTable {
     }
 
     fn first_never_used(&self) -> Option<u32> {
-        // Relaxed, both: no thread has used the node before. The load keeps the counter from overflowing.
+        // Relaxed, both: no thread has used the node before. The load prevents an overflow of the counter.
         let left = (self.never_used.load(Relaxed) as usize) < CAPACITY - 1;
         let id = left.then(|| self.never_used.fetch_add(1, Relaxed) + 1)?;
         ((id as usize) < CAPACITY).then_some(id)
@@ -178,7 +173,7 @@ impl NodeTable {
 
     fn pop(&self) -> Option<u32> {
         // Acquire, here and below: what the last owner did with the node, `next` included; pairs with the Release in
-        // `push`.
+        // `free`.
         let mut top = self.free_list.load(Acquire);
         loop {
             let id = top as u32;
@@ -194,24 +189,12 @@ impl NodeTable {
         }
     }
 
-    fn push(&self, id: u32) {
-        let mut top = self.free_list.load(Relaxed);
-        loop {
-            self.node(id).next.store(top as u32, Relaxed);
-            // Release: publishes what the owner did with the node; pairs with the Acquire in `pop`.
-            match self.free_list.compare_exchange(top, retag(top, id), Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => top = now,
-            }
-        }
-    }
-
-    /// Sorts the nodes in the child of a fork, whose only thread keeps the node `own`: those that may be in a queue
+    /// Resets the table in the child of a fork. Its only thread keeps the node `own`. Nodes that may be in a queue
     /// are dead, all others are free.
     ///
-    /// A queue names no node that is `IDLE`: a node gets its other state before it is enqueued, and becomes `IDLE`
-    /// after it was unlinked. The child has a prefix of each thread's writes, since `fork` stops writes to the pages
-    /// that it copies.
+    /// A queue names no node that is `IDLE`: a node gets another state before it is enqueued, and becomes `IDLE` after
+    /// it was unlinked. The child has a prefix of each thread's writes, since `fork` stops writes to the pages that it
+    /// copies.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self, own: u32) {
         // Relaxed, all: the only thread.
@@ -221,7 +204,7 @@ impl NodeTable {
         for id in (1..=last).filter(|&id| id != own) {
             let state = &self.node(id).state;
             if state.load(Relaxed) == IDLE {
-                self.push(id);
+                self.free(id);
             } else {
                 state.store(DEAD, Relaxed);
                 flags = FORKED;
@@ -238,15 +221,35 @@ fn retag(old: u64, top: u32) -> u64 {
 }
 
 #[cfg(not(loom))]
-static TABLE: NodeTable = NodeTable::new();
+static TABLE: NodeTable = NodeTable::new([const { Node::new() }; CAPACITY]);
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref TABLE: NodeTable = NodeTable::new();
+    static ref TABLE: NodeTable = NodeTable::new(std::array::from_fn(|_| Node::new()));
 }
 
 /// Returns the table of this process.
 #[inline(always)]
 pub fn table() -> &'static NodeTable {
     &TABLE
+}
+
+/// All free nodes, until dropped. A thread without a node waits unqueued meanwhile.
+#[cfg(any(test, feature = "lab"))]
+#[derive(Debug)]
+pub struct AllNodes(pub Vec<u32>);
+
+#[cfg(any(test, feature = "lab"))]
+impl AllNodes {
+    /// Allocates them.
+    pub fn alloc() -> Self {
+        Self(std::iter::from_fn(|| table().alloc()).collect())
+    }
+}
+
+#[cfg(any(test, feature = "lab"))]
+impl Drop for AllNodes {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|&id| table().free(id));
+    }
 }

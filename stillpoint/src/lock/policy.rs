@@ -7,23 +7,23 @@ pub const SPIN_NS: u32 = 6_000;
 /// Steals of a thread per check of the clock.
 pub const CLOCK_CHECK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
 
-/// What a lock does, and for how long. The defaults are those of [`DefaultPolicy`]; measurements and models change
+/// The mechanisms and constants of a lock. The defaults are those of [`DefaultPolicy`]; measurements and models change
 /// some.
 pub trait Policy: Send + Sync + 'static {
     /// Threads may take a free lock past the queue.
     const STEALING: bool = true;
-    /// The lock is reserved for a head that has waited for long.
+    /// The lock is reserved for a head that has waited for a quantum.
     const RESERVATION: bool = true;
     /// A parked waiter that becomes the head stays parked until the lock is released.
     const DEFERRED_WAKE: bool = true;
     /// Threads may take a lock that is reserved for a stalled head.
     const BYPASS: bool = true;
-    /// Most nanoseconds between two looks at the lock of a thread that spins.
-    const BACKOFF_NS: u32 = 4_000;
+    /// Most nanoseconds between two loads of the word by a thread that spins.
+    const BACKOFF_NS: u32 = 250;
     /// Nanoseconds for which the head waits before it reserves the lock itself.
-    const QUANTUM_NS: u64 = 150_000;
+    const QUANTUM_NS: u64 = 200_000;
     /// Nanoseconds for which the head waits before a stealing thread reserves the lock for it.
-    const RESERVE_NS: u64 = 200_000;
+    const RESERVE_NS: u64 = 250_000;
     /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
@@ -34,7 +34,7 @@ pub trait Policy: Send + Sync + 'static {
     #[inline(always)]
     fn add(_event: Event, _by: u64) {}
 
-    /// Adds one to the count of `event`.
+    /// Adds 1 to the count of `event`.
     #[inline(always)]
     fn count(event: Event) {
         Self::add(event, 1);

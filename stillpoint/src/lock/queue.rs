@@ -1,21 +1,23 @@
 //! The wait queue: an MCS-style list of nodes, after the kernel's `qspinlock_paravirt.h`.
 //!
-//! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node
-//! by the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail
-//! to fill in missing `next` links when it leaves.
+//! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node by
+//! the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail to
+//! fill in missing `next` links when it leaves.
 //!
-//! A waiter whose time is over *abandons* its node, and a promoter unlinks it. A head whose time is over promotes the
-//! next waiter, and wakes it. So a queue has a waiter, but for the moment of a promotion, and a lock that is not in
-//! use has no nodes.
+//! A waiter that times out *abandons* its node, and a promoter unlinks it. A head that times out promotes the next
+//! waiter, and wakes it. So a queue always has a waiter, except during a promotion, and a lock that is not in use has
+//! no nodes.
 //!
 //! # Stalled heads
 //!
 //! If the head is not scheduled (CPU quota, debugger, priority), other threads may bypass it. The first thread that
-//! finds the lock free and reserved stores the time in the head's node. Once that was `BYPASS_NS` ago the head counts
-//! as *stalled*: a thread that finds the lock reserved for it takes the lock. The bypass clears the reservation and
-//! restarts the head's quantum, with a delay, so that the lock is not reserved for that head for some time. Waiters
-//! that are parked behind the head spin for the lock now and then. They may take it if it is free and not reserved,
-//! like any running thread. Such a waiter abandons its node first, so the node must be the thread's own ([`thread`]).
+//! finds the lock free and reserved stores the time in the head's node. `BYPASS_NS` later the head counts as *stalled*:
+//! a thread that finds the lock reserved for it takes the lock. The bypass clears the reservation and restarts the
+//! head's quantum with a delay, so that the lock is not reserved for that head for some time.
+//!
+//! Waiters that are parked behind the head spin for the lock now and then. They may also take it if it is free and not
+//! reserved, like any running thread. Such a waiter abandons its node first, so the node must be the thread's own
+//! ([`thread`]).
 
 use crate::sync::{Ordering::*, now, spin_iterations, spin_loop, step};
 
@@ -52,8 +54,8 @@ pub enum Wake {
 }
 
 impl<P: Policy> Raw<P> {
-    /// Takes the lock in the queue, with the node `id`. Returns before it was the head only if it `may_abandon` the
-    /// node, or in time.
+    /// Takes the lock in the queue, with the node `id`. If it `may_abandon` the node, it may return before it was the
+    /// head.
     pub(super) fn lock_queued(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
         let node = table().node(id);
         match self.enqueue(id, node) {
@@ -67,7 +69,7 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Takes the lock in the queue, with the node `id`, which is in the queue already.
+    /// Takes the lock in the queue, with the node `id`, which is already in it.
     pub fn lock_rejoined(&self, id: u32, until: Option<u64>, may_abandon: bool) -> Outcome {
         let node = table().node(id);
         match self.wait_in_queue(node, until, may_abandon) {
@@ -110,13 +112,13 @@ impl<P: Policy> Raw<P> {
             let last = tail(word);
             let (state, first) = if last == 0 { (HEAD, id) } else { (WAITING, head(word)) };
             if last == 0 {
-                node.start_quantum();
+                node.start_quantum(0);
             }
             node.prev.store(last, Relaxed);
             node.state.store(state, Relaxed);
             let queued = with_queue(flags(word), first, id);
-            // Release: publishes the node; pairs with the Acquire loads of the word in `wait_as_head` and
-            // `unlink_abandoned_head`.
+            // Release: publishes the node; pairs with the Acquire loads of the word in `wait_as_head`, `dequeue_head`
+            // and `unlink_abandoned_head`.
             match self.word().compare_exchange(word, queued, Release, Relaxed) {
                 Ok(_) if last == 0 => return Enqueued::AsHead,
                 Ok(_) => return Enqueued::Behind,
@@ -125,8 +127,7 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Parks until the node is the head: `None`. Returns an outcome if the wait ends before. The kernel's
-    /// `pv_wait_node`.
+    /// Parks until the node is the head. Returns an outcome if the wait ends before that. The kernel's `pv_wait_node`.
     fn wait_in_queue(&self, node: &Node, until: Option<u64>, may_abandon: bool) -> Option<Outcome> {
         let after = |intervals| now().saturating_add(P::BYPASS_NS.saturating_mul(intervals));
         let mut intervals = 1;
@@ -175,13 +176,13 @@ impl<P: Policy> Raw<P> {
         // Release: publishes what the owner did with the node; pairs with the Acquire in `promote_next`.
         let abandoned = node.state.compare_exchange(WAITING_PARKED, ABANDONED, Release, Relaxed).is_ok();
         if abandoned {
-            thread::with(|state| state.set_abandoned_at(self.address()));
+            thread::with(|state| state.abandoned_at.set(self.address()));
         }
         abandoned
     }
 
-    /// Spins for a lock that can be taken past the head; abandons the node before it takes one. Returns `None` if the
-    /// wait goes on.
+    /// Spins for a lock that can be taken past the head, and abandons the node before it takes the lock. Returns `None`
+    /// if the wait goes on.
     #[cold]
     fn try_leave_and_bypass(&self, node: &Node) -> Option<Outcome> {
         let (mut left, mut abandoned) = (spin_iterations(SPIN_NS), false);
@@ -210,8 +211,7 @@ impl<P: Policy> Raw<P> {
         word & LOCKED == 0 && (word & PENDING == 0 || Self::head_is_stalled(head(word)))
     }
 
-    /// Returns `true` if a free lock has been reserved for this head for `BYPASS_NS`. Stores the time if it is the
-    /// first to ask.
+    /// Returns `true` if a free lock has been reserved for this head for `BYPASS_NS`. The first call stores the time.
     fn head_is_stalled(id: u32) -> bool {
         let reserved_since = &table().node(id).reserved_since;
         // Relaxed, both: approximate times are enough.
@@ -233,7 +233,7 @@ impl<P: Policy> Raw<P> {
                 Ok(_) if word & PENDING == 0 => return true,
                 Ok(_) => {
                     P::count(Event::Bypass);
-                    table().node(head(word)).start_quantum_after(BYPASS_APART * P::BYPASS_NS);
+                    table().node(head(word)).start_quantum(BYPASS_APART * P::BYPASS_NS);
                     return true;
                 }
                 Err(now) => word = now,
@@ -287,7 +287,7 @@ impl<P: Policy> Raw<P> {
         self.sleep_as_head(node, until)
     }
 
-    /// Sleeps until the node is not `HEAD_PARKED`. Returns `true` if the time is over: the node is `HEAD` then.
+    /// Sleeps until the node is not `HEAD_PARKED`. If the time is over, makes it `HEAD` and returns `true`.
     fn sleep_as_head(&self, node: &Node, until: Option<u64>) -> bool {
         // Relaxed, all: the word is loaded again.
         while node.state.load(Relaxed) == HEAD_PARKED {
@@ -327,7 +327,7 @@ impl<P: Policy> Raw<P> {
         true
     }
 
-    /// Dequeues the head, whose time is over, and promotes the next waiter. Returns `true` if the lock was free, and
+    /// Dequeues the head, which has timed out, and promotes the next waiter. Returns `true` if the lock was free, and
     /// the thread holds it.
     #[cold]
     pub fn dequeue_head(&self, id: u32) -> bool {
@@ -358,7 +358,7 @@ impl<P: Policy> Raw<P> {
         queue | flags(word) & if queue != 0 { !0 } else { !PENDING }
     }
 
-    /// Returns the queue of `word` without its head, and the next node.
+    /// Returns the queue of `word` without its head `first`, and the next node.
     fn without_head(word: u32, first: u32) -> (u32, u32) {
         let last = tail(word);
         if last == first {
@@ -392,7 +392,7 @@ impl<P: Policy> Raw<P> {
     pub fn promote_next(&self, mut next: u32, wake: Wake) {
         loop {
             let node = table().node(next);
-            node.start_quantum();
+            node.start_quantum(0);
             // Relaxed, here and below: the links are published through the word. Acquire: what the owner did with an
             // abandoned node; pairs with the Release in `abandon`.
             match node.state.load(Acquire) {
@@ -439,7 +439,7 @@ impl<P: Policy> Raw<P> {
         true
     }
 
-    /// Unlinks the head, which is abandoned, and frees it if its owner has exited. Returns the next node, or 0.
+    /// Unlinks the abandoned head, and frees it if its owner has exited. Returns the next node, or 0.
     #[cold]
     fn unlink_abandoned_head(&self, id: u32) -> u32 {
         loop {

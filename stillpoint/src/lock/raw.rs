@@ -1,9 +1,7 @@
 //! The lock itself: taking it while it is free, spinning, releasing. The wait queue is in [`queue`](super::queue).
 //!
-//! A FIFO queue bounds the waits, and collapses as soon as its head is off the CPU. A lock that running threads take
-//! whenever it is free keeps its throughput, and starves those that sleep. This lock combines both: running threads
-//! *steal* the lock past the queue until the head has waited for a *quantum*. Then the lock is *reserved* for the
-//! head. The word is described in [`word`](super::word).
+//! Running threads *steal* the lock past the queue until the head has waited for a *quantum*. Then the lock is
+//! *reserved* for the head. The word is described in [`word`](super::word).
 //!
 //! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, then queue. Every few steals the thread
 //!    checks the clock on behalf of the head, and reserves the lock if the head has waited for too long.
@@ -15,9 +13,9 @@
 //! # Invariants
 //!
 //! 1. The word changes by read-modify-writes only, so every release sequence on it continues for ever.
-//! 2. Only the head dequeues the head: it takes the lock, or gives up. Between that and the end of the promotion
-//!    there is no head, and the promoter acts for it: it unlinks abandoned nodes. A queue that the child of a fork
-//!    has inherited has no head, and is dropped by one compare-exchange.
+//! 2. Only the head dequeues the head: it takes the lock, or gives up. From then until the end of the promotion there
+//!    is no head, and the promoter unlinks abandoned nodes in its place. A queue that the child of a fork has inherited
+//!    has no head, and is dropped by one compare-exchange.
 //! 3. *No wake-up is lost.* While the head is parked, or about to park, with its state `HEAD_PARKED`, either the word
 //!    has [`PARKED`], or the holder is about to set it, because it has just promoted that head. So each release kicks
 //!    the head. [`PARKED`] remains until the head takes the lock. A release that finds it and an awake head does
@@ -25,8 +23,8 @@
 //! 4. [`PENDING`] is set only while there is a head. It is cleared when the head takes the lock, when the queue
 //!    becomes empty, and when a thread bypasses a stalled head.
 //! 5. After the change of the word that releases the lock, the lock's memory is not accessed: it may have been freed.
-//!    The node that is kicked is in the static table. If it is in other use by then, its owner looks at the word
-//!    again and parks again.
+//!    The node that is kicked is in the static table. If it is in other use by then, its owner loads the word again and
+//!    parks again.
 //!
 //! # Orderings
 //!
@@ -69,6 +67,32 @@ pub enum Outcome {
     Retry,
 }
 
+/// For the models.
+#[cfg(loom)]
+impl<P: Policy> Raw<P> {
+    /// Creates a lock that is held, with a queue of the nodes 1 to `last`, all awake.
+    pub fn with_queue(last: u32) -> Self {
+        for id in 1..=last {
+            assert_eq!(table().alloc(), Some(id));
+            let node = table().node(id);
+            node.prev.store(id - 1, Relaxed);
+            node.state.store(if id == 1 { HEAD } else { super::nodes::WAITING }, Relaxed);
+        }
+        let word = super::word::with_queue(LOCKED, 1, last);
+        Self { word: AtomicU32::new(word), ..Self::new() }
+    }
+
+    /// Returns the head.
+    pub fn head(&self) -> u32 {
+        head(self.word().load(Relaxed))
+    }
+
+    /// The caller frees the memory of the lock.
+    pub fn free_memory(&self) {
+        self.memory.exclusive();
+    }
+}
+
 impl<P: Policy> Default for Raw<P> {
     fn default() -> Self {
         Self::new()
@@ -89,36 +113,10 @@ impl<P: Policy> Raw<P> {
         &self.word
     }
 
-    /// For the model: creates a lock that is held, with a queue of the nodes 1 to `last`, all awake.
-    #[cfg(loom)]
-    pub fn with_queue(last: u32) -> Self {
-        use super::nodes::WAITING;
-        for id in 1..=last {
-            assert_eq!(table().alloc(), Some(id));
-            let node = table().node(id);
-            node.prev.store(id - 1, Relaxed);
-            node.state.store(if id == 1 { HEAD } else { WAITING }, Relaxed);
-        }
-        let word = super::word::with_queue(LOCKED, 1, last);
-        Self { word: AtomicU32::new(word), memory: LoomAccess::new(), policy: PhantomData }
-    }
-
-    /// For the model: returns the head.
-    #[cfg(loom)]
-    pub fn head(&self) -> u32 {
-        head(self.word().load(Relaxed))
-    }
-
-    /// For the model: the caller frees the memory of the lock.
-    #[cfg(loom)]
-    pub fn free_memory(&self) {
-        self.memory.exclusive();
-    }
-
     /// Takes the lock; blocks until that is possible.
     #[inline]
     pub fn lock(&self) {
-        // Acquire, wherever a thread takes the lock: pairs with the Release in `unlock` and `release_for_head`.
+        // Acquire, wherever a thread takes the lock: pairs with the Release in `unlock` and `unlock_fair`.
         if let Err(word) = self.word().compare_exchange(0, LOCKED, Acquire, Relaxed) {
             self.lock_contended(word);
         }
@@ -135,7 +133,7 @@ impl<P: Policy> Raw<P> {
 
     /// Takes the lock; blocks until the clock shows `until` nanoseconds at most. Returns `true` if the caller holds it.
     pub fn lock_until(&self, until: u64) -> bool {
-        self.lock_slow(Some(until))
+        self.try_lock() || self.lock_slow(Some(until))
     }
 
     /// Releases the lock.
@@ -152,24 +150,18 @@ impl<P: Policy> Raw<P> {
         }
     }
 
-    /// Releases the lock, and reserves it for the head.
+    /// Releases the lock, and reserves it for the head if there is one.
     ///
     /// # Safety
     ///
     /// The caller holds it.
     pub unsafe fn unlock_fair(&self) {
-        let word = self.release_for_head();
-        self.unlock_slow(word);
-    }
-
-    /// Releases the lock, reserved for the head if there is one. Returns the word before.
-    fn release_for_head(&self) -> u32 {
         let mut word = self.word().load(Relaxed);
         loop {
             let pending = if self.has_live_head(word) { PENDING } else { 0 };
             // Release: as in `unlock`.
             match self.word().compare_exchange(word, word & !LOCKED | pending, Release, Relaxed) {
-                Ok(_) => return word,
+                Ok(_) => return self.unlock_slow(word),
                 Err(now) => word = now,
             }
         }
@@ -212,7 +204,7 @@ impl<P: Policy> Raw<P> {
     }
 
     /// Takes an open lock, past the queue if there is one. Checks the clock on behalf of the head every few times.
-    /// Returns the current word if it is not `word`.
+    /// Returns the current word as an error if it is not `word`.
     #[inline]
     pub(super) fn try_steal(&self, word: u32) -> Result<(), u32> {
         if head(word) == 0 {
@@ -230,7 +222,7 @@ impl<P: Policy> Raw<P> {
         Ok(())
     }
 
-    /// Returns [`PENDING`] if the head has waited for so long that the next release is for the head.
+    /// Returns [`PENDING`] if the head has waited for so long that the lock is to be reserved for it.
     #[cold]
     fn check_quantum(&self, word: u32) -> u32 {
         let overdue = self.has_live_head(word) && table().node(head(word)).waited_as_head() >= P::RESERVE_NS;
@@ -253,8 +245,8 @@ impl<P: Policy> Raw<P> {
         thread::with(|state| {
             loop {
                 P::count(Event::LockSlowpath);
-                // A thread that may still have a place in the queue does not spin.
-                if !state.has_abandoned_at(lock) && self.spin() {
+                // A thread that may still have a node in the queue does not spin.
+                if state.abandoned_at.get() != lock && self.spin() {
                     return true;
                 }
                 let (id, outcome) = match state.acquire(lock, until.is_some()) {
@@ -278,7 +270,7 @@ impl<P: Policy> Raw<P> {
 
     /// Spins for a bounded time. Returns `true` if the caller holds the lock.
     ///
-    /// Each look costs the holder a cache miss, so the pauses between them double up to a bound.
+    /// Each load of the word costs the holder a cache miss, so the pauses between the loads double up to a bound.
     fn spin(&self) -> bool {
         let mut left = spin_iterations(SPIN_NS);
         let (mut pause, longest) = (1, spin_iterations(P::BACKOFF_NS).max(1));

@@ -1,16 +1,13 @@
 //! The lock's state of a thread: its node, and a count of steals.
 //!
-//! # The node
+//! A thread allocates a node at its first wait and frees it when it exits. [`ThreadState::node_in_use`] is set while it
+//! uses a node. A signal handler that finds it set must not touch the node: it can take a free lock as an
+//! [unqueued](super::unqueued) waiter.
 //!
-//! A thread allocates a node at its first wait and frees it when it exits. A destructor that locks after that
-//! allocates one for a single wait. [`ThreadState::node_in_use`] is set while the thread uses its node. A signal
-//! handler that finds it set must not touch the node: it can take a free lock as an [unqueued](super::unqueued)
-//! waiter.
-//!
-//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that
-//! lock again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it
-//! for any lock. Meanwhile the thread borrows another node for each wait, and returns it afterwards. A borrowed node
-//! cannot be abandoned, so a timed wait stays unqueued then. So each thread leaves at most one node behind.
+//! A wait that times out may leave the node in the queue: the node is *abandoned*. When the thread waits for that lock
+//! again, it rejoins the queue at the same place. Once a promoter has unlinked the node, the thread can use it for any
+//! lock. Meanwhile the thread borrows another node for each wait. A borrowed node cannot be abandoned, so timed waits
+//! are unqueued then, and each thread leaves at most one node behind.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
@@ -20,28 +17,26 @@ use super::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::step;
 
-/// See the [module](self). Only this thread and its signal handlers access it; so it uses `core`'s atomics in the
-/// model too.
+/// See the [module](self). Only the thread and its signal handlers access it, so it uses `core`'s atomics in the models
+/// too.
 #[derive(Debug)]
 pub struct ThreadState {
     /// 1 while the thread uses a node or looks for one. A signal handler that finds 1 leaves the nodes alone.
     node_in_use: AtomicU32,
     /// The node, or 0.
     own: Cell<u32>,
-    /// The address of the lock in whose queue the node was abandoned; 0 if it was not.
-    abandoned_at: Cell<usize>,
-    /// The destructor has run.
-    has_exited: Cell<bool>,
+    /// The address of the lock in whose queue the node was abandoned, if it has not been used since; otherwise 0.
+    pub abandoned_at: Cell<usize>,
     /// Locks taken past a queue.
     steals: Cell<u32>,
 }
 
-/// How a thread is to wait.
+/// The place where a thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In the queue, with this node, which is to become the tail.
+    /// In the queue, with this node, which the thread has yet to enqueue.
     Tail(u32),
-    /// In the queue, with this node, which is still there.
+    /// In the queue, with this node, which is still in it.
     Rejoined(u32),
     /// Without a node.
     Unqueued,
@@ -68,15 +63,8 @@ impl ThreadState {
             node_in_use: AtomicU32::new(0),
             own: Cell::new(0),
             abandoned_at: Cell::new(0),
-            has_exited: Cell::new(false),
             steals: Cell::new(0),
         }
-    }
-
-    /// Returns `true` if the thread has a node in the queue of the lock at this address, or had one when it last
-    /// waited.
-    pub fn has_abandoned_at(&self, lock: usize) -> bool {
-        self.abandoned_at.get() == lock
     }
 
     /// Finds a place to wait for the lock at this address. The node is in use until [`release`](Self::release).
@@ -94,24 +82,18 @@ impl ThreadState {
 
     fn find_place(&self, lock: usize, is_timed: bool) -> Place {
         let own = self.own.get();
-        let abandoned_at = self.abandoned_at.get();
-        if abandoned_at == 0 && own != 0 {
-            return Place::Tail(own);
-        }
-        if abandoned_at != 0 {
+        if own != 0 {
             let state = &table().node(own).state;
             // Relaxed: only the owner has used the node.
-            if abandoned_at == lock && state.compare_exchange(ABANDONED, WAITING, Relaxed, Relaxed).is_ok() {
-                self.abandoned_at.set(0);
-                return Place::Rejoined(own);
-            }
+            let rejoins = self.abandoned_at.get() == lock
+                && state.compare_exchange(ABANDONED, WAITING, Relaxed, Relaxed).is_ok();
             // Acquire: the promoter is done with the node; pairs with the Release in `unlink_abandoned_head`.
-            if state.load(Acquire) == IDLE {
+            if rejoins || state.load(Acquire) == IDLE {
                 self.abandoned_at.set(0);
-                return Place::Tail(own);
+                return if rejoins { Place::Rejoined(own) } else { Place::Tail(own) };
             }
         }
-        let keeps = own == 0 && !self.has_exited.get() && exit::arm();
+        let keeps = own == 0 && exit::arm();
         if is_timed && !keeps {
             return Place::Unqueued;
         }
@@ -135,16 +117,9 @@ impl ThreadState {
         self.node_in_use.store(0, Release);
     }
 
-    /// Records that the own node stays in the queue of the lock at this address.
-    pub fn set_abandoned_at(&self, lock: usize) {
-        self.abandoned_at.set(lock);
-    }
-
-    /// Gives up the node when the thread exits. If the thread locks after that, in a later destructor, it borrows
-    /// nodes.
+    /// Gives up the node when the thread exits. A later destructor that locks allocates another one.
     pub fn exit(&self) {
         let was = self.node_in_use.swap(1, Acquire);
-        self.has_exited.set(true);
         let own = self.own.replace(0);
         if self.abandoned_at.replace(0) != 0 {
             table().free_at_exit(own);
@@ -182,7 +157,7 @@ mod exit {
 
     use super::{IDLE, Relaxed, ThreadState, table, with};
     use crate::sys::fork::{ForkHook, Part, register_for_fork};
-    use crate::sys::signal::init_array;
+    use crate::sys::init_array;
     use crate::sys::tls_destructor::AtThreadExit;
 
     static EXIT: AtThreadExit = AtThreadExit::new(at_exit);
@@ -190,8 +165,8 @@ mod exit {
 
     init_array!(prepare());
 
-    /// Registers the handlers before `main`, so that the key is one of those for which the C library allocates no
-    /// memory: a thread's first contended release may be in a signal handler.
+    /// Runs before `main`, so that the C library needs no memory for the key: a thread's first contended release may be
+    /// in a signal handler.
     fn prepare() {
         EXIT.prepare();
         // If there is no memory for the handler, children of forks keep the queues that they inherit.
@@ -200,7 +175,7 @@ mod exit {
 
     /// Has the node freed when the thread exits. Returns `false` if that is not possible.
     pub fn arm() -> bool {
-        // SAFETY: `at_exit` does not use the pointer, which is not null only because it would not be called otherwise.
+        // SAFETY: `at_exit` ignores its argument; any non-null pointer makes the C library call it.
         unsafe { EXIT.arm(ptr::without_provenance_mut(1)) }
     }
 

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::init_array;
+use crate::sys::init_array;
 
 /// Counts the processes from the first one to this one: a word that is set holds the number of the process that set it.
 static PROCESS: AtomicU64 = AtomicU64::new(1);

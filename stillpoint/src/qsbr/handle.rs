@@ -1,4 +1,4 @@
-//! A thread that reads and reports, as a value.
+//! Domains whose threads hold handles, and their handles.
 
 use core::error::Error;
 use core::fmt;
@@ -13,10 +13,61 @@ use crate::readers::qsbr::Qsbr;
 use crate::readers::reader::{Owner, Reader};
 use crate::reclaim::queue::PushAction;
 
-/// A domain: threads that report, and the grace periods that wait for them and for nobody else.
+/// A domain of [`crate::qsbr`]: threads that report, and grace periods that wait for these threads only.
 ///
-/// Most programs need only [`Global`], which the functions of [`crate::qsbr`] use. Others are made by
-/// [`qsbr::domain!`](crate::qsbr_domain). A handle of one domain does not open a pointer of another:
+/// Most programs need only [`Global`]. [`qsbr::domain!`](crate::qsbr_domain) defines further domains.
+///
+/// # Safety
+///
+/// Only [`qsbr::domain!`](crate::qsbr_domain) may implement it; it gives each type its own state.
+pub unsafe trait QsbrDomain: StaticDomain<Protocol = Qsbr, Section = Handle<Self>> {
+    /// Registers the calling thread: see [`qsbr::register`](super::register).
+    #[track_caller]
+    fn register() -> Handle<Self> {
+        match Self::try_register() {
+            Ok(handle) => handle,
+            Err(why) => panic!("cannot register with {}: {why}", core::any::type_name::<Self>()),
+        }
+    }
+
+    /// [`register`](Self::register), which returns an error instead of panicking.
+    #[track_caller]
+    fn try_register() -> Result<Handle<Self>, RegisterError> {
+        if Self::with_thread_state(|local| local.has_handle.get()) {
+            return Err(RegisterError::Registered);
+        }
+        let site = Location::caller();
+        let reader = match registered_reader::<Self>() {
+            Some(reader) => {
+                // The thread has deferred something before. It is offline, so no grace period waits for it.
+                reader.set_owner(Owner { thread: crate::sys::thread::tid().unsigned_abs(), site });
+                reader
+            }
+            None => register::<Self>(site).map_err(RegisterError::Exhausted)?,
+        };
+        Self::with_thread_state(|local| local.has_handle.set(true));
+        let seen = Self::shared().readers().thread_online(reader);
+        Ok(Handle { seen, reader, _thread: PhantomData })
+    }
+
+    /// Returns `true` if the calling thread has a handle that is online.
+    fn is_online() -> bool {
+        Self::INSTANCE.in_read_section()
+    }
+}
+
+/// The messages of panics.
+#[doc(hidden)]
+pub static MESSAGES: Messages = Messages {
+    inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait \
+             inside Handle::offline",
+    inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside \
+                     Handle::offline",
+};
+
+/// Defines a domain of [`qsbr`](crate::qsbr): a type without data. Also `qsbr::domain!`.
+///
+/// A handle of one domain cannot load a pointer of another.
 ///
 /// ```
 /// use stillpoint::qsbr;
@@ -31,54 +82,6 @@ use crate::reclaim::queue::PushAction;
 /// let thread = Routes::register();
 /// assert_eq!(table.load(&thread).len(), 3);
 /// ```
-///
-/// # Safety
-///
-/// Implemented by [`qsbr::domain!`](crate::qsbr_domain) only, which gives each type its own state.
-pub unsafe trait QsbrDomain: StaticDomain<Protocol = Qsbr, Section = Handle<Self>> {
-    /// Registers the calling thread: see [`qsbr::register`](super::register).
-    #[track_caller]
-    fn register() -> Handle<Self> {
-        match Self::try_register() {
-            Ok(handle) => handle,
-            Err(why) => panic!("cannot register with {}: {why}", core::any::type_name::<Self>()),
-        }
-    }
-
-    /// [`register`](Self::register), which tells why it cannot be done.
-    #[track_caller]
-    fn try_register() -> Result<Handle<Self>, RegisterError> {
-        Handle::register(Location::caller())
-    }
-
-    /// Returns `true` if the calling thread has a handle that is online.
-    fn is_online() -> bool {
-        Self::INSTANCE.in_read_section()
-    }
-}
-
-/// What users of [`QsbrDomain`] are told.
-#[doc(hidden)]
-pub static MESSAGES: Messages = Messages {
-    inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait inside \
-             Handle::offline",
-    inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside Handle::offline",
-};
-
-/// Defines an isolated domain of [`qsbr`](crate::qsbr): a type without data, with threads and grace periods of its own. Also
-/// `qsbr::domain!`.
-///
-/// ```
-/// use stillpoint::qsbr;
-///
-/// qsbr::domain! {
-///     /// Sessions of the connection table.
-///     pub struct Sessions;
-/// }
-///
-/// let mut thread = Sessions::register();
-/// thread.synchronize();
-/// ```
 #[macro_export]
 macro_rules! qsbr_domain {
     ($(#[$attr:meta])* $vis:vis struct $name:ident;) => {
@@ -91,12 +94,11 @@ crate::qsbr_domain! {
     pub struct Global;
 }
 
-/// The calling thread's registration with the domain `D`, which lends references ([`Rcu::load`](crate::rcu::Rcu::load)).
+/// The calling thread's registration with the domain `D`.
 ///
-/// The thread is online: it must [report](Self::quiescent), go [offline](Self::offline), or drop the handle, or grace periods
-/// do not end.
-///
-/// A reference lives no longer than until the next report:
+/// It lends references: [`Rcu::load`](crate::rcu::Rcu::load) borrows it.
+/// The thread is online: it must [report](Self::quiescent), go [offline](Self::offline), or drop the handle, or grace
+/// periods do not end. A reference cannot outlive the next report:
 ///
 /// ```compile_fail,E0502
 /// use stillpoint::{qsbr, rcu::Rcu};
@@ -108,10 +110,10 @@ crate::qsbr_domain! {
 /// assert_eq!(*value, 1);
 /// ```
 pub struct Handle<D: QsbrDomain = Global> {
-    /// The counter as this thread has seen it; what `state` of the reader says while it is online.
+    /// The counter as this thread last saw it: the reader's `gp_seen` while it is online.
     seen: u64,
     reader: &'static Reader,
-    /// Neither `Send` nor `Sync`: it speaks for its thread, and is used without atomic operations.
+    /// Neither `Send` nor `Sync`: it stands for its thread, and is used without atomic operations.
     _thread: PhantomData<*mut D>,
 }
 
@@ -119,9 +121,9 @@ pub struct Handle<D: QsbrDomain = Global> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// It has a handle already, which may be offline or leaked.
+    /// The thread has a handle already, which may be offline or leaked.
     Registered,
-    /// Something is used up: the message says what.
+    /// A resource is exhausted; the message says which.
     Exhausted(&'static str),
 }
 
@@ -137,27 +139,11 @@ impl fmt::Display for RegisterError {
 impl Error for RegisterError {}
 
 impl<D: QsbrDomain> Handle<D> {
-    pub(super) fn register(site: &'static Location<'static>) -> Result<Self, RegisterError> {
-        if D::with_thread_state(|local| local.has_handle.get()) {
-            return Err(RegisterError::Registered);
-        }
-        let reader = match registered_reader::<D>() {
-            Some(reader) => {
-                // The thread has deferred something before. Nobody awaits it, as it is offline.
-                reader.set_owner(Owner { thread: crate::sys::signal::tid().unsigned_abs(), site });
-                reader
-            }
-            None => register::<D>(site).map_err(RegisterError::Exhausted)?,
-        };
-        D::with_thread_state(|local| local.has_handle.set(true));
-        Ok(Self { seen: D::shared().readers().thread_online(reader), reader, _thread: PhantomData })
-    }
-
-    /// Reports that the thread holds no references, as the compiler sees.
+    /// Reports that the thread holds no references, as the compiler checks.
     ///
-    /// A load and a comparison, if no grace period has begun since the last report. Otherwise an atomic operation, and, if a
-    /// grace period sleeps that waits for this thread as the last one, a system call. A thread that has deferred work waits here
-    /// while more is queued than the [limits](crate::Domain::set_limits) allow.
+    /// Takes a load and a comparison if no grace period has begun since the last report. Otherwise an atomic operation,
+    /// and a system call if a sleeping grace period waits for this thread as the last one. Blocks if the thread has
+    /// deferred callbacks and the backlog exceeds its [limits](crate::Domain::set_limits).
     #[inline]
     pub fn quiescent(&mut self) {
         let counter = D::shared().readers().current_counter();
@@ -175,43 +161,36 @@ impl<D: QsbrDomain> Handle<D> {
         }
     }
 
-    /// Runs `f` while the thread is offline: grace periods do not wait for it. For whatever may block, and for long work without
-    /// reads.
+    /// Runs `f` while the thread is offline, so that grace periods do not wait for it.
     ///
-    /// The thread is online again afterwards, also if `f` panics.
-    ///
-    /// ```
-    /// use std::{thread, time::Duration};
-    /// use stillpoint::qsbr;
-    ///
-    /// let mut thread = qsbr::register();
-    /// thread.offline(|| thread::sleep(Duration::from_millis(1)));
-    /// ```
+    /// For calls that may block, and for long work without reads. The thread is online again afterwards, even if `f`
+    /// panics. The [module](super#blocking) has an example.
     pub fn offline<T>(&mut self, f: impl FnOnce() -> T) -> T {
-        D::shared().readers().thread_offline(self.reader);
-        let online = Offline(self);
-        online.0.relieve();
+        let online_at_drop = Offline(self);
+        online_at_drop.0.go_offline();
         f()
     }
 
-    /// A thread that has deferred work waits here, offline, while more is queued than it should be.
-    fn relieve(&self) {
-        if D::shared().core.callbacks.must_throttle(queue_of::<D>(self.reader)) {
-            deferred::flush(&D::INSTANCE, queue_of::<D>(self.reader), PushAction::Flush);
+    /// Takes the thread offline. Blocks if it has deferred callbacks and the backlog exceeds its limits.
+    fn go_offline(&self) {
+        D::shared().readers().thread_offline(self.reader);
+        let queue = queue_of::<D>(self.reader);
+        if D::shared().core.callbacks.must_throttle(queue) {
+            deferred::flush(&D::INSTANCE, queue, PushAction::Flush);
         }
     }
 
-    /// Waits until every other thread that is online now has reported, or gone offline. This one is offline meanwhile.
+    /// Blocks until every other online thread has reported or gone offline. This thread is offline meanwhile.
     ///
     /// # Panics
     ///
-    /// As [`qsbr::synchronize`](super::synchronize).
+    /// In a stall hook.
     pub fn synchronize(&mut self) {
         self.offline(|| D::INSTANCE.synchronize());
     }
 }
 
-/// Brings the thread back online.
+/// Brings the thread back online when it is dropped.
 struct Offline<'a, D: QsbrDomain>(&'a mut Handle<D>);
 
 impl<D: QsbrDomain> Drop for Offline<'_, D> {
@@ -222,8 +201,7 @@ impl<D: QsbrDomain> Drop for Offline<'_, D> {
 
 impl<D: QsbrDomain> Drop for Handle<D> {
     fn drop(&mut self) {
-        D::shared().readers().thread_offline(self.reader);
-        self.relieve();
+        self.go_offline();
         D::with_thread_state(|local| local.has_handle.set(false));
         leave_if_ended::<D>();
     }

@@ -1,10 +1,10 @@
-//! Read-copy update without any cost to readers, for threads that report *quiescent states*: moments at which they hold no
-//! references.
+//! Read-copy update for threads that report *quiescent states*: a read is a plain load.
 //!
-//! A thread registers and gets a [`Handle`]. Loading a pointer borrows the handle and is nothing but the load. Now and then,
-//! say once in each round of its loop, the thread calls [`Handle::quiescent`], which needs the handle exclusively: so the
-//! compiler proves that no reference outlives the report. While nobody waits that is a load and a comparison. A writer waits
-//! until every thread has reported.
+//! In a quiescent state a thread holds no references. A thread registers and gets a [`Handle`]. Loading a pointer
+//! borrows the handle and is a plain load. Now and then, say once per round of its loop, the thread calls
+//! [`Handle::quiescent`], which borrows the handle mutably: so the compiler proves that no reference outlives the
+//! report. If no grace period has begun, that is a load and a comparison. A writer waits until every thread has
+//! reported.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,21 +32,14 @@
 //! });
 //! ```
 //!
-//! # When to use it
-//!
-//! | | [`rcu`](crate::rcu) | `qsbr` |
-//! |---|---|---|
-//! | a read | about a nanosecond | a load |
-//! | threads | register themselves | must register, and report for ever after |
-//! | a grace period waits for | sections that are open | every thread that is online, whatever it does |
-//! | its cost | one `membarrier` call | none, but a look at each thread |
+//! The guide [compares](crate::guide#three-kinds-of-readers) `qsbr` with [`rcu`](crate::rcu) and [`srcu`](crate::srcu).
 //!
 //! # Blocking
 //!
-//! A thread that is online and does not report keeps every grace period of the domain from ending: memory is not freed, and
-//! [`synchronize`] waits. What may block, or take long without reading, belongs into [`Handle::offline`]: reads and writes of
-//! files and sockets, sleeps, waits for locks and conditions, joins. A thread that waits for a lock which is held by a thread
-//! that waits for a grace period must be offline, or neither goes on.
+//! An online thread that does not report keeps every grace period of the domain from ending: memory is not freed, and
+//! [`synchronize`] blocks. So code that may block, or runs for long without reading, belongs in [`Handle::offline`]:
+//! I/O, sleeps, waits for locks and condition variables, joins. A thread deadlocks if it waits online for a lock whose
+//! holder waits for a grace period.
 //!
 //! ```
 //! use std::sync::Mutex;
@@ -58,41 +51,42 @@
 //! assert_eq!(job, Some(3));
 //! ```
 //!
-//! A grace period that has waited for long says for which threads, and where they registered: stalls are reported as in
-//! [`rcu`](crate::rcu#stalls), by the same hook and with the same limit.
+//! [Stalls](crate::rcu#stalls) are reported as in [`rcu`](crate::rcu), by the same hook and after the same time.
 //!
 //! # Writers
 //!
-//! [`Rcu`](crate::rcu::Rcu), [`Retired`](crate::rcu::Retired) and [`GracePeriod`](crate::rcu::GracePeriod) are those of
-//! [`rcu`](crate::rcu), of another domain: `Rcu::new_in(value, qsbr::Global)`, `GracePeriod::now_in(qsbr::Global)`. The
-//! functions here do what those of the same name do there. Whoever waits must be offline, or have no handle: otherwise it
-//! would wait for itself, and panics. Callbacks and destructors run in a worker, which has no handle.
+//! Writers use [`Rcu`](crate::rcu::Rcu), [`Retired`](crate::rcu::Retired) and [`GracePeriod`](crate::rcu::GracePeriod)
+//! in a domain of this module: `Rcu::new_in(value, qsbr::Global)`, `GracePeriod::now_in(qsbr::Global)`. The trait
+//! [`Domain`](crate::Domain) has the other operations of [`rcu`](crate::rcu): `qsbr::Global.call(f)`. A thread that
+//! waits must be offline or have no handle: otherwise it would wait for itself, and panics. Callbacks and destructors
+//! run in a worker, which has no handle.
 //!
-//! An online thread that defers more than its [limits](crate::Domain::set_limits) allow is not made to wait where it defers, but where it reports next.
+//! An online thread that defers while the backlog exceeds its [limits](crate::Domain::set_limits) blocks at its next
+//! report.
 //!
 //! # Threads, signals, fork
 //!
-//! A thread has at most one handle in each domain. It stays in its thread. When it is dropped, the thread is offline. A leaked
-//! handle that is online may have lent references for ever: grace periods of the domain wait for it, also once its thread has
-//! exited, and the stall report names the thread. If one of the thread's last destructors drops the handle, grace periods go on.
+//! A thread has at most one handle in each domain. The handle stays in its thread, which is offline once it is dropped.
+//! A leaked online handle may have lent references for ever: grace periods of the domain wait for it, even after its
+//! thread has exited, and the stall report names the thread. If a late destructor of the thread drops the handle, grace
+//! periods go on.
 //!
-//! A signal handler cannot report or read, as the handle belongs to the code that it interrupts. In the child of a fork only the
-//! thread that forked has a handle still; everything else is as for [`rcu`](crate::rcu#fork). As there, a shared library that
-//! contains this crate is not unmapped by `dlclose(3)`.
+//! A signal handler can neither report nor read, as the handle belongs to the code that it interrupts. In the child of
+//! a fork only the forking thread keeps its handle; all else is as for [`rcu`](crate::rcu#fork).
 //!
 //! # Trade-offs
 //!
-//! - Every thread that reads must report often, or be offline. One that does neither stops all writers.
-//! - Coming online and going offline take an atomic read-modify-write each, and so does the first report after a grace period
-//!   began. Threads that read rarely are better served by [`rcu`](crate::rcu).
-//! - A grace period looks at every thread that has ever been registered at the same time, and makes a read-modify-write for
+//! - Every registered thread must report often or be offline. One that does neither stops all writers.
+//! - Going offline, coming online, and the first report in a grace period each take an atomic read-modify-write.
+//!   Threads that read rarely should use [`rcu`](crate::rcu).
+//! - A grace period looks at the records of the peak number of registered threads, and makes a read-modify-write on
 //!   each that is offline.
 //!
 //! # Sources
 //!
-//! McKenney and Slingwine (1998) and Desnoyers et al. (2012), as for [`rcu`](crate::rcu#sources). That each reader has a flag
-//! which says whether somebody sleeps for it goes back to a patch to liburcu of 2011. The protocol, which needs no fences, is
-//! argued in the source (`readers/qsbr.rs`).
+//! McKenney and Slingwine (1998) and Desnoyers et al. (2012), as for [`rcu`](crate::rcu#sources). The flag in each
+//! reader that requests a wake-up goes back to a patch to liburcu of 2011. The source (`readers/qsbr.rs`) argues the
+//! protocol, which needs no fences.
 
 mod handle;
 
@@ -105,12 +99,11 @@ pub use crate::readers::qsbr::Qsbr;
 pub use handle::MESSAGES;
 pub use handle::{Global, Handle, QsbrDomain, RegisterError};
 
-/// Registers the calling thread, which is online from now on: until the handle is dropped it must report.
+/// Registers the calling thread, which is online from now on: it must report until it drops the handle.
 ///
 /// # Panics
 ///
-/// If it has a handle already, or cannot be registered: no memory, no thread-specific data key, or a shared library that cannot
-/// be kept loaded.
+/// If the thread has a handle already, or cannot be registered (see [`rcu::enter`](crate::rcu::enter)).
 ///
 /// ```
 /// use stillpoint::qsbr;
@@ -126,21 +119,14 @@ pub fn register() -> Handle {
     Global::register()
 }
 
-/// Waits until every thread that is online now has reported, or gone offline.
+/// Blocks until every thread that is online now has reported or gone offline.
 ///
 /// # Panics
 ///
-/// - If the calling thread is online: it would wait for itself. Use [`Handle::synchronize`].
-/// - In a stall hook.
+/// If the calling thread is online, where it would wait for itself (use [`Handle::synchronize`]), and in a stall hook.
 ///
 /// ```
-/// use stillpoint::qsbr;
-///
-/// qsbr::synchronize();
-///
-/// let thread = qsbr::register();
-/// assert!(std::panic::catch_unwind(qsbr::synchronize).is_err());
-/// # drop(thread);
+/// stillpoint::qsbr::synchronize();
 /// ```
 pub fn synchronize() {
     Global.synchronize();

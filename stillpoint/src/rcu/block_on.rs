@@ -1,4 +1,4 @@
-//! Blocks a thread until what it polls is ready, or a limit is reached.
+//! Blocks a thread until a poll succeeds or a time limit is reached.
 
 use core::task::Waker;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::task::Wake;
 
 use crate::sync::{Futex32, Ordering::Relaxed, now, step};
 
-/// Wakes the thread. Not [`thread::unpark`](std::thread::Thread::unpark): a thread has one unpark token, and that
-/// belongs to the program.
+/// Wakes the thread. Not by [`thread::unpark`](std::thread::Thread::unpark): a thread's only unpark token belongs to
+/// the program.
 struct Signal(Futex32);
 
 const QUIET: u32 = 0;
@@ -15,7 +15,7 @@ const WOKEN: u32 = 1;
 
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
-        // Relaxed: publishes nothing, see `block_on`. Before the wake-up, for a thread that does not sleep yet.
+        // Relaxed: publishes nothing, see `block_on`. Stored before the wake-up, for a thread that does not sleep yet.
         step!("notification-not-published", self.0.store(WOKEN, Relaxed));
         self.0.wake(1);
     }
@@ -23,8 +23,8 @@ impl Wake for Signal {
 
 /// Blocks until `is_ready` returns `true`, or [`now`] is `until`. Returns `true` if it was ready.
 ///
-/// `is_ready` is called first, and again after each call of its waker. It must order itself after the change that it is
-/// woken for, as a function that takes a lock does.
+/// Calls `is_ready` at once, and again after each call of its waker. `is_ready` must order itself after the change that
+/// it is woken for, as a function that takes a lock does.
 pub fn block_on(until: Option<u64>, mut is_ready: impl FnMut(&Waker) -> bool) -> bool {
     let signal = Arc::new(Signal(Futex32::new(QUIET)));
     let waker = Waker::from(Arc::clone(&signal));

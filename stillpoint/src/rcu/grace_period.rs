@@ -1,4 +1,4 @@
-//! A grace period that one can ask after.
+//! Grace periods as values.
 
 use core::cmp::Ordering;
 use core::error::Error;
@@ -18,13 +18,14 @@ use crate::grace_period::cookie::GpCookie;
 use crate::reclaim::poller::{PollResult, WaiterId};
 use crate::sync::now;
 
-/// A grace period: the one after which every section that was open when this value was made has ended.
+/// A cookie: the grace period that ends after every section that was open when the cookie was taken.
 ///
-/// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) says so. It is a
-/// number, to be copied, stored beside what it protects, and compared: of one domain, a smaller one elapses no later. It is not always
-/// greater for being taken later, as an attempt at a grace period that came to nothing may have been under way when the other
-/// one was taken. Every grace period of the domain counts, whoever waited for it; [`start`](Self::start) makes sure that there
+/// What was unpublished before [`now`](Self::now) has no readers once [`is_elapsed`](Self::is_elapsed) returns `true`.
+/// Any grace period of the domain counts, whichever caller waited for it; [`start`](Self::start) makes sure that there
 /// is one.
+///
+/// A cookie is a number, to be stored beside what it protects. Of two cookies of a domain, the smaller one elapses no
+/// later. A cookie that was taken later may be smaller, if an attempt at a grace period failed meanwhile.
 ///
 /// ```
 /// use stillpoint::rcu::{self, GracePeriod, Rcu};
@@ -36,16 +37,16 @@ use crate::sync::now;
 /// let old = current.replace(2);
 /// leaving.push((GracePeriod::start(), *old));
 ///
-/// // Later, and without waiting:
+/// // Later, without blocking:
 /// leaving.retain(|(readers, _)| !readers.is_elapsed());
-/// // Or with:
+/// // Or blocking:
 /// leaving.drain(..).for_each(|(readers, _)| readers.wait());
 /// ```
 ///
 /// # Async
 ///
-/// It is awaited on any executor, and needs none in particular. Grace periods are then driven by a thread of the library,
-/// which is started if need be; where none can be started, the task waits as [`wait`](Self::wait) does.
+/// A cookie can be awaited on any executor. A thread of the library then waits for the grace periods; if none can be
+/// started, polling blocks as [`wait`](Self::wait) does.
 ///
 /// ```
 /// # use std::{pin::pin, task::{Context, Poll, Waker}};
@@ -54,7 +55,7 @@ use crate::sync::now;
 /// async fn change(limit: &Rcu<u32>) {
 ///     limit.replace(20);
 ///     GracePeriod::now().await;
-///     // From here on nobody goes by the old limit.
+///     // From here on no reader uses the old limit.
 /// }
 /// # let limit = Rcu::new(10);
 /// # let mut change = pin!(change(&limit));
@@ -63,60 +64,51 @@ use crate::sync::now;
 ///
 /// # Panics
 ///
-/// Waiting in any form, polling too, panics as [`synchronize`](super::synchronize) does: inside a section of the same
-/// domain, elapsed or not. A task that holds a guard over an `.await` makes the tasks panic that wait for a grace period on the
-/// same thread.
+/// Waiting in any form, polling included, panics inside a section of the same domain, as
+/// [`synchronize`](super::synchronize) does, even if the grace period has elapsed. A task that holds a guard over an
+/// `.await` makes other tasks panic that wait on the same thread.
 pub struct GracePeriod<D: Domain = Global> {
-    due: GpCookie,
+    cookie: GpCookie,
     domain: D,
 }
 
 impl GracePeriod {
-    /// The grace period of the [`Global`] domain that ends all sections which are open now.
+    /// Takes a cookie of the [`Global`] domain: for all sections that are open now.
     ///
-    /// Nothing is started: if nobody waits for a grace period, it does not elapse. Takes one atomic operation.
+    /// Starts nothing: the grace period elapses only if some thread waits for one. Takes one atomic operation.
     pub fn now() -> Self {
         Self::now_in(Global)
     }
 
-    /// [`now`](Self::now), and has it elapse without anybody waiting.
+    /// [`now`](Self::now), and starts a grace period that elapses without a waiter.
     ///
-    /// Does not wait, but may start a thread. If none can be started, it is the same as `now`.
-    ///
-    /// ```
-    /// use stillpoint::rcu::GracePeriod;
-    ///
-    /// let readers = GracePeriod::start();
-    /// while !readers.is_elapsed() {
-    ///     std::thread::yield_now();
-    /// }
-    /// ```
+    /// Does not block, but may start a thread. If none can be started, this is the same as `now`.
     pub fn start() -> Self {
         Self::start_in(Global)
     }
 }
 
 impl<D: Domain> GracePeriod<D> {
-    /// [`now`](Self::now) of `domain`.
+    /// [`now`](Self::now) in `domain`.
     pub fn now_in(domain: D) -> Self {
-        Self { due: domain.core().engine.ask(), domain }
+        Self { cookie: domain.core().engine.snapshot(), domain }
     }
 
-    /// [`start`](Self::start) of `domain`.
+    /// [`start`](Self::start) in `domain`.
     pub fn start_in(domain: D) -> Self {
         let this = Self::now_in(domain);
         this.domain.enlist();
-        this.domain.core().poller.start(&this.domain, this.due);
+        this.domain.core().poller.start(&this.domain, this.cookie);
         this
     }
 
-    /// Whether it is over. Once true, it stays so. Takes one load, and may be called anywhere.
+    /// Returns `true` once the grace period has ended. Takes one load, and may be called anywhere.
     #[inline]
     pub fn is_elapsed(&self) -> bool {
-        self.domain.core().engine.is_done(self.due)
+        self.domain.core().engine.is_done(self.cookie)
     }
 
-    /// Waits until it is over, sharing grace periods with everybody who waits.
+    /// Blocks until the grace period has ended. Shares grace periods with all other waiters.
     ///
     /// # Panics
     ///
@@ -124,18 +116,18 @@ impl<D: Domain> GracePeriod<D> {
     pub fn wait(&self) {
         let own = reader_outside(&self.domain);
         if !self.is_elapsed() {
-            self.domain.core().engine.wait_for(own, self.due);
+            self.domain.core().engine.wait_for(own, self.cookie);
         }
     }
 
-    /// Waits until it is over, but no longer than `timeout`.
+    /// Blocks until the grace period has ended, for at most `timeout`.
     ///
-    /// Grace periods are driven as for a future, by a thread of the library; where none can be started, this takes as long
-    /// as [`wait`](Self::wait).
+    /// A thread of the library waits for the grace period, as for a future. If none can be started, this may exceed
+    /// `timeout` and block as long as [`wait`](Self::wait).
     ///
     /// # Errors
     ///
-    /// When the time is up. The grace period goes on.
+    /// Returns an error if the time is up. The grace period continues.
     ///
     /// # Panics
     ///
@@ -154,15 +146,20 @@ impl<D: Domain> GracePeriod<D> {
     /// assert!(readers.wait_timeout(Duration::from_secs(10)).is_ok());
     /// ```
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitTimeoutError> {
-        // A moment that no clock reaches is never.
+        // A time that the clock cannot express is never reached.
         let until = u64::try_from(timeout.as_nanos()).ok().and_then(|timeout| now().checked_add(timeout));
         let mut future = self.clone().into_future();
         let is_ready = |waker: &Waker| Pin::new(&mut future).poll(&mut Context::from_waker(waker)).is_ready();
         if block_on(until, is_ready) { Ok(()) } else { Err(WaitTimeoutError(())) }
     }
+
+    /// What comparisons and hashes go by.
+    fn key(&self) -> (*const (), GpCookie) {
+        (address(&self.domain), self.cookie)
+    }
 }
 
-/// The time was up before the grace period: see [`GracePeriod::wait_timeout`].
+/// An error: the grace period has not ended within the timeout of [`GracePeriod::wait_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitTimeoutError(());
 
@@ -183,7 +180,7 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
     }
 }
 
-/// The future of a [`GracePeriod`]. It starts to do something when it is polled.
+/// The future of a [`GracePeriod`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Elapse<D: Domain = Global> {
@@ -200,7 +197,7 @@ impl<D: Domain> Future for Elapse<D> {
         if period.is_elapsed() {
             return Poll::Ready(());
         }
-        match period.domain.core().poller.poll(&period.domain, period.due, id, context.waker()) {
+        match period.domain.core().poller.poll(&period.domain, period.cookie, id, context.waker()) {
             PollResult::Elapsed => Poll::Ready(()),
             PollResult::Pending => Poll::Pending,
             PollResult::Failed(why) => panic!("{why}"),
@@ -214,27 +211,27 @@ impl<D: Domain> Future for Elapse<D> {
 
 impl<D: Domain> Drop for Elapse<D> {
     fn drop(&mut self) {
-        // Of one that has elapsed the poller lets go by itself.
+        // The poller itself removes the waiters of a grace period that has elapsed.
         if self.id != 0 && !self.period.is_elapsed() {
-            self.period.domain.core().poller.cancel(self.period.due, self.id);
+            self.period.domain.core().poller.cancel(self.period.cookie, self.id);
         }
     }
 }
 
-// By hand, as derived ones would ask the same of the domain.
+// Not derived: derived impls would ask the same of the domain.
 
 impl<D: Domain> Clone for GracePeriod<D> {
     fn clone(&self) -> Self {
-        Self { due: self.due, domain: self.domain.clone() }
+        Self { cookie: self.cookie, domain: self.domain.clone() }
     }
 }
 
 impl<D: Domain + Copy> Copy for GracePeriod<D> {}
 
-/// Cookies of two domains are not equal. (They can only be compared where both domains are an [`srcu::Domain`](crate::srcu::Domain).)
+/// Cookies of two domains are not equal. (Only those of [`srcu::Domain`](crate::srcu::Domain)s can be compared.)
 impl<D: Domain> PartialEq for GracePeriod<D> {
     fn eq(&self, other: &Self) -> bool {
-        self.due == other.due && address(&self.domain) == address(&other.domain)
+        self.key() == other.key()
     }
 }
 
@@ -243,26 +240,25 @@ impl<D: Domain> Eq for GracePeriod<D> {}
 /// Cookies of two domains are not ordered.
 impl<D: Domain> PartialOrd for GracePeriod<D> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (address(&self.domain) == address(&other.domain)).then(|| self.due.cmp(&other.due))
+        (address(&self.domain) == address(&other.domain)).then(|| self.cookie.cmp(&other.cookie))
     }
 }
 
 /// For domains that are types: all cookies of one type are of one domain.
 impl<D: StaticDomain> Ord for GracePeriod<D> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.due.cmp(&other.due)
+        self.cookie.cmp(&other.cookie)
     }
 }
 
 impl<D: Domain> Hash for GracePeriod<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.due.hash(state);
-        address(&self.domain).hash(state);
+        self.key().hash(state);
     }
 }
 
 impl<D: Domain> fmt::Debug for GracePeriod<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GracePeriod").field(&self.due).finish()
+        f.debug_tuple("GracePeriod").field(&self.cookie).finish()
     }
 }

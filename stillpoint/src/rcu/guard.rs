@@ -1,4 +1,4 @@
-//! The read-side section as a value.
+//! Domains whose readers hold guards, and their guards.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,11 +13,11 @@ use crate::readers::registration;
 use crate::readers::threads::Memb;
 use crate::reclaim::queue::PushAction;
 
-/// A domain: readers, and the grace periods that wait for them and for nobody else.
+/// A domain of [`crate::rcu`]: readers, and grace periods that wait for these readers only.
 ///
-/// Most programs need only [`Global`], which the functions of [`crate::rcu`] use. A domain of its own, made by
-/// [`domain!`](crate::domain), keeps the long sections of one part of a program from delaying another part. It is a type
-/// without data: a guard of one domain does not open a pointer of another, at no cost at run time.
+/// Most programs need only [`Global`]. A further domain, defined by [`domain!`](crate::domain), keeps long sections in
+/// one part of a program from delaying another part. It is a type without data, so the compiler refuses a guard of
+/// another domain, at no cost at run time.
 ///
 /// ```
 /// use stillpoint::rcu::Rcu;
@@ -32,21 +32,9 @@ use crate::reclaim::queue::PushAction;
 /// assert_eq!(table.load(&guard).len(), 3);
 /// ```
 ///
-/// A guard of the wrong domain is refused by the compiler:
-///
-/// ```compile_fail,E0308
-/// use stillpoint::rcu::{self, Rcu};
-///
-/// stillpoint::domain! { pub struct Routes; }
-///
-/// let table = Rcu::new_in(vec![1, 2, 3], Routes);
-/// let guard = rcu::enter();
-/// table.load(&guard);
-/// ```
-///
 /// # Safety
 ///
-/// Implemented by [`domain!`](crate::domain) only, which gives each type its own state.
+/// Only [`domain!`](crate::domain) may implement it; it gives each type its own state.
 pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>> {
     /// Begins a read-side critical section: see [`rcu::enter`](super::enter).
     #[inline]
@@ -73,23 +61,22 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
     }
 }
 
-/// What users of [`RcuDomain`] are told.
+/// The messages of panics.
 #[doc(hidden)]
 pub static MESSAGES: Messages = Messages {
-    inside: "synchronize() inside a read-side section of the same domain would wait for itself: drop the guard first",
-    inside_barrier: "barrier() inside a read-side section of the same domain would wait for itself: drop the guard first",
+    inside: "synchronize() inside a read-side critical section of the same domain would wait for itself: drop the \
+             guard first",
+    inside_barrier: "barrier() inside a read-side critical section of the same domain would wait for itself: drop the \
+                     guard first",
 };
 
-/// An open read-side section of the domain `D`. Dropping it ends the section.
+/// An open read-side critical section of the domain `D`. Dropping the guard ends the section.
 ///
-/// Guards of one thread may be nested and dropped in any order; the section lasts until the last one is dropped. A guard
-/// stays in its thread. While it lives, no grace period that begins can end.
+/// A thread may hold several guards and drop them in any order; the section lasts until the last one is dropped. While
+/// it exists, no grace period that begins can end, even if it is leaked (see [stalls](super#stalls)).
 ///
-/// Dropping the outermost guard waits if values were retired inside the section, and more waits to be freed than
-/// [`set_limits`](super::set_limits) allows; otherwise it never does.
-///
-/// A leaked guard (`mem::forget`) never ends its section: grace periods wait for it, also once its thread has exited. The
-/// [stall report](super#stalls) names the thread.
+/// Dropping the outermost guard blocks if values were retired inside the section and the backlog exceeds its
+/// [limits](super::set_limits); otherwise it never blocks.
 ///
 /// ```
 /// use stillpoint::rcu;
@@ -102,6 +89,8 @@ pub static MESSAGES: Messages = Messages {
 /// assert!(!rcu::in_read_section());
 /// ```
 ///
+/// A guard stays in its thread:
+///
 /// ```compile_fail,E0277
 /// let guard = stillpoint::rcu::enter();
 /// std::thread::spawn(move || drop(guard));
@@ -109,23 +98,22 @@ pub static MESSAGES: Messages = Messages {
 #[must_use = "the section ends when the guard is dropped"]
 pub struct Guard<D: RcuDomain = Global> {
     reader: &'static Reader,
-    /// Neither `Send` nor `Sync`: the reader's fast paths belong to its thread.
+    /// Neither `Send` nor `Sync`: only its thread may use the reader's fast paths.
     _thread: PhantomData<*mut D>,
 }
 
 impl<D: RcuDomain> Guard<D> {
-    /// The calling thread has just entered with `reader`.
+    /// The guard of a section that the calling thread has begun with `reader`.
     #[inline(always)]
     fn new(reader: &'static Reader) -> Self {
         Self { reader, _thread: PhantomData }
     }
 
-    /// Ends the section and begins a new one, if this is the thread's only guard: grace periods that began before need
-    /// not wait any longer. References loaded through the guard end here, as the compiler sees.
+    /// Ends the section and begins a new one, if this is the thread's only guard.
     ///
-    /// Costs a few loads when no grace period has begun since the section did. If the thread has retired values inside it, and
-    /// more waits to be freed than [`set_limits`](super::set_limits) allows, it waits here, outside any section, as on dropping
-    /// the guard. For long loops of reads:
+    /// Grace periods that began before no longer wait for it. References loaded through the guard end here, as the
+    /// compiler checks. For long loops of reads. Takes a few loads if no grace period has begun since the section did.
+    /// Blocks as dropping the guard does, outside the section.
     ///
     /// ```
     /// use stillpoint::rcu::{self, Rcu};
@@ -162,7 +150,7 @@ impl<D: RcuDomain> fmt::Debug for Guard<D> {
     }
 }
 
-/// Begins a section in a thread that is not registered, or in which a light fence is a real one.
+/// Begins a section in a thread that is not registered, or whose light fence is a real fence.
 #[cold]
 #[track_caller]
 fn enter_slow<D: RcuDomain>() -> Guard<D> {
@@ -171,33 +159,33 @@ fn enter_slow<D: RcuDomain>() -> Guard<D> {
     Guard::new(reader)
 }
 
-/// The slow way out of a section.
+/// The slow path of the end of a section.
 #[cold]
 fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
     D::shared().readers().exit_slow(reader);
     if reader.take_reclaim() {
-        // The reader stays the thread's meanwhile.
+        // The thread keeps the reader meanwhile.
         while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
     }
-    // A flag of the thread, not of the reader, which may be another's by now.
+    // A flag of the thread: the reader may belong to another thread by now.
     if D::with_thread_state(|local| local.registration.has_ended()) {
         leave_if_ended::<D>();
     }
 }
 
-/// The slow way of [`Guard::repin`], which is the only guard of its thread.
+/// The slow path of [`Guard::repin`]. The guard is the only one of its thread.
 #[cold]
 fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
     if !reader.must_reclaim() {
         return exit_slow::<D>(reader);
     }
-    // Inside, no grace period ends that this thread would wait for.
+    // Leaves the section: inside it, no grace period would end that this thread may wait for.
     while_it_stays::<D, _>(|| {
         if reader.leave() == ExitPath::Slow {
             exit_slow::<D>(reader);
         }
         if !reader.try_enter(D::shared().readers().counter()) {
-            // A destructor that has run here keeps a guard.
+            // A destructor that ran here has kept a guard.
             reader.nest();
         }
     });

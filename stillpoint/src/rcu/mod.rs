@@ -1,9 +1,10 @@
-//! Read-copy update: reads that cost about a nanosecond and never wait, writers that wait for a *grace period*.
+//! Read-copy update: reads take about a nanosecond and never wait; writers wait for a *grace period*.
 //!
-//! A reader opens a section ([`enter`]), loads pointers ([`Rcu::load`]) and reads what they point to until it drops the
-//! guard. A writer publishes a new value ([`Rcu::replace`]) and disposes of the old one after a grace period: when every
-//! section that was open has ended. Readers write nothing that others read often, take no lock and execute no fence; the
-//! writer pays for both sides, with one [`fence::heavy`](crate::fence::heavy) a grace period.
+//! A reader begins a *read-side critical section* ([`enter`]), a section for short. It loads pointers ([`Rcu::load`])
+//! and uses the values behind them until it drops the guard. A writer publishes a new value ([`Rcu::replace`]) and
+//! disposes of the old one after a grace period: when every section that was open has ended. Readers write only to a
+//! cache line of their own, take no lock and execute no fence. The writer pays for both sides, by one
+//! [`fence::heavy`](crate::fence::heavy) per grace period.
 //!
 //! ```
 //! use std::thread;
@@ -21,9 +22,9 @@
 //!             }
 //!         });
 //!     }
-//!     // Drop the old table once nobody reads it any more ...
+//!     // Drop the old table when its readers are gone ...
 //!     routes.replace(vec![("10.0.0.0/8", "eth1")]);
-//!     // ... or wait for that and have it back.
+//!     // ... or wait for them and take it back.
 //!     let old = routes.replace(vec![("10.0.0.0/8", "eth2")]).wait();
 //!     assert_eq!(old[0].1, "eth1");
 //! });
@@ -31,160 +32,328 @@
 //!
 //! # Threads
 //!
-//! A thread registers itself when it first reads, and leaves when it ends. Registering may allocate and take a lock (with
-//! the signal backend of the fence), so a thread whose signal handlers read should call [`register`] before. Reading in a
-//! handler is fine from then on, until the thread's destructors have run; [`synchronize`], [`retire`], and dropping a [`Retired`]
-//! are not. A handler that interrupts the end of a section in which its thread has retired values does in its place what the
-//! thread was about to do: it frees some of them, and waits if too many are left. In a library that was loaded by `dlopen(3)` the C library allocates thread-local variables at
-//! their first use in a thread: another reason to register before.
+//! A thread registers itself at its first read, and unregisters when it exits. Destructors of thread-specific data
+//! (`pthread_key_create(3)`) may read and defer too. A thread that uses a domain for the *first* time in the last round
+//! of these destructors, the fourth in glibc, leaks its reader record.
 //!
-//! A global allocator may read in each of its calls, from the first one of the process on.
+//! A global allocator may read in each of its calls, from the first one in the process on.
 //!
-//! Destructors of thread-specific data (`pthread_key_create(3)`) may read and defer too, in whatever order the C library calls
-//! them. Only a thread whose *first* use of a domain comes in the last round of these destructors, the fourth in glibc, leaves its
-//! reader behind.
+//! # Signal handlers
 //!
-//! A thread leaves by code of this crate, and workers never end. So a shared library that contains the crate is not unmapped by
-//! `dlclose(3)`.
+//! A handler may read if its thread is registered and has not yet run its thread-local destructors. Registering may
+//! allocate, and take a lock (signal backend of the fence), and a library that was loaded by `dlopen(3)` allocates its
+//! thread-local variables at their first use: so call [`register`] before. A handler must not call [`synchronize`] or
+//! [`retire`], nor drop a [`Retired`]. If it interrupts the end of a section in which its thread retired values, it
+//! does the work that was due there: it frees some of them, and blocks if too many remain.
 //!
 //! # Domains
 //!
-//! The functions of this module use [`Global`]. [`domain!`](crate::domain) makes other domains, whose grace periods wait for their
-//! own readers only. [`Domain`](crate::Domain) has what all domains can do, and is the bound for generic code.
+//! The functions of this module use the domain [`Global`]. [`domain!`](crate::domain) defines further domains, whose
+//! grace periods wait for their own readers only. The trait [`Domain`](crate::Domain) has the operations of all
+//! domains, for generic code.
 //!
 //! # Cookies
 //!
-//! A [`GracePeriod`] is a moment to ask after: take one when something was unpublished, and look later whether all who
-//! might have seen it are gone, wait with a timeout, or `.await` it on any executor.
+//! A [`GracePeriod`] is a *cookie*: a number that stands for a grace period. Take one after unpublishing something;
+//! later poll it, wait for it with or without a timeout, or `.await` it on any executor.
 //!
-//! # Deferred work
+//! # Deferred callbacks
 //!
-//! [`call`] and [`retire`] leave something to be done after a grace period; dropping a [`Retired`] does the same. Each thread
-//! appends to a queue of its own, with a few plain stores. A worker, which is started when there is first something to do and
-//! sleeps while there is nothing, gives all that it finds one grace period and does it. Unless much
-//! is queued, its grace periods begin a millisecond apart, so that a busy writer costs the readers a thousand interrupts a second
-//! at most; and it lingers for a tenth of that before the first, so that a caller that defers something and then waits in
-//! [`synchronize`] leads the grace period that serves both. [`DeferOptions::lazy`] lets work wait for company, [`barrier`] waits until all is done.
+//! [`call`] and [`retire`] run a callback or a destructor after a grace period; so does dropping a [`Retired`]. Each
+//! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
+//! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, its grace
+//! periods begin at least a millisecond apart, so that a busy writer causes at most a thousand interrupts a second. The
+//! first one begins after 0.1 ms: a caller that defers something and then calls [`synchronize`] so leads the grace
+//! period that serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all have
+//! run.
 //!
-//! | where | what runs there |
+//! | thread | work |
 //! |---|---|
-//! | the worker of the domain | callbacks; destructors of retired values; memory of values whose thread has nothing more to do |
-//! | the thread that retires | memory of its values without destructors; destructors with [`DeferOptions::run_on_retiring_thread`] |
+//! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
+//! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
-//! What waits is bounded ([`set_limits`]): a thread that retires more waits until less is left, in [`retire`] itself, or, if it
-//! retired inside a section, where it leaves the outermost one. A callback that blocks delays the work of its own domain only: each domain with work to do has a worker for itself, and one idle worker
-//! remains for all.
+//! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left. A callback
+//! that blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One
+//! idle worker thread is kept for all domains.
 //!
 //! # Waiting
 //!
-//! There is one kind of waiting, not an expedited and a relaxed one. A grace period that no reader holds up takes some
-//! microseconds, most of them the `membarrier` call, so a caller would gain nothing by another kind. It interrupts only CPUs
-//! that run this process. Threads that cannot bear an interrupt use [`qsbr`](crate::qsbr): its grace periods interrupt no CPU. (Its worker
-//! does, before it sleeps: such programs wait in [`qsbr::synchronize`](crate::qsbr::synchronize) instead of deferring.)
+//! There is no separate expedited grace period: one that no reader delays takes a few microseconds, most of them in
+//! `membarrier`, which interrupts only CPUs that run this process. Threads that cannot tolerate interrupts use
+//! [`qsbr`](crate::qsbr).
 //!
 //! # Stalls
 //!
-//! A grace period that has waited for 10 seconds says on the standard error for which threads, and where they registered;
-//! again after 20, and so on; with the feature `tracing`, in an event if a subscriber takes it. [`set_stall_timeout`] and [`set_stall_hook`] change that; [`Stats::longest_wait`] and
-//! [`Stats::stalls`] keep count.
+//! A grace period that has waited for 10 seconds reports on standard error which threads it waits for and where they
+//! registered, again after 20, and so on; with the feature `tracing`, a subscriber gets an event instead.
+//! [`set_stall_timeout`] and [`set_stall_hook`] change that. [`Stats::longest_wait`] and [`Stats::stalls`] count.
 //!
-//! A leaked guard (`mem::forget`, `Box::leak`) never ends its section, as it may have lent references for ever: grace periods of the
-//! domain wait for it, and nothing is freed. That also holds once its thread has exited, and then the report says so
-//! ([`StalledReader::has_exited`]). If one of the thread's last destructors drops the guard, grace periods go on.
+//! A leaked guard (`mem::forget`, `Box::leak`) may have lent references for ever, so its section never ends: grace
+//! periods of the domain wait for it, and nothing is freed, even after its thread has exited
+//! ([`StalledReader::has_exited`]). If a late destructor of the thread drops the guard, grace periods go on.
 //!
 //! # Checks
 //!
-//! In debug builds every wait for a grace period asserts on return that a full one has passed, by a count that is kept apart from
-//! the algorithm. It costs a few atomic operations a grace period and caller, and readers nothing.
+//! In debug builds every wait asserts that a full grace period has passed, by a count that is independent of the
+//! algorithm. That costs each grace period and each caller a few atomic operations, and readers nothing.
 //!
 //! # Fork
 //!
-//! The child of a `fork` works at once, whatever the other threads of its parent were doing. It starts as a process with one
-//! thread, the one that forked, which is still inside the sections that it was in.
+//! The child of a `fork` can use the library at once, whatever other threads of its parent were doing. It starts with
+//! one thread, which is still inside the sections in which it forked.
 //!
-//! - *What was deferred before the fork is done by the parent, and there only.* The child's copies are neither run nor
-//!   dropped, and its [`barrier`] does not wait for them. What the child defers it does itself, in workers that it starts
-//!   when they are needed.
-//! - Sections of other threads are over in the child. References that these lent to the thread that forked must not be used
+//! - *Callbacks deferred before the fork run in the parent only.* The child neither runs nor drops its copies, and its
+//!   [`barrier`] does not wait for them. The child starts workers of its own.
+//! - Sections of other threads are over in the child. References that they lent to the forking thread must not be used
 //!   there.
-//! - Futures that were polled before are polled again in the child, or they are not woken there.
-//! - Callbacks, destructors of retired values, wakers and [hooks for stalls](set_stall_hook) may fork, but must not return in the
-//!   child: it must `exec` or `_exit`.
+//! - Futures that were polled before the fork must be polled again in the child to be woken there.
+//! - Callbacks, destructors of retired values, wakers and [stall hooks](set_stall_hook) may fork, but must not return
+//!   in the child, which must `exec` or `_exit`.
 //!
-//! Rust's standard library makes no such promise: a child cannot use `std::thread::spawn` if such a thread was starting or
-//! ending at the fork. The workers here are not such threads.
+//! Workers are not threads of `std`, which promises less: a child cannot call `std::thread::spawn` if another thread
+//! was starting or exiting at the fork.
 //!
-//! Not supported: forking in a signal handler that interrupted a function of this library; using it in a handler of
-//! `pthread_atfork(3)`; and processes made past the C library's `fork` (`_Fork`, `clone`), unless they `exec`.
+//! Not supported: a fork in a signal handler that interrupted a function of this library; use in handlers of
+//! `pthread_atfork(3)`; processes created without the C library's `fork` (`_Fork`, `clone`), unless they `exec`.
 //!
 //! # Trade-offs
 //!
-//! - A section that is long delays every grace period of its domain, and with them the memory that waits to be freed. It
-//!   never delays readers that retire nothing.
-//! - A reader that a grace period sleeps for wakes it on leaving, and yields its CPU once: a system call or two.
-//! - [`synchronize`] takes a heavy fence, a look at each registered thread, and the rest of the longest open section. Ten
-//!   writers who call it at once share the cost; one who calls it ten times does not. Writers in a loop should drop the
-//!   [`Retired`] instead of waiting.
-//! - Two threads that each wait for a grace period of a domain inside a section of the other's wait for ever. Waiting
-//!   inside a section of the *same* domain panics. So it is with [`barrier`] and callbacks.
-//! - What is deferred in one domain is done by one worker, one thing after the other, as whoever defers it may hold a lock that it
-//!   takes. A program that defers faster than that is made to wait. Values without destructors, and those with
-//!   [`DeferOptions::run_on_retiring_thread`], are freed by the threads that retire them, and several times faster.
-//! - The reader's orderings rest on the compiler fence being one and on `membarrier`, which the language's memory model
-//!   does not know; they are measured and tested on x86-64 only. `docs/proof.md` says what has been checked and how.
+//! - A long section delays every grace period of its domain, and thereby the memory that waits to be freed. It never
+//!   delays readers that retire nothing.
+//! - A reader that a sleeping grace period waits for wakes it on leaving, and yields its CPU once: one or two system
+//!   calls.
+//! - [`synchronize`] costs a heavy fence, a look at each registered thread, and the rest of the longest open section.
+//!   Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop the [`Retired`]
+//!   instead of waiting.
+//! - Two threads deadlock if each waits, inside a section of one domain, for a grace period of the domain whose section
+//!   the other is in. Waiting inside a section of the *same* domain panics. The same goes for [`barrier`] and
+//!   callbacks.
+//! - One worker runs the callbacks of a domain one after the other, since the thread that deferred one may hold a lock
+//!   that the callback takes. A program that defers faster is throttled. Values without destructors, and those with
+//!   [`DeferOptions::run_on_retiring_thread`], are freed by the threads that retire them, several times faster.
+//! - The readers' orderings rely on the compiler fence and on `membarrier`, which the language's memory model does not
+//!   cover. They are measured and tested on x86-64 only. `docs/proof.md` says what has been checked and how.
 //!
 //! # Sources
 //!
 //! McKenney and Slingwine, *Read-copy update* (1998); Desnoyers, McKenney, Stern, Dagenais and Walpole, *User-level
-//! implementations of read-copy update* (2012). The grace period with one fence and one pass, and the countdown of awaited
-//! readers, are argued in the source of the engine.
+//! implementations of read-copy update* (2012). The source (`grace_period/engine.rs`, `readers/threads.rs`) argues the
+//! algorithm.
 
-#[cfg(not(loom))]
-mod api;
-#[cfg(not(loom))]
-pub(crate) mod block_on;
-#[cfg(loom)]
-pub mod block_on;
-#[cfg(not(loom))]
+mod block_on;
 mod grace_period;
-#[cfg(not(loom))]
 mod guard;
-#[cfg(not(loom))]
 mod pointer;
-#[cfg(not(loom))]
-pub(crate) mod published_ptr;
-#[cfg(loom)]
-pub mod published_ptr;
+mod published_ptr;
 
-#[cfg(not(loom))]
-pub use api::{
-    barrier, call, call_with, enter, in_read_section, register, retire, retire_all, retire_raw, retire_with,
-    set_limits, stats, synchronize,
-};
-#[cfg(not(loom))]
+use core::ptr::NonNull;
+
+use crate::Domain as _;
+
 pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
-#[cfg(not(loom))]
 pub use guard::{Global, Guard, RcuDomain};
-#[cfg(not(loom))]
 pub use pointer::{Rcu, Retired};
 
-#[cfg(not(loom))]
-#[doc(hidden)]
-pub use crate::domain::raw::Messages;
-#[cfg(not(loom))]
-#[doc(hidden)]
-pub use crate::domain::static_domain::{DomainState, StaticDomain, ThreadState};
-#[cfg(not(loom))]
 pub use crate::domain::stats::Stats;
-#[cfg(not(loom))]
 pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
 };
+pub use crate::reclaim::backlog::Limits;
+pub use crate::reclaim::options::DeferOptions;
+
+// For the macros that define domains.
+#[doc(hidden)]
+pub use crate::domain::raw::Messages;
+#[doc(hidden)]
+pub use crate::domain::static_domain::{DomainState, StaticDomain, ThreadState};
 #[doc(hidden)]
 pub use crate::readers::threads::Memb;
-pub use crate::reclaim::backlog::Limits;
-#[cfg(not(loom))]
-pub use crate::reclaim::options::DeferOptions;
-#[cfg(not(loom))]
 #[doc(hidden)]
 pub use guard::MESSAGES;
+
+/// Begins a read-side critical section, which ends when the guard is dropped.
+///
+/// Takes less than a nanosecond, except for the first call in a thread, which registers it.
+///
+/// # Panics
+///
+/// If the thread cannot be registered: there is no memory or no thread-specific data key, or the shared library that
+/// contains this crate cannot be kept loaded.
+#[inline]
+#[track_caller]
+pub fn enter() -> Guard {
+    Global::enter()
+}
+
+/// Blocks until every section that is open now has ended.
+///
+/// Concurrent callers share grace periods. Deferred callbacks are not waited for. While a leaked guard keeps a section
+/// open, this does not return: see [stalls](self#stalls).
+///
+/// # Panics
+///
+/// Inside a section, where it would wait for itself, and in a [stall hook](set_stall_hook), for which a grace period
+/// waits.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// rcu::synchronize();
+///
+/// let guard = rcu::enter();
+/// assert!(std::panic::catch_unwind(rcu::synchronize).is_err());
+/// ```
+pub fn synchronize() {
+    Global.synchronize();
+}
+
+/// Calls `f` in a worker thread of the library after a grace period: when every section that is open now has ended.
+///
+/// May be called inside sections, callbacks and destructors, but not in signal handlers. Does not block, unless the
+/// backlog is above its limit: see [`set_limits`].
+///
+/// Callbacks of one thread run in order, one after the other; those of several threads run in any order. A panic in a
+/// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
+/// `f` forks, the child must `exec` or `_exit`.
+///
+/// A closure of at most one word needs no allocation. If no worker can be started, `f` waits until something else is
+/// deferred, or until [`barrier`] runs it.
+///
+/// # Panics
+///
+/// As [`enter`], if the thread is not registered yet. If memory runs out, the process aborts, as in the standard
+/// library.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use stillpoint::rcu;
+///
+/// let (sender, receiver) = channel();
+/// rcu::call(move || sender.send("all readers have left").unwrap());
+/// assert_eq!(receiver.recv(), Ok("all readers have left"));
+/// ```
+#[track_caller]
+pub fn call(f: impl FnOnce() + Send + 'static) {
+    Global.call(f);
+}
+
+/// [`call`], with [`DeferOptions`].
+#[track_caller]
+pub fn call_with(f: impl FnOnce() + Send + 'static, options: DeferOptions) {
+    Global.call_with(f, options);
+}
+
+/// Drops `value` after a grace period, in the worker. Its destructor is a callback: see [`call`].
+///
+/// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread goes on retiring,
+/// or else by the worker.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// rcu::retire(Box::new([0_u8; 100]));
+/// ```
+#[inline]
+#[track_caller]
+pub fn retire<T: Send + 'static>(value: Box<T>) {
+    Global.retire(value);
+}
+
+/// [`retire`], with [`DeferOptions`].
+#[inline]
+#[track_caller]
+pub fn retire_with<T: Send + 'static>(value: Box<T>, options: DeferOptions) {
+    Global.retire_with(value, options);
+}
+
+/// [`retire`] for many values.
+#[track_caller]
+pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
+    Global.retire_all(values);
+}
+
+/// [`retire`] for a value that readers still reference, so that it must not be a `Box`.
+///
+/// For data structures that unlink their own nodes.
+///
+/// # Safety
+///
+/// `value` comes from a `Box`. It is not freed otherwise, and not used after the sections that are open now.
+#[inline]
+#[track_caller]
+pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
+    // SAFETY: the caller's contract.
+    unsafe { Global.retire_raw(value, options) };
+}
+
+/// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
+///
+/// Call it before code or data goes away that callbacks use, or at the end of a test. Callbacks of *other* domains may
+/// call it: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains that domain
+/// wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain deadlock, as two
+/// threads that join each other.
+///
+/// # Panics
+///
+/// Inside a section, and in a callback of the same domain, where it would wait for itself. Also if the kernel denies
+/// the heavy fence, which worked before.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use stillpoint::rcu;
+///
+/// static CALLED: AtomicBool = AtomicBool::new(false);
+/// rcu::call(|| CALLED.store(true, Relaxed));
+/// rcu::barrier();
+/// assert!(CALLED.load(Relaxed));
+/// ```
+pub fn barrier() {
+    Global.barrier();
+}
+
+/// Sets the limits of the backlog, from now on: see [`Limits`].
+///
+/// Above a limit, [`call`] and [`retire`] block, and so does dropping a [`Retired`], which async code should know.
+/// Inside a section, leaving the outermost one blocks instead ([`Guard::repin`] included). A thread that exits blocks
+/// too. Callbacks never block.
+///
+/// A wait times out after ten seconds, since what it waits for may need a lock that the caller holds. The waits after
+/// that time out after one millisecond, until a callback has run ([`Stats::limit_overruns`]). Inside a section of
+/// *another* domain, a wait always times out after one millisecond.
+///
+/// ```
+/// use stillpoint::rcu::{self, Limits};
+///
+/// rcu::set_limits(Limits { bytes: 16 << 20, ..Limits::default() });
+/// ```
+pub fn set_limits(limits: Limits) {
+    Global.set_limits(limits);
+}
+
+/// Registers the calling thread now, instead of at its first read. Does nothing if it is registered.
+///
+/// # Panics
+///
+/// As [`enter`].
+#[track_caller]
+pub fn register() {
+    Global::register();
+}
+
+/// Returns `true` inside a read-side critical section.
+pub fn in_read_section() -> bool {
+    Global::in_read_section()
+}
+
+/// Returns the counters since the start of the process.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// let before = rcu::stats();
+/// rcu::synchronize();
+/// assert!(rcu::stats().grace_periods > before.grace_periods);
+/// ```
+pub fn stats() -> Stats {
+    Global.stats()
+}

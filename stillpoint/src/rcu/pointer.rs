@@ -1,4 +1,4 @@
-//! A value that readers see through a pointer and writers replace.
+//! Values that readers see through a pointer and writers replace.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -14,24 +14,11 @@ use crate::reclaim::options::DeferOptions;
 
 /// A value that many threads read while others replace it whole.
 ///
-/// [`load`](Self::load) takes about a nanosecond, guard included, and never waits. [`replace`](Self::replace) publishes a
-/// new value and returns the old one as [`Retired`]: wait for the readers and take it back, or drop it and let it be freed
-/// once they are gone.
+/// [`load`](Self::load) takes about a nanosecond, guard included, and never waits. [`replace`](Self::replace) publishes
+/// a new value and returns the old one as [`Retired`]: drop that to free the value after a grace period, or wait for
+/// the readers and take the value back.
 ///
-/// ```
-/// use stillpoint::rcu::{self, Rcu};
-///
-/// let config = Rcu::new(String::from("verbose = no"));
-/// std::thread::scope(|s| {
-///     s.spawn(|| {
-///         let guard = rcu::enter();
-///         assert!(config.load(&guard).starts_with("verbose"));
-///     });
-///     config.replace(String::from("verbose = yes"));
-/// });
-/// ```
-///
-/// It allocates when it is made, so a static one is made by its first user:
+/// An `Rcu` allocates when it is created, so a static needs a `LazyLock`:
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -40,10 +27,12 @@ use crate::reclaim::options::DeferOptions;
 /// static LIMITS: LazyLock<Rcu<Vec<u32>>> = LazyLock::new(|| Rcu::new(vec![10]));
 ///
 /// LIMITS.modify(|limits| limits.push(20));
-/// assert_eq!(LIMITS.load(&rcu::enter()).len(), 2);
+/// assert_eq!(*LIMITS.load(&rcu::enter()), [10, 20]);
+/// let old = LIMITS.replace(vec![30]).wait();
+/// assert_eq!(old, [10, 20]);
 /// ```
 ///
-/// A reference lives as long as its guard, and no longer:
+/// A reference cannot outlive its guard:
 ///
 /// ```compile_fail,E0505
 /// use stillpoint::rcu::{self, Rcu};
@@ -60,8 +49,8 @@ pub struct Rcu<T: Send + 'static, D: Domain = Global> {
     _owns: PhantomData<T>,
 }
 
-// SAFETY: a shared `Rcu` lends `&T` to several threads (`T: Sync`) and moves values to the thread that replaces or frees
-// them (`T: Send`).
+// SAFETY: a shared `Rcu` lends `&T` to several threads (`T: Sync`) and moves values to the thread that replaces or
+// frees them (`T: Send`).
 unsafe impl<T: Send + Sync + 'static, D: Domain> Sync for Rcu<T, D> {}
 // SAFETY: owns its value, as a `Box` does.
 unsafe impl<T: Send + 'static, D: Domain> Send for Rcu<T, D> {}
@@ -76,35 +65,41 @@ impl<T: Send + 'static> Rcu<T> {
 impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
-        // Here, and not when something is retired, should there be no memory.
+        // Here rather than when something is retired, since it may allocate.
         domain.enlist();
         Self { value: PublishedPtr::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
     }
 
-    /// The value of now, for as long as the guard lives.
+    /// Returns the current value, which lives as long as the guard.
+    ///
+    /// # Panics
+    ///
+    /// If the guard is of another [`srcu::Domain`](crate::srcu::Domain) than this pointer. (Guards of other domains
+    /// have other types.)
     #[inline]
     pub fn load<'a>(&'a self, guard: &'a D::Section) -> &'a T {
         self.domain.check(guard);
         let value = self.value.load();
-        // SAFETY: the pointer comes from a Box. Whoever unpublishes it frees it after a grace period only, which the guard
-        // keeps from ending; or this `Rcu` is dropped, which the borrow of `self` excludes.
+        // SAFETY: the pointer comes from a Box. A writer that unpublishes it frees it only after a grace period, which
+        // the guard keeps from ending. The drop of this `Rcu` frees it too, which the borrow of `self` excludes.
         unsafe { &*value }
     }
 
-    /// Publishes `new` in place of the present value, which is returned for disposal.
+    /// Publishes `new`, and returns the old value for disposal.
     ///
-    /// Readers see the old value whole or the new one whole; those that have the old one keep it until their section ends.
+    /// Readers see either value whole. Those that have loaded the old one keep it until their section ends.
     pub fn replace(&self, new: T) -> Retired<T, D> {
         self.swap(Box::new(new))
     }
 
-    /// [`replace`](Self::replace) for a value that is boxed already.
+    /// [`replace`](Self::replace), for a value that is already boxed.
     pub fn swap(&self, new: Box<T>) -> Retired<T, D> {
         Retired::new(self.value.swap(Box::into_raw(new)), self.domain.clone())
     }
 
-    /// [`update`](Rcu::update) for who has a section open already, or a handle of [`qsbr`](crate::qsbr), or a guard of
-    /// [`srcu`](crate::srcu).
+    /// [`update`](Rcu::update) inside an open section.
+    ///
+    /// `guard` is a guard of [`rcu`](crate::rcu) or [`srcu`](crate::srcu), or a handle of [`qsbr`](crate::qsbr).
     ///
     /// ```
     /// use stillpoint::qsbr;
@@ -123,8 +118,8 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
         self.domain.check(guard);
         let old = loop {
             let seen = self.value.load();
-            // SAFETY: as in `load`; the guard also keeps the address from being used again, so that the exchange below
-            // succeeds only if the value is still the one that `f` saw.
+            // SAFETY: as in `load`. The guard also keeps the address from being reused, so the exchange below succeeds
+            // only if the value is still the one that `f` saw.
             let new = Box::into_raw(Box::new(f(unsafe { &*seen })));
             if self.value.compare_exchange(seen, new) {
                 break seen;
@@ -135,7 +130,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
         Retired::new(old, self.domain.clone())
     }
 
-    /// The value, without waiting: nobody else can see it.
+    /// Returns the value without waiting: the exclusive borrow excludes readers.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: the pointer comes from a Box, and the exclusive borrow excludes every `load`.
         unsafe { &mut *self.value.get_mut() }
@@ -144,18 +139,19 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Takes the value out, without waiting.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: the place is not used again.
+        // SAFETY: not used again, as `this` is not dropped.
         drop(unsafe { ptr::read(&this.domain) });
-        // SAFETY: the pointer comes from a Box, nobody borrows `self`, and its destructor will not run.
+        // SAFETY: the pointer comes from a Box, `self` is not borrowed, and its destructor does not run.
         *unsafe { Box::from_raw(this.value.get_mut()) }
     }
 }
 
 impl<T: Send + 'static, D: RcuDomain> Rcu<T, D> {
-    /// Publishes what `f` makes of the present value, and returns that for disposal.
+    /// Publishes the value that `f` makes of the current one, and returns the old value for disposal.
     ///
-    /// `f` runs inside a read-side section, and again whenever somebody else replaced the value meanwhile. This is for domains
-    /// of [`crate::rcu`]; in others [`update_with`](Self::update_with) takes the guard, or the handle.
+    /// `f` runs inside a read-side critical section, and again whenever another writer has replaced the value
+    /// meanwhile. For domains of [`crate::rcu`]; in others, [`update_with`](Self::update_with) takes the guard or the
+    /// handle.
     ///
     /// ```
     /// use stillpoint::rcu::Rcu;
@@ -172,8 +168,9 @@ impl<T: Send + 'static, D: RcuDomain> Rcu<T, D> {
         self.update_with(&D::enter(), f)
     }
 
-    /// Publishes a clone of the present value that `f` has changed, and returns that value for disposal: [`update`](Self::update)
-    /// for values that are changed a little.
+    /// Publishes a clone of the current value that `f` has changed, and returns the old value for disposal.
+    ///
+    /// An [`update`](Self::update) for small changes.
     ///
     /// ```
     /// use stillpoint::rcu::Rcu;
@@ -223,12 +220,12 @@ impl<T: Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for Rcu<T, D> 
     }
 }
 
-/// A value that is published no more, but may still have readers.
+/// A value that is no longer published, but may still have readers.
 ///
-/// [`wait`](Self::wait) for them and take it back, or drop it: it is then dropped after a grace period, as by
-/// [`retire`](super::retire), which also says when that waits. If its destructor forks, the child must `exec` or `_exit`.
+/// [`wait`](Self::wait) for them and take it back. Or drop it: the value is then dropped after a grace period, and this
+/// may block, as in [`retire`](super::retire).
 pub struct Retired<T: Send + 'static, D: Domain = Global> {
-    /// From a Box. Not one yet: readers may hold references, and a Box claims to be the only one.
+    /// From a Box. Not a Box, which must not be aliased: readers may hold references.
     value: NonNull<T>,
     domain: D,
     _owns: PhantomData<T>,
@@ -240,39 +237,39 @@ unsafe impl<T: Send + 'static, D: Domain> Send for Retired<T, D> {}
 unsafe impl<T: Send + 'static, D: Domain> Sync for Retired<T, D> {}
 
 impl<T: Send + 'static, D: Domain> Retired<T, D> {
-    /// `value` comes from a Box, and the caller has just unpublished it.
+    /// `value` comes from a Box and has just been unpublished by the caller.
     fn new(value: *mut T, domain: D) -> Self {
         Self { value: NonNull::new(value).expect("a Box is not null"), domain, _owns: PhantomData }
     }
 
-    /// Waits for a grace period and takes the value back: nobody else has it.
+    /// Blocks for a grace period and returns the value, which then has no readers.
     ///
     /// # Panics
     ///
-    /// As [`synchronize`](super::synchronize) does; the value is then left to the deferred free.
+    /// As [`synchronize`](super::synchronize). The value is then retired.
     pub fn wait(self) -> T {
         *self.wait_boxed()
     }
 
     /// Drops the value after a grace period, as dropping `self` does, with [`DeferOptions`].
-    pub fn retire_with(self, hints: DeferOptions) {
+    pub fn retire_with(self, options: DeferOptions) {
         let (value, domain) = self.into_parts();
-        // SAFETY: as in `drop`, which will not run.
-        unsafe { deferred::retire(&domain, value, hints) };
+        // SAFETY: as in `drop`, which does not run.
+        unsafe { deferred::retire(&domain, value, options) };
     }
 
-    /// [`wait`](Self::wait) without moving the value out of its box.
+    /// [`wait`](Self::wait), without moving the value out of its box.
     pub fn wait_boxed(self) -> Box<T> {
-        // A panic in here drops `self`, which retires the value.
+        // A panic here drops `self`, which retires the value.
         self.domain.synchronize();
         let (value, _) = self.into_parts();
-        // SAFETY: the pointer comes from a Box, its readers are gone, and the destructor of `self` will not run.
+        // SAFETY: the pointer comes from a Box, its readers are gone, and the destructor of `self` does not run.
         unsafe { Box::from_raw(value.as_ptr()) }
     }
 
     fn into_parts(self) -> (NonNull<T>, D) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the place is not used again.
+        // SAFETY: not used again, as `this` is not dropped.
         (this.value, unsafe { ptr::read(&this.domain) })
     }
 }
@@ -281,14 +278,14 @@ impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the value is there until `self` has gone, and everybody else has shared references only.
+        // SAFETY: `self` keeps the value, and all other references are shared.
         unsafe { self.value.as_ref() }
     }
 }
 
 impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
-        // SAFETY: the pointer comes from a Box, was unpublished before, and is not used again here.
+        // SAFETY: the pointer comes from a Box, has been unpublished, and is not used again here.
         unsafe { deferred::retire(&self.domain, self.value, DeferOptions::new()) };
     }
 }

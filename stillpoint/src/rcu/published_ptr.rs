@@ -1,8 +1,8 @@
-//! The pointer that readers load and writers replace, with its orderings. What it points to is [`super::Rcu`]'s affair.
+//! The pointer that readers load and writers replace, with its orderings. [`super::Rcu`] owns what it points to.
 
 use crate::sync::{AtomicPtr, Ordering::*, const_unless_loom};
 
-/// A pointer to something published.
+/// A pointer to a published value.
 #[derive(Debug)]
 pub struct PublishedPtr<T>(AtomicPtr<T>);
 
@@ -15,18 +15,18 @@ impl<T> PublishedPtr<T> {
 
     #[inline(always)]
     pub fn load(&self) -> *mut T {
-        // Acquire: the value is initialized; partner: the Release in `swap` and `compare_exchange`.
+        // Acquire: the value is initialized; pairs with the Release in `swap` and `compare_exchange`.
         self.0.load(Acquire)
     }
 
-    /// Publishes `new`; the value that was published.
+    /// Publishes `new`, and returns the previous pointer.
     pub fn swap(&self, new: *mut T) -> *mut T {
-        // Release: partner is the Acquire in `load`. Acquire: the old value is initialized, as its new owner may change it;
-        // partner is the Release here, of the writer who published it.
+        // Release: publishes the value; pairs with the Acquire in `load`. Acquire: the caller may change the old value;
+        // pairs with the Release here, by the writer that published it.
         self.0.swap(new, AcqRel)
     }
 
-    /// Publishes `new` if `seen` is published still. False if not.
+    /// Publishes `new` if the pointer still is `seen`. Returns `false` if not.
     pub fn compare_exchange(&self, seen: *mut T, new: *mut T) -> bool {
         // Release, Acquire: as in `swap`. Relaxed: after a failure the caller loads again.
         self.0.compare_exchange(seen, new, AcqRel, Relaxed).is_ok()

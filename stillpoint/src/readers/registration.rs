@@ -1,22 +1,22 @@
-//! What a thread knows of a domain: which reader is its own, from its registration to its end.
+//! A thread's registration with a domain: which reader is the thread's own, from its first use to its exit.
 //!
-//! Called by [`crate::domain::static_domain`], which keeps a [`Registration`] in a thread-local variable of each domain.
+//! [`crate::domain::static_domain`] keeps a [`Registration`] in a thread-local variable of each domain.
 //!
 //! # States
 //!
 //! | `reader` | `fast` | the thread |
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
-//! | its own | the same | enters the fast way |
-//! | its own | [`unregistered`] | enters the slow way, on which it passes a light fence that is more than a compiler fence |
+//! | its own | the same | enters by the fast path |
+//! | its own | [`unregistered`] | enters by the slow path, which executes the backend's light fence |
 //!
 //! # Invariants
 //!
-//! 1. A reader that is found here belongs to this thread. So [`Registration::leave_if_ended`] forgets it before the registry may
-//!    give it to another thread: destructors that run later, and read, register the thread anew.
-//! 2. A reader that is inside a section is not given back. A thread that exits inside one keeps its reader, and grace periods wait
-//!    for it. If a later destructor drops the guard, that gives the reader back. Otherwise the guard is leaked, and may have lent
-//!    references for ever: grace periods do not end any more, and one reader is lost.
+//! 1. A reader that is found here belongs to this thread. So [`Registration::leave_if_ended`] forgets it before the
+//!    registry may give it to another thread. Destructors that run later, and read, register the thread anew.
+//! 2. A reader inside a section is not released. A thread that exits inside a section keeps its reader, and grace
+//!    periods wait for it. If a later destructor drops the guard, the reader is released. Otherwise the guard is
+//!    leaked, and may have lent references for ever: grace periods do not end any more, and one reader is lost.
 
 use core::cell::Cell;
 use core::ptr;
@@ -30,15 +30,13 @@ use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Registration {
-    /// This thread's reader, if the backend's light fence is a compiler fence in every thread; else [`unregistered`], which never lets
-    /// a thread enter the fast way.
+    /// This thread's reader, if a compiler fence is a light fence in every thread; else [`unregistered`].
     fast: Cell<&'static Reader>,
     /// This thread's reader.
     reader: Cell<Option<&'static Reader>>,
-    /// The destructor has run, and may not do so again: a reader that a later one needs is given back by
-    /// [`leave_if_ended`](Self::leave_if_ended).
+    /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later readers.
     has_ended: Cell<bool>,
-    /// It is not given back yet: something uses its queue.
+    /// The reader may not be released yet: something uses its queue.
     stays: Cell<bool>,
 }
 
@@ -50,14 +48,11 @@ loom::lazy_static! {
     static ref UNREGISTERED: Reader = Reader::sentinel();
 }
 
-/// A reader that belongs to no thread, and is always inside.
-#[cfg(not(loom))]
-const fn unregistered() -> &'static Reader {
-    &UNREGISTERED
-}
-#[cfg(loom)]
-fn unregistered() -> &'static Reader {
-    &UNREGISTERED
+const_unless_loom! {
+    /// Returns a reader that belongs to no thread, and never lets a thread enter.
+    fn unregistered() -> &'static Reader {
+        &UNREGISTERED
+    }
 }
 
 impl Registration {
@@ -72,20 +67,22 @@ impl Registration {
         }
     }
 
-    /// The thread's reader, if it is registered.
+    /// Returns the thread's reader, if it is registered.
     #[inline(always)]
     pub fn reader(&self) -> Option<&'static Reader> {
         self.reader.get()
     }
 
-    /// What [`try_enter`] takes.
+    /// Returns the argument of [`try_enter`].
     #[inline(always)]
     pub fn fast(&self) -> &'static Reader {
         self.fast.get()
     }
 
-    /// Registers the thread, which becomes `owner`. `arm` has [`end`](Self::end) called with the reader when the thread ends;
-    /// false if that cannot be done. `light_is_free` says that a compiler fence is a light fence.
+    /// Registers the thread, which becomes `owner`.
+    ///
+    /// `arm` arranges that [`end`](Self::end) is called when the thread exits, and returns `false` if it cannot.
+    /// `light_is_free`: a compiler fence is a light fence.
     pub fn register<A: Attached + 'static>(
         &self,
         registry: &Registry<A>,
@@ -95,7 +92,7 @@ impl Registration {
     ) -> Result<&'static Reader, &'static str> {
         let Ok(reader) = registry.claim() else { return Err("out of memory") };
         if let Some(reader_of_handler) = self.reader.get() {
-            // A signal handler on this thread was faster.
+            // A signal handler has registered this thread meanwhile.
             registry.release(reader);
             return Ok(reader_of_handler);
         }
@@ -104,7 +101,8 @@ impl Registration {
             return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
         }
         reader.set_owner(owner);
-        // The reader is this thread's, which is in no section: the bits are those of the owner before, and `WAKE_ON_EXIT` is not set.
+        // These flags are the previous owner's. A leader may set and withdraw `WAKE_ON_EXIT` meanwhile, for that
+        // owner's sake.
         let exiting = if self.has_ended.get() { EXITING } else { 0 };
         reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING), Relaxed);
         reader.exit_flags.fetch_or(if light_is_free { exiting } else { exiting | NEEDS_FENCE }, Relaxed);
@@ -113,34 +111,35 @@ impl Registration {
         Ok(reader)
     }
 
-    /// The thread exits. [`leave_if_ended`](Self::leave_if_ended) is to be called next, and where its last section ends.
+    /// The thread exits. The caller then calls [`leave_if_ended`](Self::leave_if_ended), as does the end of its last
+    /// section.
     pub fn end(&self) {
-        // Destructors that still run and read register the thread anew, each for as long as it needs.
+        // Destructors that still run, and read, register the thread anew.
         self.has_ended.set(true);
         if let Some(reader) = self.reader.get() {
-            // Relaxed: the owner talks to itself, and to reports.
+            // Relaxed: for the owner itself, and for reports.
             reader.exit_flags.fetch_or(EXITING, Relaxed);
         }
     }
 
-    /// Whether the destructor of the thread has run.
+    /// Returns `true` if [`end`](Self::end) has been called.
     pub fn has_ended(&self) -> bool {
         self.has_ended.get()
     }
 
-    /// Says whether something uses the reader's queue; whether something did before.
+    /// Sets whether the reader may not be released, as something uses its queue. Returns the previous value.
     pub fn stays(&self, stays: bool) -> bool {
         self.stays.replace(stays)
     }
 
-    /// Gives the reader back of a thread whose destructor has run, if it is outside and its queue is not in use. Calls `before`
-    /// with it first.
+    /// Releases the reader of a thread whose destructor has run, if it is outside and its queue is not in use. Calls
+    /// `before` with it first.
     pub fn leave_if_ended<A: Attached + 'static>(
         &self,
         registry: &Registry<A>,
         before: impl FnOnce(&Reader),
     ) {
-        // A signal handler that reads here must not give the reader back too: it finds that the reader stays.
+        // A signal handler that reads here finds that the reader stays, and does not release it too.
         if !self.has_ended.get() || self.stays.replace(true) {
             return;
         }
@@ -158,7 +157,8 @@ impl Registration {
     }
 }
 
-/// Begins a section of the thread whose [`Registration::fast`] is `reader`. False if it must go the slow way.
+/// Begins a section of the thread whose [`Registration::fast`] is `reader`. Returns `false` if the thread must take the
+/// slow path.
 #[inline(always)]
 pub fn try_enter(reader: &'static Reader, counter: &AtomicU64) -> bool {
     if reader.try_enter(counter) {
@@ -171,11 +171,10 @@ pub fn try_enter(reader: &'static Reader, counter: &AtomicU64) -> bool {
     is_registered
 }
 
-/// The slow way: `reader` is the thread's own.
+/// The slow path of [`try_enter`]. `reader` is the thread's own.
 pub fn enter_slow(reader: &'static Reader, counter: &AtomicU64) {
     if !reader.try_enter(counter) {
         reader.nest();
     }
-    // A real fence, or the backend's reason why a compiler fence will do.
     light();
 }

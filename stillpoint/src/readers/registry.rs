@@ -1,43 +1,41 @@
-//! The readers of a domain: one [`Reader`] for each thread that has read, reused when the thread ends.
+//! The readers of a domain: one [`Reader`] for each registered thread, reused when the thread ends.
 //!
-//! Readers live in chunks of doubling size that never move and are never freed, so a scan needs no lock and a reference to
-//! a reader is good for ever. Free readers form a stack (Treiber, 1986) linked by index, whose head carries a tag that
-//! changes with every change, against ABA. The registry grows only when the stack is empty, that is, when every reader is
-//! in use: it is never larger than the peak number of threads.
+//! Readers lie in chunks of doubling size that never move and are never freed: a scan needs no lock, and references to
+//! readers are `'static`. Free readers form a stack (Treiber, 1986) linked by index. Its head has a tag that each
+//! change increments, against ABA. The registry grows only when the stack is empty, so it is never larger than the peak
+//! number of threads.
 //!
 //! # Invariants
 //!
 //! 1. `chunks[c]` is null or points to `32 << c` readers, for ever.
 //! 2. Every index below `len` lies in a chunk that is not null.
-//! 3. A reader belongs to at most one thread: from a successful `claim` to its `release`. That of a thread that exits inside a
-//!    section is not released: see [`crate::readers::registration`].
+//! 3. A reader belongs to at most one thread, from a successful `claim` to its `release`. That of a thread that exits
+//!    inside a section is not released: see [`super::registration`].
 //! 4. `gp_seen` of a free reader is 0.
 //!
 //! # Orderings
 //!
-//! - A scan that follows a heavy fence sees every reader whose thread entered a section before that fence: registration
-//!   comes before the section in that thread, and the fence orders the whole past of the thread. Later ones see what was
-//!   published before the fence and do not matter.
-//! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `gp_seen` come after
-//!   the old owner's, and a scan that reads one is ordered after the old owner's sections as well.
-//! - `registered` is changed and read by read-modify-writes only, so that a grace period happens before the registration of
-//!   all whom it does not find there, and after that of all whom it does: for those that do without a heavy fence, as nobody is
-//!   registered or as [`crate::readers::qsbr`] never needs one.
+//! - A scan that follows a heavy fence sees every reader whose thread entered a section before that fence: the thread
+//!   registered before, and the fence orders all that it did. Later sections see what was unpublished before the fence.
+//! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `gp_seen` come
+//!   after the old owner's, and a scan that reads one also comes after the old owner's sections.
+//! - `registered` is accessed by read-modify-writes only. So a grace period happens before the registration of the
+//!   threads that it does not count, and after that of the threads that it counts. This orders grace periods without a
+//!   heavy fence: if no thread is registered, and in [`super::qsbr`].
 
 use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use super::reader::Reader;
 use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*};
-
-use crate::readers::reader::Reader;
 
 /// Readers in the first chunk.
 const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
-/// Chunks; together more readers than Linux has thread ids (2^22).
+/// Together the chunks have more readers than Linux has thread ids (2^22).
 const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
 
-/// What each reader has that scans do not look at: it lies elsewhere, so that a scan of many readers touches nothing but them.
+/// What belongs to a reader, but lies elsewhere, so that a scan touches readers only.
 pub trait Attached {
     fn new() -> Self;
 
@@ -45,7 +43,7 @@ pub trait Attached {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and in none of its functions.
+    /// The calling thread is the only one in the process, as after a fork, and inside none of its methods.
     #[cfg(not(loom))]
     unsafe fn reset_in_child(&self);
 }
@@ -61,135 +59,131 @@ impl Attached for () {
 #[derive(Debug)]
 pub struct Registry<A> {
     chunks: [AtomicPtr<Reader>; CHUNKS],
-    /// Readers that exist.
+    /// The number of readers.
     len: AtomicU64,
-    /// The stack of free readers: tag in the high half, index + 1 of the top in the low half, 0 if empty.
+    /// The stack of free readers: a tag in the high half, index + 1 of the top in the low half, 0 if empty.
     free: AtomicU64,
-    /// Readers that belong to a thread.
+    /// The number of readers that belong to a thread.
     registered: AtomicU64,
     _attached: PhantomData<fn() -> A>,
 }
 
-/// No memory for another reader.
+/// There is no memory for another reader.
 #[derive(Debug)]
 pub struct OutOfMemory;
 
 impl<A> Registry<A> {
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self {
-            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
-            len: AtomicU64::new(0),
-            free: AtomicU64::new(0),
-            registered: AtomicU64::new(0),
-            _attached: PhantomData,
-        }
+        Self::of([const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS])
     }
 
     #[cfg(loom)]
     pub fn new() -> Self {
-        Self {
-            chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            len: AtomicU64::new(0),
-            free: AtomicU64::new(0),
-            registered: AtomicU64::new(0),
-            _attached: PhantomData,
+        Self::of(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())))
+    }
+
+    crate::sync::const_unless_loom! {
+        fn of(chunks: [AtomicPtr<Reader>; CHUNKS]) -> Self {
+            let (len, free, registered) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+            Self { chunks, len, free, registered, _attached: PhantomData }
         }
     }
 
-    /// Chunk and place in it of a reader.
+    /// Returns the chunk of a reader, and the place in it.
     fn place(index: usize) -> (usize, usize) {
         let chunk = (index / FIRST + 1).ilog2() as usize;
         (chunk, index - FIRST * ((1 << chunk) - 1))
     }
 
-    /// The reader with this index, which is below some `len`.
+    /// Returns the reader with this index, which is below some `len`.
     pub fn reader(&self, index: usize) -> &'static Reader {
         let (chunk, place) = Self::place(index);
-        // SAFETY: the place is one in the chunk.
+        // SAFETY: the chunk has this place.
         unsafe { &*self.chunk(chunk).add(place) }
     }
 
-    /// What is attached to that reader.
+    /// Returns what is attached to the reader with this index.
     pub fn attached(&self, index: usize) -> &'static A
     where
         A: 'static,
     {
         let (chunk, place) = Self::place(index);
-        // SAFETY: in a chunk this follows the readers: see `Chunk::new`.
+        // SAFETY: in a chunk this follows the readers: see `new_chunk`.
         unsafe { &*self.chunk(chunk).add(FIRST << chunk).cast::<A>().add(place) }
     }
 
-    /// What is attached to `reader`.
+    /// Returns what is attached to `reader`.
     pub fn attached_to(&self, reader: &Reader) -> &'static A
     where
         A: 'static,
     {
-        // Relaxed: written before the reader's first owner had it.
+        // Relaxed: stored before the reader had its first owner.
         self.attached(reader.index.load(Relaxed) as usize)
     }
 
-    /// The first reader of a chunk, which is there.
+    /// Returns the first reader of a chunk that is not null.
     fn chunk(&self, chunk: usize) -> *const Reader {
-        // Acquire: the readers are initialized; partner: the Release in `grow`.
+        // Acquire: sees the initialized readers; pairs with the first Release in `grow`.
         let chunk = self.chunks[chunk].load(Acquire);
         #[cfg(loom)]
         assert!(!chunk.is_null(), "a chunk that was not seen");
         chunk
     }
 
-    /// Readers that exist, in use or not.
+    /// Returns the number of readers, in use or not.
     pub fn len(&self) -> usize {
-        // Acquire: the chunks of all these are there (invariant 2); partner: the Release in `grow`.
+        // Acquire: sees the chunks of all these (invariant 2); pairs with the second Release in `grow`.
         self.len.load(Acquire) as usize
     }
 
-    /// All readers with an index from `first` to below `end`, which is a value of [`len`](Self::len).
+    /// Returns the readers with an index from `first` to below `end`, which is a value of [`len`](Self::len).
     pub fn readers(&self, first: usize, end: usize) -> impl Iterator<Item = &'static Reader> {
         (first..end).map(|index| self.reader(index))
     }
 
-    /// Readers that belong to a thread, `own` or not. A read-modify-write: see the module's orderings.
+    /// Returns the number of readers that belong to another thread than the one with the reader `own`.
     pub fn other_readers(&self, own: Option<&Reader>) -> u64 {
-        // Release: what was published before happens before later registrations, so they need no heavy fence of ours.
-        // Acquire: partner is the Release in `release`; the scan then sees the last exit of a thread that has gone.
+        // A read-modify-write: see the module's orderings. Release: publishes what the caller did before to later
+        // registrations, so that they need no heavy fence; pairs with the Acquire in `claim`. Acquire: the scan sees
+        // the sections of threads that have exited; pairs with the Release in `release`, and that in `claim`.
         self.registered.fetch_add(0, AcqRel) - u64::from(own.is_some())
     }
 }
 
 impl<A: Attached + 'static> Registry<A> {
-    /// A reader for the calling thread.
+    /// Returns a reader for the calling thread.
     pub fn claim(&self) -> Result<&'static Reader, OutOfMemory> {
         let reader = match self.pop() {
             Some(reader) => reader,
             None => self.grow()?,
         };
-        // Acquire: partner is the Release in `other_readers`, so this thread sees what was published before a grace period that
-        // did not know of it. Release: partner is the Acquire there; a grace period that knows of it finds the reader, without
-        // a fence too.
+        // Acquire: sees what was unpublished before a grace period that did not count this thread. Release: a grace
+        // period that counts it finds the reader. Both pair with `other_readers`.
         self.registered.fetch_add(1, AcqRel);
         Ok(reader)
     }
 
-    /// Gives the calling thread's reader back; it is outside any section.
+    /// Releases the calling thread's reader, which is outside any section.
     pub fn release(&self, reader: &'static Reader) {
-        // Release: this thread's sections happen before the end of a grace period that no longer knows of it.
+        // Release: publishes this thread's sections to grace periods that no longer count it; pairs with the Acquire in
+        // `other_readers`.
         self.registered.fetch_sub(1, Release);
         self.push(reader);
     }
 
-    /// All readers but `own` become free, with nothing attached.
+    /// Frees all readers but `own`, and resets what is attached to all.
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and in no function of what is attached.
+    /// The calling thread is the only one in the process, as after a fork, and inside no method of what is attached.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
         self.free.store(0, Relaxed);
         self.registered.store(own.is_some().into(), Relaxed);
         for index in 0..self.len() {
             let reader = self.reader(index);
-            // A thread may have been about to say which one it is.
+            // The fork may have interrupted `grow` before this store.
             reader.index.store(index as u32, Relaxed);
             // SAFETY: the caller's contract.
             unsafe { self.attached(index).reset_in_child() };
@@ -204,14 +198,14 @@ impl<A: Attached + 'static> Registry<A> {
 
     /// Takes the top of the stack.
     fn pop(&self) -> Option<&'static Reader> {
-        // Acquire, here and below: the chunk is there, and the `next_free` we read and the old owner's stores come before
-        // ours. Partner: the Release in `push`.
+        // Acquire, here and below: sees the chunk, `next_free`, and the old owner's stores; pairs with the Release in
+        // `push`.
         let mut head = self.free.load(Acquire);
         loop {
             let index = (head as u32).checked_sub(1)?;
             let reader = self.reader(index as usize);
             let next = reader.next_free.load(Relaxed);
-            // Release keeps nothing in order, but a read-modify-write keeps the release sequence of `push` going.
+            // No Release: a read-modify-write continues the release sequence of `push`.
             match self.free.compare_exchange(head, retag(head, next), Acquire, Acquire) {
                 Ok(_) => return Some(reader),
                 Err(now) => head = now,
@@ -225,7 +219,7 @@ impl<A: Attached + 'static> Registry<A> {
         let mut head = self.free.load(Relaxed);
         loop {
             reader.next_free.store(head as u32, Relaxed);
-            // Release: partner is the Acquire in `pop`.
+            // Release: publishes `next_free` and the owner's stores; pairs with the Acquires in `pop`.
             match self.free.compare_exchange(head, retag(head, index + 1), Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -233,7 +227,7 @@ impl<A: Attached + 'static> Registry<A> {
         }
     }
 
-    /// A reader that did not exist before.
+    /// Makes a new reader.
     #[cold]
     fn grow(&self) -> Result<&'static Reader, OutOfMemory> {
         loop {
@@ -241,14 +235,15 @@ impl<A: Attached + 'static> Registry<A> {
             let (chunk, _) = Self::place(len);
             let slot = self.chunks.get(chunk).ok_or(OutOfMemory)?;
             if slot.load(Relaxed).is_null() {
-                let fresh = Chunk::<A>::new(FIRST << chunk)?;
-                // Release: the readers are initialized; partner: the Acquire in `reader`.
-                if slot.compare_exchange(ptr::null_mut(), fresh.readers.as_ptr(), Release, Relaxed).is_err() {
-                    fresh.free();
+                let (memory, readers) = new_chunk::<A>(FIRST << chunk)?;
+                // Release: publishes the readers; pairs with the Acquire in `chunk`.
+                if slot.compare_exchange(ptr::null_mut(), readers.as_ptr(), Release, Relaxed).is_err() {
+                    // SAFETY: no other thread has seen it. What lies in it needs no destructor.
+                    unsafe { memory.free() };
                 }
             }
-            // Release: who sees the new length finds the chunk; partner: the Acquire in `len`. (The chunk may be another
-            // thread's, whose store this thread saw fail: the exchange or load above reads it, so it comes before.)
+            // Release: publishes the chunk with the length; pairs with the Acquire in `len`. (The chunk may be another
+            // thread's: the exchange or load above has read that thread's store, so it comes before.)
             if self.len.compare_exchange(len as u64, len as u64 + 1, Release, Relaxed).is_ok() {
                 let reader = self.reader(len);
                 reader.index.store(len as u32, Relaxed);
@@ -258,47 +253,28 @@ impl<A: Attached + 'static> Registry<A> {
     }
 }
 
-/// The stack's head with another top and the next tag.
+/// Returns the stack's head with another top and the next tag.
 fn retag(head: u64, top: u32) -> u64 {
     let tag = ((head >> 32) as u32).wrapping_add(1);
     u64::from(tag) << 32 | u64::from(top)
 }
 
-/// Readers, and what is attached to them, that no other thread has seen yet.
-struct Chunk<A> {
-    memory: Block,
-    readers: NonNull<Reader>,
-    attached: NonNull<A>,
-    len: usize,
-}
-
-impl<A: Attached> Chunk<A> {
-    fn new(len: usize) -> Result<Self, OutOfMemory> {
-        const { assert!(align_of::<A>() <= align_of::<Reader>(), "it follows the readers at once") };
-        let (layout, offset) = Layout::array::<Reader>(len)
-            .and_then(|readers| readers.extend(Layout::array::<A>(len)?))
-            .map_err(|_| OutOfMemory)?;
-        // A global allocator that reads comes back to `Registry::claim` from here, and gets a reader of another chunk.
-        let memory = Block::zeroed(layout).ok_or(OutOfMemory)?;
-        let readers = memory.start::<Reader>();
-        // SAFETY: by the layout, the block has room for as many readers, and for as many of `A` from the offset on.
-        let attached = unsafe {
-            let attached = memory.start::<u8>().add(offset).cast::<A>();
-            for place in 0..len {
-                attached.add(place).write(A::new());
-                readers.add(place).write(Reader::new());
-            }
-            attached
-        };
-        Ok(Self { memory, readers, attached, len })
-    }
-
-    fn free(self) {
-        // SAFETY: `new` made them, and they lost the race to be seen by other threads.
-        unsafe {
-            NonNull::slice_from_raw_parts(self.readers, self.len).drop_in_place();
-            NonNull::slice_from_raw_parts(self.attached, self.len).drop_in_place();
-            self.memory.free();
+/// Allocates `len` readers, followed by what is attached to them.
+fn new_chunk<A: Attached>(len: usize) -> Result<(Block, NonNull<Reader>), OutOfMemory> {
+    const { assert!(align_of::<A>() <= align_of::<Reader>(), "it follows the readers at once") };
+    let (layout, offset) = Layout::array::<Reader>(len)
+        .and_then(|readers| readers.extend(Layout::array::<A>(len)?))
+        .map_err(|_| OutOfMemory)?;
+    // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk.
+    let memory = Block::zeroed(layout).ok_or(OutOfMemory)?;
+    let readers = memory.start::<Reader>();
+    // SAFETY: by the layout, the block has room for `len` readers, and for `len` of `A` from the offset on.
+    unsafe {
+        let attached = memory.start::<u8>().add(offset).cast::<A>();
+        for place in 0..len {
+            attached.add(place).write(A::new());
+            readers.add(place).write(Reader::new());
         }
     }
+    Ok((memory, readers))
 }

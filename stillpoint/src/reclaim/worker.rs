@@ -219,7 +219,7 @@ impl CallbackWorker {
     fn run_own(&self, queue: &Queue, host: &impl Host, limit: u64) {
         let engine = host.engine();
         let wanted =
-            queue.run_local(limit, |due| engine.is_done(due), || engine.ask(), |entry| host.run(entry));
+            queue.run_local(limit, |due| engine.is_done(due), || engine.snapshot(), |entry| host.run(entry));
         if wanted {
             step!("claim-released-without-notify", self.provide(false, host));
         }
@@ -424,7 +424,7 @@ impl CallbackWorker {
             }
             let Some(due) = found.due.filter(|due| !host.engine().is_done(*due)) else { continue };
             let begin = *lingers_since.get_or_insert_with(now);
-            let running = host.engine().running();
+            let running = host.engine().in_progress();
             if running.is_none()
                 && let Some(rest) = self.pause(begin)
             {
@@ -456,7 +456,7 @@ impl CallbackWorker {
             if holds == Pending::None {
                 continue;
             }
-            match queue.assign_cookies(|due| engine.is_done(due), || engine.ask()) {
+            match queue.assign_cookies(|due| engine.is_done(due), || engine.snapshot()) {
                 Ok(due) => {
                     found.holds = found.holds.max(holds);
                     found.due = due.into_iter().chain(found.due).min();

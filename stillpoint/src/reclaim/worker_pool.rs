@@ -27,8 +27,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::sync::ForkSafe;
 use crate::sys::pin::is_pinned;
-use crate::sys::signal::with_all_blocked;
-use crate::sys::thread;
+use crate::sys::thread::{self, with_all_blocked};
 
 static POOL: ForkSafe<WorkerPool> = ForkSafe::new(WorkerPool::new());
 

@@ -1,4 +1,4 @@
-//! What keeps a sleepable domain: the counts of the table in [`super::domain`], as of an `Arc` and its weak references.
+//! Reference counts of a sleepable domain: see the table in [`super::domain`].
 
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
@@ -6,42 +6,42 @@ use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 #[derive(Debug)]
 pub struct Counts {
     handles: AtomicU64,
-    /// Jobs, and one for all handles.
+    /// Tasks of the library, and one for all handles.
     internal_refs: AtomicU64,
 }
 
 impl Counts {
     const_unless_loom! {
-        /// Those of one handle.
+        /// The counts of one handle.
         pub fn new() -> Self {
             Self { handles: AtomicU64::new(1), internal_refs: AtomicU64::new(1) }
         }
     }
 
-    /// Another handle, made of one that there is.
+    /// Counts a handle, made from an existing one.
     pub fn add_handle(&self) {
-        // Relaxed: a thread gets the new handle by something that orders.
+        // Relaxed: the new handle reaches another thread only by what orders.
         let handles = self.handles.fetch_add(1, Relaxed);
         assert!(handles < u64::MAX / 2, "too many handles of a domain");
     }
 
-    /// One handle less. True for the last, which must [`release`](Self::release) for all.
+    /// Returns `true` for the last handle, which must then drop the internal reference of all handles.
     #[must_use]
     pub fn drop_handle(&self) -> bool {
-        // Release, Acquire: what was done through the other handles comes before what follows the last. Partner: itself.
+        // Release, Acquire: use through the other handles happens before what follows the last; pairs with itself.
         self.handles.fetch_sub(1, AcqRel) == 1
     }
 
-    /// Another keeper, made by a handle or a keeper that there is.
+    /// Counts an internal reference, made from an existing handle or reference.
     pub fn add_internal_ref(&self) {
-        // Relaxed: the caller's handle, or job, keeps the domain meanwhile.
+        // Relaxed: the caller's handle or reference keeps the domain meanwhile.
         self.internal_refs.fetch_add(1, Relaxed);
     }
 
-    /// One keeper less. True for the last, which frees the memory.
+    /// Returns `true` for the last reference, which must then free the memory.
     #[must_use]
     pub fn drop_internal_ref(&self) -> bool {
-        // Release: what this keeper did comes before the end. Acquire: what all others did. Partner: itself.
+        // Release, Acquire: use through the other references happens before the end; pairs with itself.
         self.internal_refs.fetch_sub(1, AcqRel) == 1
     }
 }

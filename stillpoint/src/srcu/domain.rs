@@ -1,14 +1,12 @@
-//! Domains as values: handles, what they share, and who frees that.
+//! Domains as values: handles, and the state that they share.
 //!
-//! # Who keeps what
-//!
-//! | counted in | who | what goes when none is left |
+//! | count | of | when it drops to zero |
 //! |---|---|---|
-//! | `handles` | [`Domain`]s of the program, also those in pointers, cookies and retired values | readers: see [`SrcuReaders::close`] |
-//! | `internal_refs` | jobs of the library, and one for all handles | the memory |
+//! | `handles` | [`Domain`]s of the program, including those in pointers, cookies and retired values | no section can be open: see [`SrcuReaders::close`] |
+//! | `internal_refs` | tasks of the library, and one for all handles | the memory is freed |
 //!
-//! Guards count nothing: they borrow a handle. So when the last handle has gone nobody can read, nobody can defer, and what was
-//! deferred is done at once, by a worker, or by the thread that drops the handle if no worker can be had.
+//! Guards borrow a handle and are not counted. So without handles no thread can read or defer, and deferred callbacks
+//! run at once: in a worker, or, if none can be started, in the thread that drops the last handle.
 
 use core::alloc::Layout;
 use core::convert::Infallible;
@@ -16,7 +14,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::panic::Location;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use super::counts::Counts;
@@ -30,10 +28,11 @@ use crate::reclaim::callback::Callback;
 use crate::reclaim::striped::StripedQueues;
 use crate::sync::Block;
 
-/// A domain: its sections, and the grace periods that wait for them and for nobody else.
+/// A domain: readers, and grace periods that wait for these readers only.
 ///
-/// A value, to be put into a `static` or into whatever it protects. A clone is another handle of the same domain; the domain
-/// lasts as long as a handle, or something that was deferred. See [the module](super) for what sections may do.
+/// It is a value, for a `static` or for the structure that it protects. A clone is another handle of the same domain,
+/// which lasts until the last handle is dropped and all deferred callbacks have run. See the [module](super) for what
+/// readers may do.
 ///
 /// ```
 /// use stillpoint::rcu::Rcu;
@@ -49,45 +48,34 @@ use crate::sync::Block;
 /// assert_eq!(limit.replace(20).wait(), 10);
 /// ```
 ///
-/// A guard of another domain is refused:
-///
-/// ```should_panic
-/// use stillpoint::rcu::Rcu;
-/// use stillpoint::srcu::Domain;
-///
-/// let limit = Rcu::new_in(10, Domain::new());
-/// let other = Domain::new();
-/// limit.load(&other.enter());
-/// ```
+/// [`Rcu::load`](crate::rcu::Rcu::load) panics if the guard is of another domain than the pointer.
 pub struct Domain {
     /// Null before the first use.
     inner: AtomicPtr<Inner>,
     site: &'static Location<'static>,
 }
 
-/// What a handle points to.
+/// The state that all handles of a domain point to.
 #[derive(Debug)]
 #[repr(C)]
 struct Inner {
-    /// First, so that its address is that of the whole: see [`RawDomain::check`].
+    /// First, so that its address is that of `Inner`: see [`RawDomain::check`].
     shared: Shared,
     counts: Counts,
-    /// A handle that is not counted, for the library's tasks.
-    here: ManuallyDrop<Domain>,
-    /// What this is in.
+    /// The memory of this value.
     memory: Block,
 }
 
 impl Domain {
-    /// A domain of its own. Allocates nothing: that is for its first use.
+    /// Creates a domain. Does not allocate; the first use does.
     #[track_caller]
     pub const fn new() -> Self {
         Self { inner: AtomicPtr::new(ptr::null_mut()), site: Location::caller() }
     }
 
-    /// Begins a section, which lasts until the guard is dropped, by any thread.
+    /// Begins a read-side critical section, which ends when the guard is dropped, in any thread.
     ///
-    /// Costs a few nanoseconds. Never waits, but for the first use of the domain, which allocates: see
+    /// Takes a few nanoseconds and never blocks, except for the first use of the domain, which allocates: see
     /// [`prepare`](Self::prepare). A global allocator may call this, from its first call on.
     ///
     /// # Panics
@@ -99,27 +87,26 @@ impl Domain {
         Guard::enter(&self.inner().shared)
     }
 
-    /// Waits until every section that is open now has ended, in whatever thread or task.
+    /// Blocks until every section that is open now has ended: see [`Domain::synchronize`](crate::Domain::synchronize).
     ///
-    /// Concurrent callers share grace periods. Deferred work is not waited for. Blocks the thread: async code awaits a
-    /// [`GracePeriod`](crate::rcu::GracePeriod) instead.
+    /// Async code awaits a [`GracePeriod`](crate::rcu::GracePeriod) instead.
     ///
-    /// **Inside a section of the same domain it waits for itself, for ever.** Guards are not tied to a thread, so this deadlock
+    /// **Inside a section of the same domain this never returns.** Guards are not tied to a thread, so this deadlock
     /// cannot be detected; the [stall report](crate::rcu::set_stall_hook) shows it.
     ///
     /// # Panics
     ///
-    /// In a stall hook; and if there is no memory for the first use.
+    /// In a stall hook, and if there is no memory for the first use.
     #[track_caller]
     pub fn synchronize(&self) {
         crate::Domain::synchronize(self);
     }
 
-    /// Allocates memory now, so that the first section need not: for sections in signal handlers.
+    /// Allocates now, instead of at the first use: for sections in signal handlers.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If there is no memory.
     #[track_caller]
     pub fn prepare(&self) {
         self.inner();
@@ -128,42 +115,44 @@ impl Domain {
     #[inline(always)]
     #[track_caller]
     fn inner(&self) -> &Inner {
-        // Acquire: it is complete; partner: the Release in `make_slow`.
+        // Acquire: the state is initialized; pairs with the Release in `make_slow`.
         let inner = self.inner.load(Acquire);
-        // SAFETY: freed when the last handle has gone.
+        // SAFETY: not freed while there is a handle.
         if let Some(inner) = unsafe { inner.as_ref() } { inner } else { self.make_slow() }
+    }
+
+    /// Returns a handle that the caller has counted.
+    fn alias(&self) -> Self {
+        // Relaxed: `inner` has been called. Not a pointer that is derived from a reference, as `free` could not use
+        // that.
+        Self { inner: AtomicPtr::new(self.inner.load(Relaxed)), site: self.site }
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
     fn make_slow(&self) -> &Inner {
-        let phases = SrcuReaders::new(self.site);
-        // A global allocator that enters comes back here from either allocation, and is then faster. Chooses the backend of the
-        // fence.
-        let memory = if phases.prepare() { Block::zeroed(Layout::new::<Inner>()) } else { None };
+        let readers = SrcuReaders::new(self.site);
+        // A global allocator that enters recurses from either allocation, and then wins the race below. `prepare`
+        // chooses the backend of the fence.
+        let memory = if readers.prepare() { Block::zeroed(Layout::new::<Inner>()) } else { None };
         let Some(memory) = memory else {
             panic!("no memory for the srcu::Domain that was made at {}", self.site)
         };
         let fresh = memory.start::<Inner>();
-        // SAFETY: the block is this thread's, and made for it.
+        // SAFETY: the block belongs to this thread and has this layout.
         let ours = unsafe {
-            fresh.write(Inner {
-                shared: Shared::new(phases),
-                counts: Counts::new(),
-                here: ManuallyDrop::new(Self { inner: AtomicPtr::new(fresh.as_ptr()), site: self.site }),
-                memory,
-            });
+            fresh.write(Inner { shared: Shared::new(readers), counts: Counts::new(), memory });
             fresh.as_ref()
         };
-        // Before others see it: a fork must find it.
+        // Before other threads see it: a fork must find it.
         fork::enlist(&ours.shared);
-        // Release: partner is the Acquire in `inner`. Acquire: that of whoever was faster.
+        // Release: publishes the state; pairs with the Acquire in `inner`. Acquire: the state of a faster thread.
         match self.inner.compare_exchange(ptr::null_mut(), fresh.as_ptr(), AcqRel, Acquire) {
             Ok(_) => ours,
             Err(faster) => {
-                // SAFETY: nobody else has seen it.
-                unsafe { free(fresh) };
+                // SAFETY: not published.
+                unsafe { free(fresh.as_ptr()) };
                 // SAFETY: as in `inner`.
                 unsafe { &*faster }
             }
@@ -173,56 +162,54 @@ impl Domain {
 
 /// # Safety
 ///
-/// `inner` comes from `make_slow`, and nobody uses it any more.
+/// `inner` is the pointer from `make_slow`, which the caller does not use again.
 #[cold]
-unsafe fn free(inner: NonNull<Inner>) {
+unsafe fn free(inner: *mut Inner) {
     // SAFETY: the caller's contract.
     unsafe {
-        // The pointer of the block; the caller's may have been made of a reference.
-        let whole = inner.as_ref().here.inner.load(Relaxed);
-        fork::unlist(&inner.as_ref().shared);
-        let memory = ptr::read(&raw const (*whole).memory);
-        whole.drop_in_place();
+        fork::unlist(&(*inner).shared);
+        let memory = ptr::read(&raw const (*inner).memory);
+        inner.drop_in_place();
         memory.free();
     }
 }
 
-/// One keeper less.
+/// Drops an internal reference.
 ///
 /// # Safety
 ///
-/// The caller was counted in `internal_refs`, and does not use `inner` again.
-unsafe fn release(inner: NonNull<Inner>) {
-    // SAFETY: the caller keeps it still.
-    if unsafe { inner.as_ref() }.counts.drop_internal_ref() {
-        // SAFETY: it was the last.
-        unsafe { free(inner) };
+/// As for [`free`], and the reference was counted in `internal_refs`.
+unsafe fn release(inner: *mut Inner) {
+    // SAFETY: the caller's reference still keeps it, unless it was the last.
+    unsafe {
+        if (*inner).counts.drop_internal_ref() {
+            free(inner);
+        }
     }
 }
 
 impl Clone for Domain {
-    /// Another handle of the same domain.
+    /// Returns another handle of the same domain.
     ///
     /// # Panics
     ///
     /// If there is no memory for the first use.
     #[track_caller]
     fn clone(&self) -> Self {
-        let inner = self.inner();
-        inner.counts.add_handle();
-        Self { inner: AtomicPtr::new(ptr::from_ref(inner).cast_mut()), site: self.site }
+        self.inner().counts.add_handle();
+        self.alias()
     }
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        let Some(inner) = NonNull::new(*self.inner.get_mut()) else { return };
-        // SAFETY: this handle keeps it until here.
-        let Inner { shared, counts, here, .. } = unsafe { inner.as_ref() };
+        let inner = *self.inner.get_mut();
+        // SAFETY: this handle keeps it.
+        let Some(Inner { shared, counts, .. }) = (unsafe { inner.as_ref() }) else { return };
         if counts.drop_handle() {
-            shared.phases().close();
-            shared.core.callbacks.close(&**here);
-            // SAFETY: the handles were counted as one keeper, and this was the last handle.
+            shared.readers().close();
+            shared.core.callbacks.close(&*self);
+            // SAFETY: this was the last handle, and all handles have one internal reference.
             unsafe { release(inner) };
         }
     }
@@ -241,26 +228,22 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// What a job of the library holds on to the domain by.
+/// A task's handle, counted in `internal_refs` only.
 #[derive(Debug)]
-pub(crate) struct WorkerRef(NonNull<Inner>);
-
-// SAFETY: the domain is shared by all threads.
-unsafe impl Send for WorkerRef {}
+pub(crate) struct WorkerRef(ManuallyDrop<Domain>);
 
 impl Deref for WorkerRef {
     type Target = Domain;
 
     fn deref(&self) -> &Domain {
-        // SAFETY: counted in `internal_refs`.
-        unsafe { &self.0.as_ref().here }
+        &self.0
     }
 }
 
 impl Drop for WorkerRef {
     fn drop(&mut self) {
         // SAFETY: counted in `internal_refs` by `worker_ref`.
-        unsafe { release(self.0) };
+        unsafe { release(*self.0.inner.get_mut()) };
     }
 }
 
@@ -275,12 +258,13 @@ impl HasReaders for Domain {
     type Queues = StripedQueues;
 }
 
-// SAFETY: a section that is `check`ed is one of this domain; while it is borrowed it is open, see `phases`.
+// SAFETY: a section that passes `check` is one of this domain, and it is open while it is borrowed; see
+// `readers::srcu`.
 unsafe impl RawDomain for Domain {
     type Lender = Section;
     type WorkerRef = WorkerRef;
 
-    /// Guards are nobody's.
+    /// Guards are not tied to a thread.
     const MAY_BE_INSIDE: bool = true;
 
     fn messages(&self) -> &'static Messages {
@@ -301,9 +285,8 @@ unsafe impl RawDomain for Domain {
     }
 
     unsafe fn worker_ref(&self) -> WorkerRef {
-        let inner = self.inner();
-        inner.counts.add_internal_ref();
-        WorkerRef(NonNull::from(inner))
+        self.inner().counts.add_internal_ref();
+        WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
     fn current_reader(&self) -> Option<&'static Infallible> {
@@ -318,9 +301,9 @@ unsafe impl RawDomain for Domain {
         self.inner();
     }
 
-    fn defer(&self, entry: Callback, lazy: bool) {
+    fn defer(&self, callback: Callback, lazy: bool) {
         let shared = &self.inner().shared;
-        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), entry, lazy);
+        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
             deferred::reduce_backlog(self, queue, reported);
@@ -329,7 +312,7 @@ unsafe impl RawDomain for Domain {
 
     #[inline(always)]
     fn check(&self, section: &Section) {
-        // Relaxed: the address alone matters.
+        // Relaxed: only the address matters.
         if !section.is_of(self.inner.load(Relaxed).cast()) {
             refuse();
         }

@@ -1,28 +1,29 @@
-//! Domains in the child of a `fork`. For all else see `domain/fork.rs`.
+//! Domains in the child of a `fork`; what is not about sections is in `domain/fork.rs`.
 //!
-//! Nobody can tell whose a guard is, so the child cannot forget those of threads that it does not have: one that it has may
-//! lend references. It keeps all that were open. If these are the forking thread's they end there; others never do.
+//! Guards are not tied to threads. So the child cannot tell the sections of threads that it does not have from its own,
+//! which may lend references, and keeps all that were open. The forking thread ends its own sections in the child; the
+//! others never end.
 //!
-//! Not by the counts as the child finds them. Other threads count while the kernel copies the memory, page by page, and it is
-//! copied in no order: the child may have somebody's leaving without his entering, which would make up for an open section. So
-//! [`prepare`] sums, before the fork, in the thread that forks: all its sections are in what it finds open (by cases (1) and (3)
-//! of [`crate::readers::srcu`], without fences, as they are its own). The child goes on from there.
+//! The counts that the child finds do not tell which are open. Other threads count while the kernel copies the memory,
+//! page by page and in no order: the child may have the end of a section without its beginning, which would offset an
+//! open section. So [`prepare`] sums before the fork, in the forking thread, whose sections are all in that sum (cases
+//! (1) and (3) of [`crate::readers::srcu`], without fences, as they are its own). The child continues from these sums.
 //!
-//! The list is locked from `prepare` on, so that the child finds it whole.
+//! The list is locked from `prepare` on, so that the child finds it consistent.
 
 use core::cell::UnsafeCell;
 use core::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::shared::Shared;
-use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
-use crate::sys::signal::{init_array, with_all_blocked};
+use crate::sys::init_array;
+use crate::sys::thread::with_all_blocked;
 
-/// The domains that have been used, and not freed.
-static LIST: ForkSafe<Mutex<List>> = ForkSafe::new(Mutex::new(List { first: ptr::null() }));
+/// The domains that have been used and not freed.
+static LIST: Mutex<List> = Mutex::new(List { first: ptr::null() });
 
-/// The lock, while the process forks.
+/// The lock of the list while the process forks.
 static HELD: Held = Held(UnsafeCell::new(None));
 
 #[derive(Debug)]
@@ -35,90 +36,84 @@ unsafe impl Send for List {}
 
 struct Held(UnsafeCell<Option<MutexGuard<'static, List>>>);
 
-// SAFETY: touched by who holds the lock only, from `prepare` on.
+// SAFETY: accessed only by the forking thread while it holds the lock.
 unsafe impl Sync for Held {}
 
 fn list() -> MutexGuard<'static, List> {
     // No foreign code runs under the lock.
-    LIST.get().lock().unwrap_or_else(PoisonError::into_inner)
+    LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes forks known to the domain.
+/// Adds the domain to the list.
 pub(super) fn enlist(shared: &Shared) {
-    // If it has not been called. Without memory, the next domain tries again.
+    // In case this runs before `main`. If there is no memory for the handler, the next domain tries again.
     register_for_fork(&FORK);
     let mut list = list();
-    shared.fork.next.set(list.first);
+    shared.next.set(list.first);
     // SAFETY: listed, so not freed.
     if let Some(next) = unsafe { list.first.as_ref() } {
-        next.fork.previous.set(shared);
+        next.previous.set(shared);
     }
     list.first = shared;
 }
 
-/// The domain is about to be freed.
+/// Removes the domain, which is about to be freed, from the list.
 pub(super) fn unlist(shared: &Shared) {
     let mut list = list();
-    let (next, previous) = (shared.fork.next.get(), shared.fork.previous.get());
+    let (next, previous) = (shared.next.get(), shared.previous.get());
     // SAFETY: listed, so not freed.
     unsafe {
         if let Some(next) = next.as_ref() {
-            next.fork.previous.set(previous);
+            next.previous.set(previous);
         }
         match previous.as_ref() {
-            Some(previous) => previous.fork.next.set(next),
+            Some(previous) => previous.next.set(next),
             None => list.first = next,
         }
     }
 }
 
-/// The domains of the list.
-fn domains(list: &List) -> impl Iterator<Item = &Shared> {
-    // SAFETY: listed, so not freed while the list is locked.
-    core::iter::successors(unsafe { list.first.as_ref() }, |shared| unsafe {
-        shared.fork.next.get().as_ref()
-    })
+/// Calls `f` with each domain in the list, while signals are blocked: a section of a signal handler between two sums
+/// would stay open in the child.
+fn for_each(list: &List, f: impl Fn(&Shared)) {
+    with_all_blocked(|| {
+        let mut next = list.first;
+        // SAFETY: listed, so not freed while the list is locked.
+        while let Some(shared) = unsafe { next.as_ref() } {
+            f(shared);
+            next = shared.next.get();
+        }
+    });
 }
 
-static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: in_parent, child: in_child };
+static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: unlock, child: in_child };
 
 init_array!(register_for_fork(&FORK));
 
-/// The calling thread is about to fork.
+/// Before the fork.
 fn prepare() {
     let list = list();
-    // A section of a signal handler between two sums would stay open in the child.
-    with_all_blocked(|| {
-        domains(&list).for_each(|shared| shared.fork.sections.set(shared.phases().sections()))
-    });
+    for_each(&list, |shared| shared.sections_before_fork.set(shared.readers().sections()));
     // SAFETY: under the lock.
     unsafe { *HELD.0.get() = Some(list) };
 }
 
-/// It has forked.
-fn in_parent() {
+/// After the fork.
+fn unlock() {
     // SAFETY: under the lock, which `prepare` took.
-    let held = unsafe { (*HELD.0.get()).take() };
-    drop(held);
+    drop(unsafe { (*HELD.0.get()).take() });
 }
 
-/// The child.
+/// In the child.
 ///
 /// # Safety
 ///
 /// See [`ForkHook::child`].
 unsafe fn in_child() {
-    // SAFETY: as above. The lock is written over: it may have waiters that do not exist.
-    let Some(held) = (unsafe { (*HELD.0.get()).take() }) else { return };
-    // As in `prepare`.
-    with_all_blocked(|| {
-        for shared in domains(&held) {
-            // SAFETY: the caller's contract.
-            unsafe { shared.reset_in_child(shared.fork.sections.get()) };
-        }
-    });
-    let first = held.first;
-    core::mem::forget(held);
-    // SAFETY: the only thread, and nobody has a reference to the list.
-    unsafe { LIST.overwrite(Mutex::new(List { first })) };
+    // SAFETY: under the lock, which `prepare` took in this thread.
+    if let Some(list) = unsafe { &*HELD.0.get() } {
+        // SAFETY: the caller's contract.
+        for_each(list, |shared| unsafe { shared.reset_in_child(shared.sections_before_fork.get()) });
+    }
+    unlock();
 }

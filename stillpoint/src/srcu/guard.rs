@@ -1,4 +1,4 @@
-//! The sleepable section as a value.
+//! Sleepable read-side critical sections as values.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -6,14 +6,14 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::shared::Shared;
-use crate::readers::srcu::Phase;
+use crate::readers::srcu::Idx;
 
-/// An open section of a [`Domain`](super::Domain). Dropping it, in any thread, ends the section.
+/// An open read-side critical section of a [`Domain`](super::Domain). Dropping the guard, in any thread, ends it.
 ///
-/// It borrows a handle of the domain. While it lives, no grace period of the domain that begins can end.
+/// It borrows a handle of the domain. While it exists, no grace period of the domain that begins can end.
 ///
-/// A leaked guard (`mem::forget`) never ends its section: grace periods wait for it until the last handle of the domain has
-/// gone, and the [stall report](crate::rcu::set_stall_hook) says so.
+/// The section of a leaked guard (`mem::forget`) never ends: grace periods wait for it until the last handle of the
+/// domain is dropped, and are [reported](crate::rcu::set_stall_hook).
 ///
 /// ```
 /// use stillpoint::srcu::Domain;
@@ -30,30 +30,30 @@ pub struct Guard<'a> {
     _handle: PhantomData<&'a Shared>,
 }
 
-/// What a [`Guard`] stands for: an open section, without the time for which its domain's handle is borrowed.
+/// The open section of a [`Guard`], without the lifetime of its borrowed handle.
 ///
-/// [`Rcu::load`](crate::rcu::Rcu::load) takes a reference to this, which a reference to a guard becomes by itself.
+/// [`Rcu::load`](crate::rcu::Rcu::load) takes a reference to it, and a reference to a guard coerces to one.
 pub struct Section {
     domain: NonNull<Shared>,
-    phase: Phase,
+    idx: Idx,
 }
 
 // SAFETY: the domain is shared by all threads, and a section may end in any.
 unsafe impl Send for Section {}
-// SAFETY: shared, it only says which domain it is of.
+// SAFETY: a shared section only gives the address of its domain.
 unsafe impl Sync for Section {}
 
 impl<'a> Guard<'a> {
-    /// Begins a section of `domain`, which a handle borrowed for `'a` keeps.
+    /// Begins a section of `domain`, which a handle keeps that is borrowed for `'a`.
     #[inline(always)]
     pub(super) fn enter(domain: &'a Shared) -> Self {
-        let phase = domain.phases().enter();
-        Self { section: Section { domain: NonNull::from(domain), phase }, _handle: PhantomData }
+        let idx = domain.readers().read_lock();
+        Self { section: Section { domain: NonNull::from(domain), idx }, _handle: PhantomData }
     }
 }
 
 impl Section {
-    /// Returns `true` if it is one of `domain`.
+    /// Returns `true` for a section of `domain`.
     #[inline(always)]
     pub(super) fn is_of(&self, domain: *const Shared) -> bool {
         core::ptr::eq(self.domain.as_ptr(), domain)
@@ -72,9 +72,9 @@ impl Deref for Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the handle is borrowed still, and keeps it.
+        // SAFETY: kept by the handle, which is still borrowed.
         let domain = unsafe { self.section.domain.as_ref() };
-        domain.phases().leave(self.section.phase);
+        domain.readers().read_unlock(self.section.idx);
     }
 }
 

@@ -1,8 +1,9 @@
-//! An eventcount: threads sleep until a condition holds that other threads bring about.
+//! An eventcount: threads sleep until another thread makes a condition true.
 //!
-//! One word: bit 0, `WAITERS`, is set while a thread may sleep; the rest counts notifications. A notifier first makes
-//! its change visible, then raises the count and clears the bit, in one step; it wakes the sleepers if the bit was set.
-//! A waiter sets the bit, checks its condition, and sleeps if the word is still the one that it left.
+//! In its word, bit 0, `WAITERS`, is set while a thread may sleep; the rest counts notifications. A notifier first
+//! changes what the condition depends on. It then raises the count and clears the bit, in one step, and wakes the
+//! sleepers if the bit was set. A waiter sets the bit, checks its condition, and sleeps if the word is still the one
+//! that it left.
 //!
 //! # No wake-up is lost
 //!
@@ -16,7 +17,6 @@ use super::{Futex, Ordering::*, const_unless_loom, now, step};
 
 const WAITERS: u64 = 1;
 const ONE: u64 = 2;
-const ALL: NonZeroU32 = NonZeroU32::MAX;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct EventCount {
     word: Futex,
 }
 
-/// What the word was when a waiter announced itself.
+/// The word that a waiter left when it announced itself.
 #[derive(Debug)]
 #[must_use]
 pub struct Key(u64);
@@ -48,7 +48,7 @@ impl EventCount {
             }
         }
         if word & WAITERS != 0 {
-            step!("sleepers-not-woken", self.word.wake(u32::MAX, ALL));
+            step!("sleepers-not-woken", self.word.wake(u32::MAX, NonZeroU32::MAX));
         }
     }
 
@@ -59,11 +59,11 @@ impl EventCount {
     }
 
     /// Sleeps until the next notification after [`prepare_wait`](Self::prepare_wait), but no longer than `limit`. May
-    /// return for no reason.
+    /// return spuriously.
     pub fn wait(&self, key: Key, limit: Option<Duration>) {
         match limit {
-            None => self.word.wait(key.0, ALL),
-            Some(limit) => self.word.wait_timeout(key.0, ALL, limit),
+            None => self.word.wait(key.0, NonZeroU32::MAX),
+            Some(limit) => self.word.wait_timeout(key.0, NonZeroU32::MAX, limit),
         }
     }
 

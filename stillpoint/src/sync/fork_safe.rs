@@ -1,11 +1,11 @@
-//! State of threads that the child of a `fork` does not have.
+//! State that the child of a `fork` replaces.
 //!
-//! The child has a copy of all memory, but only the thread that forked. Locks that other threads held stay locked in it,
-//! and what they guard may be half changed. Such state is neither used nor dropped there, but written over.
+//! The child has a copy of all memory, but only the thread that forked. A lock that another thread held stays locked
+//! there, and what it guards may be half changed. The child neither uses nor drops such state, but overwrites it.
 
 use core::cell::UnsafeCell;
 
-/// A value that the child of a fork replaces.
+/// See the [module](self).
 #[derive(Debug)]
 pub struct ForkSafe<T>(UnsafeCell<T>);
 
@@ -19,18 +19,18 @@ impl<T> ForkSafe<T> {
 
     #[inline(always)]
     pub fn get(&self) -> &T {
-        // SAFETY: the value changes in `overwrite` only, whose caller vouches that nobody uses this reference then.
+        // SAFETY: the value changes in `overwrite` only, whose caller guarantees that this reference is not used again.
         unsafe { &*self.0.get() }
     }
 
-    /// Replaces the value without a look at the old one, which is not dropped.
+    /// Replaces the value. The old one is not dropped.
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and uses no reference from an earlier
+    /// The calling thread is the only one in the process, as after a fork, and does not use references from an earlier
     /// [`get`](Self::get) again.
     pub unsafe fn overwrite(&self, value: T) {
-        // SAFETY: the caller's contract; the place is as good as uninitialized.
+        // SAFETY: the caller's contract.
         unsafe { self.0.get().write(value) };
     }
 }

@@ -1,22 +1,22 @@
-//! What every algorithm is built from: atomics, futex words, words of each CPU, spinning; shared rounds and
-//! eventcounts.
+//! What every algorithm is built from: atomics, futex words, spinning; shared rounds and eventcounts.
 //!
-//! Algorithms take these from here and nowhere else, and the process-wide fence from [`crate::fence`], so that the same
-//! source runs on the machine and, under `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the
-//! heavy fence is modelled exactly (see `sync/model.rs`): the light fence stays what it is on the machine, nothing.
+//! Algorithms take these from here only, and the process-wide fence from [`crate::fence`]. So the same source runs on
+//! the machine and, under `cfg(loom)`, in the [loom](https://docs.rs/loom) model checker. There the heavy fence is
+//! modelled exactly (see `sync/model.rs`), and the light fence is what it is on the machine: nothing.
 //!
 //! # Mutants
 //!
-//! A step that could be left out is a statement in [`step!`], with a name. Under the model checker and with
-//! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects one, which is then left out; otherwise
-//! nothing of this is compiled. An ordering needs no name: under the model checker the atomics know where they are called
-//! (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each, `ci/torture.sh` that a torture run on the
-//! machine notices some. The tables are in `docs/proof.md`.
+//! A step without which a model must fail is a statement in [`step!`], with a name. Under the model checker and with
+//! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects a step, which is then left out.
+//! Otherwise none of this is compiled. Orderings need no names: under the model checker the atomics know their call
+//! sites (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each step and ordering, and
+//! `ci/torture.sh` that a torture run on the machine notices some. The tables are in `docs/proof.md`.
 
 #[cfg(not(loom))]
 mod asked;
 pub mod event_count;
 mod fork_safe;
+pub mod loom_access;
 mod memory;
 #[cfg(loom)]
 pub mod model;
@@ -28,27 +28,28 @@ pub mod shared_seq;
 #[cfg(not(loom))]
 mod spin_calibration;
 
+pub use core::sync::atomic::Ordering;
+
 #[cfg(not(loom))]
 pub(crate) use asked::Asked;
 pub(crate) use event_count::EventCount;
 pub(crate) use fork_safe::ForkSafe;
+pub(crate) use loom_access::LoomAccess;
 pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, LoomAccess, Mutex, MutexGuard, UnsafeCell,
-    budget, fence, now, spin_iterations, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
+    fence, now, spin_iterations, spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
-    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, LoomAccess, Mutex, MutexGuard, UnsafeCell,
-    budget, fence, now, spin_loop, yield_now,
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
+    fence, now, spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use spin_calibration::spin_iterations;
 
-pub use core::sync::atomic::Ordering;
-
-/// Whether the mutant `name` is selected.
+/// Returns `true` if the mutant `name` is selected.
 #[cfg(any(loom, stillpoint_mutants, stillpoint_faults))]
 pub fn mutant(name: &str) -> bool {
     static SELECTED: std::sync::LazyLock<Option<String>> =
@@ -73,7 +74,7 @@ macro_rules! step {
 }
 pub(crate) use step;
 
-/// Defines an associated function that is `const` on the machine; loom's atomics have no `const` constructors.
+/// Defines a function that is `const` on the machine; loom's atomics have no `const` constructors.
 macro_rules! const_unless_loom {
     ($(#[$attr:meta])* $vis:vis fn $($rest:tt)*) => {
         #[cfg(not(loom))]

@@ -3,17 +3,17 @@
 //! # The exact model of a process-wide fence
 //!
 //! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and
-//! its return, and a context switch counts as one. loom knows nothing of this, so it is acted out as an inter-processor
-//! interrupt. `fence::light` is nothing. `fence::heavy` posts a request ([`interrupt_all`]), and every atomic operation
-//! of a thread that runs under [`reader`] may take the interrupt just before it: it then executes a fence and
-//! acknowledges. loom's scheduler and the freedom of its relaxed load decide where the interrupt lands, so every
-//! program point of every reader is tried.
+//! its return; a context switch counts as a full fence. loom knows nothing of this, so the model acts it out as an
+//! inter-processor interrupt. `fence::light` is nothing. `fence::heavy` posts a request ([`interrupt_all`]). Every
+//! atomic operation of a thread that runs under [`reader`] may take the interrupt just before it: the thread then
+//! executes a fence and acknowledges the request. loom's scheduler and its free choice of what a relaxed load reads
+//! decide where the interrupt lands, so every program point of every reader is tried.
 //!
 //! The fences in the handshake are `AcqRel`. loom over-synchronizes `SeqCst` fences and does not treat them as
 //! scheduling points, which hides real races; it treats `SeqCst` accesses as `AcqRel`.
 //!
 //! A thread that sleeps in the model's futex, or has ended, is off the processor: it counts as fenced, and the exchange
-//! that says so orders it like the context switch does.
+//! that records this orders it like a context switch.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -35,30 +35,36 @@ const READERS: usize = 3;
 /// Acknowledgement of a thread that is off the processor.
 const OFF: u64 = u64::MAX;
 
-/// How often algorithms spin before they sleep, set by each model.
+/// How often algorithms spin before they sleep; set by each model.
 static BUDGET: AtomicU32Std = AtomicU32Std::new(0);
 
-/// Sets the number that [`budget`] returns.
 pub fn set_budget(rounds: u32) {
     BUDGET.store(rounds, Relaxed);
 }
 
-/// The model's number, whatever the machine's is.
 pub fn budget(_machine: u32) -> u32 {
     BUDGET.load(Relaxed)
 }
 
-/// The model's number, however long that is.
 pub fn spin_iterations(_ns: u32) -> u32 {
     BUDGET.load(Relaxed)
 }
 
-/// Nothing: every order of threads is tried anyhow.
+/// Does nothing: loom tries every order of threads.
 pub fn yield_now() {}
 
 /// Yields to the other model threads.
 pub fn spin_loop() {
     thread::yield_now();
+}
+
+/// Time stands still.
+pub fn now() -> u64 {
+    0
+}
+
+pub fn thread_name(_tid: u32) -> Option<String> {
+    None
 }
 
 struct Interrupts {
@@ -80,8 +86,8 @@ loom::thread_local! {
     static READER: Cell<Option<(usize, u64)>> = Cell::new(None);
 }
 
-/// An interrupt may land here. Models put it between loading a pointer and reading through it; elsewhere every atomic
-/// operation does it.
+/// A point where an interrupt may land. Every atomic operation is one. Models add one between loading a pointer and
+/// reading through it.
 pub fn poll() {
     READER.with(|cell| {
         let Some((index, seen)) = cell.get() else { return };
@@ -94,43 +100,43 @@ pub fn poll() {
     });
 }
 
+fn own_index() -> Option<usize> {
+    READER.with(|cell| cell.get().map(|(index, _)| index))
+}
+
 fn switch_out(index: usize) {
+    READER.with(|cell| cell.set(None));
     INTERRUPTS.acknowledged[index].swap(OFF, AcqRel);
 }
 
-fn switch_in(index: usize) -> u64 {
-    // Acknowledges the request that it sees. Whoever found this thread off the processor did so by a read-modify-write;
-    // the one below reads from it, so what that thread did before its fence is visible from here on.
+fn switch_in(index: usize) {
+    // Acknowledges the request that it sees. A thread that found this one off the processor did so by a
+    // read-modify-write. The one below reads from that, so what the other thread did before its fence is visible from
+    // here on.
     let request = INTERRUPTS.request.load(Relaxed);
     atomic::fence(AcqRel);
     INTERRUPTS.acknowledged[index].swap(request, AcqRel);
-    request
+    READER.with(|cell| cell.set(Some((index, request))));
 }
 
-/// Runs `body` as reader number `index`: a thread that the heavy fences of others interrupt.
+/// Runs `body` as reader number `index`: a thread that the heavy fences of other threads interrupt.
 pub fn reader<R>(index: usize, body: impl FnOnce() -> R) -> R {
-    READER.with(|cell| cell.set(Some((index, switch_in(index)))));
+    switch_in(index);
     let result = body();
-    READER.with(|cell| cell.set(None));
     switch_out(index);
     result
 }
 
-/// Always the same time.
-pub fn now() -> u64 {
-    0
-}
-
-/// Interrupts all other readers; returns when each has executed a fence. Several requests may be in flight: a reader
+/// Interrupts all other readers. Returns when each has executed a fence. Several requests may be in flight: a reader
 /// that acknowledges one acknowledges the earlier ones, as the requests are a chain of read-modify-writes.
 pub fn interrupt_all() {
-    let own = READER.with(|cell| cell.get().map(|(index, _)| index));
+    let own = own_index();
     atomic::fence(AcqRel);
     let request = INTERRUPTS.request.fetch_add(1, Relaxed) + 1;
     for (index, acknowledged) in INTERRUPTS.acknowledged.iter().enumerate() {
         while Some(index) != own {
             match acknowledged.load(Relaxed) {
-                // A read-modify-write, so that a thread that is switched in later has this one's past: see `switch_in`.
+                // A read-modify-write: a thread that is switched in later then has this one's past (`switch_in`).
                 OFF if acknowledged.compare_exchange(OFF, OFF, AcqRel, Relaxed).is_ok() => break,
                 OFF => {}
                 seen if seen >= request => break,
@@ -145,7 +151,7 @@ pub fn interrupt_all() {
     atomic::fence(AcqRel);
 }
 
-/// A fence; none, if it is to be weakened.
+/// A fence, unless it is to be weakened.
 #[track_caller]
 pub fn fence(order: Ordering) {
     match weaken(order, "order") {
@@ -154,7 +160,7 @@ pub fn fence(order: Ordering) {
     }
 }
 
-/// A loom atomic whose every operation is a point where an interrupt may land, and whose orderings may be weakened.
+/// A loom atomic. An interrupt may land before each of its operations, and their orderings may be weakened.
 macro_rules! interruptible {
     ($name:ident $(<$t:ident>)?, $inner:ty, $value:ty,
         [$($method:ident($($arg:ident: $type:ty),*; $($order:ident),+) -> $ret:ty;)*]) => {
@@ -177,29 +183,24 @@ macro_rules! interruptible {
     };
 }
 
-interruptible!(AtomicU64, atomic::AtomicU64, u64, [
-    load(; order) -> u64;
-    store(value: u64; order) -> ();
-    fetch_add(value: u64; order) -> u64;
-    fetch_sub(value: u64; order) -> u64;
-    fetch_or(value: u64; order) -> u64;
-    swap(value: u64; order) -> u64;
-    compare_exchange(old: u64, new: u64; success, failure) -> Result<u64, u64>;
-]);
-interruptible!(AtomicU32, atomic::AtomicU32, u32, [
-    load(; order) -> u32;
-    store(value: u32; order) -> ();
-    swap(value: u32; order) -> u32;
-    fetch_add(value: u32; order) -> u32;
-    fetch_sub(value: u32; order) -> u32;
-    fetch_or(value: u32; order) -> u32;
-    fetch_and(value: u32; order) -> u32;
-    compare_exchange(old: u32, new: u32; success, failure) -> Result<u32, u32>;
-]);
-interruptible!(AtomicUsize, atomic::AtomicUsize, usize, [
-    load(; order) -> usize;
-    compare_exchange(old: usize, new: usize; success, failure) -> Result<usize, usize>;
-]);
+macro_rules! interruptible_integer {
+    ($name:ident, $value:ty) => {
+        interruptible!($name, atomic::$name, $value, [
+            load(; order) -> $value;
+            store(value: $value; order) -> ();
+            swap(value: $value; order) -> $value;
+            fetch_add(value: $value; order) -> $value;
+            fetch_sub(value: $value; order) -> $value;
+            fetch_or(value: $value; order) -> $value;
+            fetch_and(value: $value; order) -> $value;
+            compare_exchange(old: $value, new: $value; success, failure) -> Result<$value, $value>;
+        ]);
+    };
+}
+
+interruptible_integer!(AtomicU64, u64);
+interruptible_integer!(AtomicU32, u32);
+interruptible_integer!(AtomicUsize, usize);
 interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     load(; order) -> *mut T;
     store(value: *mut T; order) -> ();
@@ -207,7 +208,7 @@ interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     compare_exchange(old: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
 ]);
 
-/// CPUs that a model has.
+/// The number of CPUs in a model.
 pub(crate) const CPUS: usize = 2;
 
 loom::thread_local! {
@@ -220,142 +221,103 @@ pub fn run_on(cpu: usize) {
     CPU.with(|cell| cell.set(cpu));
 }
 
-/// The CPU that the calling thread is on.
+/// Returns the CPU that the calling thread is on.
 pub(crate) fn current_cpu() -> usize {
     CPU.with(Cell::get)
 }
 
-/// A futex word: the kernel's queue is a list under a mutex, like the bucket lock of `futex(2)`.
+/// A futex word. The kernel's queue is a list under a mutex, like the bucket lock of `futex(2)`.
 #[derive(Debug)]
-pub struct Futex {
-    word: AtomicU64,
+pub struct FutexWord<A> {
+    word: A,
     /// Ticket and mask of every sleeper, in order of arrival; the next ticket.
     sleepers: Mutex<(Vec<(u64, u32)>, u64)>,
     woken: Condvar,
 }
 
-impl Futex {
-    pub fn new(value: u64) -> Self {
-        Self { word: AtomicU64::new(value), sleepers: Mutex::new((Vec::new(), 0)), woken: Condvar::new() }
+pub type Futex = FutexWord<AtomicU64>;
+pub type Futex32 = FutexWord<AtomicU32>;
+
+impl<A> FutexWord<A> {
+    fn of(word: A) -> Self {
+        Self { word, sleepers: Mutex::new((Vec::new(), 0)), woken: Condvar::new() }
     }
 
-    pub fn wait(&self, expected: u64, mask: NonZeroU32) {
+    /// Sleeps if the word `is_expected`. If the sleep `has_end`, it is over at once: that is a moment like any other,
+    /// as threads stop anywhere. Returns `true` in this case.
+    fn sleep(&self, mask: NonZeroU32, has_end: bool, is_expected: impl FnOnce(&A) -> bool) -> bool {
         let mut sleepers = self.sleepers.lock().unwrap();
-        // The kernel compares the low half.
-        if self.word.load(Relaxed) as u32 != expected as u32 {
-            return;
-        }
-        let ticket = sleepers.1;
-        sleepers.1 += 1;
-        sleepers.0.push((ticket, mask.get()));
-        let own = READER.with(|cell| cell.get().map(|(index, _)| index));
-        own.map(switch_out);
-        while sleepers.0.iter().any(|&(t, _)| t == ticket) {
-            sleepers = self.woken.wait(sleepers).unwrap();
-        }
-        if let Some(index) = own {
-            READER.with(|cell| cell.set(Some((index, switch_in(index)))));
-        }
-    }
-
-    /// [`wait`](Self::wait): the time never comes, so that a model which needs it to come is found to hang.
-    pub fn wait_timeout(&self, expected: u64, mask: NonZeroU32, _timeout: Duration) {
-        self.wait(expected, mask);
-    }
-
-    pub fn wake(&self, count: u32, mask: NonZeroU32) {
-        let mut sleepers = self.sleepers.lock().unwrap();
-        let mut left = count;
-        sleepers.0.retain(|&(_, m)| {
-            let hit = left > 0 && m & mask.get() != 0;
-            left -= u32::from(hit);
-            !hit
-        });
-        self.woken.notify_all();
-    }
-}
-
-impl Deref for Futex {
-    type Target = AtomicU64;
-
-    fn deref(&self) -> &AtomicU64 {
-        &self.word
-    }
-}
-
-/// A futex word of 32 bits: as [`Futex`], with sleepers that need no masks.
-#[derive(Debug)]
-pub struct Futex32 {
-    word: AtomicU32,
-    /// Ticket of every sleeper, in order of arrival; the next ticket.
-    sleepers: Mutex<(Vec<u64>, u64)>,
-    woken: Condvar,
-}
-
-impl Futex32 {
-    pub fn new(value: u32) -> Self {
-        Self { word: AtomicU32::new(value), sleepers: Mutex::new((Vec::new(), 0)), woken: Condvar::new() }
-    }
-
-    /// A sleep with an end is over at once: that is a moment like any other, as threads stop anywhere.
-    pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
-        let mut sleepers = self.sleepers.lock().unwrap();
-        if self.word.load(Relaxed) != expected {
+        if !is_expected(&self.word) {
             return false;
         }
-        if until.is_some() {
+        if has_end {
             drop(sleepers);
             thread::yield_now();
             return true;
         }
         let ticket = sleepers.1;
         sleepers.1 += 1;
-        sleepers.0.push(ticket);
-        while sleepers.0.contains(&ticket) {
+        sleepers.0.push((ticket, mask.get()));
+        let own = own_index();
+        own.map(switch_out);
+        while sleepers.0.iter().any(|&(other, _)| other == ticket) {
             sleepers = self.woken.wait(sleepers).unwrap();
         }
+        own.map(switch_in);
         false
     }
 
-    pub fn wake(&self, count: u32) -> usize {
+    fn wake_matching(&self, count: u32, mask: NonZeroU32) -> usize {
         let mut sleepers = self.sleepers.lock().unwrap();
-        let woken = sleepers.0.len().min(count as usize);
-        sleepers.0.drain(..woken);
+        let mut woken = 0;
+        sleepers.0.retain(|&(_, of)| {
+            let is_woken = woken < count && of & mask.get() != 0;
+            woken += u32::from(is_woken);
+            !is_woken
+        });
         self.woken.notify_all();
-        woken
+        woken as usize
     }
 }
 
-impl Deref for Futex32 {
-    type Target = AtomicU32;
+impl<A> Deref for FutexWord<A> {
+    type Target = A;
 
-    fn deref(&self) -> &AtomicU32 {
+    fn deref(&self) -> &A {
         &self.word
     }
 }
 
-/// Stands for memory, of which loom checks the accesses.
-#[derive(Debug)]
-pub struct LoomAccess(UnsafeCell<()>);
-
-impl LoomAccess {
-    #[track_caller]
-    pub fn new() -> Self {
-        Self(UnsafeCell::new(()))
+impl Futex {
+    pub fn new(value: u64) -> Self {
+        Self::of(AtomicU64::new(value))
     }
 
-    #[track_caller]
-    pub fn shared(&self) {
-        self.0.with(|_| ());
+    pub fn wait(&self, expected: u64, mask: NonZeroU32) {
+        // The kernel compares the low half.
+        self.sleep(mask, false, |word| word.load(Relaxed) as u32 == expected as u32);
     }
 
-    #[track_caller]
-    pub fn exclusive(&self) {
-        self.0.with_mut(|_| ());
+    /// [`wait`](Self::wait): the time never comes, so that a model which needs it to come hangs, and fails.
+    pub fn wait_timeout(&self, expected: u64, mask: NonZeroU32, _timeout: Duration) {
+        self.wait(expected, mask);
+    }
+
+    pub fn wake(&self, count: u32, mask: NonZeroU32) {
+        self.wake_matching(count, mask);
     }
 }
 
-// SAFETY: loom checks every use; there is nothing in it.
-unsafe impl Sync for LoomAccess {}
-// SAFETY: as above.
-unsafe impl Send for LoomAccess {}
+impl Futex32 {
+    pub fn new(value: u32) -> Self {
+        Self::of(AtomicU32::new(value))
+    }
+
+    pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
+        self.sleep(NonZeroU32::MAX, until.is_some(), |word| word.load(Relaxed) == expected)
+    }
+
+    pub fn wake(&self, count: u32) -> usize {
+        self.wake_matching(count, NonZeroU32::MAX)
+    }
+}

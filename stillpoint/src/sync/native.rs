@@ -10,19 +10,15 @@ pub use std::thread::yield_now;
 use std::time::Duration;
 
 use crate::sys;
+pub use crate::sys::{now, thread::name as thread_name};
 
-/// Rounds to spin: tuned on the machine, tiny in a model.
+/// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
 #[inline(always)]
 pub const fn budget(rounds: u32) -> u32 {
     rounds
 }
 
-/// The monotonic clock, in nanoseconds. In a model it stands still.
-pub fn now() -> u64 {
-    sys::now()
-}
-
-/// `core`'s cell, with loom's way to use it.
+/// `core`'s cell with the interface of loom's.
 #[derive(Debug)]
 pub struct UnsafeCell<T>(cell::UnsafeCell<T>);
 
@@ -42,9 +38,22 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// A 64-bit atomic word that threads can sleep on. The kernel compares its low half.
+/// An atomic word that threads can sleep on.
 #[derive(Debug)]
-pub struct Futex(AtomicU64);
+pub struct FutexWord<A>(A);
+
+/// A word of 64 bits. The kernel compares its low half.
+pub type Futex = FutexWord<AtomicU64>;
+pub type Futex32 = FutexWord<AtomicU32>;
+
+impl<A> Deref for FutexWord<A> {
+    type Target = A;
+
+    #[inline(always)]
+    fn deref(&self) -> &A {
+        &self.0
+    }
+}
 
 impl Futex {
     pub const fn new(value: u64) -> Self {
@@ -52,34 +61,23 @@ impl Futex {
     }
 
     /// Sleeps until a [`wake`](Self::wake) whose mask shares a bit with `mask`, unless the low half of the word differs
-    /// from that of `expected`. May return for no reason.
+    /// from that of `expected`. May return spuriously.
     pub fn wait(&self, expected: u64, mask: NonZeroU32) {
-        sys::futex_wait(&self.0, expected, mask, None);
+        sys::futex_wait(sys::low_half(self), expected as u32, mask, None);
     }
 
     /// [`wait`](Self::wait), but no longer than `timeout`.
     pub fn wait_timeout(&self, expected: u64, mask: NonZeroU32, timeout: Duration) {
-        sys::futex_wait(&self.0, expected, mask, Some(timeout));
+        // A time that no clock reaches is no limit.
+        let until = u64::try_from(timeout.as_nanos()).ok().and_then(|ns| now().checked_add(ns));
+        sys::futex_wait(sys::low_half(self), expected as u32, mask, until);
     }
 
     /// Wakes at most `count` threads whose mask shares a bit with `mask`.
     pub fn wake(&self, count: u32, mask: NonZeroU32) {
-        sys::futex_wake(&self.0, count, mask);
+        sys::futex_wake(sys::low_half(self), count, mask);
     }
 }
-
-impl Deref for Futex {
-    type Target = AtomicU64;
-
-    #[inline(always)]
-    fn deref(&self) -> &AtomicU64 {
-        &self.0
-    }
-}
-
-/// A 32-bit atomic word that threads can sleep on.
-#[derive(Debug)]
-pub struct Futex32(AtomicU32);
 
 impl Futex32 {
     pub const fn new(value: u32) -> Self {
@@ -87,40 +85,13 @@ impl Futex32 {
     }
 
     /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the word differs from `expected`.
-    /// Whether the time is over. May return for no reason.
+    /// Returns `true` if the time is over. May return spuriously.
     pub fn wait(&self, expected: u32, until: Option<u64>) -> bool {
-        sys::futex32_wait(&self.0, expected, until)
+        sys::futex_wait(self, expected, NonZeroU32::MAX, until)
     }
 
-    /// Wakes at most `count` threads. How many it has woken.
+    /// Wakes at most `count` threads. Returns their number.
     pub fn wake(&self, count: u32) -> usize {
-        sys::futex32_wake(&self.0, count)
+        sys::futex_wake(self, count, NonZeroU32::MAX)
     }
-}
-
-impl Deref for Futex32 {
-    type Target = AtomicU32;
-
-    #[inline(always)]
-    fn deref(&self) -> &AtomicU32 {
-        &self.0
-    }
-}
-
-/// Nothing. In a model, loom checks the accesses that it stands for.
-#[derive(Debug)]
-pub struct LoomAccess;
-
-impl LoomAccess {
-    pub const fn new() -> Self {
-        Self
-    }
-
-    /// The calling thread accesses the memory, as others may.
-    #[inline(always)]
-    pub fn shared(&self) {}
-
-    /// The calling thread accesses the memory exclusively.
-    #[inline(always)]
-    pub fn exclusive(&self) {}
 }

@@ -1,15 +1,15 @@
-//! The mutants of orderings, for the models: where each stands, and one that is weakened.
+//! The mutants of orderings: records the orderings that a model executes, and weakens one.
 //!
-//! Every operation of the model's atomics passes its orderings through [`weaken`]. An ordering stronger than `Relaxed` is known by
-//! the place of the operation in the source, and by its half: an `AcqRel` has two, and a compare-exchange that fails may have one
+//! Every operation of the model's atomics passes its orderings through [`weaken`]. An ordering stronger than `Relaxed`
+//! is identified by the call site and by its half: an `AcqRel` has two, and a compare-exchange that fails may have one
 //! of its own. So the source needs no annotations, a new ordering is a new mutant, and one build has all of them.
 //!
-//! | variable | what it does |
+//! | variable | effect |
 //! |---|---|
-//! | `STILLPOINT_RECORD=FILE` | appends a line `file line column half` to `FILE` for each ordering that the model executes |
-//! | `STILLPOINT_WEAKEN=file:line:column:half` | takes this half away; several, with commas between them, are taken away together |
+//! | `STILLPOINT_RECORD=FILE` | appends `file line column half` to `FILE` for each ordering that is executed |
+//! | `STILLPOINT_WEAKEN=file:line:column:half` | removes this half, or several, separated by commas |
 //!
-//! `ci/mutants.sh` does both, and gives orderings names that stay when lines move.
+//! `ci/mutants.sh` uses both, and gives orderings names that survive when lines move.
 
 use core::panic::Location;
 use core::sync::atomic::Ordering::{self, *};
@@ -19,30 +19,22 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::{LazyLock, Mutex};
 
-/// What has been recorded: file, line and column, half.
-type Seen = HashSet<(&'static str, [u32; 2], &'static str)>;
+type Seen = HashSet<(&'static Location<'static>, &'static str)>;
 
-/// That, and where it is written.
+/// The recorded orderings, and the file.
 static RECORD: LazyLock<Option<Mutex<(Seen, File)>>> = LazyLock::new(|| {
     let path = env::var_os("STILLPOINT_RECORD")?;
-    let file = OpenOptions::new().create(true).append(true).open(path).expect("the file of the record opens");
+    let file = OpenOptions::new().create(true).append(true).open(path).expect("the record opens");
     Some(Mutex::new((HashSet::new(), file)))
 });
 
-/// Orderings to weaken: file, line and column, half.
-static WEAKENED: LazyLock<Vec<(String, [u32; 2], String)>> = LazyLock::new(|| {
-    let parse = |site: &str| {
-        let mut parts = site.split(':');
-        let mut part = || parts.next().expect("file:line:column:half").to_owned();
-        let file = part();
-        let mut number = || part().parse().expect("a number");
-        (file, [number(), number()], part())
-    };
+/// Orderings to weaken: `file:line:column:half`.
+static WEAKENED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let sites = env::var("STILLPOINT_WEAKEN").unwrap_or_default();
-    sites.split(',').filter(|site| !site.is_empty()).map(parse).collect()
+    sites.split_terminator(',').map(str::to_owned).collect()
 });
 
-/// An operation's ordering that is named `argument`, less what is to be taken away where the operation stands.
+/// Returns the ordering without the halves that are to be removed at the call site. `argument` is its parameter's name.
 #[track_caller]
 pub fn weaken(order: Ordering, argument: &str) -> Ordering {
     let is_failure = argument == "failure";
@@ -57,21 +49,21 @@ pub fn weaken(order: Ordering, argument: &str) -> Ordering {
             (false, true) => Release,
             (false, false) => Relaxed,
         },
-        // loom takes the accesses for `AcqRel`, and the fences for more than they are.
+        // loom treats `SeqCst` accesses as `AcqRel`, and makes `SeqCst` fences too strong.
         SeqCst => panic!("SeqCst, which loom does not model, at {at}"),
         _ => Relaxed,
     }
 }
 
-/// Records this half of an ordering; false if it is to be taken away.
+/// Records this half of an ordering. Returns `false` if it is to be removed.
 fn keeps(at: &'static Location<'static>, half: &'static str) -> bool {
-    let place = [at.line(), at.column()];
     if let Some(record) = &*RECORD {
         let (seen, file) = &mut *record.lock().unwrap();
-        if seen.insert((at.file(), place, half)) {
+        if seen.insert((at, half)) {
             let line = format!("{} {} {} {half}\n", at.file(), at.line(), at.column());
             file.write_all(line.as_bytes()).expect("the record is written");
         }
     }
-    !WEAKENED.iter().any(|(file, site, of)| *site == place && of == half && file == at.file())
+    let is_here = |site: &String| *site == format!("{at}:{half}");
+    !WEAKENED.iter().any(is_here)
 }

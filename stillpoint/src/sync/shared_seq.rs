@@ -1,10 +1,10 @@
 //! Rounds of work that callers share: sequence arithmetic, leader election, sleeping.
 //!
 //! A caller that wants a piece of work *done after now* (a grace period, a process-wide fence) need not do it itself:
-//! any round that **started** after its call serves it, whichever thread runs the round. [`SharedSeq::run_or_wait`] is
-//! that rule: it returns when such a round has ended. Until then the caller runs a round if no other thread does, or
-//! sleeps. A caller may also take a [`snapshot`](SharedSeq::snapshot) now, and ask ([`is_done`](SharedSeq::is_done)) or
-//! wait ([`wait_for`](SharedSeq::wait_for)) later. [`crate::fence`] shares heavy fences by it, and [`crate::rcu`] grace
+//! any round that **started** after its call serves it, whichever thread runs the round. [`SharedSeq::run_or_wait`]
+//! returns when such a round has ended. Until then the caller runs a round if no other thread does, or sleeps. A caller
+//! may also take a [`snapshot`](SharedSeq::snapshot), and check it ([`is_done`](SharedSeq::is_done)) or wait for it
+//! ([`wait_for`](SharedSeq::wait_for)) later. [`crate::fence`] shares heavy fences this way, and [`crate::rcu`] grace
 //! periods. The arithmetic is that of the Linux kernel's `rcu_seq` (`kernel/rcu/rcu.h`).
 //!
 //! # State
@@ -33,13 +33,11 @@
 //!
 //! # Orderings
 //!
-//! - A *snapshot* is a read-modify-write with Release; the *start* of a round is one with Acquire. If a round is to
-//!   serve the caller, its start comes after the snapshot in the word's modification order (3), so by (1) it
-//!   synchronizes with it: all that the caller did before happens before the round.
-//! - The *end* is a Release, and *checking whether it is done* an Acquire: the round happens before the callers'
-//!   return.
-//! - The *start* acquires from the last *end* too: rounds happen one after another.
-//! - The end needs no Acquire: what callers released during the round reaches the next leader through (1).
+//! If a round is to serve a caller, its *start* (Acquire) comes after the *snapshot* (Release) in the word's
+//! modification order (3), so by (1) it synchronizes with the snapshot: all that the caller did before happens before
+//! the round. The start acquires from the last *end* (Release) too, as do all that check whether a round is done:
+//! rounds happen one after another, and before the return of their callers. The end needs no Acquire: what callers
+//! released during the round reaches the next leader through (1).
 
 use core::num::NonZeroU32;
 
@@ -50,7 +48,7 @@ const WAITERS_THIS: u64 = 2;
 const WAITERS_NEXT: u64 = 4;
 const SHIFT: u32 = 3;
 
-/// How often a caller looks at a round in progress before it sleeps.
+/// How often a caller checks a round in progress before it sleeps.
 const SPINS: u32 = 64;
 
 /// See the [module](self).
@@ -59,7 +57,7 @@ pub struct SharedSeq {
     word: Futex,
 }
 
-/// The number of a round whose end serves its holder.
+/// The number of the round that serves a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqSnapshot(u64);
 
@@ -88,7 +86,7 @@ impl SharedSeq {
 
     /// Returns how many rounds have been completed.
     pub fn completed(&self) -> u64 {
-        // Acquire: a statistic that is read afterwards is not older; pairs with the Release in `update`.
+        // Acquire: statistics that are read afterwards are not older; pairs with the Release in `update`.
         self.word.load(Acquire) >> SHIFT
     }
 
@@ -104,17 +102,11 @@ impl SharedSeq {
         SeqSnapshot(round)
     }
 
-    /// Returns the round that is completed next, in progress or not.
-    pub fn next_round(&self) -> SeqSnapshot {
-        // Relaxed: an old answer is a round that has been completed.
-        SeqSnapshot((self.word.load(Relaxed) >> SHIFT) + 1)
-    }
-
-    /// Returns the round in progress, if there is one.
-    pub fn in_progress(&self) -> Option<SeqSnapshot> {
+    /// Returns the round that is completed next, and whether it is in progress.
+    pub fn next_round(&self) -> (SeqSnapshot, bool) {
         // Relaxed: an old answer is a round that has been completed.
         let word = self.word.load(Relaxed);
-        (word & IN_PROGRESS != 0).then_some(SeqSnapshot((word >> SHIFT) + 1))
+        (SeqSnapshot((word >> SHIFT) + 1), word & IN_PROGRESS != 0)
     }
 
     /// Returns `true` if the round has been completed.
@@ -124,35 +116,35 @@ impl SharedSeq {
         snapshot.is_done(self.word.load(Acquire))
     }
 
-    /// Returns when a round has been completed that started after the call: see [`wait_for`](Self::wait_for).
+    /// Blocks until a round has been completed that started after the call: see [`wait_for`](Self::wait_for).
     pub fn run_or_wait(&self, run: impl FnMut()) {
         self.run_or_sleep(self.snapshot(), true, run);
     }
 
-    /// Returns when the round has been completed. Calls `run` for it, and for all that wait, if no other thread does.
+    /// Blocks until the round has been completed. Calls `run`, on behalf of all waiters, if no other thread does.
     ///
     /// # Panics
     ///
-    /// If `run` panics, and this thread called it. The round then does not count, and each of the other waiters runs one
-    /// itself.
+    /// If this thread called `run`, and that panics. The round then does not count, and each of the other waiters runs
+    /// one itself.
     pub fn wait_for(&self, snapshot: SeqSnapshot, run: impl FnMut()) {
         self.run_or_sleep(snapshot, false, run);
     }
 
-    /// The loop of all callers that wait. After a failure the caller takes a new snapshot, if it may: its old one may
-    /// then never be completed, so it must not be one that is kept.
+    /// The loop of all waiters. If `may_renew`, no copy of the snapshot is kept: after a failed round the waiter takes
+    /// a new one, which may be smaller.
     fn run_or_sleep(&self, mut snapshot: SeqSnapshot, may_renew: bool, mut run: impl FnMut()) {
         let mut spins = budget(SPINS);
         loop {
-            // Acquire: the round happens before our return; pairs with the Release in `update`.
+            // Acquire: the round happens before the return; pairs with the Release in `update`.
             let word = self.word.load(Acquire);
             if snapshot.is_done(word) {
                 return;
             }
             if word & IN_PROGRESS == 0 {
                 if may_renew && !snapshot.is_next(word) {
-                    // The round that was in progress at the snapshot has failed: the first that comes serves. Not later
-                    // than before, as other threads may have completed some by now.
+                    // The round that was in progress at the snapshot has failed, so the next one serves. `min`, as
+                    // other threads may have completed rounds meanwhile.
                     step!("failure-waited-for", snapshot = snapshot.min(self.snapshot()));
                 }
                 if let Some(leader) = self.start(word) {
@@ -168,8 +160,8 @@ impl SharedSeq {
         }
     }
 
-    /// Calls `run`, unless there is a leader already. If it returns `false`, the round does not count. Returns `true`
-    /// if a round has been completed.
+    /// Calls `run`, unless there is a leader. If `run` returns `false`, the round does not count. Returns `true` if the
+    /// round has been completed.
     pub fn try_run(&self, run: impl FnOnce() -> bool) -> bool {
         // Relaxed: `start` orders.
         let word = self.word.load(Relaxed);
@@ -184,7 +176,7 @@ impl SharedSeq {
         completed
     }
 
-    /// Forgets the round in progress and its waiters: for the only thread of a process, as after a fork.
+    /// Forgets the round in progress and its waiters. For the only thread of a process, as after a fork.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         // Relaxed: the only thread.
@@ -200,7 +192,7 @@ impl SharedSeq {
         started.is_ok().then(|| Leader { seq: self })
     }
 
-    /// Sleeps until the round is completed, or this thread may lead it. May return for no reason.
+    /// Sleeps until the round is completed, or this thread may lead it. May return spuriously.
     #[cold]
     fn sleep(&self, word: u64, snapshot: SeqSnapshot) {
         let bit = if snapshot.is_next(word) { WAITERS_THIS } else { WAITERS_NEXT };
@@ -224,14 +216,13 @@ impl SharedSeq {
     }
 }
 
-/// Held by the thread that runs a round, which must end it. If it is dropped without [`end`](Self::end), the round does
-/// not count.
+/// The leader of a round. Dropped without [`end`](Self::end), the round does not count.
 struct Leader<'a> {
     seq: &'a SharedSeq,
 }
 
 impl Leader<'_> {
-    /// Completes the round. Wakes the threads that it serves, and one that will lead the next.
+    /// Completes the round. Wakes the threads that it serves, and the leader of the next round.
     fn end(self) {
         let word = &self.seq.word;
         let old = self.seq.update(|old| {
@@ -240,7 +231,7 @@ impl Leader<'_> {
         });
         core::mem::forget(self);
         let completed = (old >> SHIFT) + 1;
-        // The next leader first: it can start while we wake the others.
+        // The next leader first: it can start while this thread wakes the others.
         if old & WAITERS_NEXT != 0 {
             step!("no-leader-woken", word.wake(1, SeqSnapshot(completed + 1).mask()));
         }
@@ -251,7 +242,7 @@ impl Leader<'_> {
 }
 
 impl Drop for Leader<'_> {
-    /// The round failed: it serves no caller, and all waiters look again.
+    /// The round failed: it serves no caller, and all waiters check the word again.
     fn drop(&mut self) {
         let old = self.seq.update(|old| old & !(IN_PROGRESS | WAITERS_THIS | WAITERS_NEXT));
         if old & (WAITERS_THIS | WAITERS_NEXT) != 0 {

@@ -5,15 +5,13 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::now;
 
-/// Iterations of a measurement, and measurements.
 const ITERATIONS: u32 = 32;
 const MEASUREMENTS: u32 = 4;
 
 /// 256ths of a nanosecond that an iteration takes; 0 before the first measurement.
 static COST: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the number of [`spin_loop`] iterations that take about `ns` nanoseconds. The first call takes some
-/// microseconds.
+/// Returns the number of [`spin_loop`] iterations that take about `ns` nanoseconds. The first call takes microseconds.
 #[inline]
 pub fn spin_iterations(ns: u32) -> u32 {
     if ns == 0 {
@@ -34,8 +32,7 @@ fn measure() -> u32 {
         (0..ITERATIONS).for_each(|_| spin_loop());
         now() - start
     };
-    // The minimum: interruptions only add. A coarse clock may show no time at all: no iteration takes less than a
-    // cycle.
+    // The minimum, as interruptions only add. At least a cycle an iteration: a coarse clock may show no time at all.
     let least = (0..MEASUREMENTS).map(|_| time()).min().unwrap_or(0);
     let cost = (least * 256 / u64::from(ITERATIONS)).clamp(64, 1 << 20) as u32;
     COST.store(cost, Relaxed);

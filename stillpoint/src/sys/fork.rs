@@ -1,34 +1,32 @@
-//! What the library does when the process forks: one handler of `pthread_atfork(3)`, and the parts of the library that
-//! it calls.
+//! The library's `pthread_atfork(3)` handler, and the parts of the library that it calls.
 //!
-//! Each part registers a [`ForkHook`] before `main` ([`init_array!`](super::signal::init_array)), as a handler that
-//! is registered while another thread is about to fork comes too late for that child. A part that is used earlier
-//! registers itself then: twice does no harm.
+//! Each part registers a [`ForkHook`] before `main` ([`init_array!`](super::init_array)). A handler that is registered
+//! while another thread is about to fork comes too late for that child. A part that is used before that registers
+//! itself then; a hook may be registered twice.
 //!
 //! # Order
 //!
-//! Parts use the parts before them in [`Part`]. In the thread that forks, `prepare` runs from the last part to the
-//! first. After the fork, `parent` and `child` run from the first part to the last: a part may use those before it,
-//! which are ready.
+//! A part uses the parts before it in [`Part`]. In the forking thread, `prepare` runs from the last part to the first.
+//! After the fork, `parent` and `child` run from the first part to the last, so the parts that a hook uses are ready.
 //!
 //! # The child
 //!
-//! It has a copy of the parent's memory, and one thread, the one that forked. The kernel copies page by page, in no
-//! order, while other threads go on: a store may be in the copy, and an earlier one by the same thread not. So a
-//! `child` writes over what other threads may have been at.
+//! The child has a copy of the parent's memory, and one thread: the one that forked. The kernel copies page by page, in
+//! no order, while other threads go on. A store may be in the copy without an earlier store of the same thread. So a
+//! `child` hook overwrites everything that other threads may have been changing.
 //!
-//! The thread that forks may be in a function of the library that calls the program:
+//! The forking thread may be in a function of the library that calls the program:
 //!
-//! - One that the program has called with a closure, as `Rcu::update`: it goes on in the child. It
-//!   relies only on what belongs to its thread, which the hooks leave as it is.
-//! - A worker, a leader of a grace period, or an owner that runs its entries. These rely on more. They call callbacks,
-//!   destructors of retired values, wakers and hooks for stalls, in which the child must `exec` or `_exit`: so they do
-//!   not go on in it.
+//! - A function that takes a closure, such as `Rcu::update`, goes on in the child. It relies only on
+//!   what belongs to its thread, which the hooks do not change.
+//! - A worker, a leader of a grace period, or an owner that runs its callbacks relies on more, and does not go on in
+//!   the child. It calls callbacks, destructors of retired values, wakers and stall hooks, in which the child must
+//!   `exec` or `_exit`.
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
-/// The parts of the library that a fork concerns, in order.
+/// The parts of the library that have hooks, in order.
 #[derive(Debug, Clone, Copy)]
 pub enum Part {
     Fence,
@@ -38,41 +36,42 @@ pub enum Part {
     Srcu,
 }
 
-/// What a part does when the process forks.
+/// The functions of a part that run when the process forks.
 #[derive(Debug)]
 pub struct ForkHook {
     pub part: Part,
-    /// Before the fork, in the thread that forks.
+    /// Runs before the fork, in the forking thread.
     pub prepare: fn(),
-    /// After it, in the same thread.
+    /// Runs after the fork, in the same thread.
     pub parent: fn(),
-    /// In the child.
+    /// Runs in the child.
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, and goes on in no function of the library but such as the
+    /// The calling thread is the only one in the process. It goes on in no function of the library but those that the
     /// [module](self) allows.
     pub child: unsafe fn(),
 }
 
 impl ForkHook {
-    /// A hook for the child alone.
+    /// Creates a hook for the child alone.
     pub const fn in_child(part: Part, child: unsafe fn()) -> Self {
         Self { part, prepare: || (), parent: || (), child }
     }
 }
 
-/// By part; null before it is registered.
+/// The hooks by part; null before they are registered.
 static HOOKS: [AtomicPtr<ForkHook>; 5] = [const { AtomicPtr::new(ptr::null_mut()) }; 5];
 
-/// The handler is registered, or a thread is about to do so. Twice would be too much: a hook may take a lock.
+/// The handler is registered, or a thread is about to register it. It must not run twice: a hook may take a lock.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 
-/// Has `hook` called at every later fork. False if there is no memory for that: the next call tries again.
+/// Has `hook` called at every later fork. Returns `false` if there is no memory for the handler: the next call tries
+/// again.
 pub fn register_for_fork(hook: &'static ForkHook) -> bool {
-    // Release: the hook; pairs with the Acquire in `hooks`.
+    // Release: publishes the hook; pairs with the Acquire in `hooks`.
     HOOKS[hook.part as usize].store(ptr::from_ref(hook).cast_mut(), Release);
-    // Relaxed, here and below: the flag says nothing of other memory.
+    // Relaxed, here and below: the flag publishes nothing.
     if IS_ARMED.load(Relaxed) || IS_ARMED.swap(true, Relaxed) {
         return true;
     }
@@ -82,7 +81,7 @@ pub fn register_for_fork(hook: &'static ForkHook) -> bool {
     is_armed
 }
 
-/// The hooks that are registered, in order.
+/// Returns the registered hooks, in order.
 fn hooks() -> impl DoubleEndedIterator<Item = &'static ForkHook> {
     // Acquire: the hook; pairs with the Release in `register_for_fork`.
     // SAFETY: only hooks, which are static, are ever stored.
@@ -98,7 +97,7 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    // SAFETY: the child of a fork has one thread; the rest is what programs promise, see the module.
+    // SAFETY: the child of a fork has one thread; the rest is the program's promise (see the module).
     hooks().for_each(|hook| unsafe { (hook.child)() });
 }
 

@@ -1,23 +1,22 @@
 //! Keeps this code mapped until the process ends.
 //!
-//! Threads run it when they end, through a destructor of a `pthread_key_create(3)` key. Workers sleep in it. The kernel may read the
-//! descriptor of an rseq critical section after that is over. `dlclose(3)` of a shared library with this crate would unmap it under
-//! all of them. So the library marks itself as one that is never unmapped (`RTLD_NODELETE`) before it creates a key or a worker, or
-//! runs a critical section.
+//! `dlclose(3)` of a shared library with this crate must not unmap code that is still in use. Threads run a destructor
+//! of a `pthread_key_create(3)` key when they end, and workers sleep. The kernel may read the descriptor of an rseq
+//! critical section after the section has ended. So the library marks itself as never unmapped (`RTLD_NODELETE`) before
+//! it creates a key or a worker, or runs a critical section.
 //!
-//! It does so when it is loaded: the lock creates its key then, and `dlopen(3)` is not for signal handlers, in which a thread may first
-//! need one. The mark fails only if the dynamic linker has no memory, and later calls try again.
+//! It does so when it is loaded, because the lock creates its key then, and because signal handlers must not call
+//! `dlopen(3)`.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::signal::init_array;
+use super::init_array;
 
 static IS_PINNED: AtomicBool = AtomicBool::new(false);
 
-// If this fails, later calls try again.
 init_array!(is_pinned());
 
-/// Keeps this code mapped. Returns `false` if that cannot be done now.
+/// Keeps this code mapped. Returns `false` if the dynamic linker has no memory for that: the next call tries again.
 #[must_use]
 pub fn is_pinned() -> bool {
     // Relaxed: the dynamic linker has the mark, and keeps it.
@@ -33,7 +32,7 @@ fn pin() -> bool {
     done
 }
 
-/// A static program is never unmapped, and musl unmaps nothing: its `dlclose` does nothing.
+/// A static program is never unmapped, and the `dlclose` of musl does nothing.
 #[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"))))]
 fn mark() -> bool {
     true
@@ -46,7 +45,7 @@ fn mark() -> bool {
     use core::mem;
     use core::ptr::{self, NonNull};
 
-    /// The public part of glibc's `struct link_map`, up to what is needed here.
+    /// The beginning of glibc's public `struct link_map`.
     #[repr(C)]
     struct LinkMap {
         _base: usize,
@@ -62,7 +61,7 @@ fn mark() -> bool {
         libc::dladdr1(mark as *const c_void, &mut info, &mut map, RTLD_DL_LINKMAP)
     };
     let Some(map) = NonNull::new(map.cast::<LinkMap>()).filter(|_| found != 0) else {
-        // What the dynamic linker does not know, it does not unmap.
+        // The dynamic linker unmaps only what it knows.
         return true;
     };
     // SAFETY: glibc's map of a library that is loaded, as this code runs; the name is a C string, or null.
@@ -72,7 +71,7 @@ fn mark() -> bool {
         // The program.
         return true;
     }
-    // SAFETY: the library is found by the name under which it is loaded, so this runs no initializer. The handle is not closed.
+    // SAFETY: the library is loaded under this name, so this runs no initializer. The handle is not closed.
     let handle = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
     !handle.is_null()
 }

@@ -1,7 +1,8 @@
-//! Restartable sequences: the registration of threads, the words of a thread's rseq area, and the number of possible CPUs.
+//! Restartable sequences: the registration of threads, the fields of an rseq area, and the number of possible CPUs.
 //!
-//! The kernel knows one rseq area a thread. glibc registers it since 2.35, unless `GLIBC_TUNABLES=glibc.pthread.rseq=0`. Then it lies at
-//! the same distance from the thread pointer in every thread. Otherwise a thread may register an area of its own, until it ends.
+//! The kernel knows one rseq area per thread. glibc registers it since 2.35, unless
+//! `GLIBC_TUNABLES=glibc.pthread.rseq=0`. Then the area is at the same offset from the thread pointer in every thread.
+//! Otherwise a thread may register an area of its own, until it ends.
 //!
 //! Nothing here writes to an area: the critical sections write `rseq_cs`, and the kernel writes the rest.
 
@@ -10,22 +11,22 @@ use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::io::{self, Read as _};
 
-/// Whether there is code for this architecture, here and in `percpu`. Not for big endian: the kernel reads the signature as data, and
-/// aarch64 stores instructions in little endian always.
+/// There is code for this architecture, here and in `percpu`. Big endian is not supported: the kernel reads the
+/// signature as data, and aarch64 always stores instructions in little endian.
 pub const SUPPORTED: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))
         && cfg!(all(target_pointer_width = "64", target_endian = "little"));
 
-/// Bytes of an area of the first version, which the kernel still accepts. Later fields fit into its padding.
+/// Size of an area of the first version, which the kernel still accepts. Later fields fit into its padding.
 pub const OWN_SIZE: usize = 32;
 
-/// Offset of the current CPU's number in an area. That of an unregistered thread is negative.
+/// Offset of the current CPU's number in an area. The number is negative if the thread is not registered.
 const CPU_ID: isize = 4;
 
 /// Offset of the thread's concurrency id in an area (Linux 6.3).
 const MM_CID: isize = 24;
 
-/// Precedes each abort handler. The kernel compares it with the one that was registered.
+/// Precedes each abort handler. The kernel compares it with the signature of the registration.
 const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0xd428_bc00
 } else if cfg!(target_arch = "riscv64") {
@@ -34,33 +35,33 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0x5305_3053
 };
 
-/// Returns the size of the part of an area that the kernel uses (Linux 6.3), or 0 before that.
-pub fn feature_size() -> usize {
+/// Returns the size of the part of an area that the kernel uses; 0 before Linux 6.3.
+fn feature_size() -> usize {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) as usize }
 }
 
-/// What the C library does about registration.
+/// How the C library registers threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// It registers threads: distance of the areas from the thread pointer, and size.
+    /// It registers them, with areas of this size at this offset from the thread pointer.
     Registers { offset: isize, size: usize },
-    /// It could, but does not: the kernel refuses, or it is disabled.
+    /// It supports rseq, but the kernel refuses, or registration is disabled.
     Declines,
-    /// It does not know rseq.
-    Ignorant,
+    /// It does not support rseq.
+    Unsupported,
 }
 
-/// Returns what the C library does.
+/// Returns how the C library registers threads.
 pub fn library() -> Library {
-    let Some((offset, size)) = symbols() else { return Library::Ignorant };
+    let Some((offset, size)) = symbols() else { return Library::Unsupported };
     // SAFETY: glibc defines them as constants: `const ptrdiff_t __rseq_offset; const unsigned int __rseq_size`.
     let (offset, size) = unsafe { (offset.read(), size.read() as usize) };
     if size == 0 { Library::Declines } else { Library::Registers { offset, size } }
 }
 
-/// Looks the symbols up: linking them would require glibc 2.35.
+/// Looks up the symbols. Linking them would require glibc 2.35.
 #[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     // SAFETY: the names are C strings.
@@ -71,7 +72,7 @@ fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     (!offset.is_null() && !size.is_null()).then_some((offset.cast(), size.cast()))
 }
 
-/// A static program has no symbols to look up. Weak ones are null if the C library lacks them.
+/// A static program cannot look up symbols. Weak ones are null if the C library lacks them.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     #[repr(C)]
@@ -97,38 +98,38 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// Returns the number of the current CPU, from the area at `offset` from the thread pointer. It is negative if the thread is not
-/// registered, and meaningless if `offset` is 0.
+/// Returns the number of the current CPU, from the area at `offset` from the thread pointer. It is negative if the
+/// thread is not registered, and meaningless if `offset` is 0.
 ///
 /// # Safety
 ///
 /// There is an area at `offset` in the calling thread, or `offset` is 0.
 #[inline(always)]
 pub unsafe fn cpu_id(offset: isize) -> u32 {
-    // SAFETY: the caller's contract. At the thread pointer itself lies what the C library keeps there, at least a pointer.
+    // SAFETY: the caller's contract. The C library keeps at least a pointer at the thread pointer itself.
     unsafe { read(offset + CPU_ID) }
 }
 
-/// The concurrency id of the thread.
+/// Returns the concurrency id of the thread.
 ///
 /// # Safety
 ///
-/// There is a registered area at `offset`, and the kernel writes this field ([`feature_size`]).
+/// There is a registered area at `offset`, and the kernel writes this field ([`has_mm_cid`]).
 #[inline(always)]
 pub unsafe fn mm_cid(offset: isize) -> u32 {
     // SAFETY: the caller's contract.
     unsafe { read(offset + MM_CID) }
 }
 
-/// Whether the kernel writes the concurrency id to an area that the C library says has `size` bytes.
+/// Returns `true` if the kernel writes the concurrency id to an area for which the C library reports `size` bytes.
 pub fn has_mm_cid(size: usize) -> bool {
-    // What glibc (2.40) says counts the fields that it knows; the area it registers is then as large as the first version.
+    // glibc reports the size of the fields that it knows. It registers at least an area of the first version.
     const KNOWN_TO_GLIBC: usize = 20;
     let needed = MM_CID as usize + size_of::<u32>();
     feature_size() >= needed && (size >= needed || size == KNOWN_TO_GLIBC)
 }
 
-/// The 32 bits at `offset` from the thread pointer. Volatile: the kernel changes them.
+/// Reads 32 bits at `offset` from the thread pointer. The read is volatile, as the kernel changes them.
 #[inline(always)]
 unsafe fn read(offset: isize) -> u32 {
     let value: u32;
@@ -169,38 +170,27 @@ pub fn thread_pointer() -> *const u8 {
 #[repr(C, align(32))]
 struct Own {
     area: UnsafeCell<[u8; OWN_SIZE]>,
-    state: Cell<State>,
-}
-
-#[derive(Clone, Copy)]
-enum State {
-    Untried,
-    Registered,
-    /// The kernel refuses, with this error.
-    Refused(i32),
+    /// The result of `rseq(2)`, with the kernel's error; `None` before the call.
+    registered: Cell<Option<Result<(), i32>>>,
 }
 
 thread_local! {
     // The destructor ends the registration before the memory is freed.
-    static OWN: Own = const { Own { area: UnsafeCell::new([0; OWN_SIZE]), state: Cell::new(State::Untried) } };
+    static OWN: Own = const { Own { area: UnsafeCell::new([0; OWN_SIZE]), registered: Cell::new(None) } };
 }
 
-/// Registers the calling thread with an area of its own, if that has not been done. Returns the offset of that area.
+/// Registers the calling thread with an area of its own at the first call. Returns the offset of that area.
 ///
 /// # Errors
 ///
-/// Returns the kernel's error, each time: `EINVAL` if another library has registered the thread. `ESRCH` if the thread is about to end.
+/// Returns the kernel's error, at each call: `EINVAL` if another library has registered the thread. Returns `ESRCH` if
+/// the thread is about to end.
 pub fn register_own() -> io::Result<isize> {
     let registered = OWN.try_with(|own| {
-        if matches!(own.state.get(), State::Untried) {
-            // SAFETY: the area lives until `drop` below unregisters it.
-            let refused = unsafe { call(own.area.get().cast(), 0) };
-            own.state.set(refused.map_or(State::Registered, State::Refused));
-        }
-        match own.state.get() {
-            State::Refused(error) => Err(error),
-            _ => Ok(own.area.get().cast::<u8>().addr().wrapping_sub(thread_pointer().addr()) as isize),
-        }
+        // SAFETY: the area lives until `drop` below unregisters it.
+        let result = own.registered.get().unwrap_or_else(|| unsafe { call(own.area.get().cast(), 0) });
+        own.registered.set(Some(result));
+        result.map(|()| own.area.get().cast::<u8>().addr().wrapping_sub(thread_pointer().addr()) as isize)
     });
     registered.unwrap_or(Err(libc::ESRCH)).map_err(io::Error::from_raw_os_error)
 }
@@ -208,22 +198,24 @@ pub fn register_own() -> io::Result<isize> {
 impl Drop for Own {
     fn drop(&mut self) {
         const UNREGISTER: libc::c_int = 1;
-        if matches!(self.state.get(), State::Registered) {
+        if self.registered.get() == Some(Ok(())) {
             // SAFETY: unregisters what was registered.
-            unsafe { call(self.area.get().cast(), UNREGISTER) };
+            let _ = unsafe { call(self.area.get().cast(), UNREGISTER) };
         }
     }
 }
 
-/// Calls `rseq(2)`. Returns the error if it fails.
+/// `rseq(2)`. Returns the kernel's error.
 ///
 /// # Safety
 ///
 /// The area must live as long as it is registered.
-unsafe fn call(area: *mut u8, flags: libc::c_int) -> Option<i32> {
+unsafe fn call(area: *mut u8, flags: libc::c_int) -> Result<(), i32> {
     // SAFETY: the caller's contract.
-    let failed = unsafe { libc::syscall(libc::SYS_rseq, area, OWN_SIZE, flags, SIGNATURE) } != 0;
-    failed.then(|| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
+    match unsafe { libc::syscall(libc::SYS_rseq, area, OWN_SIZE, flags, SIGNATURE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
+    }
 }
 
 /// Returns the release of the running kernel: major, minor, patch.
@@ -239,17 +231,17 @@ fn parse_release(release: &str) -> Option<(u32, u32, u32)> {
     Some((major, minor, numbers.next().flatten().unwrap_or(0)))
 }
 
-/// Returns the CPU on which the calling thread runs, from the C library or the kernel.
+/// Returns the CPU on which the calling thread runs, by `sched_getcpu(3)`.
 pub fn getcpu() -> usize {
     // SAFETY: takes nothing.
     usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
-/// Returns the number of CPUs that this machine may ever have: CPU numbers are lower. Every call returns the same.
+/// Returns the number of CPUs that this machine may ever have: all CPU numbers are lower. Every call returns the same.
 pub fn possible_cpus() -> usize {
     /// 0 before the first call.
     static CPUS: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed, both: nothing is published with the number, and the first one stays.
+    // Relaxed, both: the number publishes nothing, and the first one stays.
     let known = CPUS.load(Relaxed);
     if known != 0 {
         return known;
@@ -258,7 +250,7 @@ pub fn possible_cpus() -> usize {
     CPUS.compare_exchange(0, found, Relaxed, Relaxed).map_or_else(|first| first, |_| found)
 }
 
-/// Reads the number from `/sys`, if that is the kernel's own: in containers, another file system may show other numbers.
+/// Reads the number from `/sys`, if that is the kernel's: in containers, another file system may show other numbers.
 fn listed_cpus() -> Option<usize> {
     const SYSFS_MAGIC: u64 = 0x6265_6572;
     let mut text = [0; 4096];
@@ -270,11 +262,10 @@ fn listed_cpus() -> Option<usize> {
     parse_cpu_list(&text[..len])
 }
 
-/// Returns 1 more than the highest number of a list such as "0-3,6".
+/// Returns 1 more than the highest number of a list such as "0-3,6". Returns `None` for other text.
 fn parse_cpu_list(list: &[u8]) -> Option<usize> {
     let list = core::str::from_utf8(list).ok()?.trim();
     let ends = list.split([',', '-']).map(|number| number.parse::<usize>().ok());
-    // A list with anything but numbers is not understood.
     let highest = ends.reduce(|one, other| Some(one?.max(other?)))??;
     highest.checked_add(1)
 }
@@ -285,7 +276,7 @@ fn cpus_in_masks() -> usize {
     const MOST: usize = 8192;
     let mut mask = [0_u64; MOST / 64];
     let fits = |words: &usize| {
-        // SAFETY: the kernel writes at most that many bytes. It returns an error if its mask has more.
+        // SAFETY: the kernel writes at most that many bytes, and returns an error if its mask is larger.
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words * 8, mask.as_mut_ptr()) > 0 }
     };
     (1..=MOST / 64).find(fits).map_or(MOST, |words| words * 64)

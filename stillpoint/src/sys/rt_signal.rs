@@ -1,34 +1,31 @@
-//! A real-time signal of our own, sent to single threads.
+//! A real-time signal that the library sends to single threads.
 
 use core::ffi::c_int;
 use core::{mem, ptr};
 use std::io;
 
-/// Installs `handler` for a real-time signal that has no handler yet. Returns the signal, or `None` if there is none, or
-/// that is denied.
+/// Installs `handler` for a real-time signal that has no handler yet. Returns the signal, or `None` if there is no such
+/// signal or the system call is denied.
 ///
 /// # Safety
 ///
 /// `handler` must be async-signal-safe.
 pub unsafe fn claim(handler: extern "C" fn(c_int)) -> Option<c_int> {
-    // From the top: programs that use real-time signals by number start at SIGRTMIN.
+    // Starts from the top, because programs that use real-time signals by number start at SIGRTMIN.
     for signal in (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev() {
         // SAFETY: sigaction is plain data, for which zero is a value.
         let mut old: libc::sigaction = unsafe { mem::zeroed() };
         // SAFETY: only asks for the present action, into a place that outlives the call.
-        if unsafe { libc::sigaction(signal, ptr::null(), &mut old) } != 0 || old.sa_sigaction != libc::SIG_DFL
-        {
-            continue;
-        }
+        let is_known = unsafe { libc::sigaction(signal, ptr::null(), &mut old) == 0 };
         // SAFETY: the caller's contract.
-        if unsafe { install(signal, handler) } {
+        if is_known && old.sa_sigaction == libc::SIG_DFL && unsafe { install(signal, handler) } {
             return Some(signal);
         }
     }
     None
 }
 
-/// Installs `handler` for `signal`. Returns `false` if that is denied.
+/// Installs `handler` for `signal`. Returns `false` if the system call is denied.
 ///
 /// # Safety
 ///
@@ -42,7 +39,7 @@ pub unsafe fn install(signal: c_int, handler: extern "C" fn(c_int)) -> bool {
     unsafe { libc::sigaction(signal, &new, ptr::null_mut()) == 0 }
 }
 
-/// Lets the calling thread receive `signal`.
+/// Unblocks `signal` in the calling thread.
 pub fn unblock(signal: c_int) {
     // SAFETY: a signal set is plain data, initialized by sigemptyset before use; all calls only touch the local set and
     // the thread's own mask.
@@ -54,7 +51,7 @@ pub fn unblock(signal: c_int) {
     }
 }
 
-/// Sends `signal` to thread `tid` of this process.
+/// Sends `signal` to the thread `tid` of this process.
 pub fn send(tid: i32, signal: c_int) -> io::Result<()> {
     // SAFETY: plain system calls; the process handles the signal.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) };

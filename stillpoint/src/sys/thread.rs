@@ -1,15 +1,17 @@
-//! Threads of the library's own.
-//!
-//! Not `std::thread`: there each thread that starts or ends holds a lock of the standard library for a moment. The child of a
-//! fork at such a moment can start no such thread.
+//! Threads of the library, and signals.
 
 use core::ffi::{CStr, c_void};
-use core::{mem, ptr};
+use core::mem;
+use core::ptr;
 
 /// Stack of a thread in bytes, that of `std::thread`.
 const STACK: usize = 2 << 20;
 
-/// Starts a thread that runs `start` with `argument`, which must not unwind, and is never joined. False if that cannot be done.
+/// Starts a detached thread that runs `start` with `argument`. `start` must not unwind. Returns `false` if the thread
+/// cannot be started.
+///
+/// Unlike `std::thread`, this holds no lock of the standard library while the thread starts or ends. A fork at such a
+/// moment would leave the child without threads.
 #[must_use]
 pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
     // SAFETY: attributes are plain data, initialized by pthread_attr_init before use and destroyed after it; all places
@@ -28,8 +30,36 @@ pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_
     }
 }
 
-/// Names the calling thread, for people: 15 bytes at most.
+/// Names the calling thread: 15 bytes at most.
 pub fn set_name(name: &CStr) {
     // SAFETY: the kernel copies the name.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// Returns the kernel's name of a thread of this process. Returns `None` if it cannot be read.
+pub fn name(tid: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
+}
+
+/// Returns the id of the calling thread.
+pub fn tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Calls `f` with all signals blocked in the calling thread. Threads that `f` starts inherit the mask.
+pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: a signal set is plain data, initialized by sigfillset before use; all calls only touch the local sets and
+    // the thread's own mask.
+    let old = unsafe {
+        let mut all: libc::sigset_t = mem::zeroed();
+        let mut old: libc::sigset_t = mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        old
+    };
+    let result = f();
+    // SAFETY: `old` was written by the call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, ptr::null_mut()) };
+    result
 }

@@ -1,11 +1,10 @@
 //! Runs a function when a thread ends.
 //!
-//! This is a `pthread_key_create(3)` destructor, not a Rust thread-local with `Drop`: glibc runs it after all Rust (and C++)
-//! thread-local destructors, so these may still use what is cleaned up here. A later destructor may set the key again; the C library
-//! then makes another round.
+//! This is a `pthread_key_create(3)` destructor. glibc runs it after all Rust and C++ thread-local destructors, so
+//! these may still use what the function cleans up. If a later destructor arms it again, the C library runs it again.
 //!
-//! Keys are never deleted: other threads may be about to use them, at the end of the process too. The destructors stay mapped (see
-//! [`super::pin`]).
+//! Keys are never deleted, because other threads may be about to use them, even at the end of the process. The
+//! destructors stay mapped (see [`super::pin`]).
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -16,7 +15,7 @@ use super::pin::is_pinned;
 #[derive(Debug)]
 pub struct AtThreadExit {
     run: unsafe extern "C" fn(*mut c_void),
-    /// The key plus 1; 0 while there is none. Without a lock, so that a fork may come while another thread creates the key.
+    /// The key plus 1; 0 while there is none. There is no lock, which a fork in another thread could leave locked.
     key: AtomicU64,
 }
 
@@ -26,8 +25,9 @@ impl AtThreadExit {
         Self { run, key: AtomicU64::new(0) }
     }
 
-    /// Runs the function with `pointer` when the calling thread ends. It replaces an earlier pointer of this thread. Returns `false` if
-    /// the C library has no key or no memory left, or this code cannot be kept mapped.
+    /// Has the function called with `pointer`, which is not null, when the calling thread ends. Replaces an earlier
+    /// pointer of this thread. Returns `false` if the C library has no key or no memory left, or if this code cannot be
+    /// kept mapped.
     ///
     /// # Safety
     ///
@@ -38,7 +38,8 @@ impl AtThreadExit {
         self.key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, pointer) } == 0)
     }
 
-    /// Creates the key for [`arm`](Self::arm). Early keys are low, and the lowest need no memory of their own.
+    /// Creates the key for [`arm`](Self::arm). The C library allocates no memory for its lowest keys, which it gives
+    /// out first.
     pub fn prepare(&self) {
         self.key();
     }

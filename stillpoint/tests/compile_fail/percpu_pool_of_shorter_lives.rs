@@ -1,4 +1,4 @@
-//! What goes into a pool lives as long as what may come out.
+//! Objects put into a pool must live as long as the objects taken out.
 use stillpoint::percpu::Pool;
 
 fn keep<'a>(pool: &Pool<&'a str>, text: &'a str) {

@@ -1,4 +1,4 @@
-//! A handle speaks for its thread.
+//! A handle stays in its thread.
 use std::thread;
 
 use stillpoint::qsbr;

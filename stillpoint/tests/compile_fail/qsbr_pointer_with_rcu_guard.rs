@@ -1,4 +1,4 @@
-//! A section of rcu keeps no grace period of qsbr from ending.
+//! A guard of `rcu` does not delay grace periods of `qsbr`.
 use stillpoint::{qsbr, rcu, rcu::Rcu};
 
 fn main() {

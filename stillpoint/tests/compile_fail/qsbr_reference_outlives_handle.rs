@@ -1,4 +1,4 @@
-//! A thread without a handle is waited for by nobody.
+//! Grace periods do not wait for a thread without a handle.
 use stillpoint::{qsbr, rcu::Rcu};
 
 fn main() {

@@ -1,4 +1,4 @@
-//! Nobody waits for a thread that is offline.
+//! Grace periods do not wait for an offline thread.
 use stillpoint::{qsbr, rcu::Rcu};
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A report says that the thread holds no references.
+//! A thread that reports holds no references.
 use stillpoint::{qsbr, rcu::Rcu};
 
 fn main() {

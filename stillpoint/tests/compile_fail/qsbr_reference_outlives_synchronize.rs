@@ -1,4 +1,4 @@
-//! Who waits is offline meanwhile.
+//! A thread is offline in `synchronize`.
 use stillpoint::{qsbr, rcu::Rcu};
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A domain whose sections keep nothing is not made without `unsafe`.
+//! Safe code cannot define a domain whose sections protect nothing.
 #![forbid(unsafe_code)]
 
 use stillpoint::rcu::{Rcu, Sections, WORDS};

@@ -1,4 +1,4 @@
-//! A bound that implies the protocol of domains does not give it to programs: they could end a section under its guard.
+//! A bound that implies the protocol of domains does not expose it: a program could end a section under its guard.
 #![forbid(unsafe_code)]
 
 use stillpoint::Domain;

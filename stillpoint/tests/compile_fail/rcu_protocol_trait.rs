@@ -1,4 +1,4 @@
-//! The trait that has the protocol of domains has no name outside of the library.
+//! The trait of the protocol of domains cannot be named outside the library.
 #![forbid(unsafe_code)]
 
 use stillpoint::rcu::{Global, RawDomain};

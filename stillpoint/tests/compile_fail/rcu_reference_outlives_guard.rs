@@ -1,4 +1,4 @@
-//! A reference is good until the section ends.
+//! A reference cannot outlive its guard.
 use stillpoint::rcu::{self, Rcu};
 
 fn main() {

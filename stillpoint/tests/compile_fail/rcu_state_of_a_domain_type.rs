@@ -1,4 +1,4 @@
-//! What `domain!` needs of the library does not open the state of a domain.
+//! The items that `domain!` uses do not expose the state of a domain.
 #![forbid(unsafe_code)]
 
 use stillpoint::rcu::{Global, StaticDomain};

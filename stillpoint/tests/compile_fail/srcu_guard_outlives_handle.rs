@@ -1,4 +1,4 @@
-//! A guard keeps the handle that it was taken from.
+//! A guard borrows its handle.
 use stillpoint::srcu::Domain;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A guard of `rcu` does not open a pointer of a sleepable domain.
+//! A guard of `rcu` cannot load a pointer of an `srcu` domain.
 use stillpoint::rcu::{self, Rcu};
 use stillpoint::srcu::Domain;
 

@@ -1,4 +1,4 @@
-//! A reference lives as long as its guard, and no longer.
+//! A reference cannot outlive its guard.
 use stillpoint::rcu::Rcu;
 use stillpoint::srcu::Domain;
 

@@ -1,4 +1,4 @@
-//! A section ends with its guard, as nobody can take it out.
+//! A section cannot be moved out of its guard.
 use stillpoint::rcu::Rcu;
 use stillpoint::srcu::Domain;
 

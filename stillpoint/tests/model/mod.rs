@@ -1,4 +1,4 @@
-//! What the models share.
+//! The harness of the models.
 
 use std::sync::{Mutex, PoisonError};
 

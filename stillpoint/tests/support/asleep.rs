@@ -1,17 +1,17 @@
-//! Threads that are known to sleep.
+//! Waits for threads to sleep.
 
 use std::sync::mpsc;
 use std::{fs, thread};
 
 use crate::until::until;
 
-/// Whether the thread with this id sleeps.
+/// Returns `true` if the thread with this id sleeps.
 pub fn sleeps(tid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }
 
-/// That of the calling thread.
+/// Returns the id of the calling thread.
 pub fn tid() -> i32 {
     // SAFETY: a plain call.
     unsafe { libc::gettid() }
@@ -24,7 +24,7 @@ pub fn asleep_in<'scope, T: Send + 'scope>(
 ) -> thread::ScopedJoinHandle<'scope, T> {
     let (sender, receiver) = mpsc::channel();
     let thread = scope.spawn(move || {
-        sender.send(tid()).expect("somebody listens");
+        sender.send(tid()).expect("the caller listens");
         body()
     });
     let tid = receiver.recv().expect("the thread has started");

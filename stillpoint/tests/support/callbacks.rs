@@ -1,4 +1,4 @@
-//! Callbacks that are counted.
+//! Counted callbacks.
 
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 
@@ -6,7 +6,7 @@ use stillpoint::rcu::DeferOptions;
 
 pub const LAZY: DeferOptions = DeferOptions::new().lazy();
 
-/// A counter, and something that counts.
+/// Returns a counter, and a closure that increments it.
 pub fn counter() -> (&'static AtomicUsize, impl Fn() + Copy + Send + 'static) {
     let count: &'static AtomicUsize = Box::leak(Box::default());
     (count, move || _ = count.fetch_add(1, AcqRel))

@@ -1,4 +1,4 @@
-//! No test hangs silently.
+//! Ends tests that hang.
 
 #[path = "time_limit.rs"]
 mod time_limit;
@@ -10,12 +10,12 @@ use std::thread;
 
 use time_limit::TIME_LIMIT;
 
-/// A test that still runs. Dropping it says that the test has ended.
+/// A running test, which ends when this is dropped.
 pub struct Running {
     _ended: Sender<()>,
 }
 
-/// Ends the process, loudly, if the value returned is not dropped in time.
+/// Ends the process with a message if the returned value is not dropped in time.
 #[must_use = "the test counts as ended when this is dropped"]
 pub fn deadline() -> Running {
     let test = thread::current().name().unwrap_or("a test").to_owned();
@@ -23,7 +23,7 @@ pub fn deadline() -> Running {
     let limit = *TIME_LIMIT;
     thread::spawn(move || {
         if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            // Not `eprintln!`, whose output is kept for a test that ends.
+            // Not `eprintln!`, whose output is captured until the test ends.
             let _ = writeln!(io::stderr(), "\n{test} has not ended after {limit:?}");
             process::exit(101);
         }

@@ -5,8 +5,9 @@ use std::{io, mem, ptr};
 
 use crate::child;
 
-/// Whether this is a process for `test` alone, of which there is one for each backend. A process that hangs is killed. No
-/// thread of the standard library may start or end in it at the moment of a fork: its child could start no more of them.
+/// Returns `true` in a process that runs only `test`. The parent runs one for each backend, and returns `false`. A
+/// process that hangs is killed. No thread of the standard library may start or end in it during a fork: the child
+/// could not start threads.
 pub fn is_alone(test: &str) -> bool {
     if child::variant().is_none() {
         for backend in ["membarrier", "signal", "seqcst"] {
@@ -18,13 +19,13 @@ pub fn is_alone(test: &str) -> bool {
     true
 }
 
-/// The child's end, if it is not to come back from `child`.
+/// Ends a child that must not return from its closure.
 pub fn exit(right: bool) -> ! {
     // SAFETY: ends the child without the destructors of the parent's test.
     unsafe { libc::_exit(i32::from(!right)) }
 }
 
-/// This process is killed if it hangs.
+/// Has the kernel kill this process if it hangs.
 fn set_deadline() {
     // SAFETY: a signal set is plain data, initialized by sigfillset; the calls only touch it and the thread's own mask.
     unsafe {
@@ -35,7 +36,7 @@ fn set_deadline() {
     }
 }
 
-/// A fork: 0 in the child.
+/// Forks. Returns 0 in the child.
 pub fn fork() -> libc::pid_t {
     // SAFETY: glibc lets the child of a process with threads allocate and start threads; the rest is what is tested.
     let pid = unsafe { libc::fork() };
@@ -46,7 +47,7 @@ pub fn fork() -> libc::pid_t {
     pid
 }
 
-/// Waits for a child to end with 0.
+/// Waits until the child has exited, with 0.
 pub fn await_child(pid: libc::pid_t) {
     let mut status = -1;
     // SAFETY: waits for our own child; `status` outlives the call.
@@ -54,7 +55,7 @@ pub fn await_child(pid: libc::pid_t) {
     assert_eq!(status, 0, "the child ends with 0, its wait status is {status:#x}");
 }
 
-/// Runs `child` in the child of a fork, which must not panic there, and waits for its end.
+/// Runs `child` in the child of a fork, and waits for its exit. `child` must not panic.
 pub fn in_child(child: impl FnOnce()) {
     match fork() {
         0 => exit(catch_unwind(AssertUnwindSafe(child)).is_ok()),

@@ -1,4 +1,4 @@
-//! Sections, grace periods and deferred work, as steps of a random [`program`](crate::program).
+//! Read-side critical sections, grace periods and deferred callbacks, as steps of a random [`program`](crate::program).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -10,28 +10,29 @@ use proptest::prelude::*;
 use stillpoint::Domain;
 use stillpoint::rcu::{GracePeriod, Rcu, Retired};
 
-use crate::program::Scene;
+use crate::program::System;
 
 const CELLS: usize = 2;
-/// Guards, and cookies, that a thread has at once.
+/// The most guards, and the most cookies, that a thread has at once.
 pub const MOST: usize = 4;
 
-/// Set when something has happened.
+/// Set when a callback has run or a value has been dropped.
 pub type Flag = Arc<AtomicBool>;
 
+/// Numbers select a cell, or one of the guards or cookies that the thread has.
 #[derive(Debug, Clone)]
 pub enum Op {
     Enter,
     Leave(usize),
-    /// From a cell, with a guard.
+    /// Loads from a cell with a guard.
     Load(usize, usize),
-    /// Whatever has been loaded.
+    /// Reads all values that the thread has loaded.
     Read,
-    /// A guard: what was loaded with it ends.
+    /// Ends all loads of a guard.
     Renew(usize),
-    /// The same, for a while.
-    Doze(usize),
-    /// A guard to whoever takes it.
+    /// The same, and lets grace periods pass for a while.
+    Offline(usize),
+    /// Gives a guard to any thread.
     Give(usize),
     Take,
     Replace(usize),
@@ -40,14 +41,12 @@ pub enum Op {
     Call,
     Synchronize,
     Barrier,
-    /// For a cookie.
-    Ask,
+    TakeCookie,
     Start,
-    Look(usize),
-    Await(usize),
-    AwaitBriefly(usize),
-    /// By a thread that then ends.
-    Visit(usize),
+    Poll(usize),
+    Wait(usize),
+    WaitTimeout(usize),
+    ReadInNewThread(usize),
 }
 
 pub fn ops() -> impl Strategy<Value = Op> {
@@ -59,7 +58,7 @@ pub fn ops() -> impl Strategy<Value = Op> {
         4 => (cell.clone(), any.clone()).prop_map(|(cell, guard)| Load(cell, guard)),
         2 => Just(Read),
         2 => any.clone().prop_map(Renew),
-        1 => any.clone().prop_map(Doze),
+        1 => any.clone().prop_map(Offline),
         2 => any.clone().prop_map(Give),
         2 => Just(Take),
         4 => cell.clone().prop_map(Replace),
@@ -68,40 +67,40 @@ pub fn ops() -> impl Strategy<Value = Op> {
         2 => Just(Call),
         3 => Just(Synchronize),
         1 => Just(Barrier),
-        2 => Just(Ask),
+        2 => Just(TakeCookie),
         1 => Just(Start),
-        2 => any.clone().prop_map(Look),
-        1 => any.clone().prop_map(Await),
-        1 => any.prop_map(AwaitBriefly),
-        1 => cell.prop_map(Visit),
+        2 => any.clone().prop_map(Poll),
+        1 => any.clone().prop_map(Wait),
+        1 => any.prop_map(WaitTimeout),
+        1 => cell.prop_map(ReadInNewThread),
     ]
 }
 
-/// What a thread saw.
+/// The result of a step.
 #[derive(Debug)]
 pub enum Seen {
     Nothing,
-    /// This is to happen after a grace period.
+    /// The callback, or drop, must follow a grace period.
     Deferred(Flag),
-    /// Whether a grace period was over.
+    /// Whether a grace period has elapsed.
     Elapsed(bool),
 }
 
-/// How sections of a kind are told apart.
+/// What a section is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sections {
-    /// A thread is in one, however many guards it has.
+    /// All guards of a thread form one.
     Nested,
     /// Each guard is one.
     Many,
-    /// A thread has one guard at most.
+    /// Each guard is one, and a thread has at most one.
     One,
 }
 
-/// What is made wrong.
+/// How a flavour is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// Nobody waits.
+    /// Waits return at once.
     Wait,
     /// Callbacks run at once.
     Call,
@@ -109,32 +108,27 @@ pub enum Broken {
     Retire,
 }
 
-/// A kind of domain.
-pub trait Kind: Sync + 'static {
-    type World: Domain;
+/// A flavour of domains.
+pub trait Flavor: Sync + 'static {
+    type Domain: Domain;
     type Guard: 'static;
 
     const SECTIONS: Sections;
 
     fn new() -> Self;
-    fn world(&self) -> Self::World;
+    fn domain(&self) -> Self::Domain;
     fn enter(&self) -> Self::Guard;
-    fn section(guard: &Self::Guard) -> &<Self::World as Domain>::Section;
-    fn synchronize(&self);
-    fn call(&self, f: impl FnOnce() + Send + 'static);
-    fn retire(&self, value: Box<Value>);
-    fn barrier(&self);
-
-    /// Ends what was loaded with the guard. Nothing if that cannot be.
+    fn section(guard: &Self::Guard) -> &<Self::Domain as Domain>::Section;
+    /// Ends all loads of the guard, if the flavour can.
     fn renew(_guard: &mut Self::Guard) {}
 
     /// The same, while `f` runs.
-    fn doze(guard: &mut Self::Guard, f: impl FnOnce()) {
+    fn offline(guard: &mut Self::Guard, f: impl FnOnce()) {
         Self::renew(guard);
         f();
     }
 
-    /// Leaves a guard to whoever takes it; or gives it back.
+    /// Gives a guard to any thread, or returns it if the flavour cannot.
     fn give(&self, held: Held<Self::Guard>) -> Option<Held<Self::Guard>> {
         Some(held)
     }
@@ -144,7 +138,7 @@ pub trait Kind: Sync + 'static {
     }
 }
 
-/// A value that knows whether it is there.
+/// A value that records its drop.
 #[derive(Debug)]
 pub struct Value {
     number: usize,
@@ -159,7 +153,7 @@ impl Drop for Value {
     }
 }
 
-/// A value that is read as long as the guard is there that it was loaded with.
+/// A loaded value, which may be read until its guard is dropped or renewed.
 struct Loaded {
     value: NonNull<Value>,
     number: usize,
@@ -176,34 +170,34 @@ impl Loaded {
 
     fn read(&self) {
         assert!(!self.dropped.load(Acquire), "a value is dropped while it is read");
-        // SAFETY: that is what is tested; that it has not happened has been seen.
+        // SAFETY: the value has just been seen not to be dropped; whether it stays is what is tested.
         assert_eq!(unsafe { self.value.as_ref() }.number, self.number);
     }
 }
 
-/// A guard, and what was loaded with it.
+/// A guard and its loads.
 pub struct Held<G> {
     loaded: Vec<Loaded>,
     guard: G,
 }
 
-/// Cells that programs load from and replace.
-pub struct Stage<K: Kind> {
-    kind: K,
-    cells: [Rcu<Value, K::World>; CELLS],
+/// A domain, and cells that programs load from and replace.
+pub struct TestSystem<K: Flavor> {
+    flavor: K,
+    cells: [Rcu<Value, K::Domain>; CELLS],
     made: AtomicUsize,
     drops: Arc<AtomicUsize>,
     broken: Option<Broken>,
-    /// Nobody knows who waits.
+    /// The program runs freely: no model keeps its waits from deadlocking.
     free: bool,
 }
 
-impl<K: Kind> Stage<K> {
+impl<K: Flavor> TestSystem<K> {
     pub fn new(free: bool, broken: Option<Broken>) -> Self {
-        let (kind, drops) = (K::new(), Arc::default());
+        let (flavor, drops) = (K::new(), Arc::default());
         let value = |number| Value { number, dropped: Arc::default(), drops: Arc::clone(&drops) };
-        let cells = [0, 1].map(|number| Rcu::new_in(value(number), kind.world()));
-        Self { kind, cells, made: AtomicUsize::new(CELLS), drops, broken, free }
+        let cells = [0, 1].map(|number| Rcu::new_in(value(number), flavor.domain()));
+        Self { flavor, cells, made: AtomicUsize::new(CELLS), drops, broken, free }
     }
 
     fn fresh(&self) -> Value {
@@ -211,34 +205,34 @@ impl<K: Kind> Stage<K> {
         Value { number, dropped: Arc::default(), drops: self.drops.clone() }
     }
 
-    fn dispose(&self, old: Retired<Value, K::World>) {
+    fn dispose(&self, old: Retired<Value, K::Domain>) {
         if self.broken == Some(Broken::Retire) {
             old.dropped.store(true, Release);
-            // Only what a guard holds may be looked at now, and that looks at the flag first.
+            // Only loads of a guard refer to it now, and they check the flag first.
             std::mem::forget(old);
         }
     }
 
-    /// Takes what was given, so that nobody waits for it.
+    /// Drops the guards that have been given, so that no grace period waits for them.
     fn clear(&self) {
-        while self.kind.take().is_some() {}
+        while self.flavor.take().is_some() {}
     }
 }
 
-/// What a thread holds.
-pub struct Hands<'a, K: Kind> {
-    stage: &'a Stage<K>,
+/// The guards and cookies of a thread.
+pub struct ThreadState<'a, K: Flavor> {
+    system: &'a TestSystem<K>,
     held: Vec<Held<K::Guard>>,
-    cookies: Vec<GracePeriod<K::World>>,
+    cookies: Vec<GracePeriod<K::Domain>>,
 }
 
-impl<K: Kind> Hands<'_, K> {
+impl<K: Flavor> ThreadState<'_, K> {
     fn held(&mut self, guard: usize) -> Option<&mut Held<K::Guard>> {
         let count = self.held.len().max(1);
         self.held.get_mut(guard % count)
     }
 
-    fn cookie(&self, cookie: usize) -> Option<&GracePeriod<K::World>> {
+    fn cookie(&self, cookie: usize) -> Option<&GracePeriod<K::Domain>> {
         self.cookies.get(cookie % self.cookies.len().max(1))
     }
 
@@ -247,29 +241,29 @@ impl<K: Kind> Hands<'_, K> {
     }
 }
 
-impl<K: Kind> Drop for Hands<'_, K> {
+impl<K: Flavor> Drop for ThreadState<'_, K> {
     fn drop(&mut self) {
-        self.stage.clear();
+        self.system.clear();
     }
 }
 
-impl<K: Kind> Scene for Stage<K> {
+impl<K: Flavor> System for TestSystem<K> {
     type Op = Op;
     type Seen = Seen;
-    type Local<'a> = Hands<'a, K>;
+    type Local<'a> = ThreadState<'a, K>;
 
-    fn come(&self, _thread: usize) -> Hands<'_, K> {
-        Hands { stage: self, held: Vec::new(), cookies: Vec::new() }
+    fn start_thread(&self, _thread: usize) -> ThreadState<'_, K> {
+        ThreadState { system: self, held: Vec::new(), cookies: Vec::new() }
     }
 
-    fn act<'a>(&'a self, hands: &mut Hands<'a, K>, op: &Op) -> Seen {
-        let kind = &self.kind;
+    fn run_step<'a>(&'a self, state: &mut ThreadState<'a, K>, op: &Op) -> Seen {
+        let flavor = &self.flavor;
         let waits = matches!(
             op,
-            Op::ReplaceAndWait(_) | Op::Synchronize | Op::Barrier | Op::Await(_) | Op::AwaitBriefly(_)
+            Op::ReplaceAndWait(_) | Op::Synchronize | Op::Barrier | Op::Wait(_) | Op::WaitTimeout(_)
         );
         if waits {
-            if !may_wait(K::SECTIONS, op, hands.held.len()) {
+            if !may_wait(K::SECTIONS, op, state.held.len()) {
                 return Seen::Nothing;
             }
             if self.free {
@@ -278,52 +272,52 @@ impl<K: Kind> Scene for Stage<K> {
         }
         match *op {
             Op::Enter => {
-                if may_enter(K::SECTIONS, hands.held.len()) {
-                    hands.held.push(Held { guard: kind.enter(), loaded: Vec::new() });
+                if may_enter(K::SECTIONS, state.held.len()) {
+                    state.held.push(Held { guard: flavor.enter(), loaded: Vec::new() });
                 }
             }
             Op::Leave(guard) => {
-                hands.read();
-                if !hands.held.is_empty() {
-                    let guard = guard % hands.held.len();
-                    drop(hands.held.remove(guard));
+                state.read();
+                if !state.held.is_empty() {
+                    let guard = guard % state.held.len();
+                    drop(state.held.remove(guard));
                 }
             }
             Op::Load(cell, guard) => {
-                if let Some(held) = hands.held(guard) {
+                if let Some(held) = state.held(guard) {
                     let value = self.cells[cell].load(K::section(&held.guard));
                     held.loaded.push(Loaded::new(value));
                 }
-                hands.read();
+                state.read();
             }
-            Op::Read => hands.read(),
+            Op::Read => state.read(),
             Op::Renew(guard) => {
-                if let Some(held) = hands.held(guard) {
+                if let Some(held) = state.held(guard) {
                     held.loaded.clear();
                     K::renew(&mut held.guard);
                 }
-                hands.read();
+                state.read();
             }
-            Op::Doze(guard) => {
-                if let Some(held) = hands.held(guard) {
+            Op::Offline(guard) => {
+                if let Some(held) = state.held(guard) {
                     held.loaded.clear();
-                    K::doze(&mut held.guard, thread::yield_now);
+                    K::offline(&mut held.guard, thread::yield_now);
                 }
-                hands.read();
+                state.read();
             }
             Op::Give(guard) => {
-                hands.read();
-                if !hands.held.is_empty() {
-                    let guard = guard % hands.held.len();
-                    let back = kind.give(hands.held.remove(guard));
-                    hands.held.extend(back);
+                state.read();
+                if !state.held.is_empty() {
+                    let guard = guard % state.held.len();
+                    let back = flavor.give(state.held.remove(guard));
+                    state.held.extend(back);
                 }
             }
             Op::Take => {
-                if hands.held.len() < MOST {
-                    hands.held.extend(kind.take());
+                if state.held.len() < MOST {
+                    state.held.extend(flavor.take());
                 }
-                hands.read();
+                state.read();
             }
             Op::Replace(cell) => {
                 let old = self.cells[cell].replace(self.fresh());
@@ -337,7 +331,10 @@ impl<K: Kind> Scene for Stage<K> {
                     return Seen::Deferred(old.dropped.clone());
                 }
                 let old = old.wait();
-                assert!(!old.dropped.load(Acquire), "a value is dropped that was waited for");
+                assert!(
+                    !old.dropped.load(Acquire),
+                    "a value is dropped although its writer has waited for it"
+                );
                 return Seen::Deferred(old.dropped.clone());
             }
             Op::Retire => {
@@ -346,89 +343,94 @@ impl<K: Kind> Scene for Stage<K> {
                 if self.broken == Some(Broken::Retire) {
                     drop(value)
                 } else {
-                    kind.retire(value)
+                    flavor.domain().retire(value)
                 }
                 return Seen::Deferred(dropped);
             }
             Op::Call => {
                 let done = Flag::default();
-                let f = {
+                let callback = {
                     let done = done.clone();
                     move || assert!(!done.swap(true, AcqRel), "a callback runs twice")
                 };
                 if self.broken == Some(Broken::Call) {
-                    f()
+                    callback()
                 } else {
-                    kind.call(f)
+                    flavor.domain().call(callback)
                 }
                 return Seen::Deferred(done);
             }
             Op::Synchronize => {
                 if self.broken != Some(Broken::Wait) {
-                    match hands.held.pop() {
+                    match state.held.pop() {
                         Some(mut held) => {
                             held.loaded.clear();
-                            K::doze(&mut held.guard, || kind.synchronize());
-                            hands.held.push(held);
+                            K::offline(&mut held.guard, || flavor.domain().synchronize());
+                            state.held.push(held);
                         }
-                        None => kind.synchronize(),
+                        None => flavor.domain().synchronize(),
                     }
                 }
             }
-            Op::Barrier => kind.barrier(),
-            Op::Ask if hands.cookies.len() < MOST => hands.cookies.push(GracePeriod::now_in(kind.world())),
-            Op::Start if hands.cookies.len() < MOST => {
-                hands.cookies.push(GracePeriod::start_in(kind.world()));
+            Op::Barrier => flavor.domain().barrier(),
+            Op::TakeCookie if state.cookies.len() < MOST => {
+                state.cookies.push(GracePeriod::now_in(flavor.domain()))
             }
-            Op::Ask | Op::Start => {}
-            Op::Look(cookie) => {
-                if let Some(cookie) = hands.cookie(cookie) {
+            Op::Start if state.cookies.len() < MOST => {
+                state.cookies.push(GracePeriod::start_in(flavor.domain()));
+            }
+            Op::TakeCookie | Op::Start => {}
+            Op::Poll(cookie) => {
+                if let Some(cookie) = state.cookie(cookie) {
                     return Seen::Elapsed(cookie.is_elapsed());
                 }
             }
-            Op::Await(cookie) => {
-                if let Some(cookie) = hands.cookie(cookie) {
+            Op::Wait(cookie) => {
+                if let Some(cookie) = state.cookie(cookie) {
                     cookie.wait();
                     return Seen::Elapsed(cookie.is_elapsed());
                 }
             }
-            Op::AwaitBriefly(cookie) => {
-                if let Some(cookie) = hands.cookie(cookie) {
+            Op::WaitTimeout(cookie) => {
+                if let Some(cookie) = state.cookie(cookie) {
                     let elapsed = cookie.wait_timeout(Duration::from_micros(200)).is_ok();
-                    assert!(!elapsed || cookie.is_elapsed(), "a grace period is over, and is not");
+                    assert!(
+                        !elapsed || cookie.is_elapsed(),
+                        "a timed wait succeeded, but the grace period has not elapsed"
+                    );
                     return Seen::Elapsed(cookie.is_elapsed());
                 }
             }
-            Op::Visit(cell) => thread::scope(|scope| {
-                let visit = || {
-                    let guard = kind.enter();
+            Op::ReadInNewThread(cell) => thread::scope(|scope| {
+                let read = || {
+                    let guard = flavor.enter();
                     let loaded = Loaded::new(self.cells[cell].load(K::section(&guard)));
                     thread::yield_now();
                     loaded.read();
                 };
-                scope.spawn(visit).join().expect("the visitor finds nothing wrong");
+                scope.spawn(read).join().expect("no panic");
             }),
         }
         Seen::Nothing
     }
 
-    fn close(self) {
+    fn finish(self) {
         self.clear();
         drop(self.cells);
-        self.kind.barrier();
+        self.flavor.domain().barrier();
         let (made, dropped) = (self.made.into_inner(), self.drops.load(Acquire));
         if self.broken != Some(Broken::Retire) {
-            assert_eq!(dropped, made, "values dropped, and made");
+            assert_eq!(dropped, made, "every value is dropped");
         }
     }
 }
 
-/// Whether a thread with so many guards enters.
+/// Returns `true` if a thread that holds `held` guards may enter.
 pub fn may_enter(sections: Sections, held: usize) -> bool {
     held < if sections == Sections::One { 1 } else { MOST }
 }
 
-/// Whether a thread with so many guards may wait: a thread that reports goes offline meanwhile.
+/// Returns `true` if a thread that holds `held` guards may wait. A QSBR thread goes offline meanwhile.
 pub fn may_wait(sections: Sections, op: &Op, held: usize) -> bool {
     held == 0 || sections == Sections::One && matches!(op, Op::Synchronize)
 }

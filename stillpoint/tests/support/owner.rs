@@ -1,4 +1,4 @@
-//! A thread that runs the destructors of what it has retired, and knows when.
+//! A thread that runs the destructors of its retired values at known times.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -7,7 +7,7 @@ use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, RcuDomain};
 
 pub const LOCAL: DeferOptions = DeferOptions::new().run_on_retiring_thread();
-/// A thread does its bookkeeping after as many retirements.
+/// After as many retirements a thread does its bookkeeping.
 pub const BLOCK: usize = 64;
 
 /// Retires values without destructors.
@@ -15,12 +15,12 @@ pub fn retire_plain<D: RcuDomain>(count: usize) {
     (0..count).for_each(|_| D::INSTANCE.retire(Box::new(0_u64)));
 }
 
-/// The worker of a domain runs a callback until this is dropped.
+/// Keeps the worker of a domain in a callback until it is dropped.
 pub struct Busy(#[expect(dead_code, reason = "the callback waits for its end")] Sender<()>);
 
-/// Keeps the worker from the queues of the calling thread, which must have deferred nothing yet.
+/// Keeps the worker from the queue of the calling thread, which must have deferred nothing yet.
 pub fn busy<D: RcuDomain>() -> Busy {
-    // So that the queue which the worker claims does not become this thread's.
+    // First, so that the thread below, and the worker, do not get this thread's queue.
     D::register();
     let (end, ended) = channel::<()>();
     let (begin, begun) = channel();
@@ -35,7 +35,7 @@ pub fn busy<D: RcuDomain>() -> Busy {
     Busy(end)
 }
 
-/// Begins a section in another thread; what is returned ends it.
+/// Begins a section in another thread. The returned closure ends it.
 pub fn section_elsewhere<D: RcuDomain>() -> impl FnOnce() {
     let (leave, left) = channel::<()>();
     let (enter, entered) = channel();

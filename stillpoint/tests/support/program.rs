@@ -1,13 +1,12 @@
-//! Random programs over several threads, checked against a model, and made small where they fail.
+//! Random programs over several threads, which are checked against a model and reduced if they fail.
 //!
 //! A program is a list of steps, each of one thread. It is run twice, by real threads:
 //!
-//! - *in step*: a step begins when the one before has ended, or waits for others, and the [`Model`] foretells which. So a
-//!   program does the same each time, and one that fails can be made smaller;
-//! - *freely*: every thread does its own steps again and again, as fast as it can. There the [`Scene`] itself notices what
-//!   is wrong.
+//! - *in step*: a step begins when the one before has ended, or waits for other threads; the [`Model`] predicts which.
+//!   So a program has the same effect each time, and one that fails can be reduced;
+//! - *freely*: every thread runs its own steps again and again, as fast as it can. The [`System`] itself finds errors.
 //!
-//! `PROPTEST_CASES` is the number of programs, `PROPTEST_RNG_SEED` the seed; a failure names both program and seed.
+//! `PROPTEST_CASES` is the number of programs, `PROPTEST_RNG_SEED` the seed. A failure prints the program and the seed.
 
 #[path = "time_limit.rs"]
 mod time_limit;
@@ -32,123 +31,124 @@ use crate::panics::message;
 use time_limit::TIME_LIMIT;
 
 pub const THREADS: usize = 3;
-/// Steps of a program.
+/// The most steps of a program.
 const MOST: usize = 40;
-/// How often each thread does its steps in a free run.
+/// How often each thread runs its steps in a free run.
 const ROUNDS: usize = 20;
-/// Programs of a test, and how long it goes on with them, unless the environment says how many.
+/// How many programs a test runs, and for how long at most, unless the environment says how many.
 const CASES: u32 = 48;
-const LASTS: Duration = Duration::from_secs(3);
-/// How often something broken is tried.
+const TIME: Duration = Duration::from_secs(3);
+/// How many times a broken system is tried.
 const ATTEMPTS: usize = 8;
 
-/// What `thread` does.
+/// A step of `thread`.
 #[derive(Debug, Clone)]
 pub struct Step<O> {
     thread: usize,
     op: O,
 }
 
-/// What programs act upon.
-pub trait Scene: Sync {
+/// The system under test.
+pub trait System: Sync {
     type Op: Clone + Debug + Send + Sync;
-    /// What a thread has seen in a step.
+    /// The result of a step.
     type Seen: Debug + Send;
-    /// What a thread holds.
+    /// The state of a thread.
     type Local<'a>
     where
         Self: 'a;
 
-    /// A thread comes.
-    fn come(&self, thread: usize) -> Self::Local<'_>;
+    /// A thread starts.
+    fn start_thread(&self, thread: usize) -> Self::Local<'_>;
 
-    /// The thread does a step; nothing if that would make it wait for what it holds itself. It panics if something is wrong.
-    fn act<'a>(&'a self, local: &mut Self::Local<'a>, op: &Self::Op) -> Self::Seen;
+    /// Runs a step of the thread, or nothing if it would wait for what it holds itself. Panics if it finds an error.
+    fn run_step<'a>(&'a self, local: &mut Self::Local<'a>, op: &Self::Op) -> Self::Seen;
 
-    /// After the threads have gone, and let go of everything. It panics if something is wrong.
-    fn close(self);
+    /// Called after all threads have ended and released everything. Panics if it finds an error.
+    fn finish(self);
 }
 
-/// Whether a step ends that has begun.
+/// What a step that has begun is expected to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// It must not.
+    /// It must not end.
     Never,
-    /// It may.
+    /// It may end.
     Perhaps,
-    /// It does, before anything else happens.
+    /// It ends before anything else happens.
     Now,
-    /// One of those of which this is expected does.
+    /// One of the steps with this expectation ends.
     OneOf,
 }
 
-/// What is right, one step after another.
+/// The correct behaviour, step by step.
 pub trait Model {
     type Op;
     type Seen;
 
-    /// The thread, which is at nothing, is to begin this. False if it is not to.
+    /// The idle thread is about to begin a step. Returns `false` if it must not.
     fn begin(&mut self, thread: usize, op: &Self::Op) -> bool;
 
-    /// What is expected of the thread, which is in the middle of a step.
+    /// Returns what the current step of the thread is expected to do.
     fn expect(&self, thread: usize) -> Expect;
 
-    /// The step has ended.
+    /// A step has ended.
     fn end(&mut self, thread: usize, op: &Self::Op, seen: Self::Seen) -> Result<(), String>;
 
-    /// Looks at what steps have left behind.
-    fn look(&mut self) -> Result<(), String> {
+    /// Checks the effects of all steps so far.
+    fn check(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// What the thread, which is at nothing, has to let go of before it may go.
+    /// Returns the next step by which the idle thread releases what it holds.
     fn last(&self, thread: usize) -> Option<Self::Op>;
 }
 
-/// A thread that does what it is told.
-struct Seat<O, T> {
-    /// Its number, for the kernel.
+/// A thread that runs the steps that it is sent.
+struct Worker<O, T> {
+    /// The kernel's thread id.
     tid: i32,
-    orders: Sender<O>,
+    ops: Sender<O>,
     answers: Receiver<Result<T, String>>,
-    /// What it is doing.
+    /// The current step.
     busy: Option<O>,
 }
 
-type SeatOf<S> = Seat<<S as Scene>::Op, <S as Scene>::Seen>;
+type WorkerOf<S> = Worker<<S as System>::Op, <S as System>::Seen>;
 
-impl<O: Clone + Debug + Send, T: Send> Seat<O, T> {
-    fn take<'scope, S>(scope: &'scope Scope<'scope, '_>, scene: &'scope S, thread: usize) -> Self
+impl<O: Clone + Debug + Send, T: Send> Worker<O, T> {
+    fn spawn<'scope, S>(scope: &'scope Scope<'scope, '_>, system: &'scope S, thread: usize) -> Self
     where
-        S: Scene<Op = O, Seen = T>,
+        S: System<Op = O, Seen = T>,
         O: 'scope,
         T: 'scope,
     {
-        let (orders, inbox) = mpsc::channel::<O>();
+        let (ops, inbox) = mpsc::channel::<O>();
         let (outbox, answers) = mpsc::channel();
         let (name, named) = mpsc::channel();
         scope.spawn(move || {
             // SAFETY: a plain call.
-            name.send(unsafe { libc::gettid() }).expect("somebody listens");
-            let mut local = scene.come(thread);
+            name.send(unsafe { libc::gettid() }).expect("the coordinator listens");
+            let mut local = system.start_thread(thread);
             for op in inbox {
-                let seen = caught(|| scene.act(&mut local, &op));
+                let seen = catch(|| system.run_step(&mut local, &op));
                 if outbox.send(seen).is_err() {
                     break;
                 }
             }
         });
         let tid = named.recv().expect("the thread has started");
-        Self { tid, orders, answers, busy: None }
+        Self { tid, ops, answers, busy: None }
     }
 
     fn begin(&mut self, op: &O) {
-        self.orders.send(op.clone()).expect("the thread listens");
+        self.ops.send(op.clone()).expect("the thread listens");
         self.busy = Some(op.clone());
     }
 
-    /// Until the thread sleeps, or has answered before it does: so that one that does not wait is found out at once.
-    fn settles(&self) {
+    /// Waits until the thread sleeps: in its step, or, if that has ended, before the next one. So a step that must wait
+    /// and does not is found at once.
+    fn wait_until_asleep(&self) {
         let begin = Instant::now();
         let sleeps = || {
             let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", self.tid)).unwrap_or_default();
@@ -159,29 +159,29 @@ impl<O: Clone + Debug + Send, T: Send> Seat<O, T> {
         }
     }
 
-    /// The answer, if it comes in time. `None` if it does not.
+    /// Returns the answer, or `None` if it does not come in time.
     fn answer(&mut self, time: Duration) -> Result<Option<(O, T)>, String> {
         match self.answers.recv_timeout(time) {
-            Ok(seen) => Ok(Some((self.busy.take().expect("it was told"), seen?))),
+            Ok(seen) => Ok(Some((self.busy.take().expect("a step was sent"), seen?))),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err("a thread has gone".into()),
+            Err(RecvTimeoutError::Disconnected) => Err("a thread has ended".into()),
         }
     }
 }
 
-fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| message(&*payload).to_owned())
 }
 
-/// Those who run a program in step.
-struct Crew<'a, S: Scene, M> {
-    seats: Vec<SeatOf<S>>,
+/// Runs a program in step.
+struct Coordinator<'a, S: System, M> {
+    workers: Vec<WorkerOf<S>>,
     model: M,
-    /// Tells of a thread that does not come to an end.
+    /// Reports that a thread hangs.
     hangs: &'a dyn Fn(usize),
 }
 
-impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Crew<'_, S, M> {
+impl<S: System, M: Model<Op = S::Op, Seen = S::Seen>> Coordinator<'_, S, M> {
     fn run(&mut self, program: &[Step<S::Op>]) -> Result<(), String> {
         for Step { thread, op } in program {
             self.step(*thread, op)?;
@@ -189,35 +189,35 @@ impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Crew<'_, S, M> {
         while let Some((thread, op)) = self.last() {
             self.step(thread, &op)?;
         }
-        match self.seats.iter().position(|seat| seat.busy.is_some()) {
-            Some(thread) => Err(format!("the model has thread {thread} wait for ever")),
+        match self.workers.iter().position(|worker| worker.busy.is_some()) {
+            Some(thread) => Err(format!("in the model, thread {thread} waits for ever")),
             None => Ok(()),
         }
     }
 
     fn last(&self) -> Option<(usize, S::Op)> {
-        let idle = self.seats.iter().enumerate().filter(|(_, seat)| seat.busy.is_none());
+        let idle = self.workers.iter().enumerate().filter(|(_, worker)| worker.busy.is_none());
         idle.map(|(thread, _)| thread).find_map(|thread| Some((thread, self.model.last(thread)?)))
     }
 
     fn step(&mut self, thread: usize, op: &S::Op) -> Result<(), String> {
-        if self.seats[thread].busy.is_some() || !self.model.begin(thread, op) {
+        if self.workers[thread].busy.is_some() || !self.model.begin(thread, op) {
             return Ok(());
         }
-        self.seats[thread].begin(op);
+        self.workers[thread].begin(op);
         if self.model.expect(thread) == Expect::Never {
-            self.seats[thread].settles();
+            self.workers[thread].wait_until_asleep();
         }
         self.settle()
     }
 
-    /// Until nothing more is expected to end.
+    /// Waits until no more steps are expected to end.
     fn settle(&mut self) -> Result<(), String> {
         let begin = Instant::now();
         loop {
             let mut expected = false;
             for thread in 0..THREADS {
-                if self.seats[thread].busy.is_none() {
+                if self.workers[thread].busy.is_none() {
                     continue;
                 }
                 let expect = self.model.expect(thread);
@@ -226,20 +226,20 @@ impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Crew<'_, S, M> {
                     Expect::OneOf => Duration::from_millis(1),
                     Expect::Never | Expect::Perhaps => Duration::ZERO,
                 };
-                match self.seats[thread].answer(time)? {
+                match self.workers[thread].answer(time)? {
                     Some((op, _)) if expect == Expect::Never => {
                         return Err(format!("{op:?} of thread {thread} has ended too early"));
                     }
                     Some((op, seen)) => {
                         self.model.end(thread, &op, seen)?;
-                        // Others may be expected to end by now.
+                        // By now more steps may be expected to end.
                         expected = true;
                     }
                     None if expect == Expect::Now || begin.elapsed() > *TIME_LIMIT => (self.hangs)(thread),
                     None => expected |= expect == Expect::OneOf,
                 }
             }
-            self.model.look()?;
+            self.model.check()?;
             if !expected {
                 return Ok(());
             }
@@ -247,49 +247,49 @@ impl<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>> Crew<'_, S, M> {
     }
 }
 
-fn in_step<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
-    scene: S,
+fn in_step<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
+    system: S,
     model: M,
     program: &[Step<S::Op>],
 ) -> Result<(), String> {
     let hangs = |thread| hang(&format!("in step, thread {thread}"), program);
     thread::scope(|scope| {
-        let seats = (0..THREADS).map(|thread| Seat::take(scope, &scene, thread)).collect();
-        Crew::<S, M> { seats, model, hangs: &hangs }.run(program)
+        let workers = (0..THREADS).map(|thread| Worker::spawn(scope, &system, thread)).collect();
+        Coordinator::<S, M> { workers, model, hangs: &hangs }.run(program)
     })?;
-    caught(|| scene.close())
+    catch(|| system.finish())
 }
 
-fn freely<S: Scene>(scene: S, program: &[Step<S::Op>]) -> Result<(), String> {
+fn freely<S: System>(system: S, program: &[Step<S::Op>]) -> Result<(), String> {
     let start = Barrier::new(THREADS);
     let (ended, all) = mpsc::channel();
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (scene, start, ended) = (&scene, &start, ended.clone());
+            let (system, start, ended) = (&system, &start, ended.clone());
             scope.spawn(move || {
-                let outcome = caught(|| {
-                    let mut local = scene.come(thread);
+                let outcome = catch(|| {
+                    let mut local = system.start_thread(thread);
                     start.wait();
                     for _ in 0..ROUNDS {
                         let own = program.iter().filter(|step| step.thread == thread);
-                        own.for_each(|step| drop(scene.act(&mut local, &step.op)));
+                        own.for_each(|step| drop(system.run_step(&mut local, &step.op)));
                     }
                 });
                 let _ = ended.send(outcome);
             });
         }
-        // All of them, as they use the program.
+        // All outcomes, since the threads borrow the program.
         let outcomes: Vec<_> = (0..THREADS)
             .map(|_| all.recv_timeout(*TIME_LIMIT).unwrap_or_else(|_| hang("free", program)))
             .collect();
         outcomes.into_iter().collect::<Result<(), _>>()
     })?;
-    caught(|| scene.close())
+    catch(|| system.finish())
 }
 
-/// A program that hangs cannot be ended, so neither can it be made smaller.
+/// Ends the process: a program that hangs can be neither ended nor reduced.
 fn hang<O: Debug>(how: &str, program: &[Step<O>]) -> ! {
-    // Not `eprintln!`, whose output is kept for a test that ends.
+    // Not `eprintln!`, whose output is captured until the test ends.
     let limit = *TIME_LIMIT;
     let _ = writeln!(io::stderr(), "\n{how}: this has not ended after {limit:?}: {program:#?}");
     process::exit(101);
@@ -299,25 +299,29 @@ fn programs<O: Debug>(op: impl Strategy<Value = O>) -> impl Strategy<Value = Vec
     vec((0..THREADS, op).prop_map(|(thread, op)| Step { thread, op }), 1..MOST)
 }
 
-/// What [`check`] does with a program.
+/// How [`check`] runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     InStep,
     Freely,
 }
 
-/// Runs random programs of such `op`s, both ways; `make` says where, and what is right. The smallest program found that fails.
-pub fn check<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
+/// Runs random programs of `op`s. `make` returns the system and its model.
+///
+/// # Errors
+///
+/// The smallest program found that fails.
+pub fn check<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
     hows: &[How],
     op: impl Strategy<Value = S::Op>,
     make: impl Fn(How) -> (S, M),
 ) -> Result<(), String> {
     let number = |name| env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let asked = number("PROPTEST_CASES");
+    let cases = number("PROPTEST_CASES");
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right");
     let seed = number("PROPTEST_RNG_SEED").unwrap_or(since.as_nanos() as u64);
     let mut runner = TestRunner::new(Config {
-        cases: asked.map_or(CASES, |cases| cases as u32),
+        cases: cases.map_or(CASES, |cases| cases as u32),
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
         max_shrink_iters: 2000,
@@ -326,14 +330,14 @@ pub fn check<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
     });
     let (begin, failed) = (Instant::now(), Cell::new(false));
     let outcome = runner.run(&programs(op), |program| {
-        if asked.is_none() && begin.elapsed() > LASTS && !failed.get() {
+        if cases.is_none() && begin.elapsed() > TIME && !failed.get() {
             return Ok(());
         }
         for &how in hows {
-            let (scene, model) = make(how);
+            let (system, model) = make(how);
             let outcome = match how {
-                How::InStep => in_step(scene, model, &program),
-                How::Freely => freely(scene, &program),
+                How::InStep => in_step(system, model, &program),
+                How::Freely => freely(system, &program),
             };
             outcome.map_err(|why| {
                 failed.set(true);
@@ -345,8 +349,8 @@ pub fn check<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
     outcome.map_err(|failure| format!("{failure}\nPROPTEST_RNG_SEED={seed}"))
 }
 
-/// [`check`]s, and expects nothing to be wrong.
-pub fn holds<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
+/// Expects that [`check`] finds no error.
+pub fn holds<S: System, M: Model<Op = S::Op, Seen = S::Seen>>(
     op: impl Strategy<Value = S::Op>,
     make: impl Fn(How) -> (S, M),
 ) {
@@ -355,22 +359,21 @@ pub fn holds<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>>(
     }
 }
 
-/// [`check`]s something broken, in step, and expects that to be found: with some of these words, in a program of so many
-/// steps. That may take a few attempts, as a step that should wait and does not is now and then taken for one that does.
-pub fn is_found<S: Scene, M: Model<Op = S::Op, Seen = S::Seen>, O: Strategy<Value = S::Op>>(
+/// Expects that [`check`] finds the error of a broken system: with one of `words` in the message, in a program of at
+/// most `steps` steps. That may take a few attempts: a step that should wait and does not is now and then mistaken for
+/// one that does.
+pub fn is_found<S: System, M: Model<Op = S::Op, Seen = S::Seen>, O: Strategy<Value = S::Op>>(
     words: &[&str],
     steps: usize,
     ops: impl Fn() -> O,
     make: impl Fn(How) -> (S, M),
 ) {
     let mut failures = (0..ATTEMPTS).map(|_| {
-        let Err(failure) = check(&[How::InStep], ops(), &make) else {
-            panic!("nothing is found to be wrong")
-        };
+        let Err(failure) = check(&[How::InStep], ops(), &make) else { panic!("no error is found") };
         failure
     });
     let small = |failure: &String| {
         words.iter().any(|words| failure.contains(words)) && failure.matches("thread: ").count() <= steps
     };
-    assert!(failures.any(|failure| small(&failure)), "what is found is something else, or not small");
+    assert!(failures.any(|failure| small(&failure)), "another error is found, or the program is not small");
 }

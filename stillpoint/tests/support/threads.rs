@@ -1,4 +1,4 @@
-//! A process that can start no more threads.
+//! Processes that cannot start threads.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -8,12 +8,12 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Makes the start of a thread fail in all threads from now on. Forks still work.
+/// Makes every start of a thread fail from now on. Forks still work.
 pub fn deny_threads() {
     let flag = libc::CLONE_THREAD as u64;
     let makes_thread = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag);
     let makes_thread = SeccompRule::new(vec![makes_thread.expect("a condition")]).expect("a rule");
-    // The flags of `clone3` are out of a filter's sight; who is told that it does not exist tries `clone`.
+    // A filter cannot see the flags of `clone3`. If that does not exist, the C library calls `clone`.
     deny(libc::SYS_clone3, vec![], libc::ENOSYS);
     deny(libc::SYS_clone, vec![makes_thread], libc::EAGAIN);
     assert!(thread::Builder::new().spawn(|| ()).is_err(), "the filter works");

@@ -1,4 +1,4 @@
-//! How long something may take in a test before it counts as hanging.
+//! How long a step of a test may take before it counts as hanging.
 
 use std::env;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const FACTOR: &str = "STILLPOINT_TEST_TIME_FACTOR";
 
-/// A minute, times what the environment says for a slow machine.
+/// A minute, times a factor from the environment for slow machines.
 pub static TIME_LIMIT: LazyLock<Duration> = LazyLock::new(|| {
     let minute = Duration::from_secs(60);
     let Ok(text) = env::var(FACTOR) else { return minute };

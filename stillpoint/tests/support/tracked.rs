@@ -1,8 +1,8 @@
-//! Values that tell when they are dropped.
+//! Values that record their drop.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Release};
 
-/// Counts its destruction in a counter that outlives it, so that readers may ask after it without touching the value.
+/// Counts its drop in a counter that outlives it, which readers may check without touching the value.
 #[derive(Debug)]
 pub struct Tracked(pub &'static AtomicUsize);
 

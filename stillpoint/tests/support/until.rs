@@ -1,8 +1,8 @@
-//! Waiting for what another thread does.
+//! Polls for the effects of other threads.
 
 use std::thread;
 
-/// Looks until `condition` holds.
+/// Polls until `condition` holds.
 pub fn until(mut condition: impl FnMut() -> bool) {
     while !condition() {
         thread::yield_now();

@@ -1,17 +1,17 @@
-//! A writer that waits for readers.
+//! Writers that wait for readers.
 
 use std::thread::{self, JoinHandle};
 
 use stillpoint::Domain as _;
 use stillpoint::rcu::RcuDomain;
 
-/// A thread in `D::INSTANCE.synchronize()`, asleep for a section that is open now. There must be one, and no other writer; something
-/// that was deferred counts as one.
+/// A thread in `D::INSTANCE.synchronize()`, asleep for a section that is open now. There must be one, and no other
+/// writer; something that was deferred counts as one.
 pub fn waiting_synchronize<D: RcuDomain>() -> JoinHandle<()> {
     waiting::<D>(|| D::INSTANCE.synchronize())
 }
 
-/// The same for `wait`, which waits for a grace period.
+/// The same for a thread in `wait`, which waits for a grace period.
 pub fn waiting<D: RcuDomain>(wait: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let before = D::INSTANCE.stats().sleeps;
     let writer = thread::spawn(wait);

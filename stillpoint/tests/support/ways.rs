@@ -6,7 +6,8 @@ use crate::child;
 pub const WAYS: [&[(&str, &str)]; 3] =
     [&[], &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")], &[("STILLPOINT_PERCPU", "atomic")]];
 
-/// Returns `true` in a child that is to run `test`. The parent returns `false` after a child has run it in each environment.
+/// Returns `true` in a child that is to run `test`. The parent returns `false` after a child has run it in each
+/// environment.
 pub fn in_every_way(test: &str) -> bool {
     if child::variant().is_some() {
         return true;

@@ -52,7 +52,7 @@ enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let library = |library| match library {
-            Library::Ignorant => "the C library knows nothing of rseq",
+            Library::Unsupported => "the C library knows nothing of rseq",
             _ => "the C library does not register threads",
         };
         match *self {

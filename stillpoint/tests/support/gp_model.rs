@@ -1,4 +1,4 @@
-//! What programs of [`grace`](crate::grace) must come to: which sections keep which waits from ending.
+//! The model of programs of [`grace`](crate::grace): which sections delay which waits.
 
 use std::sync::atomic::Ordering::*;
 
@@ -11,16 +11,16 @@ type Section = usize;
 /// What a thread waits for.
 #[derive(Debug)]
 enum Wait {
-    /// Sections, by a grace period asked for at a time.
+    /// These sections, in a grace period that was requested at this time.
     Sections(Vec<Section>, usize),
-    /// So many deferred things.
+    /// The first callbacks, as many.
     Deferred(usize),
 }
 
 #[derive(Debug)]
 struct Cookie {
     after: Vec<Section>,
-    asked: usize,
+    taken_at: usize,
     elapsed: bool,
 }
 
@@ -30,28 +30,28 @@ struct Deferred {
     done: Flag,
 }
 
-/// What is right.
+/// See the [module](self).
 #[derive(Debug)]
-pub struct Rules {
+pub struct GpModel {
     sections: Sections,
     renewable: bool,
-    sections_so_far: Section,
+    last_section: Section,
     now: usize,
     held: [Vec<Section>; THREADS],
     given: Vec<Section>,
     waits: [Option<Wait>; THREADS],
-    /// Is in the middle of a step that ends by itself.
+    /// The thread begins a new section when its step ends.
     renews: [bool; THREADS],
     cookies: [Vec<Cookie>; THREADS],
     deferred: Vec<Deferred>,
 }
 
-impl Rules {
+impl GpModel {
     pub fn new(sections: Sections) -> Self {
         Self {
             sections,
             renewable: sections != Sections::Many,
-            sections_so_far: 0,
+            last_section: 0,
             now: 0,
             held: Default::default(),
             given: Vec::new(),
@@ -70,19 +70,15 @@ impl Rules {
         self.open().any(|section| after.contains(&section))
     }
 
-    /// What is open now, as an operation begins.
-    fn before(&self) -> Vec<Section> {
-        self.open().collect()
-    }
-
-    fn section(&mut self, thread: usize) -> Section {
-        match self.held[thread].last() {
+    fn enter(&mut self, thread: usize) {
+        let section = match self.held[thread].last() {
             Some(&section) if self.sections == Sections::Nested => section,
             _ => {
-                self.sections_so_far += 1;
-                self.sections_so_far
+                self.last_section += 1;
+                self.last_section
             }
-        }
+        };
+        self.held[thread].push(section);
     }
 
     fn cookie(&mut self, thread: usize, cookie: usize) -> Option<&mut Cookie> {
@@ -91,17 +87,14 @@ impl Rules {
         cookies.get_mut(cookie % count)
     }
 
-    /// A grace period is over that was asked for at that time.
-    fn over(&mut self, asked: usize) {
-        self.cookies
-            .iter_mut()
-            .flatten()
-            .filter(|cookie| cookie.asked <= asked)
-            .for_each(|cookie| cookie.elapsed = true);
+    /// A grace period that was requested at this time has ended.
+    fn end_grace_period(&mut self, requested_at: usize) {
+        let cookies = self.cookies.iter_mut().flatten();
+        cookies.filter(|cookie| cookie.taken_at <= requested_at).for_each(|cookie| cookie.elapsed = true);
     }
 }
 
-impl Model for Rules {
+impl Model for GpModel {
     type Op = Op;
     type Seen = Seen;
 
@@ -110,14 +103,14 @@ impl Model for Rules {
         self.now += 1;
         match *op {
             Op::Enter => return may_enter(self.sections, count),
-            // Sections end where the step begins, as it may be over at any time then.
+            // Sections end at the beginning of the step, which may end at any time afterwards.
             Op::Leave(guard) => {
                 if count == 0 {
                     return false;
                 }
                 self.held[thread].remove(guard % count);
             }
-            Op::Renew(_) | Op::Doze(_) => {
+            Op::Renew(_) | Op::Offline(_) => {
                 self.renews[thread] = count == 1 && self.renewable;
                 if self.renews[thread] {
                     self.held[thread].clear();
@@ -131,8 +124,8 @@ impl Model for Rules {
                 self.given.push(section);
             }
             Op::Take => return !self.given.is_empty() && count < MOST,
-            Op::ReplaceAndWait(_) | Op::Synchronize | Op::Barrier | Op::Await(_) => {
-                // Somebody must be left who takes what has been given.
+            Op::ReplaceAndWait(_) | Op::Synchronize | Op::Barrier | Op::Wait(_) => {
+                // One thread must remain to take the guards that have been given.
                 let last = self.waits.iter().flatten().count() == THREADS - 1;
                 if !may_wait(self.sections, op, count) || last && !self.given.is_empty() {
                     return false;
@@ -141,18 +134,17 @@ impl Model for Rules {
                     self.renews[thread] = true;
                     self.held[thread].clear();
                 }
-                let (before, now) = (self.before(), self.now);
                 let wait = match *op {
                     Op::Barrier => Wait::Deferred(self.deferred.len()),
-                    Op::Await(cookie) => {
+                    Op::Wait(cookie) => {
                         let Some(cookie) = self.cookie(thread, cookie) else { return false };
-                        Wait::Sections(cookie.after.clone(), cookie.asked)
+                        Wait::Sections(cookie.after.clone(), cookie.taken_at)
                     }
-                    _ => Wait::Sections(before, now),
+                    _ => Wait::Sections(self.open().collect(), self.now),
                 };
                 self.waits[thread] = Some(wait);
             }
-            Op::AwaitBriefly(_) => return may_wait(self.sections, op, count),
+            Op::WaitTimeout(_) => return may_wait(self.sections, op, count),
             _ => {}
         }
         true
@@ -163,15 +155,15 @@ impl Model for Rules {
             None => return Expect::Now,
             Some(Wait::Sections(after, _)) => self.is_blocked(after),
             Some(Wait::Deferred(count)) => {
-                self.deferred[..*count].iter().any(|entry| self.is_blocked(&entry.after))
+                self.deferred[..*count].iter().any(|callback| self.is_blocked(&callback.after))
             }
         };
         let free = self.open().next().is_none();
-        // Who was online is so again when his wait is over, and the others may wait for him.
+        // A thread that was online is so again when its wait is over, and the other threads may wait for it.
         let others = self.renews.contains(&true);
         match (blocked, free) {
             (true, _) => Expect::Never,
-            // The grace period may be one that begins later, and waits for others too.
+            // The grace period may be one that begins later, and waits for later sections too.
             (false, false) => Expect::Perhaps,
             (false, true) if others => Expect::OneOf,
             (false, true) => Expect::Now,
@@ -180,50 +172,47 @@ impl Model for Rules {
 
     fn end(&mut self, thread: usize, op: &Op, seen: Seen) -> Result<(), String> {
         let wait = self.waits[thread].take();
-        if let Some(Wait::Sections(_, asked)) = wait {
-            self.over(asked);
+        if let Some(Wait::Sections(_, requested_at)) = wait {
+            self.end_grace_period(requested_at);
         }
         if let Some(Wait::Deferred(count)) = wait
-            && self.deferred[..count].iter().any(|entry| !entry.done.load(Acquire))
+            && self.deferred[..count].iter().any(|callback| !callback.done.load(Acquire))
         {
-            return Err("a barrier is over, and not all is done that came before".into());
+            return Err("a barrier has ended before a callback that was deferred earlier".into());
         }
         if std::mem::take(&mut self.renews[thread]) {
-            let section = self.section(thread);
-            self.held[thread].push(section);
+            self.enter(thread);
         }
         match *op {
-            Op::Enter => {
-                let section = self.section(thread);
-                self.held[thread].push(section);
-            }
+            Op::Enter => self.enter(thread),
             Op::Take => {
                 let section = self.given.remove(0);
                 self.held[thread].push(section);
             }
-            Op::Ask | Op::Start if self.cookies[thread].len() < MOST => {
-                let cookie = Cookie { after: self.before(), asked: self.now, elapsed: false };
+            Op::TakeCookie | Op::Start if self.cookies[thread].len() < MOST => {
+                let cookie = Cookie { after: self.open().collect(), taken_at: self.now, elapsed: false };
                 self.cookies[thread].push(cookie);
             }
-            Op::Look(cookie) | Op::Await(cookie) | Op::AwaitBriefly(cookie) => {
+            Op::Poll(cookie) | Op::Wait(cookie) | Op::WaitTimeout(cookie) => {
                 let Seen::Elapsed(elapsed) = seen else { return Ok(()) };
                 let Some(cookie) = self.cookie(thread, cookie) else { return Ok(()) };
-                let (after, before) = (cookie.after.clone(), cookie.elapsed);
-                let asked = cookie.asked;
-                if before && !elapsed {
-                    return Err("a grace period is not over that was, or that somebody has waited for".into());
+                let (after, taken_at) = (cookie.after.clone(), cookie.taken_at);
+                if cookie.elapsed && !elapsed {
+                    return Err(
+                        "a grace period has not ended that had, or that a thread has waited for".into()
+                    );
                 }
                 if elapsed && self.is_blocked(&after) {
-                    return Err("a grace period is over, and a section is open that it waits for".into());
+                    return Err("a grace period has ended before a section that it waits for".into());
                 }
                 if elapsed {
-                    self.over(asked);
+                    self.end_grace_period(taken_at);
                 }
             }
             _ => {
                 if let Seen::Deferred(done) = seen {
-                    // What was waited for is over.
-                    let after = if wait.is_some() { Vec::new() } else { self.before() };
+                    // If the step waited, its grace period is over.
+                    let after = if wait.is_some() { Vec::new() } else { self.open().collect() };
                     self.deferred.push(Deferred { after, done });
                 }
             }
@@ -231,10 +220,10 @@ impl Model for Rules {
         Ok(())
     }
 
-    fn look(&mut self) -> Result<(), String> {
-        let early = |entry: &&Deferred| self.is_blocked(&entry.after) && entry.done.load(Acquire);
+    fn check(&mut self) -> Result<(), String> {
+        let early = |callback: &&Deferred| self.is_blocked(&callback.after) && callback.done.load(Acquire);
         match self.deferred.iter().find(early) {
-            Some(_) => Err("what was deferred is done too early".into()),
+            Some(_) => Err("a callback has run too early".into()),
             None => Ok(()),
         }
     }
