@@ -104,13 +104,16 @@ pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
 #[cfg(loom)]
+pub mod percpu {
+    #[path = "loom.rs"]
+    pub mod counters;
+    pub mod used;
+}
+#[cfg(loom)]
 pub mod rcu {
     pub mod block_on;
     pub mod published_ptr;
 }
-#[cfg(loom)]
-#[path = "percpu/loom.rs"]
-pub mod percpu;
 #[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]
