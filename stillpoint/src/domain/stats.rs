@@ -20,11 +20,11 @@ pub struct Stats {
     pub heavy_fences: u64,
     /// Grace periods that had to sleep until readers left.
     pub sleeps: u64,
-    /// Wake-up system calls made by readers for the thread that leads a grace period: at most one for each that slept. The
-    /// wake-ups with which that thread tells the others who share the grace period are not counted.
+    /// Wake-up system calls made by readers for the thread that leads a grace period: at most one for each that slept.
+    /// The wake-ups with which that thread tells the others who share the grace period are not counted.
     pub wakeups: u64,
-    /// The longest that a grace period has waited for readers so far: one that has ended, or one that stalls, as of its last
-    /// report. Grace periods that did not sleep, and so waited for microseconds, are not measured.
+    /// The longest that a grace period has waited for readers so far: one that has ended, or one that stalls, as of its
+    /// last report. Grace periods that did not sleep, and so waited for microseconds, are not measured.
     pub longest_wait: Duration,
     /// Reports of grace periods that had waited for too long: see [`set_stall_hook`](crate::rcu::set_stall_hook).
     pub stalls: u64,

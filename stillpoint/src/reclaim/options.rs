@@ -27,17 +27,19 @@ impl DeferOptions {
     }
 
     /// It may wait until there is more to do: for other entries, for a few thousand of its kind or a quarter of the
-    /// [`Limits`](crate::rcu::Limits), for [`barrier`](crate::rcu::barrier), or for ten seconds. Saves grace periods, and wake-ups of
-    /// an idle process.
+    /// [`Limits`](crate::rcu::Limits), for [`barrier`](crate::rcu::barrier), or for ten seconds. Saves grace periods,
+    /// and wake-ups of an idle process.
     pub const fn lazy(self) -> Self {
         Self { lazy: true, ..self }
     }
 
-    /// The destructor of this value takes no locks and does nothing else that could harm the thread which retires it: so that
-    /// thread may run it, in a later call of [`retire`](crate::rcu::retire) or the like, when the grace period is over.
+    /// The destructor of this value takes no locks and does nothing else that could harm the thread which retires it:
+    /// so that thread may run it, in a later call of [`retire`](crate::rcu::retire) or the like, when the grace period
+    /// is over.
     ///
-    /// As memory is then given back by the thread that took it, several times faster with most allocators: for nodes of lists,
-    /// trees and tables whose values only own memory. Values without destructors are treated so anyway. Callbacks are not affected.
+    /// As memory is then given back by the thread that took it, several times faster with most allocators: for nodes of
+    /// lists, trees and tables whose values only own memory. Values without destructors are treated so anyway.
+    /// Callbacks are not affected.
     ///
     /// What the thread has deferred afterwards waits for the destructor to return; what other threads have does not.
     pub const fn run_on_retiring_thread(self) -> Self {
