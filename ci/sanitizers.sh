@@ -47,7 +47,7 @@ detects() {
 fuzz() {
     local test
     for test in fuzz_grace_periods fuzz_lock fuzz_percpu; do
-        passes "$test" "$@" "${binary[$test]}" programs_of
+        passes "$test" "$@" "${binary[$test]}" match_the_model
     done
 }
 
