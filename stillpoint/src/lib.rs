@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | [`rcu`] | reads that take about a nanosecond and never wait; writers wait for a *grace period* | data that is read far more often than written: configuration, routing, connection tables |
 //! | [`qsbr`] | reads that are a plain load, in threads that report now and then that they hold no references (*quiescent states*) | loops that read all the time: packet processing, event loops, interpreters |
-//! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, readers that wait for something |
+//! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard across `.await` | async code, readers that wait for something |
 //! | [`percpu`] | counters, histograms and pools per CPU, changed without locked instructions | data that every thread changes all the time and few threads read |
 //! | [`fence`] | a process-wide memory barrier: free on the frequent side, a system call on the rare side | algorithms of your own with a hot and a cold side |
 //! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs | data that many threads change in short critical sections |

@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | a value that many threads read and few replace: configuration, a routing table, a list of peers | [`Rcu`](crate::rcu::Rcu) in [`rcu`](crate::rcu) | `RwLock<T>` | its readers all write one shared word |
 //! | the same, in a loop that only reads | [`qsbr`](crate::qsbr) | [`rcu`](crate::rcu) | a read is a plain load, and the loop can report once per round |
-//! | the same, where readers sleep or hold a reference over `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
+//! | the same, where readers sleep or hold a reference across `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
 //! | the same, where readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
 //! | a map with changing entries | an array of [`Rcu`](crate::rcu::Rcu)s, one per bucket | one `Rcu` of the map | [`modify`](crate::rcu::Rcu::modify) copies the value |
 //! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to each node that they visit |

@@ -1,10 +1,11 @@
-//! Read-copy update: reads take about a nanosecond and never wait; writers wait for a *grace period*.
+//! Read-copy update: reads take about a nanosecond and wait for no writer; writers wait for a *grace period*.
 //!
 //! A reader begins a *read-side critical section* ([`enter`]), a section for short. It loads pointers ([`Rcu::load`])
 //! and uses the values behind them until it drops the guard. A writer publishes a new value ([`Rcu::replace`]) and
 //! disposes of the old one after a grace period: when every section that was open at the replacement has ended. Readers
 //! write only to a cache line of their own, take no lock and execute no fence. Instead, each grace period makes every
-//! running thread of the process execute a fence, by one call of [`fence::heavy`](crate::fence::heavy).
+//! running thread of the process execute a fence, by one call of [`fence::heavy`](crate::fence::heavy), or two if
+//! readers hold it up.
 //!
 //! ```
 //! use std::thread;
@@ -61,25 +62,30 @@
 //!
 //! [`call`] and [`retire`] run a callback or a destructor after a grace period; so does dropping a [`Retired`]. Each
 //! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
-//! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, its grace
-//! periods begin at least a millisecond apart, so that a busy writer causes at most a thousand interrupts a second. The
-//! first one begins after 0.1 ms. So if a thread defers something and then calls [`synchronize`], the grace period of
-//! that call serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all have run.
+//! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, the grace
+//! periods that it leads begin at least a millisecond apart, so that a busy writer causes a few thousand interrupts a
+//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own. The
+//! worker's first one begins after 0.1 ms. So if a thread defers something and then calls [`synchronize`], the grace
+//! period of that call serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all
+//! have run.
 //!
 //! | thread | work |
 //! |---|---|
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
-//! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left. A callback
-//! that blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One
-//! idle worker thread is kept for all domains.
+//! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left, but for ten
+//! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, slowly. A callback that
+//! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One idle
+//! worker thread is kept for all domains.
 //!
 //! # Waiting
 //!
-//! There is no separate expedited grace period: one that no reader delays takes a few microseconds, most of them in
-//! `membarrier`, which interrupts only CPUs that run this process. Threads that cannot tolerate interrupts use
-//! [`qsbr`](crate::qsbr).
+//! There is no separate expedited grace period: each one is expedited. One that no reader delays takes little more than
+//! its `membarrier` call: some microseconds if no other thread of the process runs, and 15 to 30 us next to running
+//! ones (measured in virtual machines). It interrupts only other CPUs that run this process. If some threads cannot
+//! tolerate interrupts, the whole process must do without `rcu`, `srcu` and [`fence::heavy`](crate::fence::heavy), and
+//! wait in [`qsbr::synchronize`](crate::qsbr::synchronize): workers of callbacks issue heavy fences in `qsbr` too.
 //!
 //! # Stalls
 //!
@@ -94,8 +100,9 @@
 //!
 //! # Checks
 //!
-//! In debug builds every wait asserts that a full grace period has passed, by a count that is independent of the
-//! algorithm. That costs each grace period and each caller a few atomic operations, and readers nothing.
+//! In debug builds every wait asserts that a grace period has begun and ended since it was requested, by a count that
+//! is independent of how callers share grace periods. That costs each grace period and each caller a few atomic
+//! operations, and readers nothing.
 //!
 //! # Fork
 //!
@@ -118,10 +125,11 @@
 //!
 //! # Trade-offs
 //!
-//! - A long section delays every grace period of its domain, and so the freeing of memory. It never delays readers that
-//!   retire nothing.
-//! - If a grace period sleeps until a reader leaves its section, that reader wakes it, and yields its CPU once: one or
-//!   two system calls.
+//! - A long section delays every grace period of its domain, and so the freeing of memory. It delays other readers only
+//!   by the yield below, and by the limit of the backlog if they retire values.
+//! - A reader that a sleeping grace period waits for counts down when it leaves its section, and yields its CPU
+//!   (`sched_yield(2)`); the last one wakes the leader. Where threads outnumber CPUs, a reader may thus lose its CPU for
+//!   a time slice: the writer's latency is bought with the reader's.
 //! - [`synchronize`] costs a heavy fence, a look at each registered thread, and the rest of the longest open section.
 //!   Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop the [`Retired`]
 //!   instead of waiting.
