@@ -75,7 +75,6 @@ fn callback_waits_for_the_section_that_queued_it() {
         let state = Arc::new(State::new());
         let own = state.register();
         let worker = spawn_worker(&state, own);
-        thread::yield_now();
         interruptible(0, || {
             // A grace period that the worker must not take for that of the callback.
             state.engine.synchronize(Some(own.reader));
