@@ -129,28 +129,18 @@ pub enum MayWait {
 pub struct Backlog {
     /// What has been reported and waits. In two's complement: what has run may be reported before what was pushed.
     waiting: CachePadded<SharedAmount>,
-    tallies: CachePadded<Tallies>,
+    pub counters: CachePadded<Counters>,
     limits: SharedAmount,
-    /// `Tallies::run` when a throttled caller last timed out.
+    /// `Counters::run` when a throttled caller last timed out.
     progress_at_timeout: AtomicU64,
 }
 
+/// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
 #[derive(Debug)]
-struct Tallies {
-    run: AtomicU64,
-    waits: AtomicU64,
-    overruns: AtomicU64,
-}
-
-/// Counters of callbacks and retired values, part of [`Stats`](crate::rcu::Stats), which explains them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CallbackStats {
-    pub queued: u64,
-    pub bytes: u64,
-    pub oldest: Duration,
-    pub run: u64,
-    pub waits: u64,
-    pub overruns: u64,
+pub struct Counters {
+    pub run: AtomicU64,
+    pub waits: AtomicU64,
+    pub overruns: AtomicU64,
 }
 
 /// Returns the value of a word in two's complement, or 0 if it is negative.
@@ -163,7 +153,7 @@ impl Backlog {
         pub fn new() -> Self {
             Self {
                 waiting: CachePadded::new(SharedAmount::new(0, 0)),
-                tallies: CachePadded::new(Tallies {
+                counters: CachePadded::new(Counters {
                     run: AtomicU64::new(0),
                     waits: AtomicU64::new(0),
                     overruns: AtomicU64::new(0),
@@ -188,7 +178,7 @@ impl Backlog {
     pub fn remove(&self, amount: Amount) {
         self.waiting.count.fetch_sub(amount.count, Relaxed);
         self.waiting.bytes.fetch_sub(amount.bytes, Relaxed);
-        self.tallies.run.fetch_add(amount.count, Relaxed);
+        self.counters.run.fetch_add(amount.count, Relaxed);
     }
 
     /// Returns `true` if so much waits that callers must be throttled.
@@ -206,30 +196,25 @@ impl Backlog {
 
     /// Counts a caller that is throttled, and returns for how long that may last.
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
-        self.tallies.waits.fetch_add(1, Relaxed);
-        let no_progress = self.progress_at_timeout.load(Relaxed) == self.tallies.run.load(Relaxed);
+        self.counters.waits.fetch_add(1, Relaxed);
+        let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.load(Relaxed);
         if wait == MayWait::Briefly || no_progress { THROTTLE_RETRY } else { THROTTLE_TIMEOUT }
     }
 
     /// A throttled caller goes on, `in_time` or because its time is up. `is_below`: less than the high mark waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
         if !in_time && wait == MayWait::Yes {
-            self.progress_at_timeout.store(self.tallies.run.load(Relaxed), Relaxed);
+            self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
         }
         if !is_below {
-            self.tallies.overruns.fetch_add(1, Relaxed);
+            self.counters.overruns.fetch_add(1, Relaxed);
         }
     }
 
-    /// Returns the counters without what owners have not reported; the bytes in two's complement.
-    pub fn tally(&self) -> CallbackStats {
-        CallbackStats {
-            bytes: self.waiting.bytes.load(Relaxed),
-            run: self.tallies.run.load(Relaxed),
-            waits: self.tallies.waits.load(Relaxed),
-            overruns: self.tallies.overruns.load(Relaxed),
-            ..CallbackStats::default()
-        }
+    /// Returns the bytes that have been reported and wait, in two's complement.
+    #[cfg(not(loom))]
+    pub fn bytes(&self) -> u64 {
+        self.waiting.bytes.load(Relaxed)
     }
 
     /// Forgets what waits, which the parent runs.

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::backlog::{Amount, Backlog, CallbackStats, Limits, MayWait, at_least_zero};
+use super::backlog::{Amount, Backlog, Limits, MayWait};
 use super::blocks::BLOCK;
 use super::host::{CallerContext, Denied, Host};
 use super::queue::{Held, Pending, Queue, STEP};
@@ -199,6 +199,11 @@ impl CallbackWorker {
             // A throttled caller may wait for just these.
             step!("freed-without-notify", self.progress.notify_all());
         }
+    }
+
+    #[cfg(not(loom))]
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
     }
 
     pub fn set_limits(&self, limits: Limits) {
@@ -467,24 +472,6 @@ impl CallbackWorker {
                 return has_run;
             }
         }
-    }
-
-    /// Returns the counters of now.
-    pub fn tally(&self, host: &impl Host) -> CallbackStats {
-        let now = now();
-        let mut tally = self.backlog.tally();
-        for queue in host.queues() {
-            // In this order, so that no more have completed than were pushed.
-            let completed = queue.completed();
-            tally.queued += queue.tail() - completed;
-            let [added, freed] = queue.unreported();
-            tally.bytes = tally.bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
-            tally.run += freed.count;
-            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
-            tally.oldest = tally.oldest.max(Duration::from_nanos(age));
-        }
-        tally.bytes = at_least_zero(tally.bytes);
-        tally
     }
 
     /// Forgets the worker and the callers that wait for it. The caller resets the queues.
