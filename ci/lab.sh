@@ -37,10 +37,10 @@ echo "-- bench lock"
 jq --exit-status '([.rows[].system] | unique | length) == 9 and (.ratios | length > 0)' "$scratch/lock.json" >/dev/null
 grep --quiet '</svg>' "$scratch/lock.svg"
 
-echo "-- seeds"
-"$stillpoint" seeds e1 e2 e3 e4 e5 e6 e7 --seconds 3 --json "$scratch/seeds.json" | cat
-for experiment in e1 e2 e3 e4 e5 e6 e7; do
-    json=$scratch/seeds.$experiment.json
+echo "-- reproduce"
+"$stillpoint" reproduce e1 e2 e3 e4 e5 e6 --seconds 3 --json "$scratch/reproduce.json" | cat
+for experiment in e1 e2 e3 e4 e5 e6; do
+    json=$scratch/reproduce.$experiment.json
     # Our rows, those of something to compare with, and what was posted.
     jq --exit-status --arg experiment "$experiment" '
         .bench == $experiment
@@ -49,10 +49,10 @@ for experiment in e1 e2 e3 e4 e5 e6 e7; do
         and (.posted.source | type == "string")
         and (.posted.tables | all(.columns as $columns | .rows | all(.values | length == ($columns | length))))
     ' "$json" >/dev/null ||
-        { echo "the report of seeds $experiment lacks something:" >&2; cat "$json" >&2; exit 1; }
+        { echo "the report of reproduce $experiment lacks something:" >&2; cat "$json" >&2; exit 1; }
     if [[ $experiment == e[234] ]]; then
         jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
-            { echo "seeds $experiment did not measure liburcu" >&2; exit 1; }
+            { echo "reproduce $experiment did not measure liburcu" >&2; exit 1; }
     fi
 done
 

@@ -56,7 +56,7 @@ impl Reclaim for Epoch {
         unsafe { guard.defer_destroy(Shared::from(node.as_ptr().cast_const())) };
     }
 
-    fn call(thread: &LocalHandle, f: impl FnOnce() + Send + 'static) {
+    fn call<F: FnOnce() + Send + 'static>(thread: &LocalHandle, f: F) {
         let guard = thread.pin();
         guard.defer(f);
         guard.flush();

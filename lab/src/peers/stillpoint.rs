@@ -5,18 +5,18 @@ use std::ptr::NonNull;
 
 use stillpoint::lock::lab::{Policy, Raw};
 use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu};
-use stillpoint::{lock, qsbr, srcu};
+use stillpoint::{Domain as _, qsbr, srcu};
 
-use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE};
+use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE, lock};
 use crate::harness::report::OURS;
 
-/// `rcu`. As the guide says of values that only own memory, their own thread runs their destructors. If not `LOCAL`, the worker
-/// does, and the thread may hold locks that these take.
+/// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory. If not `LOCAL`, the
+/// worker runs them, and the thread may hold locks that they take.
 pub(crate) struct Stillpoint<const LOCAL: bool = true>;
 
 impl<const LOCAL: bool> Stillpoint<LOCAL> {
     #[inline(always)]
-    fn hints() -> DeferOptions {
+    fn options() -> DeferOptions {
         if LOCAL { DeferOptions::new().run_on_retiring_thread() } else { DeferOptions::new() }
     }
 }
@@ -51,16 +51,16 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
 
     #[inline]
     fn replace<P: Object>((): &(), slot: &Rcu<P>, value: P) {
-        slot.replace(value).retire_with(Self::hints());
+        slot.replace(value).retire_with(Self::options());
     }
 
     #[inline]
     unsafe fn retire<N: Send + 'static>(_: &Guard, node: NonNull<N>) {
         // SAFETY: the caller's contract; the node comes from a Box.
-        unsafe { rcu::retire_raw(node, Self::hints()) };
+        unsafe { rcu::retire_raw(node, Self::options()) };
     }
 
-    fn call((): &(), f: impl FnOnce() + Send + 'static) {
+    fn call<F: FnOnce() + Send + 'static>((): &(), f: F) {
         rcu::call(f);
     }
 
@@ -74,7 +74,7 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
     }
 }
 
-/// The readers of `rcu`, whose sections stay in their thread.
+/// The readers of `rcu`.
 pub(crate) type RcuReaders = Published<Stillpoint>;
 
 impl RcuReaders {
@@ -89,7 +89,7 @@ impl GracePeriods for RcuReaders {
         rcu::synchronize();
     }
 
-    fn events() -> Events {
+    fn events(&self) -> Events {
         let stats = rcu::stats();
         Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
     }
@@ -134,9 +134,14 @@ impl GracePeriods for QsbrReaders {
     fn synchronize(&self) {
         qsbr::synchronize();
     }
+
+    fn events(&self) -> Events {
+        let stats = qsbr::Global.stats();
+        Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
+    }
 }
 
-/// The readers of an SRCU domain of its own.
+/// The readers of an SRCU domain.
 pub(crate) struct SrcuReaders {
     pointer: Rcu<u64, srcu::Domain>,
     pub(crate) domain: srcu::Domain,
@@ -165,20 +170,9 @@ impl ReadSide for SrcuReaders {
     }
 }
 
-impl Lock for lock::Mutex<u64> {
-    const NAME: &'static str = OURS;
+lock!(stillpoint::lock::Mutex<u64>, OURS);
 
-    fn new() -> Self {
-        Self::new(0)
-    }
-
-    #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
-        f(&mut self.lock())
-    }
-}
-
-/// Our lock with other mechanisms or constants.
+/// Our lock with another policy.
 #[derive(Debug)]
 pub(crate) struct Variant<P> {
     lock: Raw<P>,

@@ -1,7 +1,7 @@
 //! `bench lock`: mutexes with more and less to do, for more and fewer threads than there are CPUs.
 //!
-//! - `mops`: acquisitions of all threads in a microsecond.
-//! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share in terms of the greatest.
+//! - `mops`: acquisitions of all threads per microsecond.
+//! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share divided by the greatest.
 //! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved thread makes
 //!   few: the maximum shows it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
@@ -9,71 +9,59 @@
 //! Work is a calibrated loop, not a wait for the clock. Each wait is timed, which takes some tens of nanoseconds, half of
 //! it under the lock; but not with one and two threads that do nothing else.
 
+pub(crate) mod ablation;
 pub(crate) mod load;
-pub(crate) mod parts;
 mod plot;
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::ensure;
-
-use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, Skipped, pin};
+use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, Skipped, System, pin};
 use crate::peers::Lock;
 use crate::peers::pthread::Pthread;
 use crate::peers::spin::{Mcs, Ticket};
-use load::{Cell, Outcome, Work};
+use load::{Cell, Outcome};
 
-/// A lock, its name in the report, and what measures it.
+/// How a lock is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct System {
-    pub(crate) name: &'static str,
-    pub(crate) run: fn(Cell, Work, Duration) -> anyhow::Result<Outcome>,
-    /// Waiters do not sleep: with more threads than processors it stands still.
-    pub(crate) only_spins: bool,
+pub(crate) struct Measure {
+    run: fn(Cell, Duration) -> anyhow::Result<Outcome>,
+    /// Waiters do not sleep: with more threads than CPUs the lock hardly makes progress.
+    only_spins: bool,
 }
 
-impl System {
-    pub(crate) const fn new<L: Lock>(name: &'static str) -> Self {
-        Self { name, run: load::run::<L>, only_spins: false }
-    }
-
-    const fn of<L: Lock>() -> Self {
-        Self::new::<L>(L::NAME)
-    }
-
-    const fn spinning<L: Lock>() -> Self {
-        Self { only_spins: true, ..Self::of::<L>() }
-    }
-
-    /// Whether it gets on in `cell`, on a machine with so many `cpus`.
-    fn can_run(&self, cell: &Cell, cpus: usize) -> bool {
-        !self.only_spins || cell.threads <= if cell.one_cpu { 1 } else { cpus }
-    }
+pub(crate) const fn named<L: Lock>(name: &'static str) -> System<Measure> {
+    System { name, measure: Measure { run: load::run::<L>, only_spins: false } }
 }
 
-pub(crate) const STD: System = System::of::<std::sync::Mutex<u64>>();
+pub(crate) const fn system<L: Lock>() -> System<Measure> {
+    named::<L>(L::NAME)
+}
 
-const SYSTEMS: &[System] = &[
-    System::of::<stillpoint::lock::Mutex<u64>>(),
-    STD,
-    System::of::<parking_lot_12::Mutex<u64>>(),
-    System::of::<parking_lot::Mutex<u64>>(),
-    System::of::<usync::Mutex<u64>>(),
-    System::of::<Pthread<{ libc::PTHREAD_MUTEX_DEFAULT }>>(),
+const fn spinning<L: Lock>() -> System<Measure> {
+    System { name: L::NAME, measure: Measure { run: load::run::<L>, only_spins: true } }
+}
+
+const SYSTEMS: &[System<Measure>] = &[
+    system::<stillpoint::lock::Mutex<u64>>(),
+    system::<std::sync::Mutex<u64>>(),
+    system::<parking_lot_12::Mutex<u64>>(),
+    system::<parking_lot::Mutex<u64>>(),
+    system::<usync::Mutex<u64>>(),
+    system::<Pthread<{ libc::PTHREAD_MUTEX_DEFAULT }>>(),
     #[cfg(target_env = "gnu")]
-    System::of::<Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>>(),
-    System::spinning::<Ticket>(),
-    System::spinning::<Mcs>(),
+    system::<Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>>(),
+    spinning::<Ticket>(),
+    spinning::<Mcs>(),
 ];
 
-pub(crate) const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
-pub(crate) const JAIN: Metric = Metric::count("jain", Better::Higher);
+const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
+const JAIN: Metric = Metric::count("jain", Better::Higher);
 const MIN_TO_MAX: Metric = Metric::count("min_to_max", Better::Higher);
 const P50: Metric = Metric::nanoseconds("p50_ns");
 const P99: Metric = Metric::nanoseconds("p99_ns");
-pub(crate) const P999: Metric = Metric::nanoseconds("p999_ns");
-pub(crate) const MAX: Metric = Metric::nanoseconds("max_wait_ns");
+const P999: Metric = Metric::nanoseconds("p999_ns");
+const MAX: Metric = Metric::nanoseconds("max_wait_ns");
 const CPU: Metric = Metric::nanoseconds("cpu_ns_per_op");
 
 /// In the order of [`values`].
@@ -98,7 +86,7 @@ const QUICK: [Cell; 9] = [
     Cell::new(64, 1000, 1000).on_one_cpu(),
 ];
 
-/// Threads, nanoseconds under the lock, and how many times as many without it.
+/// Returns all combinations of threads, work under the lock, and work without it.
 fn grid() -> Vec<Cell> {
     let mut cells = Vec::new();
     for one_cpu in [false, true] {
@@ -117,78 +105,63 @@ fn grid() -> Vec<Cell> {
     cells
 }
 
-/// As many threads as there are CPUs, and up to 32 times as many, with a microsecond under the lock and one without; and
-/// the most of them on one CPU.
+/// Measures 1 to 32 threads a CPU with a microsecond of work under the lock and one without; and the most of them on one CPU.
 pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let threads = [1, cpus, 2 * cpus, 4 * cpus, 8 * cpus, 32 * cpus];
     let mut cells: Vec<Cell> = threads.iter().map(|&threads| Cell::new(threads, 1000, 1000)).collect();
     cells.dedup();
     cells.push(Cell::new(32 * cpus, 1000, 1000).on_one_cpu());
-    report(measure("bench lock", SYSTEMS, &cells, budget)?)
+    report(&measure("bench lock", SYSTEMS, &cells, budget)?)
 }
 
 /// Runs the bench; draws to `plot`.
-pub(super) fn run(
-    quick: bool,
-    cs: Option<u32>,
-    plot: Option<&Path>,
-    budget: Budget,
-) -> anyhow::Result<Report> {
-    let mut cells = if quick { QUICK.to_vec() } else { grid() };
-    cells.retain(|cell| cs.is_none_or(|cs| cell.cs == cs));
-    ensure!(!cells.is_empty(), "nothing is measured with so much work under the lock");
-    let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
+pub(super) fn run(quick: bool, plot: Option<&Path>, budget: Budget) -> anyhow::Result<Report> {
+    let (cells, budget) = match quick {
+        true => (QUICK.to_vec(), budget.instead_of(SECONDS, QUICK_SECONDS)),
+        false => (grid(), budget),
+    };
     let recorder = measure("bench lock", SYSTEMS, &cells, budget)?;
     if let Some(path) = plot {
         plot::draw(path, &recorder.rows(), &MOPS, &MAX)?;
     }
-    report(recorder)
+    report(&recorder)
 }
 
-fn report(recorder: Recorder) -> anyhow::Result<Report> {
+fn report(recorder: &Recorder) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
-    let why = || format!("with more threads than the {cpus} CPUs: it only spins");
-    let spinning = SYSTEMS.iter().filter(|system| system.only_spins);
-    let skipped = spinning.map(|system| Skipped { system: system.name, why: why() });
+    let why = format!("with more threads than the {cpus} CPUs: it only spins");
+    let spinning = SYSTEMS.iter().filter(|system| system.measure.only_spins);
+    let skipped = spinning.map(|system| Skipped { system: system.name.into(), why: why.clone() });
     #[cfg(not(target_env = "gnu"))]
-    let skipped = skipped.chain([Skipped { system: "pthread-adaptive", why: "only glibc has it".into() }]);
-    let skipped = skipped.collect();
-    Ok(Report::new("lock", &recorder, skipped))
+    let skipped =
+        skipped.chain([Skipped { system: "pthread-adaptive".into(), why: "only glibc has it".to_owned() }]);
+    Ok(Report::new("lock", recorder, skipped.collect()))
 }
 
 /// Measures each system in each cell.
 pub(crate) fn measure(
-    name: &'static str,
-    systems: &[System],
+    title: &str,
+    systems: &[System<Measure>],
     cells: &[Cell],
     budget: Budget,
 ) -> anyhow::Result<Recorder> {
     let cpus = pin::allowed()?.len();
-    let all = cells.iter().map(|cell| systems.iter().filter(|system| system.can_run(cell, cpus)).count());
-    let timing = budget.split(all.sum::<usize>() as f64, SLICE);
-    let systems = systems.iter();
-    let mut systems: Vec<_> =
-        systems.map(|&measure| harness::System { name: measure.name, measure }).collect();
-    let plan = Plan { title: name, timing, cells, systems: &mut systems, metrics: METRICS };
+    let mut systems = systems.to_vec();
+    let plan = Plan { title, budget, slice: SLICE, cells, systems: &mut systems, metrics: METRICS };
     let mut recorder = Recorder::default();
-    let work = Work::measure();
-    harness::run(
-        plan,
+    plan.run(
         &mut recorder,
-        |cell, _| cell.config(cpus),
-        |cell, system, slice| {
-            let system = system.measure;
-            if !system.can_run(cell, cpus) {
-                return Ok([f64::NAN; 8]);
-            }
-            Ok(values(&(system.run)(*cell, work, slice)?))
+        |cell, system| {
+            let can_run = !system.measure.only_spins || cell.threads <= cell.cpus(cpus);
+            can_run.then(|| cell.config(cpus))
         },
+        |cell, system, slice| Ok(values(&(system.measure.run)(*cell, slice)?)),
     )?;
     Ok(recorder)
 }
 
-/// The values of [`METRICS`].
+/// Returns the values of [`METRICS`].
 fn values(outcome: &Outcome) -> [f64; 8] {
     let total = outcome.total();
     let if_any = |is: bool, value: f64| if is { value } else { f64::NAN };
@@ -212,10 +185,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lock_lets_each_thread_in() {
-        let cell = Cell::new(3, 100, 0);
+    fn every_lock_admits_each_thread() {
         for system in SYSTEMS {
-            let outcome = (system.run)(cell, Work::measure(), Duration::from_millis(20));
+            let outcome = (system.measure.run)(Cell::new(3, 100, 0), Duration::from_millis(20));
             let outcome = outcome.unwrap_or_else(|why| panic!("{}: {why}", system.name));
             assert_eq!(outcome.shares.len(), 3, "{}", system.name);
             assert!(outcome.shares.iter().all(|&share| share > 0), "{}", system.name);

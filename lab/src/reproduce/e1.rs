@@ -1,0 +1,103 @@
+//! E1: the process-wide fence, its cost for its caller, and for others.
+//!
+//! The cost is that of `bench fence`, with other numbers of callers. A neighbour is a process that computes beside a process of
+//! two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the neighbour's two times
+//! is its slowdown by the calls; that there are two more busy threads on the machine is in both.
+
+use std::thread;
+use std::time::Duration;
+
+use super::posted;
+use crate::bench::fence::{Answer, Load, REMOTES, config, measure_calls};
+use crate::harness::report::Figures;
+use crate::harness::worker::{Remote, Worker};
+use crate::harness::{Budget, Metric, Plan, Recorder, Report, System};
+
+/// Time of a unit of the neighbour's work.
+const WORK: Metric = Metric::nanoseconds("work_ns");
+/// CPU time of it.
+const WORK_CPU: Metric = Metric::nanoseconds("work_cpu_ns");
+/// These beside a caller, divided by these beside a thread that runs in the caller's place.
+const SLOWDOWN: Metric = Metric::ratio("slowdown");
+const SLOWDOWN_CPU: Metric = Metric::ratio("slowdown_cpu");
+
+/// Concurrent callers.
+const CALLERS: [usize; 3] = [1, 4, 16];
+
+/// Runs the experiment.
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
+    let (mut workers, skipped) = Remote::start("fence", &REMOTES)?;
+    let mut recorder = Recorder::default();
+    measure_calls("reproduce e1: calls", &mut workers, &CALLERS, budget.share(0.6), &mut recorder)?;
+    disturb(&mut workers, budget.share(0.4), &mut recorder)?;
+    let posted = posted(
+        "sys_membarrier RFC v3b, 2010; Xeon E5405, 8 CPUs",
+        "the cost follows the number of running threads, not T; combined, C callers cost about as much as one",
+        vec![
+            Figures::new(
+                "10,000,000 calls beside T busy threads (1 s is 100 ns a call)",
+                "s",
+                ["one IPI per CPU", "cpumask + IPI-many", "adaptive, with run-queue locks"],
+                &[
+                    ("1", [18.8, 21.8, 21.0]),
+                    ("2", [29.1, 22.7, 22.6]),
+                    ("3", [46.8, 22.2, 27.0]),
+                    ("4", [53.8, 24.7, 29.0]),
+                    ("5", [70.9, 26.9, 32.6]),
+                    ("6", [81.1, 30.8, 36.6]),
+                    ("7", [98.4, 29.6, 33.1]),
+                ],
+            ),
+            Figures::new(
+                "cache-hot kernel build while one thread calls in a loop and one spins",
+                "s",
+                ["without", "with", "slowdown"],
+                &[("build", [162.0, 342.0, 2.11])],
+            ),
+        ],
+    );
+    Ok(Report { posted, ..Report::new("e1", &recorder, skipped) })
+}
+
+/// Records the slowdown of a neighbour by each kind of fence.
+fn disturb(workers: &mut [System<Worker>], budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
+    let mut neighbour = Worker::start(&["neighbour"], None)?;
+    let kinds: Vec<_> =
+        workers.iter().map(|worker| (worker.name, worker.measure.backend().to_owned())).collect();
+    let config = |kind: usize, callers| config(&kinds[kind].1, 2 - callers, callers);
+    let mut systems: Vec<_> = (0..kinds.len())
+        .flat_map(|kind| [0, 1].map(|callers| System { name: kinds[kind].0, measure: (kind, callers) }))
+        .collect();
+    let plan = Plan {
+        title: "reproduce e1: disturbance",
+        budget,
+        slice: Duration::from_millis(200),
+        cells: &[()],
+        systems: &mut systems,
+        metrics: [&WORK, &WORK_CPU],
+    };
+    plan.run(
+        recorder,
+        |(), system| Some(config(system.measure.0, system.measure.1)),
+        |(), system, time| {
+            let (kind, callers) = system.measure;
+            let worker = &mut workers[kind].measure;
+            // The neighbour starts after the threads, and ends before them.
+            let margin = time / 8;
+            worker.ask(&Load { running: 2 - callers, callers, time })?;
+            thread::sleep(margin);
+            let work = neighbour.measure(&(time - 2 * margin))?;
+            worker.answer::<Answer>()?;
+            Ok(work)
+        },
+    )?;
+    for (kind, (name, _)) in kinds.iter().enumerate() {
+        let (calling, running) = (config(kind, 1), config(kind, 0));
+        for (slowdown, metric) in [(&SLOWDOWN, &WORK), (&SLOWDOWN_CPU, &WORK_CPU)] {
+            recorder.derive(slowdown, (name, metric, &calling), (name, metric, &running), |with, without| {
+                with / without
+            });
+        }
+    }
+    Ok(())
+}
