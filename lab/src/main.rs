@@ -78,7 +78,7 @@ fn main() -> anyhow::Result<()> {
             Worker::Fence(args) => Remote::serve(&bench::fence::REMOTES, &args),
             Worker::Neighbour => reproduce::neighbour::serve(),
             Worker::Grace(args) => Remote::serve(&reproduce::e2::REMOTES, &args),
-            Worker::Track(args) => Remote::serve(&reproduce::e3::load::REMOTES, &args),
+            Worker::Track(args) => Remote::serve(&reproduce::track::REMOTES, &args),
             Worker::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, &args),
             Worker::Part(args) => report::part::serve(&args),
             Worker::Live(args) => demo::live::work::serve(&args),

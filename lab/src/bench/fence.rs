@@ -66,14 +66,13 @@ pub(crate) struct Answer {
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (mut workers, skipped) = Remote::start("fence", &REMOTES)?;
-    let mut recorder = Recorder::default();
-    measure_calls("bench fence", &mut workers, &CALLERS, budget, &mut recorder)?;
-    Ok(Report::new("fence", &recorder, skipped))
+    let mut recorder = Recorder::new("fence");
+    measure_calls(&mut workers, &CALLERS, budget, &mut recorder)?;
+    Ok(Report::new(&recorder, skipped))
 }
 
 /// Records the cost of a call beside 0 to 2 running threads a CPU, for each number of concurrent `callers`.
 pub(crate) fn measure_calls(
-    title: &str,
     workers: &mut [System<Worker>],
     callers: &[usize],
     budget: Budget,
@@ -82,10 +81,7 @@ pub(crate) fn measure_calls(
     let running = running_threads(pin::allowed()?.len()).into_iter();
     let cells: Vec<_> =
         running.flat_map(|running| callers.iter().map(move |&callers| (running, callers))).collect();
-    let metrics = [&HEAVY, &ISSUED];
-    let plan =
-        Plan { title, budget, slice: Duration::from_millis(60), cells: &cells, systems: workers, metrics };
-    plan.run(
+    Plan::new(budget, 60, &cells, workers, [&HEAVY, &ISSUED]).run(
         recorder,
         |&(running, callers), worker| Some(config(worker.measure.backend(), running, callers)),
         |&(running, callers), worker, time| {

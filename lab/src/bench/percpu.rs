@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram as Hdr;
@@ -39,27 +38,24 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         ("value", value(cpus)),
     ];
     let all: usize = ops.iter().map(|(_, systems)| systems.len()).sum();
-    let mut recorder = Recorder::default();
+    let mut recorder = Recorder::new("percpu");
     for (op, mut systems) in ops {
         let budget = budget.share(systems.len() as f64 / all as f64);
         let config = |threads| config(threads, Some(op));
-        measure(&format!("bench percpu: {op}"), &OP, &mut systems, config, budget, &mut recorder)?;
+        measure(&OP, &mut systems, config, budget, &mut recorder)?;
     }
-    Ok(Report::new("percpu", &recorder, Vec::new()))
+    Ok(Report::new(&recorder, Vec::new()))
 }
 
 /// Records `metric` of each system for all numbers of threads.
 pub(crate) fn measure(
-    title: &str,
     metric: &'static Metric,
     systems: &mut [System<Loop>],
     config: impl Fn(Threads) -> Config,
     budget: Budget,
     recorder: &mut Recorder,
 ) -> anyhow::Result<()> {
-    let (cells, slice) = (&Threads::all()?, Duration::from_millis(40));
-    let plan = Plan { title, budget, slice, cells, systems, metrics: [metric] };
-    plan.run(
+    Plan::new(budget, 40, &Threads::all()?, systems, [metric]).run(
         recorder,
         |&threads, _| Some(config(threads)),
         |threads, system, slice| Ok([threads.measure(slice, |timed_loop| (system.measure)(timed_loop))?]),

@@ -3,8 +3,6 @@
 //! Every system runs the same loop over one shared pointer that is not replaced: enter a section, load the pointer, add the
 //! number behind it, leave. With nesting 2 a second section is entered inside the first, and `pair_ns` is the time of both.
 
-use std::time::Duration;
-
 use crate::harness::timed_loop::Threads;
 use crate::harness::{Budget, Config, Metric, Plan, Recorder, Report, Skipped, systems};
 use crate::peers::std::{BareLoad, InMutex, InRwLock};
@@ -48,17 +46,14 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         .map(|(system, why)| Skipped { system: system.into(), why: why.to_owned() }),
     );
     let cells = Threads::pinned()?;
-    let mut recorder = Recorder::default();
+    let mut recorder = Recorder::new("read");
     for (nesting, systems) in [(1, &mut single[..]), (2, &mut nested)] {
-        let title = &format!("bench read: nesting {nesting}");
-        let (budget, slice) = (budget.share(0.5), Duration::from_millis(40));
-        let plan = Plan { title, budget, slice, cells: &cells, systems, metrics: [&PAIR] };
         let config = |count: usize| Config::new([("threads", count.into()), ("nesting", nesting.into())]);
-        plan.run(
+        Plan::new(budget.share(0.5), 40, &cells, systems, [&PAIR]).run(
             &mut recorder,
             |threads, _| Some(config(threads.count)),
             |&threads, system, slice| Ok([(system.measure)(threads, slice)?]),
         )?;
     }
-    Ok(Report::new("read", &recorder, skipped))
+    Ok(Report::new(&recorder, skipped))
 }

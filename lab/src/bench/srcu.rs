@@ -32,7 +32,7 @@ const GUARDS: [usize; 5] = [10, 100, 1000, 10_000, 100_000];
 
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let (mut recorder, budget) = (Recorder::default(), budget.share(0.5));
+    let (mut recorder, budget) = (Recorder::new("srcu"), budget.share(0.5));
     let mut systems = systems![time_reads:
         stillpoint::SrcuReaders,
         stillpoint::RcuReaders,
@@ -43,28 +43,19 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         arc_swap::Load,
     ];
     systems[1].name = "stillpoint-rcu";
-    let plan = Plan {
-        title: "bench srcu: sections",
-        budget,
-        slice: Duration::from_millis(40),
-        cells: &Threads::pinned()?,
-        systems: &mut systems,
-        metrics: [&PAIR],
-    };
-    let config = |threads: &Threads, _: &_| Some(Config::new([("threads", threads.count.into())]));
-    plan.run(&mut recorder, config, |&threads, system, slice| Ok([(system.measure)(threads, slice)?]))?;
+    Plan::new(budget, 40, &Threads::pinned()?, &mut systems, [&PAIR]).run(
+        &mut recorder,
+        |threads, _| Some(Config::new([("threads", threads.count.into())])),
+        |&threads, system, slice| Ok([(system.measure)(threads, slice)?]),
+    )?;
 
-    let plan = Plan {
-        title: "bench srcu: waits",
-        budget,
-        slice: Duration::from_millis(60),
-        cells: &GUARDS,
-        systems: &mut systems![wait_for: stillpoint::SrcuReaders, tokio::InRwLock],
-        metrics: [&LATENCY, &COMPUTED, &DROP, &WAKES],
-    };
-    let config = |&guards: &usize, _: &_| Some(Config::new([("guards", guards.into())]));
-    plan.run(&mut recorder, config, |&guards, system, slice| (system.measure)(guards, slice))?;
-    Ok(Report::new("srcu", &recorder, Vec::new()))
+    let mut systems = systems![wait_for: stillpoint::SrcuReaders, tokio::InRwLock];
+    Plan::new(budget, 60, &GUARDS, &mut systems, [&LATENCY, &COMPUTED, &DROP, &WAKES]).run(
+        &mut recorder,
+        |&guards, _| Some(Config::new([("guards", guards.into())])),
+        |&guards, system, slice| (system.measure)(guards, slice),
+    )?;
+    Ok(Report::new(&recorder, Vec::new()))
 }
 
 /// A system that waits for guards.

@@ -15,10 +15,10 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Splits the time into rounds of `slices` measurements: as many rounds as give each measurement the `preferred`
-    /// time, at least 3 and at most 51 (more do not move a median). Returns the rounds and the time of a slice.
-    pub(crate) fn split(self, slices: usize, preferred: Duration) -> (usize, Duration) {
-        let fitting = self.seconds / (slices as f64 * preferred.as_secs_f64());
+    /// Splits the time into rounds of `slices` measurements: as many rounds as give each measurement `preferred_ms`, at
+    /// least 3 and at most 51 (more do not move a median). Returns the rounds and the time of a slice.
+    pub(crate) fn split(self, slices: usize, preferred_ms: u64) -> (usize, Duration) {
+        let fitting = self.seconds * 1e3 / (slices as f64 * preferred_ms as f64);
         let rounds = self.rounds.unwrap_or((fitting.round() as usize).clamp(3, 51)).max(1);
         (rounds, Duration::from_secs_f64(self.seconds / (slices * rounds) as f64))
     }
@@ -51,17 +51,25 @@ type Measure<C, T> = fn(C, Duration) -> anyhow::Result<T>;
 /// Cells, systems, and the metrics that a measurement returns.
 #[derive(Debug)]
 pub(crate) struct Plan<'a, C, M, const N: usize> {
-    /// Shown with the progress.
-    pub(crate) title: &'a str,
-    pub(crate) budget: Budget,
-    /// The preferred time of a measurement.
-    pub(crate) slice: Duration,
-    pub(crate) cells: &'a [C],
-    pub(crate) systems: &'a mut [System<M>],
-    pub(crate) metrics: [&'static Metric; N],
+    budget: Budget,
+    slice_ms: u64,
+    cells: &'a [C],
+    systems: &'a mut [System<M>],
+    metrics: [&'static Metric; N],
 }
 
-impl<C, M, const N: usize> Plan<'_, C, M, N> {
+impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
+    /// `slice_ms` is the preferred time of a measurement.
+    pub(crate) fn new(
+        budget: Budget,
+        slice_ms: u64,
+        cells: &'a [C],
+        systems: &'a mut [System<M>],
+        metrics: [&'static Metric; N],
+    ) -> Self {
+        Self { budget, slice_ms, cells, systems, metrics }
+    }
+
     /// Measures each system in each cell, round by round, and records a value for each metric. `config` returns `None`
     /// if the system cannot be measured in the cell. A value that is not a number is not recorded.
     pub(crate) fn run(
@@ -70,7 +78,7 @@ impl<C, M, const N: usize> Plan<'_, C, M, N> {
         config: impl Fn(&C, &System<M>) -> Option<Config>,
         mut measure: impl FnMut(&C, &mut System<M>, Duration) -> anyhow::Result<[f64; N]>,
     ) -> anyhow::Result<()> {
-        let Self { title, budget, slice, cells, systems, metrics } = self;
+        let Self { budget, slice_ms, cells, systems, metrics } = self;
         let mut slices = 0;
         for cell in cells {
             let measured: Vec<_> = systems.iter().filter_map(|s| Some((s.name, config(cell, s)?))).collect();
@@ -79,8 +87,9 @@ impl<C, M, const N: usize> Plan<'_, C, M, N> {
                 measured.iter().for_each(|(name, config)| recorder.announce(name, metric, config));
             }
         }
-        let (rounds, slice) = budget.split(slices, slice);
-        let progress = Progress::new(title, slices * rounds, Duration::from_secs_f64(budget.seconds));
+        let (rounds, slice) = budget.split(slices, slice_ms);
+        let time = Duration::from_secs_f64(budget.seconds);
+        let progress = Progress::new(recorder.bench(), slices * rounds, time);
         for (round, cell, system) in order(rounds, cells.len(), systems.len()) {
             let (cell, system) = (&cells[cell], &mut systems[system]);
             let Some(config) = config(cell, system) else { continue };
@@ -129,8 +138,8 @@ mod tests {
     #[test]
     fn budget_is_split_into_as_many_rounds_as_fit() {
         let slice = Duration::from_millis(100);
-        let auto = |seconds| Budget { seconds, rounds: None }.split(10, slice);
+        let auto = |seconds| Budget { seconds, rounds: None }.split(10, 100);
         assert_eq!((auto(10.0), auto(1.0).0, auto(1000.0).0), ((10, slice), 3, 51));
-        assert_eq!(Budget { seconds: 10.0, rounds: Some(5) }.split(10, slice), (5, slice * 2));
+        assert_eq!(Budget { seconds: 10.0, rounds: Some(5) }.split(10, 100), (5, slice * 2));
     }
 }

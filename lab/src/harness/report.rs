@@ -39,11 +39,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Summarizes the samples of `bench`.
-    pub(crate) fn new(bench: &'static str, recorder: &Recorder, skipped: Vec<Skipped>) -> Self {
+    /// Summarizes the samples of a bench.
+    pub(crate) fn new(recorder: &Recorder, skipped: Vec<Skipped>) -> Self {
         let (rows, ratios) = (recorder.rows(), recorder.ratios(OURS));
         let (series, posted, seconds, tables) = Default::default();
-        let (bench, machine) = (bench.into(), Machine::read());
+        let (bench, machine) = (recorder.bench().into(), Machine::read());
         Self { bench, machine, rows, ratios, series, skipped, posted, seconds, tables }
     }
 
@@ -94,7 +94,7 @@ impl Report {
         Grid { title, head, rows }
     }
 
-    /// Returns the lines of one quantity: ours beside each peer, or ours alone, with its extremes.
+    /// Returns the lines of one quantity: ours beside each peer, or ours alone.
     fn lines(&self, config: &Config, metric: &str) -> Vec<[String; 6]> {
         let same = |row: &&Row| row.config == *config && row.metric == metric;
         let value = |row: &Row| figure(row.summary.median, &row.unit);
@@ -111,7 +111,8 @@ impl Report {
         }
         if let (Some(ours), true) = (ours, lines.is_empty()) {
             let empty = String::new;
-            lines.push([metric.to_owned(), our_value, empty(), empty(), empty(), ours.summary.range()]);
+            let range = if ours.unit == "ratio" { ours.summary.range() } else { empty() };
+            lines.push([metric.to_owned(), our_value, empty(), empty(), empty(), range]);
         }
         lines
     }
@@ -161,12 +162,12 @@ mod tests {
 
     fn report() -> Report {
         let config = Config::new([("threads", 2.into()), ("nesting", 1.into())]);
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new("read");
         for (round, ours) in [1.0, 2.0, 3.0].into_iter().enumerate() {
             recorder.record(round, OURS, &COST, &config, ours);
             recorder.record(round, "peer", &COST, &config, 4.0);
         }
-        Report::new("read", &recorder, vec![Skipped { system: "other".into(), why: "not built in".into() }])
+        Report::new(&recorder, vec![Skipped { system: "other".into(), why: "not built in".into() }])
     }
 
     #[test]

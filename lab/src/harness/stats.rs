@@ -64,13 +64,23 @@ impl Series {
 /// What a system measured in a configuration.
 pub(crate) type Quantity<'a> = (&'static str, &'static Metric, &'a Config);
 
-/// Collects the samples of a run.
-#[derive(Debug, Default)]
+/// Collects the samples of a bench.
+#[derive(Debug)]
 pub(crate) struct Recorder {
+    bench: &'static str,
     series: Vec<Series>,
 }
 
 impl Recorder {
+    pub(crate) fn new(bench: &'static str) -> Self {
+        Self { bench, series: Vec::new() }
+    }
+
+    /// Returns the name of the bench.
+    pub(crate) fn bench(&self) -> &'static str {
+        self.bench
+    }
+
     /// Announces a quantity: rows and ratios have the order of these announcements, not that of measurements.
     pub(crate) fn announce(&mut self, system: &'static str, metric: &'static Metric, config: &Config) {
         self.series.push(Series { system, metric, config: config.clone(), values: Vec::new() });
@@ -163,7 +173,7 @@ mod tests {
 
     /// Records the values of a system, one a round.
     fn recorder(values: &[(&'static str, &Config, &[f64])]) -> Recorder {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new("test");
         for (system, config, values) in values {
             let mut record = |(round, &value)| recorder.record(round, system, &COST, config, value);
             values.iter().enumerate().for_each(&mut record);
@@ -205,7 +215,7 @@ mod tests {
 
     #[test]
     fn rows_keep_order_of_announcement() {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new("test");
         for system in ["ours", "silent", "theirs"] {
             recorder.announce(system, &COST, &threads(1));
         }

@@ -105,6 +105,37 @@ pub(crate) trait ReadSide: Sync + Sized {
     }
 }
 
+/// Implements [`ReadSide`] for readers that need no registration: the type, its name, its guard, the constructor, how a
+/// section begins, and what it loads.
+macro_rules! read_side {
+    ($type:ty, $name:expr, $guard:ty, $new:expr, |$this:ident| $enter:expr, |$it:ident, $guarded:ident| $load:expr) => {
+        impl ReadSide for $type {
+            const NAME: &'static str = $name;
+            type Reader<'a> = ();
+            type Guard<'a> = $guard;
+
+            fn new() -> Self {
+                $new
+            }
+
+            fn reader(&self) {}
+
+            #[inline(always)]
+            fn enter<'a>(&'a self, (): &'a ()) -> Self::Guard<'a> {
+                let $this = self;
+                $enter
+            }
+
+            #[inline(always)]
+            fn load(&self, $guarded: &Self::Guard<'_>) -> u64 {
+                let $it = self;
+                $load
+            }
+        }
+    };
+}
+use read_side;
+
 /// Returns the nanoseconds of a section of [`ReadSide::read`]: the mean of the threads.
 pub(crate) fn time_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
     let shared = CachePadded::new(S::new());

@@ -7,7 +7,7 @@ use stillpoint::lock::lab::{Policy, Raw};
 use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu};
 use stillpoint::{Domain as _, qsbr, srcu};
 
-use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE, lock};
+use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE, lock, read_side};
 use crate::harness::report::OURS;
 
 /// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory. If not `LOCAL`, the
@@ -147,28 +147,17 @@ pub(crate) struct SrcuReaders {
     pub(crate) domain: srcu::Domain,
 }
 
-impl ReadSide for SrcuReaders {
-    const NAME: &'static str = OURS;
-    type Reader<'a> = ();
-    type Guard<'a> = srcu::Guard<'a>;
-
-    fn new() -> Self {
+read_side!(
+    SrcuReaders,
+    OURS,
+    srcu::Guard<'a>,
+    {
         let domain = srcu::Domain::new();
         Self { pointer: Rcu::new_in(VALUE, domain.clone()), domain }
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> srcu::Guard<'a> {
-        self.domain.enter()
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &srcu::Guard<'_>) -> u64 {
-        *self.pointer.load(guard)
-    }
-}
+    },
+    |this| this.domain.enter(),
+    |this, guard| *this.pointer.load(guard)
+);
 
 lock!(stillpoint::lock::Mutex<u64>, OURS);
 

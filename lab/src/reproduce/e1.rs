@@ -5,7 +5,6 @@
 //! is its slowdown by the calls; that there are two more busy threads on the machine is in both.
 
 use std::thread;
-use std::time::Duration;
 
 use super::posted;
 use crate::bench::fence::{Answer, Load, REMOTES, config, measure_calls};
@@ -27,8 +26,8 @@ const CALLERS: [usize; 3] = [1, 4, 16];
 /// Runs the experiment.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (mut workers, skipped) = Remote::start("fence", &REMOTES)?;
-    let mut recorder = Recorder::default();
-    measure_calls("reproduce e1: calls", &mut workers, &CALLERS, budget.share(0.6), &mut recorder)?;
+    let mut recorder = Recorder::new("e1");
+    measure_calls(&mut workers, &CALLERS, budget.share(0.6), &mut recorder)?;
     disturb(&mut workers, budget.share(0.4), &mut recorder)?;
     let posted = posted(
         "sys_membarrier RFC v3b, 2010; Xeon E5405, 8 CPUs",
@@ -56,7 +55,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
             ),
         ],
     );
-    Ok(Report { posted, ..Report::new("e1", &recorder, skipped) })
+    Ok(Report { posted, ..Report::new(&recorder, skipped) })
 }
 
 /// Records the slowdown of a neighbour by each kind of fence.
@@ -68,15 +67,7 @@ fn disturb(workers: &mut [System<Worker>], budget: Budget, recorder: &mut Record
     let mut systems: Vec<_> = (0..kinds.len())
         .flat_map(|kind| [0, 1].map(|callers| System { name: kinds[kind].0, measure: (kind, callers) }))
         .collect();
-    let plan = Plan {
-        title: "reproduce e1: disturbance",
-        budget,
-        slice: Duration::from_millis(200),
-        cells: &[()],
-        systems: &mut systems,
-        metrics: [&WORK, &WORK_CPU],
-    };
-    plan.run(
+    Plan::new(budget, 200, &[()], &mut systems, [&WORK, &WORK_CPU]).run(
         recorder,
         |(), system| Some(config(system.measure.0, system.measure.1)),
         |(), system, time| {

@@ -60,16 +60,9 @@ fn measure<S: GracePeriods>(Load { readers, time }: Load) -> anyhow::Result<[f64
 /// Runs the experiment.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let (mut workers, skipped) = Remote::start("grace", &REMOTES)?;
-    let mut recorder = Recorder::default();
-    let plan = Plan {
-        title: "reproduce e2",
-        budget,
-        slice: Duration::from_millis(200),
-        cells: &running_threads(pin::allowed()?.len())[1..],
-        systems: &mut workers,
-        metrics: [&SECTION, &P50, &P99],
-    };
-    plan.run(
+    let mut recorder = Recorder::new("e2");
+    let cells = &running_threads(pin::allowed()?.len())[1..];
+    Plan::new(budget, 200, cells, &mut workers, [&SECTION, &P50, &P99]).run(
         &mut recorder,
         |&readers, _| Some(Config::new([("readers", readers.into())])),
         |&readers, worker, time| worker.measure.measure(&Load { readers, time }),
@@ -79,5 +72,5 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         "sections are cheapest where readers execute no fence (membarrier, signals), grace periods where they do",
         Vec::new(),
     );
-    Ok(Report { posted, ..Report::new("e2", &recorder, skipped) })
+    Ok(Report { posted, ..Report::new(&recorder, skipped) })
 }

@@ -39,18 +39,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let silent = budget.share(0.3);
     let rounds = (silent.seconds / (2.0 * systems.len() as f64)).round().clamp(1.0, 3.0);
     let silent = Budget { rounds: Some(rounds as usize), ..silent };
-    let mut recorder = Recorder::default();
+    let mut recorder = Recorder::new("e4");
     for (readers, budget) in [(&MIXED[..], budget.share(0.7)), (&SILENT, silent)] {
         let slowest = readers.iter().max().map_or(0, |slowest| slowest.as_millis() as u64);
-        let plan = Plan {
-            title: "reproduce e4",
-            budget,
-            slice: Duration::from_secs(1),
-            cells: &[Load::new(readers, 0)],
-            systems: &mut systems,
-            metrics: [&UPDATES, &CPU, &WAKES],
-        };
-        plan.run(
+        Plan::new(budget, 1000, &[Load::new(readers, 0)], &mut systems, [&UPDATES, &CPU, &WAKES]).run(
             &mut recorder,
             |_, _| Some(Config::new([("readers", readers.len().into()), ("slowest_ms", slowest.into())])),
             |&load, system, slice| (system.measure)(load, slice),
@@ -69,5 +61,5 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
             ],
         )],
     );
-    Ok(Report { posted, ..Report::new("e4", &recorder, peers::missing(&[peers::LIBURCU_QSBR])) })
+    Ok(Report { posted, ..Report::new(&recorder, peers::missing(&[peers::LIBURCU_QSBR])) })
 }

@@ -101,11 +101,11 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         }
         None => [LOCKED_VDSO, VDSO].iter().for_each(|name| skip(name, "the vdso has no getcpu")),
     }
-    let mut recorder = Recorder::default();
+    let mut recorder = Recorder::new("e5");
     let config = |threads| config(threads, None);
     let part = loops.len() as f64 / (loops.len() + numbers.len()) as f64;
-    measure("reproduce e5: loops", &LOOP, &mut loops, config, budget.share(part), &mut recorder)?;
-    measure("reproduce e5: numbers", &NUMBER, &mut numbers, config, budget.share(1.0 - part), &mut recorder)?;
+    measure(&LOOP, &mut loops, config, budget.share(part), &mut recorder)?;
+    measure(&NUMBER, &mut numbers, config, budget.share(1.0 - part), &mut recorder)?;
     for config in Threads::all()?.into_iter().map(config) {
         for system in loops.iter().filter(|system| system.name != BARE) {
             let (of, bare) = ((system.name, &LOOP, &config), (BARE, &LOOP, &config));
@@ -136,5 +136,5 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
             ),
         ],
     );
-    Ok(Report { posted, ..Report::new("e5", &recorder, skipped) })
+    Ok(Report { posted, ..Report::new(&recorder, skipped) })
 }

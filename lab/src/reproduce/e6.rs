@@ -46,7 +46,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let cells: Vec<Cell> =
         [2, 3, 4, 16, 64].iter().map(|halves| Cell::new((halves * cpus).div_ceil(2), 1000, 1000)).collect();
     let systems = [DEFAULT, system::<std::sync::Mutex<u64>>(), NO_STEAL, NO_RESERVE, NO_DEFER];
-    let mut recorder = measure("reproduce e6", &systems, &cells, budget.share(0.95))?;
+    let mut recorder = measure("e6", &systems, &cells, budget.share(0.95))?;
     let time = Duration::from_secs_f64(budget.seconds * 0.05 / cells.len() as f64);
     for cell in &cells {
         let config = Config::new([("threads", cell.threads.into())]);
@@ -90,7 +90,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
             ),
         ],
     );
-    Ok(Report { posted, ..Report::new("e6", &recorder, Vec::new()) })
+    Ok(Report { posted, ..Report::new(&recorder, Vec::new()) })
 }
 
 /// Returns the values of [`EVENTS`].

@@ -11,6 +11,8 @@ pub(crate) mod e6;
 pub(crate) mod neighbour;
 #[cfg(target_arch = "x86_64")]
 mod section;
+pub(crate) mod track;
+mod witness;
 
 use crate::harness::report::{Figures, Posted};
 use crate::harness::{Budget, Options, Report};

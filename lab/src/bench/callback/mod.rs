@@ -95,16 +95,8 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         let why = "latency without readers: nothing runs while no thread enters a section".to_owned();
         skipped.push(Skipped { system: system.name.into(), why });
     }
-    let mut recorder = Recorder::default();
-    let plan = Plan {
-        title: "bench callback: latency",
-        budget: budget.share(0.2),
-        slice: Duration::from_millis(400),
-        cells: &latency::READERS,
-        systems: &mut systems,
-        metrics: [&LATENCY_P50, &LATENCY_P99],
-    };
-    plan.run(
+    let mut recorder = Recorder::new("callback");
+    Plan::new(budget.share(0.2), 400, &latency::READERS, &mut systems, [&LATENCY_P50, &LATENCY_P99]).run(
         &mut recorder,
         |&readers, system| {
             let config = [("threads", 1.into()), ("readers", readers.into()), ("payload", "closure".into())];
@@ -115,22 +107,14 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
             Ok([0.5, 0.99].map(|quantile| latencies.value_at_quantile(quantile) as f64))
         },
     )?;
-    let plan = Plan {
-        title: "bench callback: retire",
-        budget: budget.share(0.25),
-        slice: Duration::from_millis(150),
-        cells: &retire::CELLS,
-        systems: &mut systems,
-        metrics: [&RETIRE],
-    };
-    plan.run(
+    Plan::new(budget.share(0.25), 150, &retire::CELLS, &mut systems, [&RETIRE]).run(
         &mut recorder,
         |cell, _| Some(cell.config()),
         |cell, system, slice| Ok([(system.measure.retire)(cell, slice)?]),
     )?;
     let series = measure_flood(&mut systems, budget.share(0.15), &mut recorder)?;
     stack::measure(budget.share(0.4), &mut recorder)?;
-    Ok(Report { series, ..Report::new("callback", &recorder, skipped) })
+    Ok(Report { series, ..Report::new(&recorder, skipped) })
 }
 
 /// Returns the course of each system's first flood.
@@ -139,12 +123,10 @@ fn measure_flood(
     budget: Budget,
     recorder: &mut Recorder,
 ) -> anyhow::Result<Vec<Series>> {
-    let slice = Duration::from_millis(200);
-    let config = flood::config(budget.split(systems.len(), slice).1);
-    let metrics = [&PEAK, &FLOOD];
-    let plan = Plan { title: "bench callback: flood", budget, slice, cells: &[()], systems, metrics };
+    let slice_ms = 200;
+    let config = flood::config(budget.split(systems.len(), slice_ms).1);
     let mut series: Vec<Series> = Vec::new();
-    plan.run(
+    Plan::new(budget, slice_ms, &[()], systems, [&PEAK, &FLOOD]).run(
         recorder,
         |(), _| Some(config.clone()),
         |(), system, slice| {

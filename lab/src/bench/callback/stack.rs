@@ -95,17 +95,9 @@ pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result
         REMOTES.iter().map(|remote| System { name: remote.system, measure: remote.name }).collect();
     let cells: Vec<_> =
         [U64, STRING].iter().flat_map(|node| THREADS.map(|threads| (threads, *node))).collect();
-    let slice = Duration::from_millis(250);
-    let ms = budget.split(cells.len() * systems.len(), slice).1.as_millis() as u64;
-    let plan = Plan {
-        title: "bench callback: stack",
-        budget,
-        slice,
-        cells: &cells,
-        systems: &mut systems,
-        metrics: [&OPERATION, &MEMORY, &STOPPED],
-    };
-    plan.run(
+    let slice_ms = 250;
+    let ms = budget.split(cells.len() * systems.len(), slice_ms).1.as_millis() as u64;
+    Plan::new(budget, slice_ms, &cells, &mut systems, [&OPERATION, &MEMORY, &STOPPED]).run(
         recorder,
         |&(threads, node), _| {
             Some(Config::new([

@@ -60,5 +60,5 @@ variants! {
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
     let (variants, cells) = if quick { (&VARIANTS[..6], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
-    Ok(Report::new("lock-ablation", &measure("bench lock-ablation", variants, cells, budget)?, Vec::new()))
+    Ok(Report::new(&measure("lock-ablation", variants, cells, budget)?, Vec::new()))
 }

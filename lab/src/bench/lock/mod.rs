@@ -72,7 +72,7 @@ pub(super) const SECONDS: f64 = 600.0;
 /// Usual time of the quick one.
 const QUICK_SECONDS: f64 = 80.0;
 /// Long enough for a thread to starve as long as it would.
-const SLICE: Duration = Duration::from_millis(400);
+const SLICE_MS: u64 = 400;
 
 const QUICK: [Cell; 9] = [
     Cell::new(1, 0, 0),
@@ -112,7 +112,7 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let mut cells: Vec<Cell> = threads.iter().map(|&threads| Cell::new(threads, 1000, 1000)).collect();
     cells.dedup();
     cells.push(Cell::new(32 * cpus, 1000, 1000).on_one_cpu());
-    report(&measure("bench lock", SYSTEMS, &cells, budget)?)
+    report(&measure("lock", SYSTEMS, &cells, budget)?)
 }
 
 /// Runs the bench; draws to `plot`.
@@ -121,7 +121,7 @@ pub(super) fn run(quick: bool, plot: Option<&Path>, budget: Budget) -> anyhow::R
         true => (QUICK.to_vec(), budget.instead_of(SECONDS, QUICK_SECONDS)),
         false => (grid(), budget),
     };
-    let recorder = measure("bench lock", SYSTEMS, &cells, budget)?;
+    let recorder = measure("lock", SYSTEMS, &cells, budget)?;
     if let Some(path) = plot {
         plot::draw(path, &recorder.rows(), &MOPS, &MAX)?;
     }
@@ -136,21 +136,20 @@ fn report(recorder: &Recorder) -> anyhow::Result<Report> {
     #[cfg(not(target_env = "gnu"))]
     let skipped =
         skipped.chain([Skipped { system: "pthread-adaptive".into(), why: "only glibc has it".to_owned() }]);
-    Ok(Report::new("lock", recorder, skipped.collect()))
+    Ok(Report::new(recorder, skipped.collect()))
 }
 
 /// Measures each system in each cell.
 pub(crate) fn measure(
-    title: &str,
+    bench: &'static str,
     systems: &[System<Measure>],
     cells: &[Cell],
     budget: Budget,
 ) -> anyhow::Result<Recorder> {
     let cpus = pin::allowed()?.len();
     let mut systems = systems.to_vec();
-    let plan = Plan { title, budget, slice: SLICE, cells, systems: &mut systems, metrics: METRICS };
-    let mut recorder = Recorder::default();
-    plan.run(
+    let mut recorder = Recorder::new(bench);
+    Plan::new(budget, SLICE_MS, cells, &mut systems, METRICS).run(
         &mut recorder,
         |cell, system| {
             let can_run = !system.measure.only_spins || cell.threads <= cell.cpus(cpus);

@@ -56,11 +56,11 @@ const LOADS: [Load; 4] = [
 
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let mut recorder = Recorder::default();
+    let mut recorder = Recorder::new("qsbr");
     readers(budget.share(0.4), &mut recorder)?;
     updaters(budget.share(0.6), &mut recorder)?;
     let skipped = peers::missing(&[peers::LIBURCU_QSBR, peers::LIBURCU]);
-    Ok(Report::new("qsbr", &recorder, skipped))
+    Ok(Report::new(&recorder, skipped))
 }
 
 /// Measures readers without updates: the time of a load, and of a report.
@@ -75,12 +75,8 @@ fn readers(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
         #[cfg(feature = "liburcu")] peers::liburcu::QsbrReaders,
     ];
     let cells = Threads::pinned()?;
-    let (budget, slice) = (budget.share(0.5), Duration::from_millis(40));
-    for (title, metric, systems) in
-        [("bench qsbr: reads", &READ, &mut reads[..]), ("bench qsbr: reports", &QUIESCENT, &mut reports[..])]
-    {
-        let plan = Plan { title, budget, slice, cells: &cells, systems, metrics: [metric] };
-        plan.run(
+    for (metric, systems) in [(&READ, &mut reads[..]), (&QUIESCENT, &mut reports)] {
+        Plan::new(budget.share(0.5), 40, &cells, systems, [metric]).run(
             recorder,
             |threads, _| Some(Config::new([("threads", threads.count.into())])),
             |&threads, system, slice| Ok([(system.measure)(threads, slice)?]),
@@ -108,18 +104,14 @@ fn updaters(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
         #[cfg(feature = "liburcu")] peers::liburcu::Readers,
     ];
     systems[1].name = "stillpoint-rcu";
-    let plan = Plan {
-        title: "bench qsbr: updates",
-        budget,
-        slice: Duration::from_millis(300),
-        cells: &LOADS,
-        systems: &mut systems,
-        metrics: [&UPDATES],
+    let config = |load: &Load| {
+        Config::new([("readers", load.readers.len().into()), ("asked_per_s", load.asked.into())])
     };
-    let config = |load: &Load, _: &_| {
-        Some(Config::new([("readers", load.readers.len().into()), ("asked_per_s", load.asked.into())]))
-    };
-    plan.run(recorder, config, |&load, system, slice| Ok([(system.measure)(load, slice)?[0]]))
+    Plan::new(budget, 300, &LOADS, &mut systems, [&UPDATES]).run(
+        recorder,
+        |load, _| Some(config(load)),
+        |&load, system, slice| Ok([(system.measure)(load, slice)?[0]]),
+    )
 }
 
 /// Waits for grace periods for as long as `slice`, and for one at least; after a late one the next begins at once. Returns their

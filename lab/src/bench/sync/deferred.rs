@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use stillpoint::rcu;
 
-use super::P50;
 use super::load::{self, Cell};
+use super::{P50, SLICE_MS};
 use crate::harness::report::OURS;
 use crate::harness::{Budget, Config, Metric, Plan, Recorder, System};
 use crate::peers::GracePeriods as _;
@@ -41,17 +41,9 @@ fn config(cell: &Cell, call: &str) -> Config {
 }
 
 /// Records the latencies and the ratios.
-pub(super) fn measure(budget: Budget, slice: Duration, recorder: &mut Recorder) -> anyhow::Result<()> {
+pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     let mut systems = [ALONE, REPLACE, CALL].map(|measure| System { name: OURS, measure });
-    let plan = Plan {
-        title: "bench sync: deferred work",
-        budget,
-        slice,
-        cells: &CELLS,
-        systems: &mut systems,
-        metrics: METRICS,
-    };
-    plan.run(
+    Plan::new(budget, SLICE_MS, &CELLS, &mut systems, METRICS).run(
         recorder,
         |cell, call| Some(config(cell, call.measure)),
         |cell, call, slice| {

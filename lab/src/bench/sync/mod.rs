@@ -19,8 +19,6 @@
 mod deferred;
 pub(crate) mod load;
 
-use std::time::Duration;
-
 use crate::harness::buckets::{Collected, counts};
 use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, systems};
 use crate::peers::{self, ReadSide as _, stillpoint};
@@ -55,7 +53,7 @@ const CELLS: [Cell; 7] = [
 const CROWD: [Cell; 1] = [Cell::new(0, 0, 1, 1000)];
 
 /// Slow grace periods (long sections, many callers) need as long to show their tail.
-const SLICE: Duration = Duration::from_millis(600);
+const SLICE_MS: u64 = 600;
 
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
@@ -63,11 +61,9 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         stillpoint::RcuReaders,
         #[cfg(feature = "liburcu")] peers::liburcu::Readers,
     ];
-    let (mut recorder, mut collected) = (Recorder::default(), Collected::default());
-    let mut measure = |title, cells: &[Cell], part, recorder: &mut Recorder| {
-        let (budget, systems) = (budget.share(part), &mut systems);
-        let plan = Plan { title, budget, slice: SLICE, cells, systems, metrics: METRICS };
-        plan.run(
+    let (mut recorder, mut collected) = (Recorder::new("sync"), Collected::default());
+    let mut measure = |cells: &[Cell], part, recorder: &mut Recorder| {
+        Plan::new(budget.share(part), SLICE_MS, cells, &mut systems, METRICS).run(
             recorder,
             |cell, _| Some(cell.config()),
             |cell, system, slice| {
@@ -77,10 +73,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
             },
         )
     };
-    measure("bench sync", &CELLS, 0.65, &mut recorder)?;
-    deferred::measure(budget.share(0.25), SLICE, &mut recorder)?;
-    measure("bench sync: idle threads", &CROWD, 0.1, &mut recorder)?;
-    let report = Report::new("sync", &recorder, peers::missing(&[peers::LIBURCU]));
+    measure(&CELLS, 0.65, &mut recorder)?;
+    deferred::measure(budget.share(0.25), &mut recorder)?;
+    measure(&CROWD, 0.1, &mut recorder)?;
+    let report = Report::new(&recorder, peers::missing(&[peers::LIBURCU]));
     Ok(Report { series: collected.into_series(), ..report })
 }
 

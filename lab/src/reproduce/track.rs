@@ -1,4 +1,4 @@
-//! The worker that measures one track (see [`crate::harness::worker`]).
+//! The worker of E3, which measures one way to wait for grace periods.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
@@ -157,7 +157,7 @@ fn measure<T: Track>(load: Load) -> anyhow::Result<Answer> {
     answer
 }
 
-/// The tasks of the post: each thread waits for a grace period and frees something, over and over.
+/// The tasks of the post.
 fn run_loops<'scope, T: Track>(
     scope: &'scope Scope<'scope, '_>,
     library: &'scope T::Library,

@@ -2,22 +2,18 @@
 //!
 //! Many threads each wait for a grace period and free something, over and over, alone and beside a thread that keeps 3600
 //! callbacks queued; and a single thread waits behind 3600 callbacks of its own. Every thread is registered. Two witnesses
-//! read all the time, and each wake-up is checked against them (see [`witness`]): a grace period that was too short ends
+//! read all the time, and each wake-up is checked against them (see [`witness`](super::witness)): a grace period that was too short ends
 //! the run with an error.
 
-pub(crate) mod load;
-mod witness;
-
 use std::thread;
-use std::time::Duration;
 
 use super::posted;
+use super::track::{Answer, CALLBACKS, LOOPS, Load, REMOTES};
 use crate::harness::buckets::Collected;
 use crate::harness::crew::{self, Gate};
 use crate::harness::report::Figures;
 use crate::harness::worker::{Remote, Worker};
 use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
-use load::{Answer, CALLBACKS, LOOPS, Load, REMOTES};
 
 /// Time of 1000 loops of each thread, at the rate of a measurement.
 const ALL_LOOPS: Metric = Metric::nanoseconds("loops_ns");
@@ -53,7 +49,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let wanted = (budget.seconds * THREADS_PER_SECOND).clamp(2.0, MOST_THREADS as f64) as usize;
     let threads = most_threads(wanted);
     let (mut workers, skipped) = Remote::start("track", &REMOTES)?;
-    let (mut recorder, mut collected) = (Recorder::default(), Collected::default());
+    let (mut recorder, mut collected) = (Recorder::new("e3"), Collected::default());
     // The single waiter first: a registry keeps the size that many threads give it.
     measure_waiter(&mut workers, budget.share(0.25), &mut recorder)?;
     let config = |&flood: &bool, _: &_| {
@@ -65,14 +61,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         ]))
     };
     // Starting so many threads takes time, too.
-    let plan = Plan {
-        title: "reproduce e3: loops",
-        budget: budget.share(0.5),
-        slice: Duration::from_secs(2),
-        cells: &[false, true],
-        systems: &mut workers,
-        metrics: [&ALL_LOOPS, &CHECKED],
-    };
+    let plan = Plan::new(budget.share(0.5), 2000, &[false, true], &mut workers, [&ALL_LOOPS, &CHECKED]);
     plan.run(&mut recorder, config, |&flood, worker, time| {
         let Answer { ns, checked, counts } = worker.measure.measure(&Load::Loops { threads, flood, time })?;
         let config = config(&flood, worker).unwrap_or_default();
@@ -91,7 +80,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         )],
     );
     let tables = collected.grids();
-    Ok(Report { posted, tables, series: collected.into_series(), ..Report::new("e3", &recorder, skipped) })
+    Ok(Report { posted, tables, series: collected.into_series(), ..Report::new(&recorder, skipped) })
 }
 
 /// Returns as many threads as the system allows, at most `wanted`.
@@ -117,15 +106,7 @@ fn measure_waiter(
     let mut systems: Vec<_> = tracks
         .flat_map(|(track, name)| [ALONE, BESIDE, BEHIND].map(|load| System { name, measure: (track, load) }))
         .collect();
-    let plan = Plan {
-        title: "reproduce e3: behind callbacks",
-        budget,
-        slice: Duration::from_millis(300),
-        cells: &[()],
-        systems: &mut systems,
-        metrics: [&WAIT],
-    };
-    plan.run(
+    Plan::new(budget, 300, &[()], &mut systems, [&WAIT]).run(
         recorder,
         |(), system| Some(waiter(system.measure.1)),
         |(), system, time| {
