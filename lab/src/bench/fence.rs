@@ -52,16 +52,8 @@ pub(crate) struct Load {
     pub(crate) time: Duration,
 }
 
-/// The answer of a worker.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    /// Calls of the heavy fence.
-    calls: u64,
-    /// Real fences executed for them.
-    issued: u64,
-    /// Time that the callers spent, added up.
-    busy: Duration,
-}
+/// The answer of a worker: the values of [`HEAVY`] and [`ISSUED`], if there are callers.
+pub(crate) type Answer = Option<[f64; 2]>;
 
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
@@ -85,8 +77,8 @@ pub(crate) fn measure_calls(
         recorder,
         |&(running, callers), worker| Some(config(worker.measure.backend(), running, callers)),
         |&(running, callers), worker, time| {
-            let Answer { calls, issued, busy } = worker.measure.measure(&Load { running, callers, time })?;
-            Ok([busy.as_nanos() as f64 / calls as f64, issued as f64 / calls as f64])
+            let answer: Answer = worker.measure.measure(&Load { running, callers, time })?;
+            answer.context("a worker has not called")
         },
     )
 }
@@ -117,15 +109,12 @@ fn measure<const SYSCALL: bool>(load: Load) -> anyhow::Result<Answer> {
         controls.start.open();
         thread::sleep(load.time);
         controls.stop();
-        let (mut calls, mut busy) = (0, Duration::ZERO);
-        for caller in join_all(callers)? {
-            let (its_calls, its_time) = caller?;
-            calls += its_calls;
-            busy += its_time;
-        }
-        let after = fence::stats();
-        let issued = if SYSCALL { calls } else { after.issued - before.issued };
-        Ok(Answer { calls, issued, busy })
+        let callers = join_all(callers)?.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let calls = callers.iter().map(|&(calls, _)| calls).sum::<u64>();
+        let busy = callers.iter().map(|&(_, time)| time).sum::<Duration>();
+        let issued = if SYSCALL { calls } else { fence::stats().issued - before.issued };
+        let each = |sum: f64| sum / calls as f64;
+        Ok((calls > 0).then(|| [each(busy.as_nanos() as f64), each(issued as f64)]))
     })
 }
 

@@ -176,16 +176,17 @@ struct FiguresRow {
 }
 
 impl Figures {
-    /// Collects rows of `N` values.
-    pub(crate) fn new<const N: usize>(
-        title: &'static str,
-        unit: &'static str,
-        columns: [&'static str; N],
-        rows: &[(&'static str, [f64; N])],
-    ) -> Self {
-        let rows = rows.iter().map(|&(row, values)| FiguresRow { row: row.into(), values: values.into() });
-        let columns = columns.map(Text::from).into();
-        Self { title: title.into(), unit: unit.into(), columns, rows: rows.collect() }
+    /// Parses lines of cells, separated by `|`: title and unit; names of the columns; rows of a label and values.
+    pub(crate) fn parse(text: &'static str) -> Self {
+        let mut lines = text.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+        let (title, columns) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let value = |cell: &&str| cell.parse().expect("a posted figure is a number");
+        let row = |cells: Vec<&'static str>| FiguresRow {
+            row: cells[0].into(),
+            values: cells[1..].iter().map(value).collect(),
+        };
+        let columns = columns[1..].iter().copied().map(Text::from).collect();
+        Self { title: title[0].into(), unit: title[1].into(), columns, rows: lines.map(row).collect() }
     }
 
     /// Returns the table as the command prints it.

@@ -6,10 +6,10 @@
 //! with its standard input. A worker sleeps while another one measures.
 
 use std::env;
-use std::io::{BufRead as _, BufReader, Write as _, stdin, stdout};
+use std::io::{BufRead as _, BufReader, Write, stdin, stdout};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ struct Hello {
 #[derive(Debug)]
 pub(crate) struct Worker {
     name: String,
-    backend: Option<String>,
+    backend: String,
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -97,11 +97,9 @@ impl Worker {
         }
         let name = arguments.join(" ");
         let mut child = command.spawn().with_context(|| format!("cannot start the worker {name}"))?;
-        let requests = child.stdin.take();
-        let Some(answers) = child.stdout.take() else {
-            bail!("the worker {name} has no output");
-        };
-        let (backend, answers) = (backend.map(str::to_owned), BufReader::new(answers));
+        let (requests, answers) =
+            (child.stdin.take(), child.stdout.take().context("a worker has no output")?);
+        let (backend, answers) = (backend.unwrap_or_default().to_owned(), BufReader::new(answers));
         let mut worker = Self { name, backend, child, requests, answers, missing: None };
         worker.missing = worker.answer::<Hello>()?.missing;
         Ok(worker)
@@ -112,16 +110,15 @@ impl Worker {
         self.missing.as_deref()
     }
 
-    /// Returns the fence backend that the worker was asked to run on.
+    /// Returns the fence backend that was chosen for the worker.
     pub(crate) fn backend(&self) -> &str {
-        self.backend.as_deref().unwrap_or_default()
+        &self.backend
     }
 
     /// Asks for a measurement and returns at once. [`Worker::answer`] must follow.
     pub(crate) fn ask(&mut self, request: &impl Serialize) -> anyhow::Result<()> {
         let Some(requests) = &mut self.requests else { return Ok(()) };
-        let line = serde_json::to_string(request).context("cannot encode a request")?;
-        writeln!(requests, "{line}").with_context(|| format!("the worker {} ended early", self.name))
+        send(requests, request).with_context(|| format!("the worker {} ended early", self.name))
     }
 
     /// Waits for the answer to the last request.
@@ -154,18 +151,16 @@ pub(crate) fn serve<Q: DeserializeOwned, A: Serialize>(
     missing: Option<String>,
     mut measure: impl FnMut(Q) -> anyhow::Result<A>,
 ) -> anyhow::Result<()> {
-    send(&Hello { missing })?;
+    send(&mut stdout(), &Hello { missing })?;
     for line in stdin().lines() {
-        let line = line.context("cannot read a request")?;
-        let request = serde_json::from_str(&line).context("not a request")?;
-        send(&measure(request)?)?;
+        let request = serde_json::from_str(&line?).context("not a request")?;
+        send(&mut stdout(), &measure(request)?).context("the parent has ended")?;
     }
     Ok(())
 }
 
-fn send(message: &impl Serialize) -> anyhow::Result<()> {
-    let line = serde_json::to_string(message).context("cannot encode an answer")?;
-    writeln!(stdout(), "{line}").context("the parent has ended")
+fn send(to: &mut impl Write, message: &impl Serialize) -> anyhow::Result<()> {
+    Ok(writeln!(to, "{}", serde_json::to_string(message)?)?)
 }
 
 /// Returns why this process does not run on the `wanted` backend, if it does not.

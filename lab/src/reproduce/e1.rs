@@ -8,7 +8,6 @@ use std::thread;
 
 use super::posted;
 use crate::bench::fence::{Answer, Load, REMOTES, config, measure_calls};
-use crate::harness::report::Figures;
 use crate::harness::worker::{Remote, Worker};
 use crate::harness::{Budget, Metric, Plan, Recorder, Report, System};
 
@@ -32,27 +31,19 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let posted = posted(
         "sys_membarrier RFC v3b, 2010; Xeon E5405, 8 CPUs",
         "the cost follows the number of running threads, not T; combined, C callers cost about as much as one",
-        vec![
-            Figures::new(
-                "10,000,000 calls beside T busy threads (1 s is 100 ns a call)",
-                "s",
-                ["one IPI per CPU", "cpumask + IPI-many", "adaptive, with run-queue locks"],
-                &[
-                    ("1", [18.8, 21.8, 21.0]),
-                    ("2", [29.1, 22.7, 22.6]),
-                    ("3", [46.8, 22.2, 27.0]),
-                    ("4", [53.8, 24.7, 29.0]),
-                    ("5", [70.9, 26.9, 32.6]),
-                    ("6", [81.1, 30.8, 36.6]),
-                    ("7", [98.4, 29.6, 33.1]),
-                ],
-            ),
-            Figures::new(
-                "cache-hot kernel build while one thread calls in a loop and one spins",
-                "s",
-                ["without", "with", "slowdown"],
-                &[("build", [162.0, 342.0, 2.11])],
-            ),
+        &[
+            "10,000,000 calls beside T busy threads (1 s is 100 ns a call) | s
+             T | one IPI per CPU | cpumask + IPI-many | adaptive, with run-queue locks
+             1 | 18.8 | 21.8 | 21.0
+             2 | 29.1 | 22.7 | 22.6
+             3 | 46.8 | 22.2 | 27.0
+             4 | 53.8 | 24.7 | 29.0
+             5 | 70.9 | 26.9 | 32.6
+             6 | 81.1 | 30.8 | 36.6
+             7 | 98.4 | 29.6 | 33.1",
+            "cache-hot kernel build while one thread calls in a loop and one spins | s
+             | without | with | slowdown
+             build | 162 | 342 | 2.11",
         ],
     );
     Ok(Report { posted, ..Report::new(&recorder, skipped) })

@@ -70,7 +70,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let posted = posted(
         "sys_membarrier RFC v3b, 2010",
         "sections are cheapest where readers execute no fence (membarrier, signals), grace periods where they do",
-        Vec::new(),
+        &[],
     );
     Ok(Report { posted, ..Report::new(&recorder, skipped) })
 }

@@ -11,7 +11,6 @@ use super::posted;
 use super::track::{Answer, CALLBACKS, LOOPS, Load, REMOTES};
 use crate::harness::buckets::Collected;
 use crate::harness::crew::{self, Gate};
-use crate::harness::report::Figures;
 use crate::harness::worker::{Remote, Worker};
 use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
 
@@ -72,12 +71,9 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         "Reduce synchronize_rcu() latency v4 1/4, 2024; 64 CPUs",
         "the loops take less time on their own track; behind 3,600 callbacks a waiter on the callbacks' track is delayed by \
          all of them, one on its own track is not",
-        vec![Figures::new(
-            "10,000 tasks each do 1000 x { synchronize; free }; 60,000 tasks give about the same",
-            "s",
-            ["before", "after", "ratio"],
-            &[("10,000 tasks", [54.0, 35.0, 0.65])],
-        )],
+        &["each task does 1000 x { synchronize; free }; 60,000 tasks give about the same | s
+           | before | after | ratio
+           10,000 tasks | 54 | 35 | 0.65"],
     );
     let tables = collected.grids();
     Ok(Report { posted, tables, series: collected.into_series(), ..Report::new(&recorder, skipped) })

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::posted;
 use crate::bench::qsbr::{Load, Reference, UPDATES, update};
-use crate::harness::report::Figures;
 use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, systems};
 use crate::peers::stillpoint::QsbrReaders;
 use crate::peers::{self, ReadSide as _};
@@ -51,15 +50,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let posted = posted(
         "urcu-qsbr futex wake-up patch, 2011",
         "1.4 times as many updates with a flag for each reader",
-        vec![Figures::new(
-            "n_updates of rcutorture in 10 s, 10 readers, 1 updater, median of nine runs",
-            "updates",
-            ["without flags", "with flags"],
-            &[
-                ("100 attempts before sleeping", [292.0, 408.0]),
-                ("1 attempt before sleeping", [290.0, 404.0]),
-            ],
-        )],
+        &["n_updates of rcutorture in 10 s, 10 readers, 1 updater, median of nine runs | updates
+           | without flags | with flags
+           100 attempts before sleeping | 292 | 408
+           1 attempt before sleeping | 290 | 404"],
     );
     Ok(Report { posted, ..Report::new(&recorder, peers::missing(&[peers::LIBURCU_QSBR])) })
 }

@@ -11,7 +11,7 @@ use stillpoint::percpu::{self, Counter};
 
 use super::posted;
 use crate::bench::percpu::{Loop, config, cpu_number, measure, system};
-use crate::harness::report::{Figures, OURS, Skipped};
+use crate::harness::report::{OURS, Skipped};
 use crate::harness::timed_loop::Threads;
 use crate::harness::{Budget, Metric, Recorder, Report, System};
 
@@ -116,24 +116,17 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         "per-CPU critical sections, RFC, 2015; 32 threads on a 16-core Xeon E5-2630 v3",
         "load-store with restart costs least; its overhead is 3.2 times smaller than that of lock; cmpxchg (5.4 times with \
          the number of the CPU from the vdso), and the number from memory a small part of the vdso's",
-        vec![
-            Figures::new(
-                "a loop",
-                "ns",
-                ["loop", "overhead"],
-                &[
-                    (BARE, [3.7, 0.0]),
-                    (LOCKED, [22.0, 18.3]),
-                    (RESTARTED, [11.1, 7.4]),
-                    ("load-store with restart", [9.4, 5.7]),
-                ],
-            ),
-            Figures::new(
-                "the number of the CPU",
-                "ns",
-                ["number"],
-                &[("vdso", [12.7]), ("TLS-cached", [0.3])],
-            ),
+        &[
+            "a loop | ns
+             | loop | overhead
+             bare-loop | 3.7 | 0
+             lock-cmpxchg | 22.0 | 18.3
+             cmpxchg-restart | 11.1 | 7.4
+             load-store with restart | 9.4 | 5.7",
+            "the number of the CPU | ns
+             | number
+             vdso | 12.7
+             TLS-cached | 0.3",
         ],
     );
     Ok(Report { posted, ..Report::new(&recorder, skipped) })

@@ -8,10 +8,11 @@ use std::time::Duration;
 use stillpoint::lock::lab::{self, Event, Policy};
 
 use super::posted;
-use crate::bench::lock::ablation::{DEFAULT, NO_DEFER, NO_RESERVE, NO_STEAL};
+use crate::bench::lock::ablation::VARIANTS;
 use crate::bench::lock::load::{self, Cell};
-use crate::bench::lock::{measure, system};
-use crate::harness::report::{Figures, OURS};
+use crate::bench::lock::measure;
+use crate::harness::plan::system;
+use crate::harness::report::OURS;
 use crate::harness::{Better, Budget, Config, Metric, Report, pin};
 use crate::peers::stillpoint::Variant;
 
@@ -45,8 +46,10 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     // 1, 1.5, 2, 8 and 32 threads a CPU.
     let cells: Vec<Cell> =
         [2, 3, 4, 16, 64].iter().map(|halves| Cell::new((halves * cpus).div_ceil(2), 1000, 1000)).collect();
-    let systems = [DEFAULT, system::<std::sync::Mutex<u64>>(), NO_STEAL, NO_RESERVE, NO_DEFER];
-    let mut recorder = measure("e6", &systems, &cells, budget.share(0.95))?;
+    let [default, no_steal, no_reserve, no_defer, ..] = VARIANTS;
+    let std = system("std", load::run::<std::sync::Mutex<u64>>);
+    let mut systems = [default, std, no_steal, no_reserve, no_defer];
+    let mut recorder = measure("e6", &mut systems, &cells, budget.share(0.95))?;
     let time = Duration::from_secs_f64(budget.seconds * 0.05 / cells.len() as f64);
     for cell in &cells {
         let config = Config::new([("threads", cell.threads.into())]);
@@ -58,36 +61,24 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         "pvqspinlock v2, 2015; 32 and 48 virtual CPUs on 32 CPUs, kernel build",
         "deferred kicks gain most where CPUs are overcommitted, kick-ahead next to nothing; the lock rate of two threads \
          gains by the pending bit",
-        vec![
-            Figures::new(
-                "kernel build",
-                "s",
-                ["Westmere 32", "Westmere 48", "Haswell 32", "Haswell 48"],
-                &[
-                    ("before", [205.0, 634.1, 122.0, 935.9]),
-                    ("+ kick-ahead", [207.4, 632.0, 120.8, 892.5]),
-                    ("+ deferred kick", [181.3, 590.9, 120.5, 808.1]),
-                    ("+ adaptive spinning", [186.2, 578.0, 121.8, 546.9]),
-                ],
-            ),
-            Figures::new(
-                "lock rate of 2 threads",
-                "1/us",
-                ["same socket", "other socket"],
-                &[("before", [6.52, 2.97]), ("pending bit", [7.08, 4.35])],
-            ),
-            Figures::new(
-                "statistics of one build",
-                "count",
-                ["pending_lock", "pending_fail", "wait_node", "lock_kick", "unlock_kick", "spurious"],
-                &[("build", [2912098.0, 10619.0, 755359.0, 755354.0, 87.0, 8.0])],
-            ),
-            Figures::new(
-                "latencies",
-                "us",
-                ["least", "greatest"],
-                &[("wake-up", [67.6, 89.8]), ("kick", [7.4, 9.3])],
-            ),
+        &[
+            "kernel build | s
+             patches | Westmere 32 | Westmere 48 | Haswell 32 | Haswell 48
+             before | 205.0 | 634.1 | 122.0 | 935.9
+             + kick-ahead | 207.4 | 632.0 | 120.8 | 892.5
+             + deferred kick | 181.3 | 590.9 | 120.5 | 808.1
+             + adaptive spinning | 186.2 | 578.0 | 121.8 | 546.9",
+            "lock rate of 2 threads | 1/us
+             | same socket | other socket
+             before | 6.52 | 2.97
+             pending bit | 7.08 | 4.35",
+            "statistics of one build | count
+             | pending_lock | pending_fail | wait_node | lock_kick | unlock_kick | spurious
+             build | 2912098 | 10619 | 755359 | 755354 | 87 | 8",
+            "latencies | us
+             | least | greatest
+             wake-up | 67.6 | 89.8
+             kick | 7.4 | 9.3",
         ],
     );
     Ok(Report { posted, ..Report::new(&recorder, Vec::new()) })

@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Collects what a post reports: the post and its machine, the shape that must carry over, and its tables.
-fn posted(source: &'static str, expected: &'static str, tables: Vec<Figures>) -> Option<Posted> {
+fn posted(source: &'static str, expected: &'static str, tables: &[&'static str]) -> Option<Posted> {
+    let tables = tables.iter().map(|table| Figures::parse(table)).collect();
     Some(Posted { source: source.into(), expected: expected.into(), tables })
 }

@@ -3,7 +3,7 @@
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, Scope};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -17,7 +17,7 @@ use crate::harness::crew;
 use crate::harness::report::OURS;
 use crate::harness::worker::Remote;
 use crate::peers::stillpoint::Stillpoint;
-use crate::peers::{self, LIBURCU, Reclaim};
+use crate::peers::{LIBURCU, Reclaim};
 
 /// Work of a callback.
 const WORK: Duration = Duration::from_micros(3);
@@ -48,197 +48,157 @@ pub(crate) struct Answer {
     pub(super) counts: Vec<(f64, f64)>,
 }
 
-/// A way to wait for grace periods.
-trait Track {
-    type Library: Reclaim;
-
-    /// Waits for a grace period.
-    fn wait(thread: &<Self::Library as Reclaim>::Thread<'_>);
-
-    /// Waits for all callbacks.
-    fn barrier();
-}
-
-/// `synchronize()`.
-struct Separate;
-
-impl Track for Separate {
-    type Library = Stillpoint;
-
-    fn wait((): &()) {
-        rcu::synchronize();
-    }
-
-    fn barrier() {
-        rcu::barrier();
-    }
-}
-
-/// A callback that wakes its caller: behind all other callbacks of the thread, which is how the kernel waited before.
-struct ByCallback;
-
-impl Track for ByCallback {
-    type Library = Stillpoint;
-
-    fn wait((): &()) {
-        let (done, caller) = (Arc::new(AtomicBool::new(false)), thread::current());
-        let its_done = Arc::clone(&done);
-        rcu::call(move || {
-            // Release: the grace period; pairs with the Acquire below.
-            its_done.store(true, Ordering::Release);
-            caller.unpark();
-        });
-        while !done.load(Ordering::Acquire) {
-            thread::park();
-        }
-    }
-
-    fn barrier() {
-        rcu::barrier();
-    }
-}
-
-/// `synchronize_rcu()` of liburcu.
-#[cfg(feature = "liburcu")]
-impl Track for peers::liburcu::Workers<false> {
-    type Library = Self;
-
-    fn wait(_: &peers::liburcu::Reader) {
-        peers::liburcu::synchronize();
-    }
-
-    fn barrier() {
-        peers::liburcu::barrier();
-    }
-}
-
 type Measure = fn(Load) -> anyhow::Result<Answer>;
 
 #[cfg(feature = "liburcu")]
-const IN_LIBURCU: Result<Measure, &str> = Ok(measure::<peers::liburcu::Workers<false>>);
+const IN_LIBURCU: Result<Measure, &str> = Ok(|load| {
+    use crate::peers::liburcu::{Workers, barrier, synchronize};
+    measure::<Workers<false>>(load, |_| synchronize(), barrier)
+});
 #[cfg(not(feature = "liburcu"))]
-const IN_LIBURCU: Result<Measure, &str> = Err(peers::NO_LIBURCU);
+const IN_LIBURCU: Result<Measure, &str> = Err(crate::peers::NO_LIBURCU);
 
-/// The tracks.
+/// The ways to wait.
 pub(crate) const REMOTES: [Remote<Load, Answer>; 3] = [
-    Remote { system: OURS, name: "separate", backend: None, measure: Ok(measure::<Separate>) },
-    Remote { system: "callback-track", name: "callback", backend: None, measure: Ok(measure::<ByCallback>) },
-    Remote { system: LIBURCU, name: "liburcu", backend: None, measure: IN_LIBURCU },
+    remote(OURS, "separate", Ok(|load| measure::<Stillpoint>(load, |()| rcu::synchronize(), rcu::barrier))),
+    remote(
+        "callback-track",
+        "callback",
+        Ok(|load| measure::<Stillpoint>(load, |()| by_callback(), rcu::barrier)),
+    ),
+    remote(LIBURCU, "liburcu", IN_LIBURCU),
 ];
 
-fn measure<T: Track>(load: Load) -> anyhow::Result<Answer> {
-    let (library, controls, witnesses) = (T::Library::new()?, Controls::default(), Witnesses::default());
-    let answer = controls.scope(|scope| {
-        for index in 0..WITNESSES {
-            let (library, controls, witnesses) = (&library, &controls, &witnesses);
-            crew::spawn(scope, move || witnesses.read(index, library, controls))?;
-        }
-        match load {
-            Load::Loops { threads, flood, time } => {
-                if flood {
-                    crew::spawn(scope, || keep_flooding::<T>(&library, &controls))?;
-                }
-                run_loops::<T>(scope, &library, &controls, &witnesses, threads, time)
-            }
-            Load::Behind { callbacks, busy, time } => {
-                if busy {
-                    let work = || {
-                        while !controls.background_must_stop() {
-                            spin_loop();
-                        }
-                    };
-                    crew::spawn(scope, work)?;
-                }
-                wait_behind::<T>(&library, &witnesses, callbacks, time)
-            }
-        }
-    });
-    drop(library.finish());
-    answer
+const fn remote(
+    system: &'static str,
+    name: &'static str,
+    measure: Result<Measure, &'static str>,
+) -> Remote<Load, Answer> {
+    Remote { system, name, backend: None, measure }
 }
 
-/// The tasks of the post.
-fn run_loops<'scope, T: Track>(
-    scope: &'scope Scope<'scope, '_>,
-    library: &'scope T::Library,
-    controls: &'scope Controls,
-    witnesses: &'scope Witnesses,
-    threads: usize,
-    time: Duration,
-) -> anyhow::Result<Answer> {
-    let tasks = spawn_all(scope, threads, move || {
-        let (mut buckets, mut checked) = ([0_u64; BUCKETS], 0_u64);
-        let thread = library.thread();
-        controls.begin();
-        while !controls.must_stop() || buckets == [0; BUCKETS] {
-            let memory = black_box(Box::new([0_u64; 8]));
-            let start = Instant::now();
-            checked += u64::from(witnesses.check(|| T::wait(&thread)));
-            buckets[bucket(start.elapsed())] += 1;
-            drop(memory);
-        }
-        (buckets, checked)
-    })?;
-    controls.ready.wait_for(threads);
-    let start = Instant::now();
-    controls.start_and_stop(threads, time);
-    let mut counts: Vec<_> = (0..BUCKETS).map(|bucket| ((1_u64 << bucket) as f64, 0.0)).collect();
-    let mut all_checked = 0;
-    for (buckets, checked) in join_all(tasks)? {
-        counts.iter_mut().zip(buckets).for_each(|(sum, count)| sum.1 += count as f64);
-        all_checked += checked;
+/// Waits for a callback that wakes its caller: behind all other callbacks of the thread, as the kernel did before.
+fn by_callback() {
+    let (done, caller) = (Arc::new(AtomicBool::new(false)), thread::current());
+    let its_done = Arc::clone(&done);
+    rcu::call(move || {
+        // Release: the grace period; pairs with the Acquire below.
+        its_done.store(true, Ordering::Release);
+        caller.unpark();
+    });
+    while !done.load(Ordering::Acquire) {
+        thread::park();
     }
-    let waits: f64 = counts.iter().map(|(_, count)| count).sum();
-    let ns = start.elapsed().as_nanos() as f64 * threads as f64 * LOOPS as f64 / waits;
-    Ok(Answer { ns, checked: all_checked as f64 / waits, counts })
 }
 
 /// Callbacks that have not run.
 static QUEUED: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps as many callbacks queued as in the post.
-fn keep_flooding<T: Track>(library: &T::Library, controls: &Controls) {
-    let thread = library.thread();
-    while !controls.background_must_stop() {
-        queue::<T>(&thread, CALLBACKS.saturating_sub(QUEUED.load(Ordering::Relaxed)));
-        thread::sleep(Duration::from_millis(1));
-    }
-    T::barrier();
+/// A way to wait for grace periods, and the threads of a measurement.
+struct Track<R: Reclaim> {
+    library: R,
+    wait: fn(&R::Thread<'_>),
+    barrier: fn(),
+    controls: Controls,
+    witnesses: Witnesses,
 }
 
-/// Queues callbacks.
-fn queue<T: Track>(thread: &<T::Library as Reclaim>::Thread<'_>, callbacks: usize) {
-    for _ in 0..callbacks {
-        QUEUED.fetch_add(1, Ordering::Relaxed);
-        T::Library::call(thread, || {
+fn measure<R: Reclaim>(load: Load, wait: fn(&R::Thread<'_>), barrier: fn()) -> anyhow::Result<Answer> {
+    let (controls, witnesses) = Default::default();
+    let track = &Track { library: R::new()?, wait, barrier, controls, witnesses };
+    track.controls.scope(|scope| {
+        for index in 0..WITNESSES {
+            crew::spawn(scope, move || track.witnesses.read(index, &track.library, &track.controls))?;
+        }
+        match load {
+            Load::Loops { threads, flood, time } => {
+                if flood {
+                    crew::spawn(scope, || track.keep_flooding())?;
+                }
+                let tasks = spawn_all(scope, threads, || track.wait_and_free())?;
+                track.controls.ready.wait_for(threads);
+                let start = Instant::now();
+                track.controls.start_and_stop(threads, time);
+                sum_up(&join_all(tasks)?, start)
+            }
+            Load::Behind { callbacks, busy, time } => {
+                if busy {
+                    crew::spawn(scope, || {
+                        while !track.controls.background_must_stop() {
+                            spin_loop();
+                        }
+                    })?;
+                }
+                track.wait_behind(callbacks, time)
+            }
+        }
+    })
+}
+
+/// Returns the time of all loops at the rate of these, and how many waits were checked.
+fn sum_up(tasks: &[([u64; BUCKETS], u64)], start: Instant) -> anyhow::Result<Answer> {
+    let elapsed = start.elapsed().as_nanos() as f64;
+    let count = |bucket: usize| tasks.iter().map(|task| task.0[bucket]).sum::<u64>() as f64;
+    let counts: Vec<_> = (0..BUCKETS).map(|bucket| ((1_u64 << bucket) as f64, count(bucket))).collect();
+    let waits: f64 = counts.iter().map(|(_, count)| count).sum();
+    let checked = tasks.iter().map(|task| task.1).sum::<u64>() as f64 / waits;
+    Ok(Answer { ns: elapsed * tasks.len() as f64 * LOOPS as f64 / waits, checked, counts })
+}
+
+impl<R: Reclaim> Track<R> {
+    /// Runs a task of the post. Returns the number of waits by latency, and of those that were checked.
+    fn wait_and_free(&self) -> ([u64; BUCKETS], u64) {
+        let (mut buckets, mut checked) = ([0; BUCKETS], 0);
+        let thread = self.library.thread();
+        self.controls.begin();
+        while !self.controls.must_stop() || buckets == [0; BUCKETS] {
+            let memory = black_box(Box::new([0_u64; 8]));
             let start = Instant::now();
-            while start.elapsed() < WORK {}
-            QUEUED.fetch_sub(1, Ordering::Relaxed);
-        });
+            checked += u64::from(self.witnesses.check(|| (self.wait)(&thread)));
+            buckets[bucket(start.elapsed())] += 1;
+            drop(memory);
+        }
+        (buckets, checked)
     }
-}
 
-/// Waits behind `callbacks` callbacks of the same thread.
-fn wait_behind<T: Track>(
-    library: &T::Library,
-    witnesses: &Witnesses,
-    callbacks: usize,
-    time: Duration,
-) -> anyhow::Result<Answer> {
-    let thread = library.thread();
-    let (mut latencies, mut checked) = (histogram(), 0_u64);
-    let begin = Instant::now();
-    while begin.elapsed() < time || latencies.is_empty() {
-        queue::<T>(&thread, callbacks);
-        let start = Instant::now();
-        checked += u64::from(witnesses.check(|| T::wait(&thread)));
-        latencies.saturating_record(start.elapsed().as_nanos() as u64);
-        T::barrier();
-        let queued = QUEUED.load(Ordering::Relaxed);
-        ensure!(queued == 0, "{queued} callbacks have not run before the end of a barrier");
-        // Long enough for an idle worker to fall asleep.
-        thread::sleep(Duration::from_millis(1));
+    /// Keeps as many callbacks queued as in the post.
+    fn keep_flooding(&self) {
+        let thread = self.library.thread();
+        while !self.controls.background_must_stop() {
+            Self::queue(&thread, CALLBACKS.saturating_sub(QUEUED.load(Ordering::Relaxed)));
+            thread::sleep(Duration::from_millis(1));
+        }
+        (self.barrier)();
     }
-    let (ns, waits) = (latencies.value_at_quantile(0.5) as f64, latencies.len() as f64);
-    Ok(Answer { ns, checked: checked as f64 / waits, counts: Vec::new() })
+
+    fn queue(thread: &R::Thread<'_>, callbacks: usize) {
+        for _ in 0..callbacks {
+            QUEUED.fetch_add(1, Ordering::Relaxed);
+            R::call(thread, || {
+                let start = Instant::now();
+                while start.elapsed() < WORK {}
+                QUEUED.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Waits behind `callbacks` callbacks of the same thread.
+    fn wait_behind(&self, callbacks: usize, time: Duration) -> anyhow::Result<Answer> {
+        let thread = self.library.thread();
+        let (mut latencies, mut checked) = (histogram(), 0_u64);
+        let begin = Instant::now();
+        while begin.elapsed() < time || latencies.is_empty() {
+            Self::queue(&thread, callbacks);
+            let start = Instant::now();
+            checked += u64::from(self.witnesses.check(|| (self.wait)(&thread)));
+            latencies.saturating_record(start.elapsed().as_nanos() as u64);
+            (self.barrier)();
+            let queued = QUEUED.load(Ordering::Relaxed);
+            ensure!(queued == 0, "{queued} callbacks have not run before the end of a barrier");
+            // Long enough for an idle worker to fall asleep.
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (ns, waits) = (latencies.value_at_quantile(0.5) as f64, latencies.len() as f64);
+        Ok(Answer { ns, checked: checked as f64 / waits, counts: Vec::new() })
+    }
 }

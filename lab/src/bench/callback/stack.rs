@@ -57,7 +57,7 @@ impl Payload for String {
     }
 }
 
-/// A measurement: one for each process.
+/// A request to a worker: one for each process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
     threads: usize,
@@ -66,14 +66,8 @@ pub(crate) struct Load {
     time: Duration,
 }
 
-/// What a measurement returns.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    operation_ns: f64,
-    peak_bytes: u64,
-    /// Whether it ended early, because it took too much memory.
-    stopped: bool,
-}
+/// Nanoseconds of an operation, peak memory, and whether the measurement ended early because it took too much.
+type Answer = (f64, u64, bool);
 
 const fn remote<R: Reclaim>() -> Remote<Load, Answer> {
     Remote { system: R::NAME, name: R::NAME, backend: None, measure: Ok(measure_in_worker::<R>) }
@@ -109,9 +103,9 @@ pub(super) fn measure(budget: Budget, recorder: &mut Recorder) -> anyhow::Result
         },
         |&(threads, node), system, time| {
             let mut worker = Worker::start(&["stack", system.measure], None)?;
-            let answer: Answer = worker.measure(&Load { threads, node: node.to_owned(), time })?;
-            let stopped = if answer.stopped { 1.0 } else { f64::NAN };
-            Ok([answer.operation_ns, answer.peak_bytes as f64, stopped])
+            let load = Load { threads, node: node.to_owned(), time };
+            let (operation_ns, peak_bytes, stopped): Answer = worker.measure(&load)?;
+            Ok([operation_ns, peak_bytes as f64, if stopped { 1.0 } else { f64::NAN }])
         },
     )
 }
@@ -155,7 +149,7 @@ fn push_and_pop<R: Reclaim, P: Payload>(load: &Load) -> anyhow::Result<Answer> {
     drop(system.finish());
     let operation_ns = start.elapsed().as_nanos() as f64 / operations as f64;
     let peak_bytes = memory::status("VmHWM").context("/proc/self/status has no VmHWM")?;
-    Ok(Answer { operation_ns, peak_bytes, stopped })
+    Ok((operation_ns, peak_bytes, stopped))
 }
 
 /// A thread: pushes and pops inside a section, or inside two. Returns the number of its operations.

@@ -5,8 +5,9 @@
 
 use stillpoint::lock::lab::{DefaultPolicy, Policy};
 
-use super::load::Cell;
-use super::{Measure, measure, named};
+use super::load::{Cell, run as run_load};
+use super::{Measure, measure};
+use crate::harness::plan::system;
 use crate::harness::report::OURS;
 use crate::harness::{Budget, Report, System};
 use crate::peers::stillpoint::Variant;
@@ -23,13 +24,6 @@ const CELLS: [Cell; 5] = [
     Cell::new(64, 1000, 1000).on_one_cpu(),
 ];
 
-/// The default policy, with the same wrapper as the variants.
-pub(crate) const DEFAULT: System<Measure> = named::<Variant<DefaultPolicy>>(OURS);
-/// Variants that experiments use.
-pub(crate) const NO_STEAL: System<Measure> = named::<Variant<NoSteal>>("no-stealing");
-pub(crate) const NO_RESERVE: System<Measure> = named::<Variant<NoReserve>>("no-reservation");
-pub(crate) const NO_DEFER: System<Measure> = named::<Variant<NoDefer>>("no-deferred-kick");
-
 /// The default policy, and variants of it.
 macro_rules! variants {
     ($($type:ident $name:literal { $($item:tt)* })*) => {
@@ -37,7 +31,9 @@ macro_rules! variants {
             struct $type;
             impl Policy for $type { $($item)* }
         )*
-        const VARIANTS: &[System<Measure>] = &[DEFAULT, $(named::<Variant<$type>>($name),)*];
+        /// The mechanisms first.
+        pub(crate) const VARIANTS: [System<Measure>; 13] =
+            [system(OURS, run_load::<Variant<DefaultPolicy>>), $(system($name, run_load::<Variant<$type>>),)*];
     };
 }
 
@@ -59,6 +55,8 @@ variants! {
 /// Runs the bench.
 pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
-    let (variants, cells) = if quick { (&VARIANTS[..6], &CELLS[2..]) } else { (VARIANTS, &CELLS[..]) };
+    let mut variants = VARIANTS;
+    let (variants, cells) =
+        if quick { (&mut variants[..6], &CELLS[2..]) } else { (&mut variants[..], &CELLS[..]) };
     Ok(Report::new(&measure("lock-ablation", variants, cells, budget)?, Vec::new()))
 }

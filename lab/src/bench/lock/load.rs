@@ -94,30 +94,12 @@ fn iterate(iterations: u64, mut state: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Acquisitions of each thread.
-    pub(super) shares: Vec<u64>,
+    pub(super) shares: Vec<f64>,
     pub(crate) elapsed: Duration,
     /// CPU time of all threads.
     pub(super) cpu: Duration,
     /// Nanoseconds of waiting, if waits are timed.
     pub(super) waits: Histogram<u64>,
-}
-
-impl Outcome {
-    pub(super) fn total(&self) -> f64 {
-        self.shares.iter().sum::<u64>() as f64
-    }
-
-    /// Returns Jain's index of fairness: 1 if all have equal shares, 1/n if one thread has all.
-    pub(super) fn jain(&self) -> f64 {
-        let squares: f64 = self.shares.iter().map(|&share| (share as f64).powi(2)).sum();
-        self.total().powi(2) / (self.shares.len() as f64 * squares)
-    }
-
-    /// Returns the least share divided by the greatest.
-    pub(super) fn min_to_max(&self) -> f64 {
-        let (min, max) = (self.shares.iter().min(), self.shares.iter().max());
-        *min.unwrap_or(&0) as f64 / (*max.unwrap_or(&1)).max(1) as f64
-    }
 }
 
 /// The threads of `cell` take a lock again and again for `slice`.
@@ -146,7 +128,7 @@ pub(crate) fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcom
         let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
         for thread in join_all(threads)? {
             let (share, cpu, waits) = thread?;
-            outcome.shares.push(share);
+            outcome.shares.push(share as f64);
             outcome.cpu += cpu;
             outcome.waits.add(waits)?;
         }

@@ -1,7 +1,8 @@
 //! `bench lock`: mutexes with more and less to do, for more and fewer threads than there are CPUs.
 //!
 //! - `mops`: acquisitions of all threads per microsecond.
-//! - `jain`: Jain's index of fairness over the threads' shares; `min_to_max`: the least share divided by the greatest.
+//! - `jain`: Jain's index of fairness over the threads' shares, 1 if all are equal, 1/n if one of n threads has all;
+//!   `min_to_max`: the least share divided by the greatest.
 //! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved thread makes
 //!   few: the maximum shows it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
@@ -16,44 +17,31 @@ mod plot;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, Skipped, System, pin};
+use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, Skipped, System, pin, systems};
 use crate::peers::Lock;
 use crate::peers::pthread::Pthread;
 use crate::peers::spin::{Mcs, Ticket};
-use load::{Cell, Outcome};
+use load::{Cell, Outcome, run as run_load};
 
-/// How a lock is measured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measure {
-    run: fn(Cell, Duration) -> anyhow::Result<Outcome>,
-    /// Waiters do not sleep: with more threads than CPUs the lock hardly makes progress.
-    only_spins: bool,
+type Measure = fn(Cell, Duration) -> anyhow::Result<Outcome>;
+
+fn systems() -> Vec<System<Measure>> {
+    systems![run_load:
+        stillpoint::lock::Mutex<u64>,
+        std::sync::Mutex<u64>,
+        parking_lot_12::Mutex<u64>,
+        parking_lot::Mutex<u64>,
+        usync::Mutex<u64>,
+        Pthread<{ libc::PTHREAD_MUTEX_DEFAULT }>,
+        #[cfg(target_env = "gnu")] Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>,
+        Ticket,
+        Mcs,
+    ]
+    .into()
 }
 
-pub(crate) const fn named<L: Lock>(name: &'static str) -> System<Measure> {
-    System { name, measure: Measure { run: load::run::<L>, only_spins: false } }
-}
-
-pub(crate) const fn system<L: Lock>() -> System<Measure> {
-    named::<L>(L::NAME)
-}
-
-const fn spinning<L: Lock>() -> System<Measure> {
-    System { name: L::NAME, measure: Measure { run: load::run::<L>, only_spins: true } }
-}
-
-const SYSTEMS: &[System<Measure>] = &[
-    system::<stillpoint::lock::Mutex<u64>>(),
-    system::<std::sync::Mutex<u64>>(),
-    system::<parking_lot_12::Mutex<u64>>(),
-    system::<parking_lot::Mutex<u64>>(),
-    system::<usync::Mutex<u64>>(),
-    system::<Pthread<{ libc::PTHREAD_MUTEX_DEFAULT }>>(),
-    #[cfg(target_env = "gnu")]
-    system::<Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>>(),
-    spinning::<Ticket>(),
-    spinning::<Mcs>(),
-];
+/// Locks whose waiters do not sleep: with more threads than CPUs they hardly make progress.
+const SPINNING: [&str; 2] = [Ticket::NAME, Mcs::NAME];
 
 const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
 const JAIN: Metric = Metric::count("jain", Better::Higher);
@@ -112,7 +100,7 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let mut cells: Vec<Cell> = threads.iter().map(|&threads| Cell::new(threads, 1000, 1000)).collect();
     cells.dedup();
     cells.push(Cell::new(32 * cpus, 1000, 1000).on_one_cpu());
-    report(&measure("lock", SYSTEMS, &cells, budget)?)
+    report(&measure("lock", &mut systems(), &cells, budget)?)
 }
 
 /// Runs the bench; draws to `plot`.
@@ -121,7 +109,7 @@ pub(super) fn run(quick: bool, plot: Option<&Path>, budget: Budget) -> anyhow::R
         true => (QUICK.to_vec(), budget.instead_of(SECONDS, QUICK_SECONDS)),
         false => (grid(), budget),
     };
-    let recorder = measure("lock", SYSTEMS, &cells, budget)?;
+    let recorder = measure("lock", &mut systems(), &cells, budget)?;
     if let Some(path) = plot {
         plot::draw(path, &recorder.rows(), &MOPS, &MAX)?;
     }
@@ -131,51 +119,51 @@ pub(super) fn run(quick: bool, plot: Option<&Path>, budget: Budget) -> anyhow::R
 fn report(recorder: &Recorder) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let why = format!("with more threads than the {cpus} CPUs: it only spins");
-    let spinning = SYSTEMS.iter().filter(|system| system.measure.only_spins);
-    let skipped = spinning.map(|system| Skipped { system: system.name.into(), why: why.clone() });
-    #[cfg(not(target_env = "gnu"))]
-    let skipped =
-        skipped.chain([Skipped { system: "pthread-adaptive".into(), why: "only glibc has it".to_owned() }]);
-    Ok(Report::new(recorder, skipped.collect()))
+    let skipped = SPINNING.map(|system| Skipped { system: system.into(), why: why.clone() });
+    let adaptive = Skipped { system: "pthread-adaptive".into(), why: "only glibc has it".to_owned() };
+    let adaptive = (!cfg!(target_env = "gnu")).then_some(adaptive);
+    Ok(Report::new(recorder, skipped.into_iter().chain(adaptive).collect()))
 }
 
 /// Measures each system in each cell.
 pub(crate) fn measure(
     bench: &'static str,
-    systems: &[System<Measure>],
+    systems: &mut [System<Measure>],
     cells: &[Cell],
     budget: Budget,
 ) -> anyhow::Result<Recorder> {
     let cpus = pin::allowed()?.len();
-    let mut systems = systems.to_vec();
     let mut recorder = Recorder::new(bench);
-    Plan::new(budget, SLICE_MS, cells, &mut systems, METRICS).run(
+    Plan::new(budget, SLICE_MS, cells, systems, METRICS).run(
         &mut recorder,
         |cell, system| {
-            let can_run = !system.measure.only_spins || cell.threads <= cell.cpus(cpus);
+            let can_run = !SPINNING.contains(&system.name) || cell.threads <= cell.cpus(cpus);
             can_run.then(|| cell.config(cpus))
         },
-        |cell, system, slice| Ok(values(&(system.measure.run)(*cell, slice)?)),
+        |cell, system, slice| Ok(values(&(system.measure)(*cell, slice)?)),
     )?;
     Ok(recorder)
 }
 
 /// Returns the values of [`METRICS`].
 fn values(outcome: &Outcome) -> [f64; 8] {
-    let total = outcome.total();
-    let if_any = |is: bool, value: f64| if is { value } else { f64::NAN };
-    let shared = |value| if_any(outcome.shares.len() > 1, value);
-    let timed = |value: u64| if_any(!outcome.waits.is_empty(), value as f64);
-    let wait = |quantile| timed(outcome.waits.value_at_quantile(quantile));
+    let Outcome { shares, elapsed, cpu, waits } = outcome;
+    let (total, squares) =
+        (shares.iter().sum::<f64>(), shares.iter().map(|share| share.powi(2)).sum::<f64>());
+    let (min, max) =
+        (shares.iter().copied().fold(total, f64::min), shares.iter().copied().fold(0.0, f64::max));
+    let shared = |value: f64| if shares.len() > 1 { value } else { f64::NAN };
+    let timed = |value: u64| if waits.is_empty() { f64::NAN } else { value as f64 };
+    let wait = |quantile| timed(waits.value_at_quantile(quantile));
     [
-        total / outcome.elapsed.as_secs_f64() / 1e6,
-        shared(outcome.jain()),
-        shared(outcome.min_to_max()),
+        total / elapsed.as_secs_f64() / 1e6,
+        shared(total.powi(2) / (shares.len() as f64 * squares)),
+        shared(min / max),
         wait(0.5),
         wait(0.99),
         wait(0.999),
-        timed(outcome.waits.max()),
-        outcome.cpu.as_nanos() as f64 / total,
+        timed(waits.max()),
+        cpu.as_nanos() as f64 / total,
     ]
 }
 
@@ -185,11 +173,11 @@ mod tests {
 
     #[test]
     fn every_lock_admits_each_thread() {
-        for system in SYSTEMS {
-            let outcome = (system.measure.run)(Cell::new(3, 100, 0), Duration::from_millis(20));
+        for system in systems() {
+            let outcome = (system.measure)(Cell::new(3, 100, 0), Duration::from_millis(20));
             let outcome = outcome.unwrap_or_else(|why| panic!("{}: {why}", system.name));
             assert_eq!(outcome.shares.len(), 3, "{}", system.name);
-            assert!(outcome.shares.iter().all(|&share| share > 0), "{}", system.name);
+            assert!(outcome.shares.iter().all(|&share| share > 0.0), "{}", system.name);
         }
     }
 }
