@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The library's examples run to their ends, which check what came of them; and the integrations behind features tell what
-# they should. In debug builds, after those of the tests: some seconds.
+# The library's examples run, and check their own results; the integrations behind features report what they should. In debug
+# builds, after those of the tests: some seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -2,8 +2,8 @@
 # Tortures the library on each backend, for a minute in all; then breaks one step at a time, and expects the torture to notice
 # each within ten seconds. Two or three minutes, after the builds.
 #
-# First comes a control: a library without fences must be noticed. On a machine that is too busy for that, other steps that go
-# unnoticed prove nothing either. Then the exit status is 77: not checked.
+# First comes a control: a library without fences must be noticed. If the machine is too busy for that, unnoticed steps prove
+# nothing either, and the exit status is 77: not checked.
 #
 # usage: ci/torture.sh [SECONDS [RUNS]]   tortures for SECONDS, and each broken step RUNS times (then prints median and maximum)
 set -euo pipefail
@@ -82,7 +82,7 @@ if ((!controlled)); then
 fi
 
 echo "-- broken steps"
-# The same program, with the same patience, and nothing broken.
+# The same program and time limits, with nothing broken.
 for part in rcu qsbr srcu percpu lock; do
     status=0
     "$torture" "$part" --seconds 2 --mutant nothing >"$log" 2>&1 || status=$?

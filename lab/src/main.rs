@@ -56,8 +56,8 @@ enum Worker {
     Stack(worker::Args),
     /// A part of the report.
     Part(report::part::Args),
-    /// The table of the live demo.
-    Live(demo::live::work::Args),
+    /// A table of the demo.
+    Table(demo::worker::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -81,7 +81,7 @@ fn main() -> anyhow::Result<()> {
             Worker::Track(args) => Remote::serve(&reproduce::track::REMOTES, &args),
             Worker::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, &args),
             Worker::Part(args) => report::part::serve(&args),
-            Worker::Live(args) => demo::live::work::serve(&args),
+            Worker::Table(args) => demo::worker::serve(&args),
         },
     }
 }

@@ -88,8 +88,8 @@ impl Summary {
         Some(Self { median, min, max })
     }
 
-    /// Returns the quotient to `other`, which was measured in other rounds: of the medians, and the least and the greatest that
-    /// the extremes allow. `None` if it is not defined.
+    /// Returns the quotient to `other`, which was measured in other rounds: of the medians, and the least and the
+    /// greatest that the extremes allow. `None` if it is not defined.
     pub(crate) fn over(self, other: Self) -> Option<Self> {
         let (median, min, max) = (self.median / other.median, self.min / other.max, self.max / other.min);
         (other.min > 0.0 && self.min >= 0.0).then_some(Self { median, min, max })

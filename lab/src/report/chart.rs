@@ -1,8 +1,8 @@
 //! Plots as inline SVG, drawn for the width of a phone: on wider screens several stand side by side.
 //!
-//! Colours and fonts are the page's (see `style.css`), so that a plot follows it from light to dark. The name of a mark stands
-//! beside it: no legend has to be looked up, and no two colours have to be told apart. There are three kinds of marks: dots with
-//! their spread, curves, and bands, which are filled shapes one above the other.
+//! Colours and fonts are the page's (see `style.css`), so that a plot follows it from light to dark. The name of a mark
+//! stands beside it: no legend has to be looked up, and no two colours have to be told apart. There are three kinds of
+//! marks: dots with their spread, curves, and bands, which are filled shapes one above the other.
 
 use maud::{Markup, html};
 
@@ -29,7 +29,8 @@ struct Scale {
 const WIDE: f64 = 15.0;
 
 impl Scale {
-    /// Returns a scale for `values`, between the places `from` and `to`: from zero on, or logarithmic if they lie far apart.
+    /// Returns a scale for `values`, between the places `from` and `to`: from zero on, or logarithmic if they lie far
+    /// apart.
     fn of(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Self {
         let most = values.clone().fold(0.0, f64::max);
         let least = values.filter(|value| *value > 0.0).fold(most, f64::min);
@@ -143,8 +144,8 @@ pub(super) struct Dot {
     pub(super) summary: Summary,
 }
 
-/// Draws a row for each system, in their order: its median as a dot, its spread as a line, and the number. A line marks the value
-/// `mark`.
+/// Draws a row for each system, in their order: its median as a dot, its spread as a line, and the number. A line marks
+/// the value `mark`.
 pub(super) fn dots(title: &str, unit: &str, dots: &[Dot], mark: Option<f64>) -> Markup {
     const ROW: f64 = 21.0;
     const FIGURE: f64 = 66.0;
@@ -193,8 +194,8 @@ pub(super) struct Curve {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// Draws curves over `axis`, each with its name at its end; ours above the others. If the abscissa `doubles`, each doubling takes
-/// the same width, and each point has a label.
+/// Draws curves over `axis`, each with its name at its end; ours above the others. If the abscissa `doubles`, each
+/// doubling takes the same width, and each point has a label.
 pub(super) fn curves(title: &str, unit: &str, (axis, doubles): (&str, bool), curves: &[Curve]) -> Markup {
     const TOP: f64 = 8.0;
     const LEFT: f64 = 52.0;
@@ -331,8 +332,8 @@ fn bound(bucket: usize) -> String {
 /// Room for labels at both ends of a band.
 const EDGE: f64 = 22.0;
 
-/// Draws a filled shape for each band, with its name and note above it, one above the other, on one scale. `outline` returns its
-/// places and heights. `ticks` are labels at their places.
+/// Draws a filled shape for each band, with its name and note above it, one above the other, on one scale. `outline`
+/// returns its places and heights. `ticks` are labels at their places.
 fn bands(
     title: &str,
     ticks: &[(f64, String)],

@@ -73,9 +73,9 @@ impl Document {
 }
 
 impl Report {
-    /// Returns the rows of `metric` in the configurations that `wanted` selects: a list of `name=value`, each of which narrows the
-    /// choice. A value can also be `max`, the greatest of the rows that are left, `#n`, the n-th smallest from 0 on, `cpus`, the
-    /// number of CPUs, and `*`, any.
+    /// Returns the rows of `metric` in the configurations that `wanted` selects: a list of `name=value`, each of which
+    /// narrows the choice. A value can also be `max`, the greatest of the rows that are left, `#n`, the n-th smallest
+    /// from 0 on, `cpus`, the number of CPUs, and `*`, any.
     pub(super) fn select(&self, metric: &str, wanted: &str) -> Vec<&Row> {
         let mut rows: Vec<&Row> = self.rows.iter().filter(|row| row.metric == metric).collect();
         for (name, value) in wanted.split(", ").filter_map(|pair| pair.split_once('=')) {

@@ -1,9 +1,9 @@
 //! The lines of the page's and the summary's tables: highlights, and claims of the posts with their verdicts.
 //!
-//! One rule for all claims: where a post gives a ratio, the shape *holds* if ours has at least half of its effect in the same
-//! direction (half of the logarithm), and is *weaker* if it has less. Where it gives a direction only, ours must have it; where it
-//! says that two things cost the same, they may differ by a quarter. A verdict is in doubt if the spread over the rounds does not
-//! agree with the median on the side of 1.
+//! One rule for all claims: where a post gives a ratio, the shape *holds* if ours has at least half of its effect in
+//! the same direction (half of the logarithm), and is *weaker* if it has less. Where it gives a direction only, ours
+//! must have it; where it says that two things cost the same, they may differ by a quarter. A verdict is in doubt if
+//! the spread over the rounds does not agree with the median on the side of 1.
 
 use super::contents::{CLAIMS, Claim, Expected, HIGHLIGHTS, Highlight, Versus};
 use super::document::{Document, fill};
@@ -16,8 +16,8 @@ const ENOUGH: f64 = 0.5;
 /// Ratios up to this, and down to its inverse, are the same.
 const SAME: f64 = 1.25;
 
-/// Returns the highlights of what was measured: title, ours, peer, theirs, ratio, extremes. The title and ours are empty if they
-/// are those of the line above.
+/// Returns the highlights of what was measured: title, ours, peer, theirs, ratio, extremes. The title and ours are
+/// empty if they are those of the line above.
 pub(super) fn highlights(document: &Document) -> Vec<[String; 6]> {
     let mut lines = Vec::new();
     for Highlight(bench, title, metric, wanted, peers) in HIGHLIGHTS {

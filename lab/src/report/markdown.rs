@@ -26,13 +26,15 @@ pub(super) fn summary(document: &Document) -> String {
         text += "| | | posted | ours | ratio | min..max | shape |\n|---|---|--:|--:|--:|--:|---|\n";
         text += &claims;
     }
-    text += "\n[All figures](figures.md); plots are in report.html, raw results in report.json. `stillpoint report` writes them.\n";
+    text += "\n[All figures](figures.md); plots are in report.html, raw results in report.json. `stillpoint report` \
+             writes them.\n";
     text
 }
 
 pub(super) fn figures(document: &Document) -> String {
     let mut text = format!(
-        "# All figures of [the page](report.html)\n\n{}\n\nA ratio is ours / theirs in one round; its median stands beside its extremes.\n",
+        "# All figures of [the page](report.html)\n\n{}\n\n\
+         A ratio is ours / theirs in one round; its median stands beside its extremes.\n",
         headline(document)
     );
     for result in document.in_order() {

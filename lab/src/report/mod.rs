@@ -1,8 +1,9 @@
 //! `report`: what this machine and this library do, at a glance.
 //!
-//! Measures [parts](part), each in a process of its own. From the results it writes a [page], a summary and all figures as
-//! [text](markdown): what these show is data, in [contents]. A part that is measured again replaces its older result, so that a
-//! report can be made piece by piece. Results are written after each part, so that a failure later loses none.
+//! Measures [parts](part), each in a process of its own. From the results it writes a [page], a summary and all figures
+//! as [text](markdown): what these show is data, in [contents]. A part that is measured again replaces its older
+//! result, so that a report can be made piece by piece. Results are written after each part, so that a failure later
+//! loses none.
 
 mod chart;
 mod contents;

@@ -8,14 +8,15 @@ use super::document::{Document, fill};
 use super::part::PARTS;
 use super::{fact, headline, lines};
 use crate::harness::report::{Grid, OURS, Series};
-use crate::harness::stats::{Row, Summary};
+use crate::harness::stats::{Ratio, Row, Summary};
 use crate::harness::{Better, Report};
 
 const STYLE: &str = include_str!("style.css");
 
 /// Returns the whole page.
 pub(super) fn render(document: &Document) -> String {
-    let shown: Vec<&Section> = SECTIONS.iter().filter(|section| is_measured(document, section)).collect();
+    let is_measured = |topic: &Topic| document.result(topic.0).is_some();
+    let shown: Vec<&Section> = SECTIONS.iter().filter(|section| section.3.iter().any(is_measured)).collect();
     let missing: Vec<&str> =
         PARTS.iter().map(|part| part.name).filter(|name| document.result(name).is_none()).collect();
     let highlights = lines::highlights(document);
@@ -43,11 +44,8 @@ pub(super) fn render(document: &Document) -> String {
                         section id="glance" {
                             h2 { "At a glance" }
                             p { (HOW_TO_READ) }
-                            @let heads = [
-                                ("", ""), ("stillpoint", "n us"), ("beside", ""), ("theirs", "n"), ("ours / theirs", "n"),
-                                ("min – max", "n"),
-                            ];
-                            (table(heads, &highlights))
+                            @let heads = ["", "stillpoint", "beside", "theirs", "ours / theirs", "min – max"];
+                            (table(heads, ["", "n us", "", "n", "n", "n"], &highlights))
                         }
                     }
                     @if !document.machine.is_empty() {
@@ -72,13 +70,9 @@ pub(super) fn render(document: &Document) -> String {
     page.into_string()
 }
 
-fn is_measured(document: &Document, Section(.., topics): &Section) -> bool {
-    topics.iter().any(|topic| document.result(topic.0).is_some())
-}
-
-/// A table that becomes a list of paragraphs on narrow screens; each column has a name and classes. The last one of six can hold
-/// verdicts, which have their own.
-fn table(heads: [(&str, &str); 6], rows: &[[String; 6]]) -> Markup {
+/// A table that becomes a list of paragraphs on narrow screens; each column has a name and classes. The last one of six
+/// can hold verdicts, which have their own.
+fn table(heads: [&str; 6], classes: [&str; 6], rows: &[[String; 6]]) -> Markup {
     let class = |class: &str, cell: &str| match cell.split([' ', ',']).next() {
         Some(verdict @ ("holds" | "weaker")) => verdict.to_owned(),
         Some("not") => if cell.contains("seen") { "unseen" } else { "quiet" }.to_owned(),
@@ -86,10 +80,12 @@ fn table(heads: [(&str, &str); 6], rows: &[[String; 6]]) -> Markup {
     };
     html! {
         div .wide.stack { table {
-            thead { tr { @for (name, class) in heads { th class=(class.trim_end_matches(" us")) { (name) } } } }
+            thead { tr { @for (name, class) in heads.iter().zip(classes) {
+                th class=(class.trim_end_matches(" us")) { (name) }
+            } } }
             tbody { @for row in rows {
-                tr { @for ((name, its_class), cell) in heads.iter().zip(row) {
-                    td class=(class(its_class, cell)) data-name=(name) { (pretty(cell)) }
+                tr { @for ((name, usual), cell) in heads.iter().zip(classes).zip(row) {
+                    td class=(class(usual, cell)) data-name=(name) { (pretty(cell)) }
                 } }
             } }
         } }
@@ -120,7 +116,8 @@ fn topic(Topic(bench, heading, text, plots): &Topic, result: &Report) -> Markup 
             @if claims.is_empty() { @for table in &result.tables { (grid(table)) } }
         }
         @if !claims.is_empty() {
-            (table([("", ""), ("posted", "n"), ("ours", "n"), ("ratio", "n us"), ("min – max", "n"), ("shape", "")], &claims))
+            @let heads = ["", "posted", "ours", "ratio", "min – max", "shape"];
+            (table(heads, ["", "n", "n", "n us", "n", ""], &claims))
         }
         @if !plots.is_empty() { div .plots { @for plot in &plots { (plot) } } }
         details {
@@ -155,56 +152,50 @@ fn draw(Plot(mark, title, metric, wanted): &Plot, result: &Report) -> Vec<Markup
         let rows = result.select(metric, &wanted);
         let first = *rows.first()?;
         let title = fill(title, first);
-        let unit = if first.unit == "bytes" { "MiB" } else { &first.unit };
-        let of_series = |over: &str| -> Vec<Curve> {
-            let same =
-                result.series.iter().filter(|series| series.over == over && series.config == first.config);
+        let (unit, scale) =
+            if first.unit == "bytes" { ("MiB", 1.0 / f64::from(1 << 20)) } else { (&*first.unit, 1.0) };
+        let of_series = |over: &str| -> Option<Vec<Curve>> {
+            let same = |series: &&Series| series.over == over && series.config == first.config;
             let curve = |series: &Series| {
                 let (label, points) = (series.system.to_string(), series.points.clone());
                 Curve { is_ours: label == OURS, label, points }
             };
-            same.map(curve).collect()
+            let mut curves: Vec<Curve> = result.series.iter().filter(same).map(curve).collect();
+            curves.sort_by_key(|curve| !curve.is_ours);
+            (!curves.is_empty()).then_some(curves)
         };
         Some(match *mark {
             Mark::Dots => {
-                let scale = if unit == "MiB" { 1.0 / f64::from(1 << 20) } else { 1.0 };
-                let dot =
-                    |row: &&Row| (row.system.to_string(), row.system == OURS, scaled(row.summary, scale));
+                let dot = |row: &&Row| {
+                    let Summary { median, min, max } = row.summary;
+                    let summary = Summary { median: median * scale, min: min * scale, max: max * scale };
+                    Dot { label: row.system.to_string(), is_ours: row.system == OURS, summary }
+                };
                 chart::dots(&title, unit, &sorted(rows.iter().map(dot), first.better), None)
             }
             Mark::Ratios => {
                 let same =
                     result.ratios.iter().filter(|r| r.metric == first.metric && r.config == first.config);
-                // Emphasized where all rounds agree.
-                let dots =
-                    same.map(|r| (r.to.to_string(), r.summary.min > 1.0 || r.summary.max < 1.0, r.summary));
-                chart::dots(&title, "ratio", &sorted(dots, first.better), Some(1.0))
+                let dot = |ratio: &Ratio| {
+                    // Emphasized where all rounds agree.
+                    let is_clear = ratio.summary.min > 1.0 || ratio.summary.max < 1.0;
+                    Dot { label: ratio.to.to_string(), is_ours: is_clear, summary: ratio.summary }
+                };
+                chart::dots(&title, "ratio", &sorted(same.map(dot), first.better), Some(1.0))
             }
             Mark::Lines { over, axis, doubles } => {
                 chart::curves(&title, unit, (axis, doubles), &curves(&rows, over))
             }
-            Mark::Histograms => chart::histograms(&title, &non_empty(of_series("latency_below_ns"))?),
-            Mark::Courses => {
-                let mut courses = of_series("time_ms");
-                courses.sort_by_key(|course| !course.is_ours);
-                chart::courses(&title, &non_empty(courses)?)
-            }
+            Mark::Histograms => chart::histograms(&title, &of_series("latency_below_ns")?),
+            Mark::Courses => chart::courses(&title, &of_series("time_ms")?),
         })
     };
     result.expand(metric, wanted).into_iter().filter_map(one).collect()
 }
 
-fn non_empty(curves: Vec<Curve>) -> Option<Vec<Curve>> {
-    (!curves.is_empty()).then_some(curves)
-}
-
-fn scaled(summary: Summary, scale: f64) -> Summary {
-    Summary { median: summary.median * scale, min: summary.min * scale, max: summary.max * scale }
-}
-
 /// Returns dots, the best first.
-fn sorted(dots: impl Iterator<Item = (String, bool, Summary)>, better: Better) -> Vec<Dot> {
-    let mut dots: Vec<Dot> = dots.map(|(label, is_ours, summary)| Dot { label, is_ours, summary }).collect();
+fn sorted(dots: impl Iterator<Item = Dot>, better: Better) -> Vec<Dot> {
+    let mut dots: Vec<Dot> = dots.collect();
     dots.sort_by(|a, b| a.summary.median.total_cmp(&b.summary.median));
     if better == Better::Higher {
         dots.reverse();
