@@ -80,9 +80,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         single += before.rows.len() - pairs.len();
         if !pairs.is_empty() {
             let head = ["system, metric, configuration", "A", "B", "B / A", "min..max", ""];
-            let rows = pairs.iter().map(Pair::line).collect();
-            let title = before.bench.to_string();
-            println!("{}", Grid { title, head: head.map(str::to_owned).into(), rows });
+            println!("{}", Grid::new(&before.bench, &head, pairs.iter().map(Pair::line).collect()));
         }
         all.extend(pairs);
     }

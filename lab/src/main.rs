@@ -46,8 +46,6 @@ enum Command {
 enum Worker {
     /// A process-wide fence.
     Fence(worker::Args),
-    /// A process that computes.
-    Neighbour,
     /// Readers and grace periods.
     Grace(worker::Args),
     /// A way to wait for grace periods.
@@ -76,7 +74,6 @@ fn main() -> anyhow::Result<()> {
         }
         Some(Command::Worker(worker)) => match worker {
             Worker::Fence(args) => Remote::serve(&bench::fence::REMOTES, &args),
-            Worker::Neighbour => reproduce::neighbour::serve(),
             Worker::Grace(args) => Remote::serve(&reproduce::e2::REMOTES, &args),
             Worker::Track(args) => Remote::serve(&reproduce::track::REMOTES, &args),
             Worker::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, &args),

@@ -9,8 +9,6 @@ pub(crate) mod read;
 pub(crate) mod srcu;
 pub(crate) mod sync;
 
-use std::path::PathBuf;
-
 use crate::harness::{Budget, Options, Report};
 
 /// Measure the library beside its peers.
@@ -22,9 +20,6 @@ pub(crate) struct Args {
     /// A part of the grid that takes less than two minutes (lock, lock-ablation).
     #[arg(long)]
     quick: bool,
-    /// Draw the result as SVG (lock).
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -64,7 +59,7 @@ const BENCHES: [Bench; 9] = [
     (Name::Qsbr, 40.0, |_, budget| qsbr::run(budget)),
     (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
     (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
-    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.plot.as_deref(), budget)),
+    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, budget)),
     (Name::LockAblation, lock::ablation::SECONDS, |args, budget| lock::ablation::run(args.quick, budget)),
     (Name::Callback, 60.0, |_, budget| callback::run(budget)),
 ];

@@ -73,12 +73,10 @@ impl Collected {
                 let cells = [bound].into_iter().chain(counts.iter().map(f64::to_string)).collect();
                 counts.iter().any(|&count| count > 0.0).then_some(cells)
             };
-            let systems = all.iter().map(|series| series.system.to_string());
-            Grid {
-                title: format!("Number of latencies, {config}"),
-                head: ["below".to_owned()].into_iter().chain(systems).collect(),
-                rows: (0..BUCKETS).filter_map(row).collect(),
-            }
+            let head: Vec<&str> =
+                ["below"].into_iter().chain(all.iter().map(|series| &*series.system)).collect();
+            let rows = (0..BUCKETS).filter_map(row).collect();
+            Grid::new(&format!("Number of latencies, {config}"), &head, rows)
         };
         configs.iter().map(grid).collect()
     }

@@ -104,7 +104,11 @@ impl<'a, C, M, const N: usize> Plan<'a, C, M, N> {
 }
 
 /// Returns round, cell and system of each measurement: the first system of a cell moves on in every round and cell.
-fn order(rounds: usize, cells: usize, systems: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+pub(crate) fn order(
+    rounds: usize,
+    cells: usize,
+    systems: usize,
+) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..rounds).flat_map(move |round| {
         (0..cells).flat_map(move |cell| {
             (0..systems).map(move |place| (round, cell, (place + round + cell) % systems))

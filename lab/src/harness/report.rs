@@ -88,10 +88,9 @@ impl Report {
                 rows.push(config.values().map(parameter).chain(line).collect());
             }
         }
-        let title = if self.posted.is_some() { "Measured".to_owned() } else { String::new() };
         let heads = ["metric", OURS, "peer", "theirs", "ratio", "min..max"];
-        let head = names.iter().copied().chain(heads).map(str::to_owned).collect();
-        Grid { title, head, rows }
+        let head: Vec<&str> = names.iter().copied().chain(heads).collect();
+        Grid::new(if self.posted.is_some() { "Measured" } else { "" }, &head, rows)
     }
 
     /// Returns the lines of one quantity: ours beside each peer, or ours alone.

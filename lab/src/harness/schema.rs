@@ -194,11 +194,9 @@ impl Figures {
         let row = |row: &FiguresRow| {
             [row.row.to_string()].into_iter().chain(row.values.iter().map(f64::to_string)).collect()
         };
-        Grid {
-            title: format!("Posted: {}, {}", self.title, self.unit),
-            head: [String::new()].into_iter().chain(self.columns.iter().map(Text::to_string)).collect(),
-            rows: self.rows.iter().map(row).collect(),
-        }
+        let head: Vec<&str> = [""].into_iter().chain(self.columns.iter().map(|name| &**name)).collect();
+        let title = format!("Posted: {}, {}", self.title, self.unit);
+        Grid::new(&title, &head, self.rows.iter().map(row).collect())
     }
 }
 
@@ -209,6 +207,12 @@ pub(crate) struct Grid {
     pub(crate) title: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    pub(crate) fn new(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Self {
+        Self { title: title.to_owned(), head: head.iter().map(|&name| name.to_owned()).collect(), rows }
+    }
 }
 
 impl fmt::Display for Grid {

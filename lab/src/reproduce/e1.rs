@@ -1,13 +1,16 @@
 //! E1: the process-wide fence, its cost for its caller, and for others.
 //!
-//! The cost is that of `bench fence`, with other numbers of callers. A neighbour is a process that computes beside a process of
-//! two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the neighbour's two times
-//! is its slowdown by the calls; that there are two more busy threads on the machine is in both.
+//! The cost is that of `bench fence`, with other numbers of callers. For the disturbance, this process computes beside a worker
+//! of two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the two times is the
+//! slowdown of a neighbour by the calls; that there are two more busy threads on the machine is in both.
 
+use std::hint::black_box;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::posted;
 use crate::bench::fence::{Answer, Load, REMOTES, config, measure_calls};
+use crate::harness::timed_loop::thread_cpu_time;
 use crate::harness::worker::{Remote, Worker};
 use crate::harness::{Budget, Metric, Plan, Recorder, Report, System};
 
@@ -18,6 +21,10 @@ const WORK_CPU: Metric = Metric::nanoseconds("work_cpu_ns");
 /// These beside a caller, divided by these beside a thread that runs in the caller's place.
 const SLOWDOWN: Metric = Metric::ratio("slowdown");
 const SLOWDOWN_CPU: Metric = Metric::ratio("slowdown_cpu");
+
+/// Words of the neighbour's memory: they fit in the second-level cache of any CPU of these days, and not in the first, so that
+/// a flushed cache is noticed.
+const WORDS: usize = 16 << 10;
 
 /// Concurrent callers.
 const CALLERS: [usize; 3] = [1, 4, 16];
@@ -51,7 +58,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
 
 /// Records the slowdown of a neighbour by each kind of fence.
 fn disturb(workers: &mut [System<Worker>], budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    let mut neighbour = Worker::start(&["neighbour"], None)?;
+    let mut memory = vec![1_u64; WORDS];
     let kinds: Vec<_> =
         workers.iter().map(|worker| (worker.name, worker.measure.backend().to_owned())).collect();
     let config = |kind: usize, callers| config(&kinds[kind].1, 2 - callers, callers);
@@ -64,11 +71,11 @@ fn disturb(workers: &mut [System<Worker>], budget: Budget, recorder: &mut Record
         |(), system, time| {
             let (kind, callers) = system.measure;
             let worker = &mut workers[kind].measure;
-            // The neighbour starts after the threads, and ends before them.
+            // The work starts after the threads, and ends before them.
             let margin = time / 8;
             worker.ask(&Load { running: 2 - callers, callers, time })?;
             thread::sleep(margin);
-            let work = neighbour.measure(&(time - 2 * margin))?;
+            let work = work(&mut memory, time - 2 * margin);
             worker.answer::<Answer>()?;
             Ok(work)
         },
@@ -82,4 +89,21 @@ fn disturb(workers: &mut [System<Worker>], budget: Budget, recorder: &mut Record
         }
     }
     Ok(())
+}
+
+/// Works for `time`. Returns the nanoseconds and the CPU time of a pass over the memory, in which each word depends on the
+/// one before.
+fn work(memory: &mut [u64], time: Duration) -> [f64; 2] {
+    let (start, cpu) = (Instant::now(), thread_cpu_time());
+    let mut passes = 0_u32;
+    while start.elapsed() < time || passes == 0 {
+        let mut carry = 1_u64;
+        for word in memory.iter_mut() {
+            carry = carry.wrapping_mul(*word | 1).rotate_left(7) ^ *word;
+            *word = carry;
+        }
+        black_box(&mut *memory);
+        passes += 1;
+    }
+    [start.elapsed(), thread_cpu_time() - cpu].map(|time| time.as_nanos() as f64 / f64::from(passes))
 }

@@ -8,7 +8,6 @@ pub(crate) mod e3;
 pub(crate) mod e4;
 pub(crate) mod e5;
 pub(crate) mod e6;
-pub(crate) mod neighbour;
 #[cfg(target_arch = "x86_64")]
 mod section;
 pub(crate) mod track;

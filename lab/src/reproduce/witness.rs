@@ -74,7 +74,7 @@ mod tests {
     fn short_grace_period_is_noticed() {
         let witnesses = Witnesses::default();
         witnesses.0[0].store(1, Ordering::Relaxed);
-        assert!(witnesses.check(|| witnesses.0[0].store(3, Ordering::Relaxed)));
+        assert!(witnesses.check(|| witnesses.0[0].store(2, Ordering::Relaxed)));
         witnesses.0[1].store(1, Ordering::Relaxed);
         witnesses.check(|| {});
     }

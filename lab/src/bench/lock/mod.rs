@@ -12,9 +12,7 @@
 
 pub(crate) mod ablation;
 pub(crate) mod load;
-mod plot;
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, Skipped, System, pin, systems};
@@ -103,17 +101,13 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     report(&measure("lock", &mut systems(), &cells, budget)?)
 }
 
-/// Runs the bench; draws to `plot`.
-pub(super) fn run(quick: bool, plot: Option<&Path>, budget: Budget) -> anyhow::Result<Report> {
+/// Runs the bench.
+pub(super) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
     let (cells, budget) = match quick {
         true => (QUICK.to_vec(), budget.instead_of(SECONDS, QUICK_SECONDS)),
         false => (grid(), budget),
     };
-    let recorder = measure("lock", &mut systems(), &cells, budget)?;
-    if let Some(path) = plot {
-        plot::draw(path, &recorder.rows(), &MOPS, &MAX)?;
-    }
-    report(&recorder)
+    report(&measure("lock", &mut systems(), &cells, budget)?)
 }
 
 fn report(recorder: &Recorder) -> anyhow::Result<Report> {
