@@ -9,8 +9,6 @@ pub(crate) mod read;
 pub(crate) mod srcu;
 pub(crate) mod sync;
 
-use std::path::PathBuf;
-
 use crate::harness::{Budget, Options, Report};
 
 /// Measure the library beside its peers.
@@ -22,12 +20,6 @@ pub(crate) struct Args {
     /// A part of the grid that takes less than two minutes (lock, lock-ablation).
     #[arg(long)]
     quick: bool,
-    /// Only what has so many nanoseconds of work under the lock: 0, 100, 1000, or 10000 (lock).
-    #[arg(long, value_name = "NS")]
-    cs: Option<u32>,
-    /// Draw the result as SVG (lock).
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -44,9 +36,9 @@ enum Name {
     Qsbr,
     /// SRCU: the cost of a section, and of a grace period that waits for many of them.
     Srcu,
-    /// Per-CPU data: counters, pools, histograms, and the number of the CPU.
+    /// Per-CPU data: counters, pools, histograms, rings, values, and the number of the CPU.
     Percpu,
-    /// Deferred callbacks: their latency, their cost, and the memory that waits.
+    /// Deferred callbacks: their latency, their cost, and the unreclaimed memory.
     Callback,
     /// Mutexes: throughput, fairness, and how long threads wait.
     Lock,
@@ -67,8 +59,8 @@ const BENCHES: [Bench; 9] = [
     (Name::Qsbr, 40.0, |_, budget| qsbr::run(budget)),
     (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
     (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
-    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.cs, args.plot.as_deref(), budget)),
-    (Name::LockAblation, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
+    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, budget)),
+    (Name::LockAblation, lock::ablation::SECONDS, |args, budget| lock::ablation::run(args.quick, budget)),
     (Name::Callback, 60.0, |_, budget| callback::run(budget)),
 ];
 
@@ -77,9 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let wanted = |bench: &&Bench| args.name == bench.0 || args.name == Name::All;
     let reports = BENCHES.iter().filter(wanted).count();
     for (_, seconds, run) in BENCHES.iter().filter(wanted) {
-        let report = run(args, args.options.budget(*seconds))?;
-        report.print();
-        args.options.write(&report, reports)?;
+        args.options.show(&run(args, args.options.budget(*seconds))?, "bench", reports)?;
     }
     Ok(())
 }

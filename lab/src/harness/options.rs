@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use super::plan::Budget;
 use super::report::Report;
-use super::schedule::Budget;
 use super::units::seconds;
 
 /// How long to measure, and where to leave the result.
@@ -22,16 +22,17 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The time of one result, `default` seconds unless the user chose it.
+    /// Returns the time of one result, `default` seconds unless the user chose it.
     pub(crate) fn budget(&self, default: f64) -> Budget {
         let rounds = self.rounds.map(NonZeroUsize::get);
         Budget { seconds: self.seconds.unwrap_or(default), rounds }
     }
 
-    /// Writes `report`, one of `reports`, where the user wants it.
-    pub(crate) fn write(&self, report: &Report, reports: usize) -> anyhow::Result<()> {
+    /// Prints `report`, one of `reports` of `command`, and writes it to the file that the user chose.
+    pub(crate) fn show(&self, report: &Report, command: &str, reports: usize) -> anyhow::Result<()> {
+        report.print(command);
         match &self.json {
-            Some(path) if reports > 1 => report.write_json(&with_name(path, report.bench())),
+            Some(path) if reports > 1 => report.write_json(&with_name(path, &report.bench)),
             Some(path) => report.write_json(path),
             None => Ok(()),
         }

@@ -303,7 +303,7 @@ impl Queue {
         // Acquire: what the last consumer did; pairs with the Release in `Claim::release`. Relaxed: a failure reads
         // nothing else.
         let claimed = self.front.claim.compare_exchange(FREE, CLAIMED, Acquire, Relaxed);
-        claimed.is_ok().then(|| Claim(self))
+        claimed.is_ok().then_some(Claim(self))
     }
 
     /// For the worker: claims the front, or has the consumer wake the worker afterwards.
@@ -385,9 +385,11 @@ impl Queue {
 impl Drop for Queue {
     /// Callbacks that have not run leak what they hold; a domain's queues are empty when it is dropped.
     fn drop(&mut self) {
-        let front = self.front.consumer.with(|consumer| unsafe { (*consumer).block });
         // SAFETY: no other thread has the queue.
-        unsafe { self.owner.blocks.free_all(front) };
+        unsafe {
+            let front = self.front.consumer.with(|consumer| (*consumer).block);
+            self.owner.blocks.free_all(front);
+        }
     }
 }
 

@@ -1,32 +1,72 @@
-//! Waiting for many guards: one thread waits, another drops what it waits for.
+//! `bench srcu`: the cost of a read-side critical section that may sleep, and of a grace period that waits for many of them.
+//!
+//! `pair_ns` is the time of an iteration of a loop that enters a section, loads a pointer that is not replaced, adds the number
+//! behind it, and leaves the section. Peers are what async readers use, and crossbeam-epoch, whose guards cannot be held over
+//! `.await`.
+//!
+//! For the other metrics a thread waits for a grace period while the guards of the cell are open, until it sleeps; then all
+//! are dropped, one after another. `gp_ns` is the time from the last drop to the return of the waiting call, `gp_cpu_ns` the CPU
+//! time of the waiting thread for the call, `drop_ns` the time of a drop. The peer is a writer that waits for a lock with as many
+//! readers.
 
-use ::stillpoint::Domain as _;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ::stillpoint::Domain as _;
 use anyhow::Context as _;
 
-use crate::harness::clock::thread_cpu_time;
-use crate::harness::{self, Better, Budget, Config, Metric, Plan, Recorder, crew, systems};
-use crate::peers::{ReadSide, stillpoint, tokio};
+use crate::harness::stats::Summary;
+use crate::harness::timed_loop::{Threads, thread_cpu_time};
+use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, crew, systems};
+use crate::peers::{Published, ReadSide, arc_swap, crossbeam, stillpoint, time_reads, tokio};
 
+const PAIR: Metric = Metric::nanoseconds("pair_ns");
 const LATENCY: Metric = Metric::nanoseconds("gp_ns");
 const COMPUTED: Metric = Metric::nanoseconds("gp_cpu_ns");
 const DROP: Metric = Metric::nanoseconds("drop_ns");
 const WAKES: Metric = Metric::count("wakes_per_gp", Better::Lower);
 
+/// Open guards.
 const GUARDS: [usize; 5] = [10, 100, 1000, 10_000, 100_000];
 
-/// Something that waits for guards.
+/// Runs the bench.
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
+    let (mut recorder, budget) = (Recorder::new("srcu"), budget.share(0.5));
+    let mut systems = systems![time_reads:
+        stillpoint::SrcuReaders,
+        stillpoint::RcuReaders,
+        Published<crossbeam::Epoch>,
+        crossbeam::Pin,
+        tokio::InRwLock,
+        arc_swap::LoadFull,
+        arc_swap::Load,
+    ];
+    systems[1].name = "stillpoint-rcu";
+    Plan::new(budget, 40, &Threads::pinned()?, &mut systems, [&PAIR]).run(
+        &mut recorder,
+        |threads, _| Some(Config::new([("threads", threads.count.into())])),
+        |&threads, system, slice| Ok([(system.measure)(threads, slice)?]),
+    )?;
+
+    let mut systems = systems![wait_for: stillpoint::SrcuReaders, tokio::InRwLock];
+    Plan::new(budget, 60, &GUARDS, &mut systems, [&LATENCY, &COMPUTED, &DROP, &WAKES]).run(
+        &mut recorder,
+        |&guards, _| Some(Config::new([("guards", guards.into())])),
+        |&guards, system, slice| (system.measure)(guards, slice),
+    )?;
+    Ok(Report::new(&recorder, Vec::new()))
+}
+
+/// A system that waits for guards.
 trait Waits: ReadSide {
-    /// Waits until the guards that are open have been dropped.
+    /// Waits until the open guards have been dropped.
     fn wait(&self);
 
-    /// Whether a thread sleeps in [`wait`](Self::wait), after as many that have returned.
+    /// Returns whether a thread sleeps in [`wait`](Self::wait), after as many `rounds` before.
     fn is_waited_for(&self, rounds: u64) -> bool;
 
-    /// Wake-ups so far; not a number if they are not counted.
+    /// Returns the wake-ups so far; not a number if they are not counted.
     fn wakes(&self) -> f64;
 }
 
@@ -50,7 +90,7 @@ impl Waits for tokio::InRwLock {
     }
 
     fn is_waited_for(&self, _: u64) -> bool {
-        // No reader gets in after a writer has come.
+        // A waiting writer keeps readers out.
         self.0.try_read().is_err()
     }
 
@@ -59,24 +99,9 @@ impl Waits for tokio::InRwLock {
     }
 }
 
-/// Measures all cells.
-pub(super) fn run(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
-    let mut systems = systems![measure: stillpoint::SrcuReaders, tokio::InRwLock];
-    let timing = budget.split((GUARDS.len() * systems.len()) as f64, Duration::from_millis(60));
-    let plan = Plan {
-        title: "bench srcu: waits",
-        timing,
-        cells: &GUARDS,
-        systems: &mut systems,
-        metrics: [&LATENCY, &COMPUTED, &DROP, &WAKES],
-    };
-    let config = |&guards: &usize, _: &_| Config::new([("guards", guards.into())]);
-    harness::run(plan, recorder, config, |&guards, system, slice| (system.measure)(guards, slice))
-}
-
 /// One wait after another for `slice`: the median of the latency, of the waiting thread's CPU time, and of the time of a drop,
 /// in nanoseconds; and wake-ups for each wait.
-fn measure<S: Waits>(guards: usize, slice: Duration) -> anyhow::Result<[f64; 4]> {
+fn wait_for<S: Waits>(guards: usize, slice: Duration) -> anyhow::Result<[f64; 4]> {
     let system = &S::new();
     thread::scope(|scope| {
         let (requests, received) = mpsc::channel::<()>();
@@ -113,10 +138,8 @@ fn measure<S: Waits>(guards: usize, slice: Duration) -> anyhow::Result<[f64; 4]>
         drop(requests);
         crew::join(waiter)?;
         let wakes = system.wakes() / costs[0].len() as f64;
-        let [latency, computed, drop] = costs.map(|mut values: Vec<f64>| {
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        });
+        let [latency, computed, drop] =
+            costs.map(|values| Summary::of(values).map_or(f64::NAN, |summary| summary.median));
         Ok([latency, computed, drop, wakes])
     })
 }
