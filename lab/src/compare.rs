@@ -1,8 +1,8 @@
 //! `compare`: what differs between two runs, row by row.
 //!
-//! A row of the second run differs from that of the first if each one's median lies outside the other's extremes. This shows
-//! that the runs differ, not why: much else may have changed on the machine in between. The rows of peers, whose code is the
-//! same in both, show how much did.
+//! A row of the second run differs from that of the first if each one's median lies outside the other's extremes. This
+//! shows that the runs differ, not why: much else may have changed on the machine in between. The rows of peers, whose
+//! code is the same in both, show how much did.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The command `stillpoint`: shows what a machine offers, what the library does with it, and what that is worth.
+//! The command `stillpoint`: a demo, a look at the machine, benchmarks, and tests under load.
 
 mod bench;
 mod compare;
@@ -27,7 +27,7 @@ struct Cli {
 enum Command {
     /// A routing table under live updates, on stillpoint and its peers (the default).
     Demo(demo::Args),
-    /// What this machine offers and what the library chose.
+    /// Print what this machine offers and what the library chose.
     Probe,
     /// Measure the library beside its peers.
     Bench(bench::Args),
@@ -41,7 +41,7 @@ enum Command {
     Worker(Worker),
 }
 
-/// What a worker process measures (see [`harness::worker`]).
+/// The kinds of workers (see [`harness::worker`]).
 #[derive(Debug, Subcommand)]
 enum Worker {
     /// A process-wide fence.

@@ -4,27 +4,26 @@ use std::fs;
 use std::hint::spin_loop;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::fence;
 
+use crate::harness::controls::Controls;
 use crate::harness::machine::{Machine, cpu_list};
 use crate::harness::stats::Summary;
 use crate::harness::{crew, units};
 
 /// Commands of `membarrier(2)`, by bit of its query.
-const COMMANDS: [(libc::c_int, &str); 9] = [
-    (libc::MEMBARRIER_CMD_GLOBAL, "global"),
-    (libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, "global-expedited"),
-    (libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, "register-global-expedited"),
-    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, "private-expedited"),
-    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, "register-private-expedited"),
-    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, "private-expedited-sync-core"),
-    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, "register-private-expedited-sync-core"),
-    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, "private-expedited-rseq"),
-    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, "register-private-expedited-rseq"),
+const COMMANDS: [&str; 9] = [
+    "global",
+    "global-expedited",
+    "register-global-expedited",
+    "private-expedited",
+    "register-private-expedited",
+    "private-expedited-sync-core",
+    "register-private-expedited-sync-core",
+    "private-expedited-rseq",
+    "register-private-expedited-rseq",
 ];
 
 /// Asks for the registrations of this process (Linux 6.3).
@@ -121,7 +120,7 @@ fn commands(query: libc::c_int) -> String {
         return format!("not available: {}", io::Error::last_os_error());
     }
     let names: Vec<&str> =
-        COMMANDS.iter().filter(|(bit, _)| set as libc::c_int & bit != 0).map(|c| c.1).collect();
+        (0..).zip(COMMANDS).filter(|(bit, _)| (set >> bit) & 1 != 0).map(|(_, name)| name).collect();
     if names.is_empty() { "none".into() } else { names.join(" ") }
 }
 
@@ -141,20 +140,18 @@ fn rseq() -> String {
 /// Returns the cost of a heavy fence, alone and beside a running thread.
 fn heavy() -> anyhow::Result<String> {
     let alone = median_call();
-    let (stop, ready) = (AtomicBool::new(false), crew::Arrivals::default());
-    let beside = thread::scope(|scope| -> anyhow::Result<_> {
+    let controls = Controls::default();
+    let beside = controls.scope(|scope| {
         crew::spawn(scope, || {
             fence::register_thread();
-            ready.arrive();
-            while !stop.load(Ordering::Relaxed) {
+            controls.ready.arrive();
+            while !controls.background_must_stop() {
                 fence::light();
                 spin_loop();
             }
         })?;
-        ready.wait_for(1);
-        let beside = median_call();
-        stop.store(true, Ordering::Relaxed);
-        Ok(beside)
+        controls.ready.wait_for(1);
+        Ok(median_call())
     })?;
     Ok(format!("{} alone, {} beside a running thread", units::duration(alone), units::duration(beside)))
 }

@@ -1,8 +1,9 @@
-//! A litmus test, asked for in the review of the kernel's `pvqspinlock` patches: a failed compare-exchange orders nothing.
+//! A litmus test, asked for in the review of the kernel's `pvqspinlock` patches: a failed compare-exchange orders
+//! nothing.
 //!
-//! A head stores in its node that it is parked, and then in the lock word that it must be woken. The unlocker finds that in
-//! the word, and makes the node's state `HEAD` by a compare-exchange. The exchange may fail on the state from before: then
-//! it is a plain load, and the wake-up is lost. The Acquire fence of `Raw::unlock_slow` rules this out.
+//! A head stores in its node that it is parked, and then in the lock word that it must be woken. The unlocker finds
+//! that in the word, and makes the node's state `HEAD` by a compare-exchange. The exchange may fail on the state from
+//! before: then it is a plain load, and the wake-up is lost. The Acquire fence of `Raw::unlock_slow` rules this out.
 //!
 //! Loom's compare-exchange always reads the newest state, so its failure is written as the load that it is.
 #![cfg(loom)]

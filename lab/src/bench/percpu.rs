@@ -1,8 +1,8 @@
 //! `bench percpu`: the cost of an operation on per-CPU data, beside alternatives.
 //!
-//! Every system runs the same loop: in one thread, in one thread a CPU, and in 16 threads a CPU, which the scheduler migrates. `op_ns`
-//! is the CPU time of an operation: with more threads than CPUs the wall time would measure the scheduler. Each system is used
-//! as its documentation recommends, in its fastest correct form.
+//! Every system runs the same loop: in one thread, in one thread a CPU, and in 16 threads a CPU, which the scheduler
+//! migrates. `op_ns` is the CPU time of an operation: with more threads than CPUs the wall time would measure the
+//! scheduler. Each system is used as its documentation recommends, in its fastest correct form.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -118,10 +118,10 @@ fn add(cpus: usize) -> Vec<System<Loop>> {
             })
         }),
         system("shared-atomic", CachePadded::new(AtomicU64::new(0)), |shared| shared.fetch_add(1, Relaxed)),
-        // With as many cells as threads at most, as its documentation asks for.
+        // With as many cells as threads at most, as its documentation asks.
         system("fast-counter", fast_counter::ConcurrentCounter::new(16 * cpus), |counter| counter.add(1)),
         system("contatori", contatori::counters::unsigned::Unsigned::new(), |counter| counter.add(1)),
-        // What the CPU's number alone allows.
+        // The CPU number alone allows this.
         system("atomic-per-cpu", each(cpus, || AtomicU64::new(0)), |words| {
             words[percpu::cpu() % words.len()].fetch_add(1, Relaxed)
         }),
@@ -129,7 +129,7 @@ fn add(cpus: usize) -> Vec<System<Loop>> {
     ]
 }
 
-/// What is pooled.
+/// A pooled object.
 type Buffer = [u64; 8];
 
 fn pool(cpus: usize) -> Vec<System<Loop>> {
@@ -143,7 +143,7 @@ fn pool(cpus: usize) -> Vec<System<Loop>> {
             let buffer = pool.pop().unwrap_or_default();
             pool.push(buffer)
         }),
-        // Taken from one, given to one: perhaps another CPU's by then.
+        // The thread may migrate between the two.
         system("mutex-per-cpu", each(cpus, full), |pools| {
             let buffer = lock_own(pools).pop().unwrap_or_default();
             lock_own(pools).push(buffer);
@@ -174,7 +174,7 @@ fn histogram(cpus: usize) -> Vec<System<Loop>> {
     };
     vec![
         system(OURS, Histogram::new(), |histogram| histogram.record(black_box(12_345))),
-        // Its fastest: a recorder for each thread.
+        // A recorder for each thread is its fastest form.
         System { name: "hdrhistogram-recorder", measure: Box::new(recorder) },
         system("hdrhistogram-mutex-per-cpu", each(cpus, move || Mutex::new(hdr())), |histograms| {
             lock_own(histograms).record(black_box(12_345)).expect("it is in the bounds");

@@ -1,7 +1,8 @@
 //! `bench read`: the cost of a read-side critical section in which a reader follows a pointer.
 //!
-//! Every system runs the same loop over one shared pointer that is not replaced: enter a section, load the pointer, add the
-//! number behind it, leave. With nesting 2 a second section is entered inside the first, and `pair_ns` is the time of both.
+//! Every system runs the same loop over one shared pointer that is not replaced: enter a section, load the pointer, add
+//! the number behind it, leave. With nesting 2 a second section is entered inside the first, and `pair_ns` is the time
+//! of both.
 
 use crate::harness::timed_loop::Threads;
 use crate::harness::{Budget, Config, Metric, Plan, Recorder, Report, Skipped, systems};

@@ -1,13 +1,14 @@
-//! `bench srcu`: the cost of a read-side critical section that may sleep, and of a grace period that waits for many of them.
+//! `bench srcu`: the cost of a read-side critical section that may sleep, and of a grace period that waits for many of
+//! them.
 //!
-//! `pair_ns` is the time of an iteration of a loop that enters a section, loads a pointer that is not replaced, adds the number
-//! behind it, and leaves the section. Peers are what async readers use, and crossbeam-epoch, whose guards cannot be held over
-//! `.await`.
+//! `pair_ns` is the time of an iteration of a loop that enters a section, loads a pointer that is not replaced, adds
+//! the number behind it, and leaves the section. Peers are what async readers use, and crossbeam-epoch, whose guards
+//! cannot be held over `.await`.
 //!
-//! For the other metrics a thread waits for a grace period while the guards of the cell are open, until it sleeps; then all
-//! are dropped, one after another. `gp_ns` is the time from the last drop to the return of the waiting call, `gp_cpu_ns` the CPU
-//! time of the waiting thread for the call, `drop_ns` the time of a drop. The peer is a writer that waits for a lock with as many
-//! readers.
+//! For the other metrics a thread waits for a grace period while the guards of the cell are open, until it sleeps; then
+//! all are dropped, one after another. `gp_ns` is the time from the last drop to the return of the waiting call,
+//! `gp_cpu_ns` the CPU time of the waiting thread for the call, `drop_ns` the time of a drop. The peer is a writer that
+//! waits for a lock with as many readers.
 
 use std::sync::mpsc;
 use std::thread;
@@ -99,8 +100,8 @@ impl Waits for tokio::InRwLock {
     }
 }
 
-/// One wait after another for `slice`: the median of the latency, of the waiting thread's CPU time, and of the time of a drop,
-/// in nanoseconds; and wake-ups for each wait.
+/// One wait after another for `slice`: the median of the latency, of the waiting thread's CPU time, and of the time of
+/// a drop, in nanoseconds; and wake-ups for each wait.
 fn wait_for<S: Waits>(guards: usize, slice: Duration) -> anyhow::Result<[f64; 4]> {
     let system = &S::new();
     thread::scope(|scope| {

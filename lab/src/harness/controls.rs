@@ -1,4 +1,4 @@
-//! When the threads of a measurement start and stop.
+//! Start and stop of the threads of a measurement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::crew::{self, Arrivals, Gate};
 
-/// What the threads of a measurement wait for and check.
+/// The gates and flags of a measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
-    /// The threads that are ready to be measured.
+    /// The threads that are ready.
     pub(crate) ready: Arrivals,
     /// Opened when all of them are.
     pub(crate) start: Gate,

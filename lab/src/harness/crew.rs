@@ -1,7 +1,7 @@
 //! The threads of a measurement: started, released together, and joined.
 //!
-//! Threads wait at a [`Gate`], and each measurement opens its gates on every path. So no thread blocks for ever if another one
-//! could not be started.
+//! Threads wait at a [`Gate`], and each measurement opens its gates on every path. So no thread blocks for ever if
+//! another one could not be started.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 /// Enough for any measured loop, and a thousand of them fit in small machines.
 const STACK: usize = 256 << 10;
 
-/// Threads wait here until it is opened for good.
+/// Blocks threads until it is opened for good.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(OnceLock<()>);
 
@@ -35,7 +35,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// The calling thread is ready.
+    /// Counts the calling thread as ready.
     pub(crate) fn arrive(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.more.notify_one();

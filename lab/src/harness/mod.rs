@@ -1,8 +1,8 @@
-//! What every bench shares: the order of measurements, statistics over rounds, progress, and the report.
+//! Shared by all benches: the order of measurements, statistics over rounds, progress, and the report.
 //!
-//! A bench has *cells* (configurations) and *systems*. A round measures each system once in each cell. All rounds run in one
-//! process, so that peers meet the same machine in the same minute, and the order of the systems rotates. Ratios are formed
-//! within a round (see [`stats`]).
+//! A bench has *cells* (configurations) and *systems*. A round measures each system once in each cell. All rounds run
+//! in one process, so that peers meet the same machine in the same minute, and the order of the systems rotates. Ratios
+//! are formed within a round (see [`stats`]).
 
 pub(crate) mod buckets;
 pub(crate) mod controls;

@@ -1,17 +1,19 @@
-//! What is measured, in which order, and how long each measurement takes.
+//! The measurements of a bench, their order, and their time.
 
 use std::time::Duration;
 
 use super::progress::Progress;
 use super::stats::{Config, Metric, Recorder};
 
-/// How much time a bench has.
+/// The time of a bench.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Time for all rounds, in seconds.
     pub(crate) seconds: f64,
     /// Number of rounds, if the user chose it.
     pub(crate) rounds: Option<usize>,
+    /// Whether fewer cells are enough.
+    pub(crate) quick: bool,
 }
 
 impl Budget {
@@ -23,32 +25,32 @@ impl Budget {
         (rounds, Duration::from_secs_f64(self.seconds / (slices * rounds) as f64))
     }
 
-    /// Returns a part of the time, with as many rounds.
+    /// Returns a part of the time, with the same number of rounds.
     pub(crate) fn share(self, part: f64) -> Self {
         Self { seconds: self.seconds * part, ..self }
     }
 
-    /// Replaces the `usual` time, which the user did not change, by `seconds`.
-    pub(crate) fn instead_of(self, usual: f64, seconds: f64) -> Self {
-        if self.seconds == usual { Self { seconds, ..self } } else { self }
+    /// Replaces the `usual` time by `seconds` if it is to be quick, unless the user chose another time.
+    pub(crate) fn quick_instead_of(self, usual: f64, seconds: f64) -> Self {
+        if self.quick && self.seconds == usual { Self { seconds, ..self } } else { self }
     }
 }
 
-/// A system of a bench: its name in the report, and what measures it.
+/// A system of a bench: its name in the report, and how to measure it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System<M> {
     pub(crate) name: &'static str,
     pub(crate) measure: M,
 }
 
-/// Returns a system that a function measures: in a cell, for a time.
+/// Returns a system that is measured by a function of a cell and a time.
 pub(crate) const fn system<C, T>(name: &'static str, measure: Measure<C, T>) -> System<Measure<C, T>> {
     System { name, measure }
 }
 
 type Measure<C, T> = fn(C, Duration) -> anyhow::Result<T>;
 
-/// Cells, systems, and the metrics that a measurement returns.
+/// Cells, systems, and metrics.
 #[derive(Debug)]
 pub(crate) struct Plan<'a, C, M, const N: usize> {
     budget: Budget,
@@ -142,8 +144,8 @@ mod tests {
     #[test]
     fn budget_is_split_into_as_many_rounds_as_fit() {
         let slice = Duration::from_millis(100);
-        let auto = |seconds| Budget { seconds, rounds: None }.split(10, 100);
+        let auto = |seconds| Budget { seconds, rounds: None, quick: false }.split(10, 100);
         assert_eq!((auto(10.0), auto(1.0).0, auto(1000.0).0), ((10, slice), 3, 51));
-        assert_eq!(Budget { seconds: 10.0, rounds: Some(5) }.split(10, 100), (5, slice * 2));
+        assert_eq!(Budget { seconds: 10.0, rounds: Some(5), quick: false }.split(10, 100), (5, slice * 2));
     }
 }

@@ -12,10 +12,10 @@ pub(crate) use super::schema::{Figures, Grid, Posted, Series, Skipped};
 use super::stats::Recorder;
 use super::units::{digits, duration};
 
-/// The system that this project is about; every ratio is its.
+/// The system of this project. Every ratio is of it to another one.
 pub(crate) const OURS: &str = "stillpoint";
 
-/// Everything a bench found out.
+/// The result of a bench.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) bench: Text,
@@ -30,7 +30,7 @@ pub(crate) struct Report {
     /// The figures of the original post.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) posted: Option<Posted>,
-    /// How long it took, if it is part of a page.
+    /// The time of the measurement, if it is part of a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
     /// Tables other than those of the rows.

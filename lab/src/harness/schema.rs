@@ -1,4 +1,4 @@
-//! What a measurement finds, in the form in which it is shown, written as JSON and read again.
+//! Results in the form in which they are shown, written as JSON and read again.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::units::digits;
 /// A name: a constant of this program, or read from a file.
 pub(crate) type Text = Cow<'static, str>;
 
-/// Whether a smaller or a larger value is the better one.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
@@ -113,7 +113,7 @@ pub(crate) struct Row {
     pub(crate) summary: Summary,
 }
 
-/// How one system compares to another, round by round.
+/// The ratio of one system to another, by round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     pub(crate) of: Text,
@@ -125,15 +125,13 @@ pub(crate) struct Ratio {
     pub(crate) summary: Summary,
 }
 
-/// More than a single number: a course over time, or a histogram.
+/// A course over time, or a histogram.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Series {
     pub(crate) system: Text,
-    /// Name of the values.
     pub(crate) metric: Text,
-    /// Unit of the values.
     pub(crate) unit: Text,
-    /// What the values are a function of, with its unit as suffix.
+    /// The variable of which the values are a function, with its unit as suffix.
     pub(crate) over: Text,
     pub(crate) config: Config,
     pub(crate) points: Vec<(f64, f64)>,
@@ -142,18 +140,17 @@ pub(crate) struct Series {
 /// A measurement that did not take place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Skipped {
-    /// What was to be measured.
     pub(crate) system: Text,
-    /// Why it was not, and what would change that.
+    /// The reason, and what would change it.
     pub(crate) why: String,
 }
 
-/// The figures of an original post.
+/// What an original post reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Posted {
     /// The post, and the machine it was measured on.
     pub(crate) source: Text,
-    /// What must be the same here: times belong to machines, the shape does not.
+    /// The shape that must carry over: times belong to machines.
     pub(crate) expected: Text,
     pub(crate) tables: Vec<Figures>,
 }

@@ -5,14 +5,12 @@
 
 pub(crate) use super::schema::{Better, Config, Ratio, Row, Summary};
 
-/// What a number means.
+/// A measured quantity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Metric {
-    /// Name in tables and JSON, with its unit as suffix where it has one.
+    /// Name in tables and JSON, with the unit as suffix if it has one.
     pub(crate) name: &'static str,
-    /// Unit of the value.
     pub(crate) unit: &'static str,
-    /// Direction of improvement.
     pub(crate) better: Better,
 }
 
@@ -61,7 +59,7 @@ impl Series {
     }
 }
 
-/// What a system measured in a configuration.
+/// A metric of a system in a configuration.
 pub(crate) type Quantity<'a> = (&'static str, &'static Metric, &'a Config);
 
 /// Collects the samples of a bench.

@@ -8,8 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::controls::{Controls, join_all};
 use super::{crew, pin};
 
-/// Iterations between two checks of the stop flag: long enough that the check costs nothing (10,000 of the cheapest take
-/// 2 us), short enough that threads stop together.
+/// Iterations between two checks of the stop flag: long enough that the check costs nothing (10,000 of the cheapest
+/// take 2 us), short enough that threads stop together.
 const BATCH: u32 = 10_000;
 
 /// Returns the CPU time of the calling thread.
@@ -50,7 +50,7 @@ impl TimedLoop {
     }
 }
 
-/// How many threads there are, and whether each has a CPU of its own.
+/// The number of threads. One a CPU are bound to their CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threads {
     pub(crate) count: usize,

@@ -1,7 +1,7 @@
 //! A process of this program that measures on request.
 //!
-//! A process chooses its fence backend once, and its registries keep the size they once had, so what differs in these is
-//! measured in processes of their own: *workers*. The parent starts its own program again with the hidden subcommand
+//! A process chooses its fence backend once, and its registries keep the size they once had, so what differs in these
+//! is measured in processes of their own: *workers*. The parent starts its own program again with the hidden subcommand
 //! `worker`. Parent and child exchange JSON, one line a message: the child says hello, answers each request, and ends
 //! with its standard input. A worker sleeps while another one measures.
 

@@ -7,8 +7,8 @@ use crossbeam_epoch::{Collector, Guard, LocalHandle, Shared};
 
 use super::{BoxSlot, Object, ReadSide, Reclaim, VALUE, read_side};
 
-/// With a collector and handles of its threads, which are never slower than the global ones: `epoch::pin()` looks the handle
-/// up. `flush` where a thread waits. There is no barrier: dropping the collector frees the rest.
+/// With a collector and handles of its threads, which are never slower than the global ones: `epoch::pin()` looks the
+/// handle up. `flush` where a thread waits. There is no barrier: dropping the collector frees the rest.
 pub(crate) struct Epoch(Collector);
 
 impl Reclaim for Epoch {

@@ -1,4 +1,5 @@
-//! liburcu's memb and qsbr flavors. The measured loops are C (`peers/liburcu.c`), because readers are inline C functions.
+//! liburcu's memb and qsbr flavors. The measured loops are C (`peers/liburcu.c`), because readers are inline C
+//! functions.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -40,7 +41,8 @@ pub(crate) fn synchronize() {
     ffi::lab_urcu_synchronize();
 }
 
-/// `rcu_barrier()`: waits until everything that was deferred before has run. The calling thread must not be inside a section.
+/// `rcu_barrier()`: waits until everything that was deferred before has run. The calling thread must not be inside a
+/// section.
 pub(crate) fn barrier() {
     ffi::urcu_memb_barrier();
 }
@@ -210,11 +212,6 @@ pub(crate) struct Node<T> {
     value: T,
 }
 
-// SAFETY: the head belongs to liburcu from `retire` on, and is not used before.
-unsafe impl<T: Send> Send for Node<T> {}
-// SAFETY: as for `Send`; shared, only the value can be reached.
-unsafe impl<T: Sync> Sync for Node<T> {}
-
 impl<T> Node<T> {
     fn new(value: T) -> Box<Self> {
         Box::new(Self { head: Head { next: ptr::null_mut(), func: None }, value })
@@ -237,8 +234,8 @@ impl<T> Node<T> {
 }
 
 /// With the single default worker, which is asleep while nothing is queued, and sleeps 10 ms too when it is woken. If
-/// `POLLING`, with a worker for each CPU that checks its queue every 10 ms (`URCU_CALL_RCU_RT`): the fastest form, as no
-/// thread wakes it, and the one with the longest queue.
+/// `POLLING`, with a worker for each CPU that checks its queue every 10 ms (`URCU_CALL_RCU_RT`): the fastest form, as
+/// no thread wakes it, and the one with the longest queue.
 pub(crate) struct Workers<const POLLING: bool>(());
 
 impl<const POLLING: bool> Drop for Workers<POLLING> {

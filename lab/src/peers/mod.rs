@@ -1,6 +1,8 @@
-//! The libraries that are measured, each as its documentation recommends, in its fastest correct form: a file a library.
+//! The libraries that are measured, each as its documentation recommends, in its fastest correct form: a file a
+//! library.
 //!
-//! The benches measure what these traits offer. Each system is a type, so that every measured loop is compiled for it alone.
+//! The benches measure what these traits offer. Each system is a type, so that every measured loop is compiled for it
+//! alone.
 
 pub(crate) mod arc_swap;
 pub(crate) mod crossbeam;
@@ -68,8 +70,8 @@ pub(crate) trait ReadSide: Sync + Sized {
     /// Follows the pointer.
     fn load(&self, guard: &Self::Guard<'_>) -> u64;
 
-    /// Enters, loads and leaves, `n` times. Not inlined: the measured loop is a function of its own, so that the compiler
-    /// inlines the library's functions into it whatever surrounds the loop.
+    /// Enters, loads and leaves, `n` times. Not inlined: the measured loop is a function of its own, so that the
+    /// compiler inlines the library's functions into it whatever surrounds the loop.
     #[inline(never)]
     fn read(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
         let this = black_box(self);
@@ -165,7 +167,7 @@ pub(crate) trait GracePeriods: ReadSide {
     }
 }
 
-/// What grace periods took, so far or between two readings. The layout is that of `struct lab_urcu_counters`.
+/// Events of grace periods, so far or between two readings. The layout is that of `struct lab_urcu_counters`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
@@ -197,7 +199,7 @@ impl<T: Send + Sync + 'static> Object for T {}
 pub(crate) trait Reclaim: Sync + Sized {
     /// Name in the report.
     const NAME: &'static str;
-    /// Whether deferred work is done although no thread opens a section any more.
+    /// Whether deferred work runs although no thread enters sections any more.
     const RUNS_ALONE: bool = true;
     /// The calling thread, known to the library for as long as this lives.
     type Thread<'a>
@@ -250,8 +252,8 @@ pub(crate) trait Reclaim: Sync + Sized {
     /// Sets how many bytes may await reclamation, if the library has such a limit.
     fn limit(_bytes: Option<u64>) {}
 
-    /// Returns when all deferred work has been done. The result may take time to drop. All other threads have ended, and
-    /// the caller is outside sections.
+    /// Returns when all deferred work has been done. The result may take time to drop. All other threads have ended,
+    /// and the caller is outside sections.
     fn finish(self) -> impl Sized;
 }
 
@@ -267,8 +269,8 @@ impl<T> BoxSlot<T> {
     /// Publishes `new`. Returns the value before, which readers may still use.
     #[inline]
     fn swap(&self, new: Box<T>) -> *mut T {
-        // Release: readers see the value initialized; pairs with the Acquire of their load. Acquire: the thread that frees the
-        // old one sees it initialized, too; pairs with the Release of the swap that published it.
+        // Release: readers see the value initialized; pairs with the Acquire of their load. Acquire: the thread that
+        // frees the old one sees it initialized, too; pairs with the Release of the swap that published it.
         self.0.swap(Box::into_raw(new), Ordering::AcqRel)
     }
 }

@@ -10,8 +10,8 @@ use super::{BoxSlot, Object, Reclaim};
 /// Threads of the measurement of `call` that may be inside a section: the caller and a reader.
 const THREADS: usize = 2;
 
-/// With the default size of a batch, as recommended; `flush` where a thread waits. A writer does not read what it retires
-/// and needs no guard. There is no barrier: dropping the collector frees the rest.
+/// With the default size of a batch, as recommended; `flush` where a thread waits. A writer does not read what it
+/// retires and needs no guard. There is no barrier: dropping the collector frees the rest.
 pub(crate) struct Seize(Collector);
 
 impl Reclaim for Seize {

@@ -1,5 +1,5 @@
-//! Locks whose waiters never sleep, and get the lock in the order of their arrival: a ticket lock, where all spin on one word,
-//! and an MCS lock, where each spins on a word of its own (Mellor-Crummey and Scott, 1991).
+//! Locks whose waiters never sleep, and get the lock in the order of their arrival: a ticket lock, where all spin on
+//! one word, and an MCS lock, where each spins on a word of its own (Mellor-Crummey and Scott, 1991).
 
 use mcslock::raw::MutexNode;
 

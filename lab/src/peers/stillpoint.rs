@@ -10,8 +10,8 @@ use stillpoint::{Domain as _, qsbr, srcu};
 use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE, lock, read_side};
 use crate::harness::report::OURS;
 
-/// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory. If not `LOCAL`, the
-/// worker runs them, and the thread may hold locks that they take.
+/// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory. If not
+/// `LOCAL`, the worker runs them, and the thread may hold locks that they take.
 pub(crate) struct Stillpoint<const LOCAL: bool = true>;
 
 impl<const LOCAL: bool> Stillpoint<LOCAL> {

@@ -35,7 +35,7 @@ pub(super) const PARTS: [Part; 15] = [
     part("srcu", 15.0, 30.0, srcu::run),
     part("percpu", 25.0, 40.0, percpu::run),
     part("lock", 40.0, 240.0, lock::by_threads),
-    part("lock-ablation", 30.0, 160.0, |budget| lock::ablation::run(true, budget)),
+    part("lock-ablation", 30.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
     part("e1", 15.0, 40.0, e1::run),
     part("e2", 12.0, 40.0, e2::run),
     part("e3", 24.0, 200.0, e3::run),
@@ -57,7 +57,7 @@ impl Part {
     }
 
     fn measure(self, seconds: f64) -> anyhow::Result<Report> {
-        let report = (self.run)(Budget { seconds, rounds: None })?;
+        let report = (self.run)(Budget { seconds, rounds: None, quick: false })?;
         Ok(Report { seconds: Some(seconds), tables: report.grids(), ..report })
     }
 }

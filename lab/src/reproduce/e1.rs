@@ -1,8 +1,9 @@
 //! E1: the process-wide fence, its cost for its caller, and for others.
 //!
-//! The cost is that of `bench fence`, with other numbers of callers. For the disturbance, this process computes beside a worker
-//! of two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the two times is the
-//! slowdown of a neighbour by the calls; that there are two more busy threads on the machine is in both.
+//! The cost is that of `bench fence`, with other numbers of callers. For the disturbance, this process computes beside
+//! a worker of two threads: one runs, and the other runs too or calls the heavy fence in a loop. The quotient of the
+//! two times is the slowdown of a neighbour by the calls; that there are two more busy threads on the machine is in
+//! both.
 
 use std::hint::black_box;
 use std::thread;
@@ -22,8 +23,8 @@ const WORK_CPU: Metric = Metric::nanoseconds("work_cpu_ns");
 const SLOWDOWN: Metric = Metric::ratio("slowdown");
 const SLOWDOWN_CPU: Metric = Metric::ratio("slowdown_cpu");
 
-/// Words of the neighbour's memory: they fit in the second-level cache of any CPU of these days, and not in the first, so that
-/// a flushed cache is noticed.
+/// Words of the neighbour's memory: they fit in the second-level cache of any CPU of these days, and not in the first,
+/// so that a flushed cache is noticed.
 const WORDS: usize = 16 << 10;
 
 /// Concurrent callers.
@@ -91,8 +92,8 @@ fn disturb(workers: &mut [System<Worker>], budget: Budget, recorder: &mut Record
     Ok(())
 }
 
-/// Works for `time`. Returns the nanoseconds and the CPU time of a pass over the memory, in which each word depends on the
-/// one before.
+/// Works for `time`. Returns the nanoseconds and the CPU time of a pass over the memory, in which each word depends on
+/// the one before.
 fn work(memory: &mut [u64], time: Duration) -> [f64; 2] {
     let (start, cpu) = (Instant::now(), thread_cpu_time());
     let mut passes = 0_u32;

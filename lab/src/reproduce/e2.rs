@@ -1,7 +1,7 @@
-//! E2: what readers and grace periods cost with a full fence in each reader, with membarrier, and with signals.
+//! E2: the cost of readers and grace periods with a full fence in each reader, with membarrier, and with signals.
 //!
-//! Readers and callers are those of `bench sync`. Readers are timed while there are no calls, by their CPU time: with more
-//! readers than CPUs the wall time would measure the scheduler.
+//! Readers and callers are those of `bench sync`. Readers are timed while there are no calls, by their CPU time: with
+//! more readers than CPUs the wall time would measure the scheduler.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! E3: `synchronize()` on its own track, against the old way: a callback that wakes its caller.
 //!
-//! Many threads each wait for a grace period and free something, over and over, alone and beside a thread that keeps 3600
-//! callbacks queued; and a single thread waits behind 3600 callbacks of its own. Every thread is registered. Two witnesses
-//! read all the time, and each wake-up is checked against them (see [`witness`](super::witness)): a grace period that was too short ends
-//! the run with an error.
+//! Many threads each wait for a grace period and free something, over and over, alone and beside a thread that keeps
+//! 3600 callbacks queued; and a single thread waits behind 3600 callbacks of its own. Every thread is registered. Two
+//! witnesses read all the time, and each wake-up is checked against them (see [`witness`](super::witness)): a grace
+//! period that was too short ends the run with an error.
 
 use std::thread;
 
@@ -31,9 +31,9 @@ const THREADS_PER_SECOND: f64 = MOST_THREADS as f64 / SECONDS;
 /// The usual time of the experiment.
 pub(super) const SECONDS: f64 = 40.0;
 
-/// A single waiter: callbacks in front of it, and whether a thread works beside it. A fence costs more while another CPU runs a
-/// thread of the process, and behind callbacks the worker runs: so a waiter behind callbacks is compared with one beside a
-/// busy thread.
+/// A single waiter: callbacks in front of it, and whether a thread works beside it. A fence costs more while another
+/// CPU runs a thread of the process, and behind callbacks the worker runs: so a waiter behind callbacks is compared
+/// with one beside a busy thread.
 type Waiter = (usize, bool);
 const ALONE: Waiter = (0, false);
 const BESIDE: Waiter = (0, true);

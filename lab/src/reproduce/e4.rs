@@ -1,8 +1,8 @@
 //! E4: QSBR grace periods that sleep, with a flag for each reader that is awaited, and with one flag for all.
 //!
-//! Ten readers differ in how often they report: some all the time, one every 5 ms. One updater waits for one grace period after
-//! another. With one flag ([`Reference`]), each reader that reports while the updater sleeps wakes it; with a flag for each
-//! reader, only the last awaited one does.
+//! Ten readers differ in how often they report: some all the time, one every 5 ms. One updater waits for one grace
+//! period after another. With one flag ([`Reference`]), each reader that reports while the updater sleeps wakes it;
+//! with a flag for each reader, only the last awaited one does.
 //!
 //! In the second cell one reader does not report for 1 s, and another does all the time: this shows the cost of the
 //! updater's wait.

@@ -1,5 +1,5 @@
-//! E5: a per-CPU counter by `lock; cmpxchg`, by `cmpxchg` in an rseq critical section, and by load and store in one, which is
-//! the library's; and the cost of the CPU number.
+//! E5: a per-CPU counter by `lock; cmpxchg`, by `cmpxchg` in an rseq critical section, and by load and store in one,
+//! which is the library's; and the cost of the CPU number.
 //!
 //! The loops are those of `bench percpu`. The overhead of a row is its loop less the bare loop, in the same round.
 

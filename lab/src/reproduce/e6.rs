@@ -1,7 +1,7 @@
 //! E6: the queued lock with each of its mechanisms switched off in turn, for more and more threads a CPU.
 //!
-//! The posts measured a kernel build in guests with more virtual CPUs than the host has. Here, a thread stands for a virtual
-//! CPU, and the loops of `bench lock` for the build. The events of the lock are counted in a run of their own.
+//! The posts measured a kernel build in guests with more virtual CPUs than the host has. Here, a thread stands for a
+//! virtual CPU, and the loops of `bench lock` for the build. The events of the lock are counted in a run of their own.
 
 use std::time::Duration;
 

@@ -13,52 +13,35 @@ mod section;
 pub(crate) mod track;
 mod witness;
 
+use crate::harness::Options;
+use crate::harness::options::{Offer, parser};
 use crate::harness::report::{Figures, Posted};
-use crate::harness::{Budget, Options, Report};
 
 /// Repeat the experiments of the original posts, beside their figures.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which ones.
-    #[arg(value_enum, required = true)]
-    names: Vec<Name>,
+    /// The experiments to run.
+    #[arg(value_parser = parser(&EXPERIMENTS), required = true)]
+    names: Vec<String>,
     #[command(flatten)]
     options: Options,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Name {
-    /// The process-wide fence: its cost for its caller, and for others.
-    E1,
-    /// Readers and grace periods on membarrier, on signals, and on ordinary fences.
-    E2,
-    /// `synchronize()` on its own track, against a callback that wakes its caller.
-    E3,
-    /// QSBR grace periods that sleep: a flag for each reader, or one for all.
-    E4,
-    /// A per-CPU counter: locked, and in critical sections; and the number of the CPU.
-    E5,
-    /// The queued lock, its mechanisms switched off in turn.
-    E6,
-}
+const EXPERIMENTS: [Offer; 6] = [
+    ("e1", "The process-wide fence: its cost for its caller, and for others", 40.0, e1::run),
+    ("e2", "Readers and grace periods on membarrier, on signals, and on ordinary fences", 40.0, e2::run),
+    ("e3", "synchronize() on its own track, against a callback that wakes its caller", e3::SECONDS, e3::run),
+    ("e4", "QSBR grace periods that sleep: a flag for each reader, or one for all", 40.0, e4::run),
+    ("e5", "A per-CPU counter: locked, and in critical sections; and the CPU number", 30.0, e5::run),
+    ("e6", "The queued lock, its mechanisms switched off in turn", 60.0, e6::run),
+];
 
 /// Runs the experiments that `args` names.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    for name in &args.names {
-        let (run, seconds): (fn(Budget) -> anyhow::Result<Report>, _) = match name {
-            Name::E1 => (e1::run, 40.0),
-            Name::E2 => (e2::run, 40.0),
-            Name::E3 => (e3::run, e3::SECONDS),
-            Name::E4 => (e4::run, 40.0),
-            Name::E5 => (e5::run, 30.0),
-            Name::E6 => (e6::run, 60.0),
-        };
-        args.options.show(&run(args.options.budget(seconds))?, "reproduce", args.names.len())?;
-    }
-    Ok(())
+    args.options.run("reproduce", &args.names, &EXPERIMENTS)
 }
 
-/// Collects what a post reports: the post and its machine, the shape that must carry over, and its tables.
+/// Collects the report of a post: the post and its machine, the shape that must carry over, and its tables.
 fn posted(source: &'static str, expected: &'static str, tables: &[&'static str]) -> Option<Posted> {
     let tables = tables.iter().map(|table| Figures::parse(table)).collect();
     Some(Posted { source: source.into(), expected: expected.into(), tables })

@@ -10,7 +10,8 @@ pub(super) type Row = CachePadded<AtomicU64>;
 // The section multiplies by this.
 const _: () = assert!(size_of::<Row>() == 128);
 
-/// Returns the offset of each thread's rseq area from the thread pointer; `None` if the C library does not register threads.
+/// Returns the offset of each thread's rseq area from the thread pointer; `None` if the C library does not register
+/// threads.
 pub(super) fn area_offset() -> Option<isize> {
     // SAFETY: the names are C strings; the C library defines the symbols as constants of these types.
     unsafe {
@@ -28,8 +29,8 @@ pub(super) fn area_offset() -> Option<isize> {
 /// `offset` comes from [`area_offset`], and there is a row for each CPU.
 #[inline(always)]
 pub(super) unsafe fn increment(rows: *const Row, cpus: usize, offset: isize) -> bool {
-    // SAFETY: the caller's contract. Until the exchange only `rseq_cs` is written; the kernel aborts the section if another
-    // thread has run in between.
+    // SAFETY: the caller's contract. Until the exchange only `rseq_cs` is written; the kernel aborts the section if
+    // another thread has run in between.
     unsafe {
         std::arch::asm!(
             ".pushsection __rseq_cs, \"aw\", @progbits",

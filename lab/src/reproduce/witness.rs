@@ -1,8 +1,8 @@
 //! Threads that show when they read, so that a waiter can check that it waited long enough.
 //!
-//! A witness increments its number at the beginning of each section and before its end, so the number is odd inside. A number
-//! that is odd before a grace period must have changed after it: the section had begun, so the grace period waited for its
-//! end, which comes after the second increment.
+//! A witness increments its number at the beginning of each section and before its end, so the number is odd inside. A
+//! number that is odd before a grace period must have changed after it: the section had begun, so the grace period
+//! waited for its end, which comes after the second increment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! How much memory is unreclaimed while a reader stays in its section.
+//! The memory that is unreclaimed while a reader stays in its section.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

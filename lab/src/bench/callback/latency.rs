@@ -1,4 +1,4 @@
-//! How soon a callback runs.
+//! The latency of a callback.
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,11 +1,11 @@
 //! `bench callback`: deferred callbacks and reclamation: their latency, their cost, and the unreclaimed memory.
 //!
-//! - `latency_*`: from the call to the callback's first instruction, after a pause that lets every worker fall asleep. A
-//!   library without workers runs the callback in another thread: the caller, or a reader that leaves.
-//! - `retire_ns`: allocate a value, publish it, retire the old one, in a loop; the time of all, until everything has been
-//!   freed, divided by the number of values.
-//! - `peak_bytes`: the most that was retired and not yet freed, while a writer floods and a reader stays in its section;
-//!   `flood_ns` is the cost of a value for the writer then. The course over time is in the JSON.
+//! - `latency_*`: from the call to the callback's first instruction, after a pause that lets every worker fall asleep.
+//!   A library without workers runs the callback in another thread: the caller, or a reader that leaves.
+//! - `retire_ns`: allocate a value, publish it, retire the old one, in a loop; the time of all, until everything has
+//!   been freed, divided by the number of values.
+//! - `peak_bytes`: the most that was retired and not yet freed, while a writer floods and a reader stays in its
+//!   section; `flood_ns` is the cost of a value for the writer then. The course over time is in the JSON.
 //! - `op_ns`, `rss_bytes`: a push and a pop inside a section, which retires the node there: see [`stack`].
 //!
 //! Writers are registered threads, nothing is bound to a CPU. Each peer is used as its documentation recommends: see
@@ -36,7 +36,7 @@ const PEAK: Metric = Metric::bytes("peak_bytes");
 /// Time for each value during the flood, waiting included.
 const FLOOD: Metric = Metric::nanoseconds("flood_ns");
 
-/// What is published and retired.
+/// A value that is published and retired.
 trait Payload: Send + Sync + 'static {
     fn new(number: u64) -> Self;
 

@@ -1,4 +1,4 @@
-//! What it costs to retire a value.
+//! The cost of retiring a value.
 
 use std::hint::black_box;
 use std::thread;

@@ -1,8 +1,8 @@
 //! A stack whose nodes are retired inside read-side sections: what an operation costs, and how much memory it takes.
 //!
 //! Threads push and pop inside a section (see [`Stack`]), and pop retires the node there, as most programs do that link
-//! nodes by hand. Each measurement has a worker of its own (see [`crate::harness::worker`]), because the kernel counts the
-//! peak memory of a process for all of its life.
+//! nodes by hand. Each measurement has a worker of its own (see [`crate::harness::worker`]), because the kernel counts
+//! the peak memory of a process for all of its life.
 
 use std::fs;
 use std::hint::black_box;
@@ -61,7 +61,7 @@ impl Payload for String {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
     threads: usize,
-    /// What a node holds.
+    /// The type of the value of a node.
     node: String,
     time: Duration,
 }

@@ -12,10 +12,6 @@ use crate::harness::report::OURS;
 use crate::harness::{Budget, Report, System};
 use crate::peers::stillpoint::Variant;
 
-/// Usual time of all variants.
-pub(crate) const SECONDS: f64 = 400.0;
-const QUICK_SECONDS: f64 = 80.0;
-
 const CELLS: [Cell; 5] = [
     Cell::new(2, 0, 0),
     Cell::new(8, 100, 2000),
@@ -53,10 +49,10 @@ variants! {
 }
 
 /// Runs the bench.
-pub(crate) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
-    let budget = if quick { budget.instead_of(SECONDS, QUICK_SECONDS) } else { budget };
+pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut variants = VARIANTS;
     let (variants, cells) =
-        if quick { (&mut variants[..6], &CELLS[2..]) } else { (&mut variants[..], &CELLS[..]) };
-    Ok(Report::new(&measure("lock-ablation", variants, cells, budget)?, Vec::new()))
+        if budget.quick { (&mut variants[..6], &CELLS[2..]) } else { (&mut variants[..], &CELLS[..]) };
+    let recorder = measure("lock-ablation", variants, cells, budget.quick_instead_of(400.0, 80.0))?;
+    Ok(Report::new(&recorder, Vec::new()))
 }

@@ -90,7 +90,7 @@ fn iterate(iterations: u64, mut state: u64) -> u64 {
     state
 }
 
-/// What a measurement saw.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Acquisitions of each thread.

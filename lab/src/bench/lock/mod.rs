@@ -1,14 +1,14 @@
-//! `bench lock`: mutexes with more and less to do, for more and fewer threads than there are CPUs.
+//! `bench lock`: mutexes with more and less work under the lock, for more and fewer threads than CPUs.
 //!
 //! - `mops`: acquisitions of all threads per microsecond.
 //! - `jain`: Jain's index of fairness over the threads' shares, 1 if all are equal, 1/n if one of n threads has all;
 //!   `min_to_max`: the least share divided by the greatest.
-//! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved thread makes
-//!   few: the maximum shows it, and has to be read beside the length of a measurement.
+//! - `p50_ns` to `p999_ns` of the waits, and `max_wait_ns`. Percentiles are of acquisitions, of which a starved thread
+//!   makes few: the maximum shows it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
 //!
-//! Work is a calibrated loop, not a wait for the clock. Each wait is timed, which takes some tens of nanoseconds, half of
-//! it under the lock; but not with one and two threads that do nothing else.
+//! Work is a calibrated loop, not a wait for the clock. Each wait is timed, which takes some tens of nanoseconds, half
+//! of it under the lock; but not with one and two threads that do nothing else.
 
 pub(crate) mod ablation;
 pub(crate) mod load;
@@ -53,10 +53,6 @@ const CPU: Metric = Metric::nanoseconds("cpu_ns_per_op");
 /// In the order of [`values`].
 const METRICS: [&Metric; 8] = [&MOPS, &JAIN, &MIN_TO_MAX, &P50, &P99, &P999, &MAX, &CPU];
 
-/// Usual time of the whole grid.
-pub(super) const SECONDS: f64 = 600.0;
-/// Usual time of the quick one.
-const QUICK_SECONDS: f64 = 80.0;
 /// Long enough for a thread to starve as long as it would.
 const SLICE_MS: u64 = 400;
 
@@ -79,7 +75,7 @@ fn grid() -> Vec<Cell> {
         for cs in [0, 100, 1000, 10_000] {
             for times in [1, 5, 20] {
                 for threads in [1, 2, 4, 8, 16, 32, 64] {
-                    // No work is no work, however often.
+                    // A multiple of no work is no work.
                     if (cs > 0 || times == 1) && (threads > 1 || !one_cpu) {
                         let cell = Cell::new(threads, cs, cs * times);
                         cells.push(if one_cpu { cell.on_one_cpu() } else { cell });
@@ -91,7 +87,8 @@ fn grid() -> Vec<Cell> {
     cells
 }
 
-/// Measures 1 to 32 threads a CPU with a microsecond of work under the lock and one without; and the most of them on one CPU.
+/// Measures 1 to 32 threads a CPU with a microsecond of work under the lock and one without; and the most of them on
+/// one CPU.
 pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let threads = [1, cpus, 2 * cpus, 4 * cpus, 8 * cpus, 32 * cpus];
@@ -102,11 +99,9 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
 }
 
 /// Runs the bench.
-pub(super) fn run(quick: bool, budget: Budget) -> anyhow::Result<Report> {
-    let (cells, budget) = match quick {
-        true => (QUICK.to_vec(), budget.instead_of(SECONDS, QUICK_SECONDS)),
-        false => (grid(), budget),
-    };
+pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
+    let cells = if budget.quick { QUICK.to_vec() } else { grid() };
+    let budget = budget.quick_instead_of(600.0, 80.0);
     report(&measure("lock", &mut systems(), &cells, budget)?)
 }
 

@@ -1,11 +1,12 @@
 //! `bench qsbr`: the cost of a read and of a report of a quiescent state, and the rate of updates beside readers.
 //!
-//! `read_ns` and `quiescent_ns` are the time of an iteration of a loop that does nothing else, while there is no updater: loading a
-//! pointer and adding the number behind it; reporting. The bare load has nothing to report.
+//! `read_ns` and `quiescent_ns` are the time of an iteration of a loop that does nothing else, while there is no
+//! updater: loading a pointer and adding the number behind it; reporting. The bare load has nothing to report.
 //!
-//! For `updates_per_s` a thread waits for one grace period after another, at the rate of the cell, beside readers that never
-//! sleep: they read in short sections and report (or leave the section) after each. Some cells have more readers than CPUs: there,
-//! a grace period waits for threads that are not running. `run-queue` is no library: it shows how often all readers get to run.
+//! For `updates_per_s` a thread waits for one grace period after another, at the rate of the cell, beside readers that
+//! never sleep: they read in short sections and report (or leave the section) after each. Some cells have more readers
+//! than CPUs: there, a grace period waits for threads that are not running. `run-queue` is no library: it shows how
+//! often all readers get to run.
 
 mod reference;
 
@@ -114,8 +115,8 @@ fn updaters(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     )
 }
 
-/// Waits for grace periods for as long as `slice`, and for one at least; after a late one the next begins at once. Returns their
-/// number per second, and for each the CPU time of the updater in nanoseconds, and the wake-ups.
+/// Waits for grace periods for as long as `slice`, and for one at least; after a late one the next begins at once.
+/// Returns their number per second, and for each the CPU time of the updater in nanoseconds, and the wake-ups.
 pub(crate) fn update<S: GracePeriods>(load: Load, slice: Duration) -> anyhow::Result<[f64; 3]> {
     let (shared, controls) = (CachePadded::new(S::new()), Controls::default());
     controls.scope(|scope| {

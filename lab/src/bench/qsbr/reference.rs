@@ -1,4 +1,4 @@
-//! Readers that report quiescent states, as plain as can be: no library, but something to compare libraries with.
+//! A plain implementation of QSBR, to compare libraries with.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -16,9 +16,10 @@ type Number = CachePadded<AtomicU64>;
 
 /// Each reader repeats a number after the updater, which waits until all have. There may be one updater.
 ///
-/// If not `SLEEPS`, no thread makes a system call for another one, and the updates show how long the scheduler takes to let
-/// every thread run. If `SLEEPS`, a single flag says that the updater sleeps. The next reader that reports clears it and
-/// wakes the updater, whether the updater waits for this reader or not: liburcu did so before each reader had its flag.
+/// If not `SLEEPS`, no thread makes a system call for another one, and the updates show how long the scheduler takes to
+/// let every thread run. If `SLEEPS`, a single flag says that the updater sleeps. The next reader that reports clears
+/// it and wakes the updater, whether the updater waits for this reader or not: liburcu did so before each reader had
+/// its flag.
 pub(crate) struct Reference<const SLEEPS: bool> {
     number: Number,
     /// 1 while the updater sleeps, or is about to.

@@ -1,7 +1,8 @@
-//! What deferred work costs a caller of `synchronize()`: it replaces a value, or defers a callback, and then waits itself.
+//! The cost of deferred work for a caller of `synchronize()`, which replaces a value or defers a callback before.
 //!
-//! The worker needs a grace period for deferred work, too. If it leads one of its own, the caller waits for the next one,
-//! and so for up to two. The latencies of a caller are compared with those of `synchronize()` alone in the same round.
+//! The worker needs a grace period for deferred work, too. If it leads one of its own, the caller waits for the next
+//! one, and so for up to two. The latencies of a caller are compared with those of `synchronize()` alone in the same
+//! round.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::harness::{Budget, Config, Metric, Plan, Recorder, System};
 use crate::peers::GracePeriods as _;
 use crate::peers::stillpoint::RcuReaders;
 
-/// What a caller does before it waits, as the report names it.
+/// The calls, as the report names them.
 const ALONE: &str = "synchronize";
 const REPLACE: &str = "replace + synchronize";
 const CALL: &str = "call + synchronize";

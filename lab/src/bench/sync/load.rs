@@ -1,4 +1,4 @@
-//! One measurement of the sync bench: readers, idle threads and callers, and what they saw.
+//! One measurement of the sync bench: readers, idle threads and callers.
 
 use std::hint::black_box;
 use std::thread;
@@ -45,7 +45,7 @@ impl Cell {
     }
 }
 
-/// What one measurement saw.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Latency of each call, in nanoseconds.
@@ -78,7 +78,7 @@ pub(super) fn run_with<S: GracePeriods>(
         })?;
         let readers = spawn_all(scope, cell.readers, || {
             let sections = read(&controls, &*shared, cell.section);
-            // Nearly all that the thread has done; preemption does not count.
+            // Nearly all of the CPU time of the thread; preemption does not count.
             (sections, thread_cpu_time())
         })?;
         let callers =

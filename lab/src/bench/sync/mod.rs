@@ -4,9 +4,10 @@
 //! are pure updaters, registered with neither library, and nothing is bound to a CPU: grace periods meet the scheduler
 //! as they do in programs.
 //!
-//! Between two calls a caller sleeps for a random time, 0.1 ms in the mean, so that calls are independent of the readers'
-//! rhythm. Of calls back to back, most would fall into the moments in which every reader happens to be preempted outside a
-//! section, a thousand short ones in the time of one long one: the median would be that of these moments only.
+//! Between two calls a caller sleeps for a random time, 0.1 ms in the mean, so that calls are independent of the
+//! readers' rhythm. Of calls back to back, most would fall into the moments in which every reader happens to be
+//! preempted outside a section, a thousand short ones in the time of one long one: the median would be that of these
+//! moments only.
 //!
 //! The events of a grace period are differences of counters over a measurement, divided by its grace periods. The
 //! counters of stillpoint are the library's own; those of liburcu are counted at its syscalls, and its grace periods
