@@ -5,7 +5,7 @@
  *   barrier()             CallbackWorker::barrier
  *   wake()                WorkerState::wake; wake_if_idle(): WorkerState::wake_if_idle
  *   wake_or_work()        WorkerState::wake, CallbackWorker::provide_or_work
- *   work()                CallbackWorker::work, with WorkerState::leave_running, sleep_timeout and try_go_idle
+ *   work()                CallbackWorker::work, with WorkerState::leave_running and sleep_timeout
  *   pool_thread           a worker of the pool; submit() is worker_pool::submit
  *
  * States, and what makes the worker leave them:
@@ -112,7 +112,7 @@ inline futex_wake() {
 /* `timer_fired`: that of LAZY_WAIT, so lazy callbacks must run. */
 #define worker_locals byte asked, q; byte taken[PRODUCERS]; bit eager, any, timer_fired, work_found, went_idle
 
-/* What the queues hold: Queue::holds of each. */
+/* What the queues hold: Queue::pending of each. */
 inline check() {
     do
     :: q < PRODUCERS ->

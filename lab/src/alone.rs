@@ -3,6 +3,9 @@
 
 mod harness {
     //! The modules that the torture uses.
+    // The benches use the rest of it.
+    #[allow(dead_code)]
+    pub(crate) mod controls;
     pub(crate) mod crew;
     pub(crate) mod memory;
     pub(crate) mod pin;

@@ -11,9 +11,8 @@ use anyhow::ensure;
 use crate::harness::Better;
 use crate::harness::posted::table;
 use crate::harness::report::{OURS, figure, times};
-use crate::harness::stats::Summary;
-use crate::harness::units::digits;
-use crate::report::data::{Document, Row};
+use crate::harness::stats::{Row, Summary};
+use crate::report::document::Document;
 
 /// Compare two runs: reports, or results of a bench or an experiment with --json.
 #[derive(Debug, clap::Args)]
@@ -52,11 +51,9 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The second run to the first: of the medians, and the least and the greatest that the extremes allow. None of nothing.
+    /// Returns the quotient of the second run to the first.
     fn ratio(&self) -> Option<Summary> {
-        let (a, b) = (self.a.summary, self.b.summary);
-        let is_defined = a.min > 0.0 && b.min >= 0.0;
-        is_defined.then(|| Summary { median: b.median / a.median, min: b.min / a.max, max: b.max / a.min })
+        self.b.summary.over(self.a.summary)
     }
 
     fn verdict(&self) -> Verdict {
@@ -121,9 +118,8 @@ fn lines(pairs: &[Pair<'_>]) -> comfy_table::Table {
     let mut table = table(["system, metric, configuration", "A", "B", "B / A", "min..max", ""]);
     for pair in pairs {
         let value = |row: &Row| figure(row.summary.median, &row.unit);
-        let (ratio, range) = pair.ratio().map_or_else(Default::default, |ratio| {
-            (times(ratio.median), format!("{}..{}", digits(ratio.min), digits(ratio.max)))
-        });
+        let (ratio, range) =
+            pair.ratio().map_or_else(Default::default, |ratio| (times(ratio.median), ratio.range()));
         let what = format!("{} {} {}", pair.a.system, pair.a.metric, pair.a.config);
         table.add_row([what, value(pair.a), value(pair.b), ratio, range, pair.verdict().text().to_owned()]);
     }
@@ -147,7 +143,7 @@ mod tests {
 
     fn row(better: Better, median: f64, min: f64, max: f64) -> Row {
         let summary = Summary { median, min, max };
-        let (system, metric, unit) = (OURS.to_owned(), "cost_ns".to_owned(), "ns".to_owned());
+        let (system, metric, unit) = (OURS.into(), "cost_ns".into(), "ns".into());
         Row { system, metric, unit, better, config: Default::default(), summary }
     }
 
@@ -184,7 +180,7 @@ mod tests {
         let (mut a, b) = (row(Better::Lower, 1.0, 1.0, 1.0), row(Better::Lower, 2.0, 2.0, 2.0));
         let runs = |a: &Row| pairs(std::slice::from_ref(a), std::slice::from_ref(&b)).len();
         assert_eq!(runs(&a), 1);
-        a.metric = "other_ns".to_owned();
+        a.metric = "other_ns".into();
         assert_eq!(runs(&a), 0);
     }
 }

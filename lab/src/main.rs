@@ -54,8 +54,8 @@ enum Worker {
     Stack(bench::callback::stack::Args),
     /// A part of the report.
     Part(report::part::Args),
-    /// The table of the live demo.
-    Live(demo::live::work::Args),
+    /// A table of the demo.
+    Table(demo::worker::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -79,7 +79,7 @@ fn main() -> anyhow::Result<()> {
             Worker::Track(args) => seeds::e3::load::serve(&args),
             Worker::Stack(args) => bench::callback::stack::serve(&args),
             Worker::Part(args) => report::part::serve(&args),
-            Worker::Live(args) => demo::live::work::serve(&args),
+            Worker::Table(args) => demo::worker::serve(&args),
         },
     }
 }

@@ -143,14 +143,14 @@ fn report_keeps_older_results_and_page_is_self_contained() {
     assert!(second["machine"].as_array().is_some_and(|facts| !facts.is_empty()));
 
     let page = std::fs::read_to_string(into.join("report.html")).expect("the page is there");
-    for part in ["This machine", "Enter, load, leave", "</svg>", "prefers-color-scheme", "lock; cmpxchg"] {
+    for part in ["This machine", "Enter, load, exit", "</svg>", "prefers-color-scheme", "lock; cmpxchg"] {
         assert!(page.contains(part), "{part} is missing");
     }
     for foreign in ["<script", "http://", "https://", "<link", "url("] {
         assert!(!page.contains(foreign), "{foreign} is in the page");
     }
     let summary = std::fs::read_to_string(into.join("summary.md")).expect("the summary is there");
-    assert!(summary.contains("| A read: enter, load, leave |"), "{summary}");
+    assert!(summary.contains("| RCU read (enter, load, exit) |"), "{summary}");
 
     let json = into.join("report.json");
     let json = json.to_str().expect("the path is text");

@@ -1,5 +1,5 @@
-//! Models of deferred work: owners that append and free, the worker, those who wait for it. All of it is the code itself; the
-//! world around it starts threads of the model. In the model no time passes, so whoever sleeps must be woken.
+//! Models of deferred callbacks: owners that push and reclaim, the worker, and callers that wait for it. All of it is the library's
+//! code; the model starts its threads. No time passes in a model, so a thread that sleeps must be woken.
 #![cfg(loom)]
 
 mod model;
@@ -7,34 +7,30 @@ mod model;
 mod own;
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
+use std::ptr::null;
 use std::time::Duration;
 
-use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
-use own::Own;
-use stillpoint::fence::heavy;
+use own::{Count, Own, State, Value, boxed, read, run_callback};
 use stillpoint::grace_period::cookie::GpCookie;
-use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
-use stillpoint::rcu::published_ptr::PublishedPtr;
-use stillpoint::readers::reader::{ExitPath, Reader};
-use stillpoint::readers::threads::{Memb, ThreadReaders};
+use stillpoint::grace_period::engine::{Engine, ReaderSet};
+use stillpoint::readers::reader::Reader;
 use stillpoint::reclaim::backlog::{Limits, MayWait};
-use stillpoint::reclaim::callback::{Callback, Data};
+use stillpoint::reclaim::callback::Callback;
+use stillpoint::reclaim::host::{CallerContext, Denied, Host};
 use stillpoint::reclaim::queue::{PushAction, Queue};
-use stillpoint::reclaim::worker::{CallbackWorker, Caller, Denied, Host};
+use stillpoint::reclaim::worker::CallbackWorker;
 use stillpoint::sync::event_count::EventCount;
-use stillpoint::sync::model::{poll, reader as interruptible};
+use stillpoint::sync::model::reader as interruptible;
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
-/// Two owners at most; each counts in a cell how many of its entries have run.
-struct World {
-    engine: Engine<ThreadReaders<Memb, Queue>>,
+/// Two owners at most; each has a count of its callbacks that have run.
+struct Shared {
+    state: State,
     callbacks: CallbackWorker,
-    run: [UnsafeCell<u64>; 2],
-    published: PublishedPtr<UnsafeCell<u32>>,
+    counts: [&'static Count; 2],
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
     /// How many workers cannot be started; or [`ABSENT`].
     refused: AtomicU64,
@@ -45,56 +41,44 @@ struct World {
 /// Workers are started and do nothing.
 const ABSENT: u64 = u64::MAX;
 
-// SAFETY: loom checks every access of the cells.
-unsafe impl Sync for World {}
-// SAFETY: as above.
-unsafe impl Send for World {}
-
 loom::thread_local! {
-    /// The reader of a thread that does its bookkeeping.
+    /// The reader of a thread that flushes.
     static OWN: Cell<Option<&'static Reader>> = Cell::new(None);
 }
 
 #[derive(Clone)]
-struct Here(Arc<World>);
+struct Domain(Arc<Shared>);
 
-impl Host for Here {
-    type Readers = ThreadReaders<Memb, Queue>;
-    type Queues = ThreadReaders<Memb, Queue>;
-
-    fn engine(&self) -> &Engine<ThreadReaders<Memb, Queue>> {
-        &self.0.engine
+impl Host for Domain {
+    fn engine(&self) -> &Engine<impl ReaderSet> {
+        &self.0.state.engine
     }
 
-    fn queues(&self) -> &ThreadReaders<Memb, Queue> {
-        self.0.engine.readers()
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let registry = self.0.state.engine.readers().registry();
+        (0..registry.len()).map(|index| registry.attached(index))
     }
 
     fn is_alone(&self) -> bool {
-        self.0.engine.readers().no_other_readers(OWN.with(Cell::get))
+        self.0.state.engine.readers().no_other_readers(OWN.with(Cell::get))
     }
 
-    fn wait_for(&self, due: GpCookie) -> Result<(), Denied> {
+    fn try_synchronize(&self) {
+        self.0.state.engine.try_synchronize(OWN.with(Cell::get));
+    }
+
+    fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
         if self.0.denied.load(Relaxed) != 0 {
-            // The worker tries again as long as a caller is urgent, which must hear of it some time.
+            // The worker tries again as long as a caller is urgent, and that caller must be notified some time.
             thread::yield_now();
             return Err(Denied);
         }
-        self.0.engine.wait_for(None, due);
+        self.0.state.engine.wait_for(None, cookie);
         Ok(())
     }
 
-    fn run(&self, entry: Callback) {
-        // SAFETY: a grace period has ended, or the model fails.
-        unsafe { entry.run() };
-    }
-
-    fn fence(&self) {
-        heavy();
-    }
-
-    fn try_synchronize(&self) -> bool {
-        self.0.engine.try_synchronize(OWN.with(Cell::get))
+    fn run(&self, callback: Callback) {
+        run_callback(callback);
     }
 
     fn start_worker(&self) -> bool {
@@ -103,58 +87,34 @@ impl Host for Here {
         }
         if self.0.refused.load(Relaxed) != 0 {
             self.0.refused.fetch_sub(1, Relaxed);
-            // It takes its time, too.
+            // Other threads may run meanwhile.
             thread::yield_now();
             return false;
         }
-        let here = self.clone();
-        let worker = thread::spawn(move || here.0.callbacks.work(&here, || false));
+        let domain = self.clone();
+        let worker = thread::spawn(move || domain.0.callbacks.work(&domain, || false));
         self.0.workers.lock().unwrap().push(worker);
-        // The first execution that loom tries is one in which the worker goes ahead, and sleeps.
+        // In the first execution that loom tries the worker goes ahead, and sleeps.
         thread::yield_now();
         true
     }
 }
 
-/// What an entry does: counts, and frees a value.
-struct Item {
-    run: *const UnsafeCell<u64>,
-    number: u64,
-    value: *const UnsafeCell<u32>,
-}
-
-/// # Safety
-///
-/// `data` points to an `Item`.
-unsafe fn run(data: Data) {
-    // SAFETY: the caller's contract; items and values are never given back, the count lives as long as the world.
-    let item = unsafe { &*data.assume_init().cast::<Item>() };
-    unsafe { &*item.run }.with_mut(|run| unsafe {
-        assert_eq!(*run, item.number, "entries run in order, each once");
-        *run += 1;
-    });
-    // SAFETY: as above.
-    if let Some(value) = unsafe { item.value.as_ref() } {
-        value.with_mut(|value| unsafe { *value = 0 });
-    }
-}
-
-/// A kind of entry.
+/// A kind of callback.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Call,
     Lazy,
-    Plain,
+    Free,
 }
 use Kind::*;
 
-impl Here {
+impl Domain {
     fn new() -> Self {
-        Self(Arc::new(World {
-            engine: Engine::new(ThreadReaders::<Memb, Queue>::new(), || "model"),
+        Self(Arc::new(Shared {
+            state: State::new(),
             callbacks: CallbackWorker::new(),
-            run: std::array::from_fn(|_| UnsafeCell::new(0)),
-            published: PublishedPtr::new(boxed(7)),
+            counts: [Count::new(), Count::new()],
             workers: Mutex::new(Vec::new()),
             refused: AtomicU64::new(0),
             denied: AtomicU64::new(0),
@@ -162,85 +122,62 @@ impl Here {
     }
 
     fn with_limit(count: u64) -> Self {
-        let here = Self::new();
-        here.0.callbacks.set_limits(Limits { count, ..Limits::default() });
-        here
+        let domain = Self::new();
+        domain.0.callbacks.set_limits(Limits { count, ..Limits::default() });
+        domain
     }
 
     fn register(&self) -> Own {
-        Own::claim(self.0.engine.readers().registry())
+        self.0.state.register()
     }
 
-    /// Appends an entry to the owner's queue, as `rcu::call` and `rcu::retire` do.
-    fn append(&self, own: Own, kind: Kind) {
-        self.append_with(own, kind, std::ptr::null());
+    /// Defers to the owner's queue, as `rcu::call` and `rcu::retire` do.
+    fn defer(&self, own: Own, kind: Kind) {
+        self.defer_free(own, kind, null());
     }
 
-    fn append_with(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) {
-        let chores = self.push(own, kind, value);
+    fn defer_free(&self, own: Own, kind: Kind, value: *const Value) {
+        let action = self.push(own, kind, value);
         self.0.callbacks.notify(kind == Lazy, self);
-        match chores {
+        match action {
             PushAction::None => {}
             PushAction::ReclaimSome => self.reclaim_some(own),
             PushAction::Flush => self.flush(own),
         }
     }
 
-    fn push(&self, own: Own, kind: Kind, value: *const UnsafeCell<u32>) -> PushAction {
-        let run_count = &raw const self.0.run[own.index.load(Relaxed) as usize];
-        let item = Box::leak(Box::new(Item { run: run_count, number: own.queue.pushed(), value }));
-        let data = MaybeUninit::new((&raw mut *item).cast());
-        // SAFETY: `run` is given what it wants; the reader is this thread's.
-        unsafe {
-            let entry = Callback::from_parts(run, data, 2 * usize::from(kind == Plain));
-            own.queue.push(entry, kind == Lazy)
-        }
+    fn push(&self, own: Own, kind: Kind, value: *const Value) -> PushAction {
+        let count = self.0.counts[own.index.load(Relaxed) as usize];
+        own.push(count, kind == Free, kind == Lazy, value)
     }
 
     fn reclaim_some(&self, own: Own) {
         self.0.callbacks.reclaim_some(own.queue, self);
     }
 
-    /// The owner's bookkeeping.
     fn flush(&self, own: Own) {
         let is_inside = own.in_read_section();
         let wait = if is_inside { MayWait::No } else { MayWait::Yes };
         OWN.with(|cell| cell.set(Some(own.reader)));
-        self.0.callbacks.flush(own.queue, || Caller { is_owner: true, is_inside, wait }, self);
+        self.0.callbacks.flush(own.queue, || CallerContext { is_owner: true, is_inside, wait }, self);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
     fn replace(&self, own: Own) {
-        let old = self.0.published.swap(boxed(8));
-        self.append_with(own, Call, old);
-    }
-
-    /// One section that reads the published value.
-    fn read(&self, reader: Own) {
-        assert!(reader.try_enter(self.0.engine.readers().counter()));
-        let value = self.0.published.load();
-        poll();
-        // SAFETY: the memory of values is never given back.
-        unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
-        self.leave(reader);
-    }
-
-    fn leave(&self, reader: Own) {
-        if reader.leave() == ExitPath::Slow {
-            self.0.engine.readers().exit_slow(&reader);
-        }
+        let old = self.0.state.published.swap(boxed(8));
+        self.defer_free(own, Call, old);
     }
 
     fn barrier(&self) -> Result<(), Denied> {
         self.0.callbacks.barrier(self)
     }
 
-    /// How many entries of the queue have run; whoever asks must have waited for them.
+    /// How many callbacks of the queue have run; the caller must have waited for them.
     fn count(&self, queue: usize) -> u64 {
-        self.0.run[queue].with(|run| unsafe { *run })
+        self.0.counts[queue].get()
     }
 
-    /// Returns when all workers have gone.
+    /// Returns when all workers have ended.
     fn join(&self) {
         loop {
             let Some(worker) = self.0.workers.lock().unwrap().pop() else { break };
@@ -249,48 +186,42 @@ impl Here {
     }
 
     fn spawn(&self, index: usize, body: impl FnOnce(&Self) + 'static) -> thread::JoinHandle<()> {
-        let here = self.clone();
-        thread::spawn(move || interruptible(index, || body(&here)))
+        let domain = self.clone();
+        thread::spawn(move || interruptible(index, || body(&domain)))
     }
-}
-
-fn boxed(value: u32) -> *mut UnsafeCell<u32> {
-    let cell = Box::new(UnsafeCell::new(0));
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
 }
 
 #[test]
 fn reader_never_sees_a_value_freed_by_the_worker() {
     check(0, 1, || {
-        let here = Here::new();
-        let (own, reader) = (here.register(), here.register());
-        let t = here.spawn(1, move |here| here.read(reader));
-        interruptible(0, || here.replace(own));
+        let domain = Domain::new();
+        let (own, reader) = (domain.register(), domain.register());
+        let t = domain.spawn(1, move |domain| domain.0.state.read(reader));
+        interruptible(0, || domain.replace(own));
         t.join().unwrap();
-        here.join();
-        assert_eq!(here.count(0), 1);
+        domain.join();
+        assert_eq!(domain.count(0), 1);
     });
 }
 
 #[test]
 fn callbacks_of_two_owners_all_run() {
     check(0, 1, || {
-        let here = Here::new();
-        let own = [here.register(), here.register()];
-        let t = here.spawn(1, move |here| here.append(own[1], Call));
-        interruptible(0, || here.append(own[0], Call));
+        let domain = Domain::new();
+        let own = [domain.register(), domain.register()];
+        let t = domain.spawn(1, move |domain| domain.defer(own[1], Call));
+        interruptible(0, || domain.defer(own[0], Call));
         t.join().unwrap();
-        here.join();
-        assert_eq!([here.count(0), here.count(1)], [1, 1]);
+        domain.join();
+        assert_eq!([domain.count(0), domain.count(1)], [1, 1]);
     });
 }
 
-/// A reader's queue with two plain entries, which nobody has been told of.
-fn two_plain(here: &Here) -> Own {
-    let own = here.register();
+/// An owner whose queue has two callbacks that it may run, and that are not reported.
+fn two_free(domain: &Domain) -> Own {
+    let own = domain.register();
     for _ in 0..2 {
-        let _ = here.push(own, Plain, std::ptr::null());
+        let _ = domain.push(own, Free, null());
     }
     own
 }
@@ -298,140 +229,140 @@ fn two_plain(here: &Here) -> Own {
 #[test]
 fn owner_and_worker_exclude_each_other() {
     check(0, 1, || {
-        let here = Here::new();
-        let own = two_plain(&here);
-        // Gives the entries a grace period, which ends at once.
-        here.flush(own);
+        let domain = Domain::new();
+        let own = two_free(&domain);
+        // Assigns a cookie to the callbacks; their grace period ends at once.
+        domain.flush(own);
         interruptible(0, || {
-            here.append(own, Call);
-            here.flush(own);
+            domain.defer(own, Call);
+            domain.flush(own);
         });
-        here.join();
-        assert_eq!(here.count(0), 3);
+        domain.join();
+        assert_eq!(domain.count(0), 3);
     });
 }
 
 #[test]
 fn barrier_ends_a_lazy_wait() {
     check(0, 1, || {
-        let here = Here::new();
-        let own = here.register();
+        let domain = Domain::new();
+        let own = domain.register();
         interruptible(0, || {
-            here.append(own, Lazy);
-            here.barrier().unwrap();
-            assert_eq!(here.count(0), 1);
+            domain.defer(own, Lazy);
+            domain.barrier().unwrap();
+            assert_eq!(domain.count(0), 1);
         });
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn barrier_waits_for_earlier_callbacks() {
     check(0, 1, || {
-        let here = Here::new();
-        let own = here.register();
-        let t = here.spawn(0, move |here| here.append(own, Lazy));
+        let domain = Domain::new();
+        let own = domain.register();
+        let t = domain.spawn(0, move |domain| domain.defer(own, Lazy));
         thread::yield_now();
-        let seen = own.queue.pushed();
-        here.barrier().unwrap();
+        let seen = own.queue.tail();
+        domain.barrier().unwrap();
         if seen == 1 {
-            assert_eq!(here.count(0), 1);
+            assert_eq!(domain.count(0), 1);
         }
         t.join().unwrap();
-        // The worker may sleep over an entry that came later.
-        here.barrier().unwrap();
-        here.join();
+        // The worker may sleep over a callback that came later.
+        domain.barrier().unwrap();
+        domain.join();
     });
 }
 
 #[test]
 fn barrier_returns_when_the_owner_reclaims() {
     check(0, 1, || {
-        let here = Here::new();
-        let own = two_plain(&here);
-        // Gives the entries a grace period, which ends at once.
-        here.flush(own);
-        let t = here.spawn(0, move |here| {
-            here.reclaim_some(own);
-            here.reclaim_some(own);
+        let domain = Domain::new();
+        let own = two_free(&domain);
+        // Assigns a cookie to the callbacks; their grace period ends at once.
+        domain.flush(own);
+        let t = domain.spawn(0, move |domain| {
+            domain.reclaim_some(own);
+            domain.reclaim_some(own);
         });
-        here.barrier().unwrap();
-        assert_eq!(here.count(0), 2);
+        domain.barrier().unwrap();
+        assert_eq!(domain.count(0), 2);
         t.join().unwrap();
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn throttled_caller_wakes_when_another_owner_reclaims() {
     check(0, 1, || {
-        let here = Here::with_limit(2);
-        let own = two_plain(&here);
-        // Gives the entries a grace period, which ends at once.
-        here.flush(own);
+        let domain = Domain::with_limit(2);
+        let own = two_free(&domain);
+        // Assigns a cookie to the callbacks; their grace period ends at once.
+        domain.flush(own);
         // The worker has other things to do.
-        here.0.refused.store(ABSENT, Relaxed);
-        let caller = here.register();
-        let t = here.spawn(0, move |here| here.flush(own));
+        domain.0.refused.store(ABSENT, Relaxed);
+        let caller = domain.register();
+        let t = domain.spawn(0, move |domain| domain.flush(own));
         interruptible(1, || {
-            let _ = here.push(caller, Call, std::ptr::null());
-            here.flush(caller);
+            let _ = domain.push(caller, Call, null());
+            domain.flush(caller);
         });
         t.join().unwrap();
-        assert_eq!(here.count(0), 2);
+        assert_eq!(domain.count(0), 2);
     });
 }
 
 #[test]
 fn barrier_runs_callbacks_when_no_worker_starts() {
     check(0, 2, || {
-        let here = Here::new();
-        here.0.refused.store(1, Relaxed);
-        let own = here.register();
-        let t = here.spawn(0, move |here| here.append(own, Call));
+        let domain = Domain::new();
+        domain.0.refused.store(1, Relaxed);
+        let own = domain.register();
+        let t = domain.spawn(0, move |domain| domain.defer(own, Call));
         thread::yield_now();
-        here.barrier().unwrap();
+        domain.barrier().unwrap();
         t.join().unwrap();
-        here.barrier().unwrap();
-        here.join();
-        assert_eq!(here.count(0), 1);
+        domain.barrier().unwrap();
+        domain.join();
+        assert_eq!(domain.count(0), 1);
     });
 }
 
 #[test]
 fn barrier_fails_while_the_fence_is_denied() {
     check(0, 1, || {
-        let here = Here::new();
-        let own = here.register();
-        here.0.denied.store(1, Relaxed);
-        here.append(own, Call);
-        assert_eq!(here.barrier(), Err(Denied));
-        here.0.denied.store(0, Relaxed);
-        here.append(own, Lazy);
+        let domain = Domain::new();
+        let own = domain.register();
+        domain.0.denied.store(1, Relaxed);
+        domain.defer(own, Call);
+        assert_eq!(domain.barrier(), Err(Denied));
+        domain.0.denied.store(0, Relaxed);
+        domain.defer(own, Lazy);
         // A round that was under way may fail still.
-        while here.barrier().is_err() {}
-        assert_eq!(here.count(0), 2);
-        here.join();
+        while domain.barrier().is_err() {}
+        assert_eq!(domain.count(0), 2);
+        domain.join();
     });
 }
 
 #[test]
 fn second_barrier_goes_on_when_the_first_stops_being_the_worker() {
     check(0, 2, || {
-        let here = Here::new();
-        // No worker can be had.
-        here.0.refused.store(100, Relaxed);
-        let own = [here.register(), here.register()];
-        here.append(own[0], Call);
-        let t = here.spawn(1, move |here| {
-            // The first has yielded, for want of a worker, and is to find nothing here.
+        let domain = Domain::new();
+        // No worker can be started.
+        domain.0.refused.store(100, Relaxed);
+        let own = [domain.register(), domain.register()];
+        domain.defer(own[0], Call);
+        let t = domain.spawn(1, move |domain| {
+            // The first has yielded, for want of a worker, and is to find nothing domain.
             thread::yield_now();
-            here.append(own[1], Call);
-            here.barrier().unwrap();
-            assert_eq!(here.count(1), 1);
+            domain.defer(own[1], Call);
+            domain.barrier().unwrap();
+            assert_eq!(domain.count(1), 1);
         });
-        here.barrier().unwrap();
-        assert_eq!(here.count(0), 1);
+        domain.barrier().unwrap();
+        assert_eq!(domain.count(0), 1);
         t.join().unwrap();
     });
 }
@@ -439,16 +370,16 @@ fn second_barrier_goes_on_when_the_first_stops_being_the_worker() {
 #[test]
 fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
     check(0, 1, || {
-        let here = Here::with_limit(0);
-        here.0.refused.store(100, Relaxed);
-        let own = [here.register(), here.register()];
-        let _ = here.push(own[0], Call, std::ptr::null());
-        let t = here.spawn(1, move |here| {
-            let _ = here.push(own[1], Call, std::ptr::null());
-            here.flush(own[1]);
+        let domain = Domain::with_limit(0);
+        domain.0.refused.store(100, Relaxed);
+        let own = [domain.register(), domain.register()];
+        let _ = domain.push(own[0], Call, null());
+        let t = domain.spawn(1, move |domain| {
+            let _ = domain.push(own[1], Call, null());
+            domain.flush(own[1]);
         });
-        here.barrier().unwrap();
-        assert_eq!(here.count(0), 1);
+        domain.barrier().unwrap();
+        assert_eq!(domain.count(0), 1);
         t.join().unwrap();
     });
 }
@@ -456,18 +387,17 @@ fn barrier_goes_on_when_a_throttled_caller_gets_no_worker() {
 #[test]
 fn caller_inside_a_section_leads_no_grace_period() {
     check(0, 1, || {
-        let here = Here::new();
-        let own = here.register();
+        let domain = Domain::new();
+        let own = domain.register();
         interruptible(0, || {
-            assert!(own.try_enter(here.0.engine.readers().counter()));
-            let old = here.0.published.swap(boxed(8));
-            let _ = here.push(own, Plain, old);
+            domain.0.state.enter(own);
+            let old = domain.0.state.published.swap(boxed(8));
+            let _ = domain.push(own, Free, old);
             for _ in 0..2 {
-                here.flush(own);
+                domain.flush(own);
             }
-            // SAFETY: the memory of values is never given back.
-            unsafe { &*old }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
-            here.leave(own);
+            read(old);
+            domain.0.state.leave(own);
         });
     });
 }
@@ -475,49 +405,42 @@ fn caller_inside_a_section_leads_no_grace_period() {
 #[test]
 fn throttled_caller_waits_until_the_backlog_shrinks() {
     check(0, 1, || {
-        let here = Here::with_limit(1);
-        let own = here.register();
+        let domain = Domain::with_limit(1);
+        let own = domain.register();
         interruptible(0, || {
-            here.append(own, Call);
-            here.append(own, Plain);
+            domain.defer(own, Call);
+            domain.defer(own, Free);
         });
-        here.join();
-        assert_eq!(here.count(0), 2);
+        domain.join();
+        assert_eq!(domain.count(0), 2);
     });
 }
 
 #[test]
 fn lazy_callbacks_run_above_the_flush_threshold() {
     check(0, 1, || {
-        let here = Here::with_limit(4);
-        let own = here.register();
+        let domain = Domain::with_limit(4);
+        let own = domain.register();
         interruptible(0, || {
-            here.append(own, Lazy);
-            here.append(own, Lazy);
+            domain.defer(own, Lazy);
+            domain.defer(own, Lazy);
         });
-        here.join();
-        assert_eq!(here.count(0), 2);
+        domain.join();
+        assert_eq!(domain.count(0), 2);
     });
 }
 
 #[test]
 fn waiters_with_different_conditions_are_woken() {
     check(0, 2, || {
-        struct World {
-            progress: EventCount,
-            reached: AtomicU64,
-        }
-        let world = Arc::new(World { progress: EventCount::new(), reached: AtomicU64::new(0) });
-        let threads = [None, Some(Duration::from_secs(1))].map(|patience| {
-            let w = world.clone();
-            let mark = if patience.is_none() { 1 } else { 2 };
-            thread::spawn(move || {
-                assert!(w.progress.wait_until(patience, || w.reached.load(Relaxed) >= mark));
-            })
+        let shared = Arc::new((EventCount::new(), AtomicU64::new(0)));
+        let threads = [(1, None), (2, Some(Duration::from_secs(1)))].map(|(mark, timeout)| {
+            let s = shared.clone();
+            thread::spawn(move || assert!(s.0.wait_until(timeout, || s.1.load(Relaxed) >= mark)))
         });
         for reached in [1, 2] {
-            world.reached.store(reached, Relaxed);
-            world.progress.notify_all();
+            shared.1.store(reached, Relaxed);
+            shared.0.notify_all();
         }
         for thread in threads {
             thread.join().unwrap();

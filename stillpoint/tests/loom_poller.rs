@@ -10,9 +10,10 @@ use model::check;
 use stillpoint::grace_period::{cookie::GpCookie, engine::Engine};
 use stillpoint::rcu::block_on::block_on;
 use stillpoint::readers::threads::{Memb, ThreadReaders};
-use stillpoint::reclaim::poller::{Failure, GpPoller, Host, PollResult, run};
+use stillpoint::reclaim::host::Denied;
+use stillpoint::reclaim::poller::{GpPoller, PollResult};
 
-struct Domain {
+struct Shared {
     engine: Engine<ThreadReaders<Memb, ()>>,
     poller: GpPoller,
     pollers: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -29,67 +30,54 @@ enum Pool {
 }
 
 #[derive(Clone)]
-struct Here(Arc<Domain>);
+struct Domain(Arc<Shared>);
 
 /// How a wait ended.
 #[derive(Debug, PartialEq)]
 enum End {
     Elapsed,
-    Failed,
     /// The thread has waited for the grace period itself.
     InPlace,
 }
 
-impl Host for Here {
-    type Readers = ThreadReaders<Memb, ()>;
-
-    fn engine(&self) -> &Engine<ThreadReaders<Memb, ()>> {
-        &self.0.engine
+impl Domain {
+    fn new(pool: Pool) -> Self {
+        let engine = Engine::new(ThreadReaders::new(), || "Domain");
+        Self(Arc::new(Shared { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
     }
 
-    fn poller(&self) -> &GpPoller {
-        &self.0.poller
-    }
-
+    /// Has a thread run the poller.
     fn submit(&self) -> bool {
         if self.0.pool == Pool::Empty {
             return false;
         }
-        let here = self.clone();
-        let poller = thread::spawn(move || run(&here));
+        let domain = self.clone();
+        let wait_for_next = move || {
+            if domain.0.pool == Pool::Fails {
+                return Err(Denied);
+            }
+            domain.0.engine.wait_for_next(None);
+            Ok(())
+        };
+        let domain = self.clone();
+        let poller = thread::spawn(move || domain.0.poller.run(&domain.0.engine, wait_for_next));
         self.0.pollers.lock().unwrap().push(poller);
         true
     }
 
-    fn wait_for_next(&self) -> Result<(), Failure> {
-        if self.0.pool == Pool::Fails {
-            return Err("there are none".into());
-        }
-        self.0.engine.wait_for_next(None);
-        Ok(())
-    }
-}
-
-impl Here {
-    fn new(pool: Pool) -> Self {
-        let engine = Engine::new(ThreadReaders::new(), || "Domain");
-        Self(Arc::new(Domain { engine, poller: GpPoller::new(), pollers: Mutex::new(Vec::new()), pool }))
-    }
-
     /// As `GracePeriod::wait_timeout` without a limit, and `Elapse::poll`.
-    fn wait(&self, due: GpCookie) -> End {
+    fn wait(&self, cookie: GpCookie) -> End {
         let mut id = 0;
         let mut end = None;
         block_on(None, |waker| {
-            end = if self.0.engine.is_done(due) {
+            end = if self.0.engine.is_done(cookie) {
                 Some(End::Elapsed)
             } else {
-                match self.0.poller.poll(self, due, &mut id, waker) {
+                match self.0.poller.poll(&self.0.engine, cookie, &mut id, waker, || self.submit()) {
                     PollResult::Elapsed => Some(End::Elapsed),
                     PollResult::Pending => None,
-                    PollResult::Failed(_) => Some(End::Failed),
-                    PollResult::NoThread => {
-                        self.0.engine.wait_for(None, due);
+                    PollResult::NoPoller => {
+                        self.0.engine.wait_for(None, cookie);
                         Some(End::InPlace)
                     }
                 }
@@ -97,7 +85,7 @@ impl Here {
             end.is_some()
         });
         let end = end.unwrap();
-        assert_eq!(self.0.engine.is_done(due), end != End::Failed);
+        assert!(self.0.engine.is_done(cookie));
         end
     }
 
@@ -113,47 +101,47 @@ impl Here {
 #[test]
 fn grace_period_end_wakes_its_futures() {
     check(0, 2, || {
-        let here = Here::new(Pool::Works);
-        let h = here.clone();
-        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.snapshot()), End::Elapsed));
-        assert_eq!(here.wait(here.0.engine.snapshot()), End::Elapsed);
+        let domain = Domain::new(Pool::Works);
+        let d = domain.clone();
+        let t = thread::spawn(move || assert_eq!(d.wait(d.0.engine.snapshot()), End::Elapsed));
+        assert_eq!(domain.wait(domain.0.engine.snapshot()), End::Elapsed);
         t.join().unwrap();
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn start_without_a_running_poller_submits_one() {
     check(0, 3, || {
-        let here = Here::new(Pool::Works);
+        let domain = Domain::new(Pool::Works);
         for _ in 0..2 {
-            let due = here.0.engine.snapshot();
-            here.0.poller.start(&here, due);
-            assert_eq!(here.wait(due), End::Elapsed);
+            let cookie = domain.0.engine.snapshot();
+            domain.0.poller.start(cookie, || domain.submit());
+            assert_eq!(domain.wait(cookie), End::Elapsed);
         }
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn failed_grace_period_wakes_all_futures() {
     check(0, 2, || {
-        let here = Here::new(Pool::Fails);
-        let h = here.clone();
-        let t = thread::spawn(move || assert_eq!(h.wait(h.0.engine.snapshot()), End::Failed));
-        assert_eq!(here.wait(here.0.engine.snapshot()), End::Failed);
+        let domain = Domain::new(Pool::Fails);
+        let d = domain.clone();
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
+        domain.wait(domain.0.engine.snapshot());
         t.join().unwrap();
-        here.join();
+        domain.join();
     });
 }
 
 #[test]
 fn futures_wait_in_place_without_a_poller_thread() {
     check(0, 3, || {
-        let here = Here::new(Pool::Empty);
-        let h = here.clone();
-        let t = thread::spawn(move || _ = h.wait(h.0.engine.snapshot()));
-        here.wait(here.0.engine.snapshot());
+        let domain = Domain::new(Pool::Empty);
+        let d = domain.clone();
+        let t = thread::spawn(move || _ = d.wait(d.0.engine.snapshot()));
+        domain.wait(domain.0.engine.snapshot());
         t.join().unwrap();
     });
 }

@@ -1,5 +1,5 @@
-//! Models of the worker's sleep: no entry is forgotten, no two workers, and naps end. Entries and urgency are words that are
-//! read and written relaxed, so that all order comes from the alarm and the fences.
+//! Models of the worker's sleep: no callback is forgotten, there are no two workers, and sleeps end. Callbacks and urgency are
+//! words that are read and written relaxed, so that all order comes from the worker's state and the fences.
 #![cfg(loom)]
 
 mod model;
@@ -11,34 +11,34 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::check;
 use stillpoint::fence::heavy;
-use stillpoint::reclaim::worker_state::{GoIdle, LAZY_WAIT, RATE_LIMITED, WorkerState};
+use stillpoint::reclaim::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
 use stillpoint::sync::model::reader as interruptible;
 use stillpoint::sync::{AtomicU64, Ordering::*};
 
 const NEVER: Duration = Duration::MAX;
 
-/// Entries of two owners: 0 none, 1 lazy, 2 eager.
-struct World {
-    alarm: WorkerState,
-    entries: [AtomicU64; 2],
+/// A domain with a callback for each of two owners: 0 none, 1 lazy, 2 urgent.
+struct Domain {
+    state: WorkerState,
+    callbacks: [AtomicU64; 2],
     urgent: AtomicU64,
     /// Which have run.
     run: [AtomicU64; 2],
-    /// Only the worker touches this.
+    /// Only the worker accesses this.
     worker: UnsafeCell<()>,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 // SAFETY: loom checks every access of the cell.
-unsafe impl Sync for World {}
+unsafe impl Sync for Domain {}
 // SAFETY: as above.
-unsafe impl Send for World {}
+unsafe impl Send for Domain {}
 
-impl World {
+impl Domain {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            alarm: WorkerState::new(),
-            entries: std::array::from_fn(|_| AtomicU64::new(0)),
+            state: WorkerState::new(),
+            callbacks: std::array::from_fn(|_| AtomicU64::new(0)),
             urgent: AtomicU64::new(0),
             run: std::array::from_fn(|_| AtomicU64::new(0)),
             worker: UnsafeCell::new(()),
@@ -46,32 +46,32 @@ impl World {
         })
     }
 
-    /// The most pressing entry that has not run.
-    fn holds(&self) -> u64 {
-        let left = self.entries.iter().zip(&self.run).filter(|(_, run)| run.load(Relaxed) == 0);
-        left.map(|(entry, _)| entry.load(Relaxed)).max().unwrap_or(0)
+    /// The most urgent callback that has not run.
+    fn pending(&self) -> u64 {
+        let left = self.callbacks.iter().zip(&self.run).filter(|(_, run)| run.load(Relaxed) == 0);
+        left.map(|(callback, _)| callback.load(Relaxed)).max().unwrap_or(0)
     }
 
     fn is_urgent(&self) -> bool {
         self.urgent.load(Relaxed) != 0
     }
 
-    /// A worker that lets lazy entries wait for ever unless somebody is urgent.
+    /// A worker that lets lazy callbacks wait for ever, unless a caller is urgent.
     fn work(&self) {
         loop {
             self.worker.with_mut(|_| ());
-            match self.holds() {
+            match self.pending() {
                 0 => {
-                    if self.alarm.try_go_idle(heavy, || self.holds() != 0) == GoIdle::Idle {
+                    if self.state.leave_running(IDLE, heavy, || self.pending() != 0) == GoIdle::Idle {
                         return;
                     }
                 }
                 1 if !self.is_urgent() => {
-                    self.alarm
-                        .sleep_timeout(LAZY_WAIT, NEVER, heavy, || self.holds() == 2 || self.is_urgent());
+                    self.state
+                        .sleep_timeout(LAZY_WAIT, NEVER, heavy, || self.pending() == 2 || self.is_urgent());
                 }
-                _ => self.entries.iter().zip(&self.run).for_each(|(entry, run)| {
-                    if entry.load(Relaxed) != 0 {
+                _ => self.callbacks.iter().zip(&self.run).for_each(|(callback, run)| {
+                    if callback.load(Relaxed) != 0 {
                         run.store(1, Relaxed);
                     }
                 }),
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// The last worker has gone; what it has run.
+    /// Waits until the last worker has ended. Returns what has run.
     fn join(&self) -> [u64; 2] {
         loop {
             let Some(worker) = self.workers.lock().unwrap().pop() else { break };
@@ -89,44 +89,44 @@ impl World {
     }
 }
 
-fn start(world: &Arc<World>) {
-    let w = world.clone();
-    let worker = thread::spawn(move || w.work());
-    world.workers.lock().unwrap().push(worker);
+fn start(domain: &Arc<Domain>) {
+    let d = domain.clone();
+    let worker = thread::spawn(move || d.work());
+    domain.workers.lock().unwrap().push(worker);
     thread::yield_now();
 }
 
-/// Owner `i` appends its entry.
-fn append(world: &Arc<World>, i: usize, lazy: bool) {
-    world.entries[i].store(if lazy { 1 } else { 2 }, Relaxed);
-    if world.alarm.needs_wake(lazy) && if lazy { world.alarm.wake_if_idle() } else { world.alarm.wake() } {
-        start(world);
+/// Owner `i` pushes its callback.
+fn push(domain: &Arc<Domain>, i: usize, lazy: bool) {
+    domain.callbacks[i].store(if lazy { 1 } else { 2 }, Relaxed);
+    if domain.state.needs_wake(lazy) && if lazy { domain.state.wake_if_idle() } else { domain.state.wake() } {
+        start(domain);
     }
 }
 
-fn hurry(world: &Arc<World>) {
-    world.urgent.store(1, Relaxed);
-    if world.alarm.wake() {
-        start(world);
+fn expedite(domain: &Arc<Domain>) {
+    domain.urgent.store(1, Relaxed);
+    if domain.state.wake() {
+        start(domain);
     }
 }
 
 fn owners(lazy: [bool; 2]) {
-    let world = World::new();
-    let w = world.clone();
-    let other = thread::spawn(move || interruptible(1, || append(&w, 1, lazy[1])));
-    interruptible(0, || append(&world, 0, lazy[0]));
+    let domain = Domain::new();
+    let d = domain.clone();
+    let other = thread::spawn(move || interruptible(1, || push(&d, 1, lazy[1])));
+    interruptible(0, || push(&domain, 0, lazy[0]));
     other.join().unwrap();
     for i in (0..2).filter(|&i| !lazy[i]) {
-        while world.run[i].load(Relaxed) == 0 {
+        while domain.run[i].load(Relaxed) == 0 {
             thread::yield_now();
         }
     }
     if lazy.contains(&true) {
-        // Nobody else ends the nap.
-        hurry(&world);
+        // No other thread ends the sleep.
+        expedite(&domain);
     }
-    assert_eq!(world.join(), [1; 2], "an entry was forgotten");
+    assert_eq!(domain.join(), [1; 2], "a callback was forgotten");
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn lazy_callbacks_get_one_sleeping_worker() {
 }
 
 fn succession(lazy: bool) {
-    let world = World::new();
-    assert!(world.alarm.wake());
-    start(&world);
-    interruptible(0, || append(&world, 0, lazy));
+    let domain = Domain::new();
+    assert!(domain.state.wake());
+    start(&domain);
+    interruptible(0, || push(&domain, 0, lazy));
     if lazy {
-        hurry(&world);
+        expedite(&domain);
     }
-    assert_eq!(world.join()[0], 1, "an entry was forgotten");
+    assert_eq!(domain.join()[0], 1, "a callback was forgotten");
 }
 
 #[test]
@@ -163,33 +163,33 @@ fn worker_for_a_lazy_callback_follows_the_last_one() {
 #[test]
 fn worker_that_stays_follows_the_one_in_between() {
     check(0, 1, || {
-        let world = World::new();
-        assert!(world.alarm.wake());
-        let w = world.clone();
-        let first = thread::spawn(move || w.work());
-        interruptible(0, || append(&world, 0, false));
-        let second = world.workers.lock().unwrap().pop();
+        let domain = Domain::new();
+        assert!(domain.state.wake());
+        let d = domain.clone();
+        let first = thread::spawn(move || d.work());
+        interruptible(0, || push(&domain, 0, false));
+        let second = domain.workers.lock().unwrap().pop();
         second.map(|second| second.join().unwrap());
-        // Found by the first worker, or by nobody yet.
-        world.entries[1].store(2, Relaxed);
+        // The first worker finds it, or no worker yet.
+        domain.callbacks[1].store(2, Relaxed);
         first.join().unwrap();
-        append(&world, 1, false);
-        assert_eq!(world.join(), [1; 2], "an entry was forgotten");
+        push(&domain, 1, false);
+        assert_eq!(domain.join(), [1; 2], "a callback was forgotten");
     });
 }
 
 #[test]
 fn urgent_caller_ends_the_rate_limit() {
     check(0, 3, || {
-        let world = World::new();
-        assert!(world.alarm.wake());
-        let w = world.clone();
+        let domain = Domain::new();
+        assert!(domain.state.wake());
+        let d = domain.clone();
         let worker = thread::spawn(move || {
-            while !w.is_urgent() {
-                w.alarm.sleep_timeout(RATE_LIMITED, NEVER, || (), || w.is_urgent());
+            while !d.is_urgent() {
+                d.state.sleep_timeout(RATE_LIMITED, NEVER, || (), || d.is_urgent());
             }
         });
-        hurry(&world);
+        expedite(&domain);
         worker.join().unwrap();
     });
 }

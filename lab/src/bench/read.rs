@@ -56,7 +56,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut skipped = peers::missing(&[peers::LIBURCU]);
     for system in &systems {
         if let Err(why) = system.measure.nested {
-            skipped.push(Skipped { system: system.name, why: format!("with nesting 2: {why}") });
+            skipped.push(Skipped { system: system.name.into(), why: format!("with nesting 2: {why}") });
         }
     }
     let threads = Threads::pinned()?;

@@ -7,32 +7,16 @@ use std::sync::Arc;
 
 use super::table::{Bucket, Change, Gauge, NextHop, Prefix, Route, SLOTS};
 
-/// Prefixes of each length in the global IPv4 table when it had 895,537 entries, of which three longer than /25 are
-/// left out: "Prefix Length Distributions" of <https://bgp.potaroo.net/as2.0/bgp-active.html> (G. Huston's BGP Table
-/// Data, the source of the CIDR Report). 58 % are /24.
-const LENGTHS: [(u8, usize); 18] = [
-    (8, 16),
-    (9, 13),
-    (10, 41),
-    (11, 102),
-    (12, 306),
-    (13, 596),
-    (14, 1_215),
-    (15, 2_090),
-    (16, 13_647),
-    (17, 8_391),
-    (18, 14_216),
-    (19, 25_741),
-    (20, 43_665),
-    (21, 53_098),
-    (22, 109_281),
-    (23, 97_781),
-    (24, 523_876),
-    (25, 1_459),
+/// Prefixes of each length from /8 on in the global IPv4 table when it had 895,537 entries, of which three longer than
+/// /25 are left out: "Prefix Length Distributions" of <https://bgp.potaroo.net/as2.0/bgp-active.html> (G. Huston's BGP
+/// Table Data, the source of the CIDR Report). 58 % are /24.
+const LENGTHS: [usize; 18] = [
+    16, 13, 41, 102, 306, 596, 1_215, 2_090, 13_647, 8_391, 14_216, 25_741, 43_665, 53_098, 109_281, 97_781,
+    523_876, 1_459,
 ];
 
-/// The largest table that is generated: beyond it the short prefixes would crowd.
-pub(super) const MAX_PREFIXES: usize = 2_000_000;
+/// The largest table that is generated: there are not enough short prefixes for larger ones.
+pub(super) const MAX_PREFIXES: i64 = 2_000_000;
 
 /// As many next hops as a router may have neighbours.
 pub(super) const HOPS: NextHop = 64;
@@ -48,15 +32,15 @@ pub(super) struct Rib {
 }
 
 impl Rib {
-    /// Generates `count` distinct prefixes, the same for the same seed, and announces them. Each is put into the unicast space
-    /// at random, or, as about half of the real ones are, inside another prefix of the table.
+    /// Generates `count` distinct prefixes, the same for the same seed, and announces them. Each is put into the
+    /// unicast space at random, or, as about half of the real ones are, inside another prefix of the table.
     pub(super) fn generate(count: usize, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let total: usize = LENGTHS.iter().map(|(_, prefixes)| prefixes).sum();
+        let total: usize = LENGTHS.iter().sum();
         let mut prefixes: Vec<Prefix> = Vec::with_capacity(count);
         let mut known = HashSet::with_capacity(count);
         let mut published = 0;
-        for (len, of_len) in LENGTHS {
+        for (len, of_len) in (8..).zip(LENGTHS) {
             published += of_len;
             while prefixes.len() < published * count / total {
                 let around = if random.bool() { random.choice(&prefixes).copied() } else { None };
@@ -96,8 +80,8 @@ impl Rib {
         routes.into_iter().map(|routes| Bucket::new(routes, gauge)).collect()
     }
 
-    /// Makes the next update: withdraws one random route in ten, announces the others with another next hop. A withdrawn route
-    /// comes back. Calls `replace` for each bucket that changes.
+    /// Makes the next update: withdraws one random route in ten, announces the others with another next hop. A
+    /// withdrawn route comes back. Calls `replace` for each bucket that changes.
     pub(super) fn update(&mut self, mut replace: impl FnMut(usize, Change)) {
         let number = self.random.usize(..self.len());
         let hop = match self.hops[number] {
@@ -107,7 +91,7 @@ impl Rib {
         };
         self.hops[number] = hop;
         let prefix = self.prefixes[number];
-        prefix.slots().for_each(|slot| replace(slot, Change { prefix, hop }));
+        prefix.slots().for_each(|slot| replace(slot, (prefix, hop)));
     }
 
     /// Returns the next hop of the longest announced prefix around `address`.

@@ -1,52 +1,42 @@
 //! What the demo prints on standard output, without colours.
 
-use comfy_table::{CellAlignment, Table, presets};
+use indicatif::HumanCount;
 
-use super::run::Outcome;
+use super::worker::{STORES, Snapshot};
 use crate::harness::pin::CpuPair;
+use crate::harness::posted;
+use crate::harness::report::figure;
 use crate::harness::stats::Summary;
 use crate::harness::units::duration;
 
 /// The part of its rate that a reader may lose to an updater on another CPU.
 const GOAL: f64 = 0.10;
 
-/// Says what runs.
-pub(super) fn opening(prefixes: usize, cpus: usize) {
+/// Prints what runs.
+pub(super) fn opening(prefixes: u32, cpus: usize) {
     println!(
         "Longest-prefix match on {} prefixes (IPv4; generated, lengths as in the global table) under live updates.",
-        grouped(prefixes)
+        HumanCount(prefixes.into())
     );
     let backend = stillpoint::fence::backend();
     println!("CPUs: {cpus}. Updaters: 1, at full speed. Fences of stillpoint: {backend}.");
 }
 
-/// Shows what one part measured: medians of the rates, the worst of the rest.
-pub(super) fn table(title: &str, contestants: &[(&str, Vec<Outcome>)]) {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
-        "",
-        "lookups/s",
-        "p99.9 lookup",
-        "updates/s",
-        "longest update",
-        "awaiting reclamation",
-    ]);
-    for (name, outcomes) in contestants {
-        let median_of = |figure: fn(&Outcome) -> f64| median(outcomes.iter().map(figure).collect());
-        let longest = outcomes.iter().map(|outcome| outcome.longest_update_ns).max().unwrap_or_default();
-        let awaiting = outcomes.iter().map(|outcome| outcome.awaiting).max().unwrap_or_default();
+/// Prints what was measured of each store: medians of the rates, the worst of the rest.
+pub(super) fn table(title: &str, stores: &[Vec<Snapshot>]) {
+    let heads = ["", "lookups/s", "p99.9 lookup", "updates/s", "longest update", "awaiting reclamation"];
+    let mut table = posted::table(heads);
+    for ((name, _), rounds) in STORES.into_iter().zip(stores) {
+        let median_of = |figure: fn(&Snapshot) -> f64| median(rounds.iter().map(figure).collect());
+        let worst = |figure: fn(&Snapshot) -> u64| rounds.iter().map(figure).max().unwrap_or_default() as f64;
         table.add_row([
-            (*name).to_owned(),
-            rate(median_of(|outcome| outcome.lookups)),
-            duration(median_of(|outcome| outcome.slow_lookup as f64)),
-            rate(median_of(|outcome| outcome.updates)),
-            duration(longest as f64),
-            bytes(awaiting),
+            name.to_owned(),
+            rate(median_of(|done| done.lookups as f64 / done.seconds)),
+            duration(median_of(|done| done.slow_lookup_ns as f64)),
+            rate(median_of(|done| done.updates as f64 / done.seconds)),
+            duration(worst(|done| done.longest_update_ns)),
+            figure(worst(|done| done.awaiting as u64), "bytes"),
         ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     println!("\n{title}\n{table}");
 }
@@ -61,7 +51,7 @@ pub(super) struct Slowdown {
     pub(super) elsewhere: f64,
 }
 
-/// Says by how much the updater slows a reader, if there was a CPU for each.
+/// Prints by how much the updater slows a reader, if there was a CPU for each.
 pub(super) fn slowdown(found: Option<Slowdown>) {
     let Some(Slowdown { cpus, here, elsewhere }) = found else {
         println!("\nSkipped: by how much the updater slows a reader. That takes a second CPU.");
@@ -72,10 +62,10 @@ pub(super) fn slowdown(found: Option<Slowdown>) {
     let [here, elsewhere, limit] = [here, elsewhere, GOAL].map(|part| 100.0 * part);
     println!("\nstillpoint, 1 reader pinned to CPU {}, updater to CPU {}:", cpus.first, cpus.second);
     println!("the updater slows a reader by {here:.1} % ({goal} the goal of {limit:.0} %);");
-    println!("by {elsewhere:.1} % when it updates a table that is not read: so much is sharing {sharing}.");
+    println!("by {elsewhere:.1} % when it updates a table that is not read: the cost of sharing {sharing}.");
 }
 
-/// Says how to read the tables.
+/// Prints how to read the tables.
 pub(super) fn closing(rounds: usize) {
     println!(
         "\nRates and p99.9 are medians of {rounds} interleaved rounds; the last two columns, the worst seen."
@@ -91,30 +81,9 @@ pub(super) fn rate(per_second: f64) -> String {
     }
 }
 
-pub(super) fn bytes(bytes: usize) -> String {
-    match bytes as f64 {
-        bytes @ 1048576.0.. => format!("{:.1} MiB", bytes / 1048576.0),
-        bytes @ 1024.0.. => format!("{:.1} KiB", bytes / 1024.0),
-        bytes => format!("{bytes} B"),
-    }
-}
-
 /// Returns the median, `NaN` of nothing.
 pub(super) fn median(values: Vec<f64>) -> f64 {
     Summary::of(values).map_or(f64::NAN, |summary| summary.median)
-}
-
-/// Groups digits by three.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 #[cfg(test)]
@@ -122,9 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_the_unit_that_keeps_them_short() {
+    fn rates_have_the_unit_that_keeps_them_short() {
         assert_eq!([1.0, 1234.0, 2_345_678.0, 2e7].map(rate), ["1", "1.2 k", "2.35 M", "20.0 M"]);
-        assert_eq!([0, 1023, 1536, 3 << 20].map(bytes), ["0 B", "1023 B", "1.5 KiB", "3.0 MiB"]);
-        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,80 +1,70 @@
-//! The contestants: five ways to let readers look into buckets that one updater at a time replaces.
+//! The ways to let readers look into buckets that one updater at a time replaces.
 
 use std::mem;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 
 use arc_swap::ArcSwap;
-use crossbeam_epoch::{self as epoch, Atomic, Owned};
-use stillpoint::rcu::{self, Rcu};
 
 use super::table::{Bucket, Change, NextHop, slot};
+use crate::peers::Reclaim;
 
 /// A forwarding table that many threads look into while one changes it.
-pub(super) trait Store: Sync {
-    /// How the demo's tables call it.
-    const NAME: &'static str;
+pub(super) trait Store: Sync + 'static {
+    /// The calling thread, known to the store for as long as this lives.
+    type Thread<'a>;
 
-    fn new(buckets: Vec<Bucket>) -> Self;
+    fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self>
+    where
+        Self: Sized;
+
+    /// Registers the calling thread.
+    fn thread(&self) -> Self::Thread<'_>;
 
     /// Returns the next hop of the longest prefix around `address`.
-    fn lookup(&self, address: u32) -> Option<NextHop>;
+    fn lookup(&self, thread: &Self::Thread<'_>, address: u32) -> Option<NextHop>;
 
     /// Puts the successor of the bucket at `slot` in its place. For one thread at a time.
-    fn replace(&self, slot: usize, change: Change);
+    fn replace(&self, thread: &Self::Thread<'_>, slot: usize, change: Change);
 
-    /// Called repeatedly while replaced buckets are awaited and no thread reads: helps if it can.
-    fn reclaim() {}
+    /// Called repeatedly while replaced buckets are awaited and no thread reads.
+    fn reclaim(_thread: &Self::Thread<'_>) {}
 }
 
-const NOT_POISONED: &str = "no thread panics under the lock";
+/// A pointer for each bucket, and a library that frees replaced ones after a grace period.
+pub(super) struct Reclaimed<R: Reclaim> {
+    slots: Box<[R::Slot<Bucket>]>,
+    library: R,
+}
 
-/// One mutex around the whole table.
-pub(super) struct InMutex(Mutex<Vec<Bucket>>);
+impl<R: Reclaim + 'static> Store for Reclaimed<R> {
+    type Thread<'a> = R::Thread<'a>;
 
-impl Store for InMutex {
-    const NAME: &'static str = "Mutex";
+    fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self> {
+        Ok(Self { library: R::new()?, slots: buckets.into_iter().map(R::slot).collect() })
+    }
 
-    fn new(buckets: Vec<Bucket>) -> Self {
-        Self(Mutex::new(buckets))
+    fn thread(&self) -> R::Thread<'_> {
+        self.library.thread()
     }
 
     #[inline]
-    fn lookup(&self, address: u32) -> Option<NextHop> {
-        self.0.lock().expect(NOT_POISONED)[slot(address)].lookup(address)
+    fn lookup(&self, thread: &R::Thread<'_>, address: u32) -> Option<NextHop> {
+        let guard = R::enter(thread);
+        R::get(&guard, &self.slots[slot(address)]).lookup(address)
     }
 
-    fn replace(&self, slot: usize, change: Change) {
-        let mut buckets = self.0.lock().expect(NOT_POISONED);
-        let new = buckets[slot].successor(change);
-        let old = mem::replace(&mut buckets[slot], new);
-        // Freed outside the lock.
-        drop(buckets);
-        drop(old);
-    }
-}
-
-/// One reader-writer lock around the whole table.
-pub(super) struct InRwLock(RwLock<Vec<Bucket>>);
-
-impl Store for InRwLock {
-    const NAME: &'static str = "RwLock";
-
-    fn new(buckets: Vec<Bucket>) -> Self {
-        Self(RwLock::new(buckets))
+    fn replace(&self, thread: &R::Thread<'_>, slot: usize, change: Change) {
+        let guard = R::enter(thread);
+        let new = R::get(&guard, &self.slots[slot]).successor(change);
+        // Outside the section, so that the updater can be throttled.
+        drop(guard);
+        R::replace(thread, &self.slots[slot], new);
     }
 
-    #[inline]
-    fn lookup(&self, address: u32) -> Option<NextHop> {
-        self.0.read().expect(NOT_POISONED)[slot(address)].lookup(address)
-    }
-
-    fn replace(&self, slot: usize, change: Change) {
-        let mut buckets = self.0.write().expect(NOT_POISONED);
-        let new = buckets[slot].successor(change);
-        let old = mem::replace(&mut buckets[slot], new);
-        drop(buckets);
-        drop(old);
+    fn reclaim(thread: &R::Thread<'_>) {
+        if !R::RUNS_ALONE {
+            R::call(thread, || ());
+        }
     }
 }
 
@@ -82,89 +72,55 @@ impl Store for InRwLock {
 pub(super) struct InArcSwap(Box<[ArcSwap<Bucket>]>);
 
 impl Store for InArcSwap {
-    const NAME: &'static str = "arc-swap";
+    type Thread<'a> = ();
 
-    fn new(buckets: Vec<Bucket>) -> Self {
-        Self(buckets.into_iter().map(ArcSwap::from_pointee).collect())
+    fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self> {
+        Ok(Self(buckets.into_iter().map(ArcSwap::from_pointee).collect()))
     }
 
+    fn thread(&self) {}
+
     #[inline]
-    fn lookup(&self, address: u32) -> Option<NextHop> {
+    fn lookup(&self, (): &(), address: u32) -> Option<NextHop> {
         self.0[slot(address)].load().lookup(address)
     }
 
-    fn replace(&self, slot: usize, change: Change) {
+    fn replace(&self, (): &(), slot: usize, change: Change) {
         let new = self.0[slot].load().successor(change);
         drop(self.0[slot].swap(Arc::new(new)));
     }
 }
 
-/// An epoch-protected pointer for each bucket; lookups pin, replaced buckets are deferred.
-pub(super) struct InEpoch(Box<[Atomic<Bucket>]>);
+/// One lock around the whole table.
+macro_rules! locked {
+    ($store:ident, $lock:ident, $read:ident, $write:ident) => {
+        pub(super) struct $store($lock<Vec<Bucket>>);
 
-impl Store for InEpoch {
-    const NAME: &'static str = "crossbeam-epoch";
+        impl Store for $store {
+            type Thread<'a> = ();
 
-    fn new(buckets: Vec<Bucket>) -> Self {
-        Self(buckets.into_iter().map(Atomic::new).collect())
-    }
+            fn new(buckets: Vec<Bucket>) -> anyhow::Result<Self> {
+                Ok(Self($lock::new(buckets)))
+            }
 
-    #[inline]
-    fn lookup(&self, address: u32) -> Option<NextHop> {
-        let guard = epoch::pin();
-        // Acquire: pairs with the swap in `replace`.
-        let bucket = self.0[slot(address)].load(Ordering::Acquire, &guard);
-        // SAFETY: the pointer came from an `Owned` and is never null, and what `replace` took out after this
-        // thread was pinned is not destroyed before it is unpinned.
-        unsafe { bucket.deref() }.lookup(address)
-    }
+            fn thread(&self) {}
 
-    fn replace(&self, slot: usize, change: Change) {
-        let guard = epoch::pin();
-        // Acquire: pairs with the swap below, in the thread that was the updater before.
-        let bucket = self.0[slot].load(Ordering::Acquire, &guard);
-        // SAFETY: as in `lookup`.
-        let new = unsafe { bucket.deref() }.successor(change);
-        // Release: publishes the bucket; pairs with the Acquire in `lookup`.
-        let old = self.0[slot].swap(Owned::new(new), Ordering::AcqRel, &guard);
-        // SAFETY: the swap took the only shared pointer to `old`, once; a `Bucket` may be dropped by any thread.
-        unsafe { guard.defer_destroy(old) };
-    }
+            #[inline]
+            fn lookup(&self, (): &(), address: u32) -> Option<NextHop> {
+                self.0.$read().expect("no thread panics under the lock")[slot(address)].lookup(address)
+            }
 
-    fn reclaim() {
-        epoch::pin().flush();
-    }
-}
-
-impl Drop for InEpoch {
-    fn drop(&mut self) {
-        for bucket in &mut self.0 {
-            // SAFETY: `&mut self` proves that no other thread has the pointer, and it came from an `Owned`.
-            drop(unsafe { mem::take(bucket).try_into_owned() });
+            fn replace(&self, (): &(), slot: usize, change: Change) {
+                let mut buckets = self.0.$write().expect("no thread panics under the lock");
+                let new = buckets[slot].successor(change);
+                let old = mem::replace(&mut buckets[slot], new);
+                // Freed outside the lock.
+                drop(buckets);
+                drop(old);
+            }
         }
-    }
+    };
 }
 
-/// An `Rcu` for each bucket; replaced buckets are retired.
-pub(super) struct InRcu(Box<[Rcu<Bucket>]>);
-
-impl Store for InRcu {
-    const NAME: &'static str = "stillpoint";
-
-    fn new(buckets: Vec<Bucket>) -> Self {
-        Self(buckets.into_iter().map(Rcu::new).collect())
-    }
-
-    #[inline]
-    fn lookup(&self, address: u32) -> Option<NextHop> {
-        self.0[slot(address)].load(&rcu::enter()).lookup(address)
-    }
-
-    fn replace(&self, slot: usize, change: Change) {
-        let guard = rcu::enter();
-        let new = self.0[slot].load(&guard).successor(change);
-        // Outside the section, so that the updater can be throttled.
-        drop(guard);
-        drop(self.0[slot].replace(new));
-    }
-}
+locked!(InMutex, Mutex, lock, lock);
+locked!(InRwLock, RwLock, read, write);

@@ -1,8 +1,9 @@
-//! The forwarding table of the demo: an array of buckets, one for each value of the first 16 address bits, each bucket an
-//! immutable snapshot of the IPv4 routes that cover any of its addresses.
+//! The forwarding table of the demo: an array of buckets, one for each value of the first 16 address bits, each bucket
+//! an immutable snapshot of the IPv4 routes that cover any of its addresses.
 //!
-//! An update copies the bucket, so a bucket is never changed in place: the [`stores`](super::stores) differ only in how a
-//! reader gets hold of a bucket and how the updater replaces it. A lookup allocates nothing and touches no reference count.
+//! An update copies the bucket, so a bucket is never changed in place: the [`stores`](super::stores) differ only in how
+//! a reader gets hold of a bucket and how the updater replaces it. A lookup allocates nothing and touches no reference
+//! count.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -21,7 +22,8 @@ pub(super) fn slot(address: u32) -> usize {
     (address >> 16) as usize
 }
 
-/// The addresses that agree with `first` in the first `len` bits. Sorted by first address, a prefix comes before those inside it.
+/// The addresses that agree with `first` in the first `len` bits. Sorted by first address, a prefix comes before those
+/// inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Prefix {
     first: u32,
@@ -68,11 +70,7 @@ pub(super) struct Route {
 }
 
 /// A route that is announced, or withdrawn if it has no next hop.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
-    pub(super) prefix: Prefix,
-    pub(super) hop: Option<NextHop>,
-}
+pub(super) type Change = (Prefix, Option<NextHop>);
 
 /// The routes for one value of the first 16 address bits: an immutable snapshot.
 #[derive(Debug)]
@@ -97,16 +95,15 @@ impl Bucket {
         self.routes[..end].iter().rev().find(|route| route.prefix.contains(address)).map(|route| route.hop)
     }
 
-    /// Returns the bucket after `change`. From this call on, `self` counts as awaiting reclamation.
-    pub(super) fn successor(&self, change: Change) -> Self {
-        let Change { prefix, hop } = change;
+    /// Returns the bucket after a change. From this call on, `self` counts as awaiting reclamation.
+    pub(super) fn successor(&self, (prefix, hop): Change) -> Self {
         let before = self.routes.partition_point(|route| route.prefix < prefix);
         let after = self.routes.partition_point(|route| route.prefix <= prefix);
         let mut routes = Vec::with_capacity(before + 1 + self.routes.len() - after);
         routes.extend_from_slice(&self.routes[..before]);
         routes.extend(hop.map(|hop| Route { prefix, hop }));
         routes.extend_from_slice(&self.routes[after..]);
-        // Relaxed: `drop` reads it after the last reference to this version is gone, in whichever way the store ensures that.
+        // Relaxed: the store orders this before the drop, which reads it.
         self.superseded.store(true, Relaxed);
         self.gauge.retired.fetch_add(self.bytes(), Relaxed);
         Self::new(routes, self.gauge)
@@ -152,7 +149,7 @@ mod tests {
     use super::*;
 
     fn announce(len: u8, hop: NextHop) -> Change {
-        Change { prefix: Prefix::around(0xc000_0200, len), hop: Some(hop) }
+        (Prefix::around(0xc000_0200, len), Some(hop))
     }
 
     #[test]
@@ -174,7 +171,7 @@ mod tests {
         let second = first.successor(announce(24, 1));
         let third = second.successor(announce(32, 2));
         let fourth = third.successor(announce(24, 3));
-        let fifth = fourth.successor(Change { hop: None, ..announce(24, 0) });
+        let fifth = fourth.successor((announce(24, 0).0, None));
         let found = [&first, &second, &third, &fourth, &fifth]
             .map(|bucket| [0xc000_0200, 0xc000_0201].map(|address| bucket.lookup(address)));
         let expected = [[None; 2], [Some(1); 2], [Some(2), Some(1)], [Some(2), Some(3)], [Some(2), None]];

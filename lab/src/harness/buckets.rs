@@ -38,7 +38,8 @@ pub(crate) fn add(counts: &mut Counts, more: &Histogram<u64>) {
 pub(crate) fn series(system: &'static str, metric: &'static str, config: Config, counts: Counts) -> Series {
     let point = |(bucket, count): (usize, u64)| ((1_u64 << bucket) as f64, count as f64);
     let points = counts.into_iter().enumerate().map(point).collect();
-    Series { system, metric, unit: "count", over: "latency_below_ns", config, points }
+    let (unit, over) = ("count".into(), "latency_below_ns".into());
+    Series { system: system.into(), metric: metric.into(), unit, over, config, points }
 }
 
 #[cfg(test)]

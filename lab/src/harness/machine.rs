@@ -2,17 +2,18 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::pin;
+use super::schema::Text;
 
 /// Where a run took place.
-#[derive(Debug, Serialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// Model name of the CPU.
     pub(crate) cpu: String,
     /// Architecture the program was compiled for.
-    pub(crate) arch: &'static str,
+    pub(crate) arch: Text,
     /// Number of CPUs this process may use.
     pub(crate) cpus: usize,
     /// CPUs that may ever exist, as a list like `0-3`.
@@ -24,7 +25,7 @@ pub(crate) struct Machine {
     /// The fence backend the library chose.
     pub(crate) fence: String,
     /// Version of the library.
-    pub(crate) stillpoint: &'static str,
+    pub(crate) stillpoint: Text,
 }
 
 impl Machine {
@@ -39,13 +40,13 @@ impl Machine {
         let kernel = format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy());
         Self {
             cpu: field("model name").unwrap_or_else(|| "unknown".into()),
-            arch: std::env::consts::ARCH,
+            arch: std::env::consts::ARCH.into(),
             cpus: pin::allowed().map_or(0, |cpus| cpus.len()),
             possible: cpu_list("possible").unwrap_or_else(|| "unknown".into()),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor")),
             kernel,
             fence: stillpoint::fence::backend().to_string(),
-            stillpoint: env!("CARGO_PKG_VERSION"),
+            stillpoint: env!("CARGO_PKG_VERSION").into(),
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod posted;
 pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod schedule;
+pub(crate) mod schema;
 pub(crate) mod stats;
 pub(crate) mod timed_loop;
 pub(crate) mod units;

@@ -5,59 +5,48 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use comfy_table::{CellAlignment, Table, presets};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
 use super::posted::Posted;
-use super::stats::{Config, Metric, Ratio, Recorder, Row, Summary};
+use super::schema::{Config, Quoted, Ratio, Row, Text};
+pub(crate) use super::schema::{Grid, Series, Skipped};
+use super::stats::{Metric, Recorder};
 use super::units::{digits, duration};
 
 /// The system that this project is about; every ratio is its.
 pub(crate) const OURS: &str = "stillpoint";
 
-/// A measurement that did not take place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Skipped {
-    /// What was to be measured.
-    pub(crate) system: &'static str,
-    /// Why it was not, and what would change that.
-    pub(crate) why: String,
-}
-
 /// Everything a bench found out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    bench: &'static str,
-    machine: Machine,
-    rows: Vec<Row>,
-    ratios: Vec<Ratio>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    series: Vec<Series>,
-    skipped: Vec<Skipped>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    posted: Option<&'static Posted>,
-}
-
-/// More than a single number: a course over time, or a histogram.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Series {
-    pub(crate) system: &'static str,
-    /// Name of the values.
-    pub(crate) metric: &'static str,
-    /// Unit of the values.
-    pub(crate) unit: &'static str,
-    /// What the values are a function of, with its unit as suffix.
-    pub(crate) over: &'static str,
-    pub(crate) config: Config,
-    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) bench: Text,
+    pub(crate) machine: Machine,
+    pub(crate) rows: Vec<Row>,
+    #[serde(default)]
+    pub(crate) ratios: Vec<Ratio>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) series: Vec<Series>,
+    #[serde(default)]
+    pub(crate) skipped: Vec<Skipped>,
+    /// The figures of the original post.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) posted: Option<Quoted>,
+    /// How long it took, if it is part of a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seconds: Option<f64>,
+    /// What the command prints, if it is part of a page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<Grid>,
 }
 
 impl Report {
     /// Summarizes the samples of `bench`.
     pub(crate) fn new(bench: &'static str, recorder: &Recorder, skipped: Vec<Skipped>) -> Self {
         let (rows, ratios) = (recorder.rows(), recorder.ratios(OURS));
-        Self { bench, machine: Machine::read(), rows, ratios, series: Vec::new(), skipped, posted: None }
+        let (series, posted, seconds, tables) = Default::default();
+        let (bench, machine) = (bench.into(), Machine::read());
+        Self { bench, machine, rows, ratios, series, skipped, posted, seconds, tables }
     }
 
     /// Adds series, for the JSON and the plots made of it.
@@ -67,17 +56,17 @@ impl Report {
 
     /// Adds the figures of the original post.
     pub(crate) fn with_posted(self, posted: &'static Posted) -> Self {
-        Self { posted: Some(posted), ..self }
+        Self { posted: Some(posted.into()), ..self }
     }
 
     /// Name of the bench.
-    pub(crate) fn bench(&self) -> &'static str {
-        self.bench
+    pub(crate) fn bench(&self) -> &str {
+        &self.bench
     }
 
     /// The figures of the original post.
-    pub(crate) fn posted(&self) -> Option<&'static Posted> {
-        self.posted
+    pub(crate) fn posted(&self) -> Option<&Quoted> {
+        self.posted.as_ref()
     }
 
     /// Writes the report as JSON to `path`.
@@ -92,7 +81,7 @@ impl Report {
     pub(crate) fn tables(&self) -> Vec<Table> {
         let mut sets: Vec<Vec<&str>> = Vec::new();
         for row in &self.rows {
-            let keys = keys_of(&row.config);
+            let keys = row.config.names();
             if !sets.contains(&keys) {
                 sets.push(keys);
             }
@@ -107,19 +96,19 @@ impl Report {
         let heads = ["metric", OURS, "peer", "theirs", "ratio", "min..max"];
         table.set_header(keys.iter().copied().chain(heads));
 
-        let mut shown: Vec<(&Config, Vec<&'static str>)> = Vec::new();
-        for row in self.rows.iter().filter(|row| keys_of(&row.config) == keys) {
+        let mut shown: Vec<(&Config, Vec<&str>)> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.config.names() == keys) {
             match shown.iter_mut().find(|(config, _)| **config == row.config) {
-                Some((_, metrics)) if metrics.contains(&row.metric) => (),
-                Some((_, metrics)) => metrics.push(row.metric),
-                None => shown.push((&row.config, vec![row.metric])),
+                Some((_, metrics)) if metrics.contains(&&*row.metric) => (),
+                Some((_, metrics)) => metrics.push(&row.metric),
+                None => shown.push((&row.config, vec![&row.metric])),
             }
         }
         for (config, metrics) in shown {
             let lines = metrics.into_iter().flat_map(|metric| self.lines(config, metric));
             for (index, line) in lines.enumerate() {
-                let parameter = |value| if index == 0 { plain(value) } else { String::new() };
-                table.add_row(config.0.iter().map(|(_, value)| parameter(value)).chain(line));
+                let parameter = |value| if index == 0 { value } else { String::new() };
+                table.add_row(config.values().map(parameter).chain(line));
             }
         }
         for (index, column) in table.column_iter_mut().enumerate() {
@@ -130,7 +119,7 @@ impl Report {
     }
 
     /// The lines of one quantity: ours beside each peer, or ours alone.
-    fn lines(&self, config: &Config, metric: &'static str) -> Vec<[String; 6]> {
+    fn lines(&self, config: &Config, metric: &str) -> Vec<[String; 6]> {
         let same = |row: &&Row| row.config == *config && row.metric == metric;
         let ours = self.rows.iter().filter(same).find(|row| row.system == OURS);
         let our_value = ours.map(value_of).unwrap_or_default();
@@ -139,9 +128,9 @@ impl Report {
             let is_theirs = |r: &&Ratio| r.to == theirs.system && r.metric == metric && r.config == *config;
             let (ratio, range) =
                 self.ratios.iter().find(is_theirs).map_or_else(Default::default, |ratio| {
-                    (times(ratio.summary.median), range(ratio.summary))
+                    (times(ratio.summary.median), ratio.summary.range())
                 });
-            let (peer, value) = (theirs.system.to_owned(), value_of(theirs));
+            let (peer, value) = (theirs.system.to_string(), value_of(theirs));
             lines.push([metric.to_owned(), our_value.clone(), peer, value, ratio, range]);
         }
         if lines.is_empty() {
@@ -191,13 +180,8 @@ impl Report {
 
     /// The extremes of a quantity, as `least..greatest`; empty if it was not measured.
     pub(crate) fn range(&self, system: &str, metric: &Metric, config: &Config) -> String {
-        self.row(system, metric, config).map(|row| range(row.summary)).unwrap_or_default()
+        self.row(system, metric, config).map(|row| row.summary.range()).unwrap_or_default()
     }
-}
-
-/// The extremes.
-fn range(summary: Summary) -> String {
-    format!("{}..{}", digits(summary.min), digits(summary.max))
 }
 
 /// A ratio as people write it.
@@ -205,16 +189,8 @@ pub(crate) fn times(ratio: f64) -> String {
     format!("{}x", digits(ratio))
 }
 
-fn keys_of(config: &Config) -> Vec<&'static str> {
-    config.0.iter().map(|&(key, _)| key).collect()
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 fn value_of(row: &Row) -> String {
-    figure(row.summary.median, row.unit)
+    figure(row.summary.median, &row.unit)
 }
 
 /// A value as people write it.
@@ -250,14 +226,14 @@ mod tests {
             recorder.record(round, OURS, &COST, &config, ours);
             recorder.record(round, "peer", &COST, &config, 4.0);
         }
-        Report::new("read", &recorder, vec![Skipped { system: "other", why: "not built in".into() }])
+        Report::new("read", &recorder, vec![Skipped { system: "other".into(), why: "not built in".into() }])
     }
 
     #[test]
     fn json_has_documented_shape() {
         let json = serde_json::to_value(report()).expect("a report is JSON");
         let keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
-        assert_eq!(keys, ["bench", "machine", "ratios", "rows", "skipped"]);
+        assert_eq!(keys, ["bench", "machine", "rows", "ratios", "skipped"]);
         assert_eq!(json["bench"], "read");
         assert!(json["machine"]["cpus"].is_u64());
         let config = serde_json::json!({"threads": 2, "nesting": 1});

@@ -3,19 +3,7 @@
 //! A ratio is formed within a round, where both sides met the same machine, and the median is taken over these ratios.
 //! The quotient of two medians would compare different moments.
 
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
-
-/// Whether a smaller or a larger value is the better one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Better {
-    /// Smaller values are better, as for latencies.
-    Lower,
-    /// Larger values are better, as for rates.
-    Higher,
-}
+pub(crate) use super::schema::{Better, Config, Ratio, Row, Summary};
 
 /// What a number means.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,87 +36,6 @@ impl Metric {
     pub(crate) const fn count(name: &'static str, better: Better) -> Self {
         Self { name, unit: "count", better }
     }
-}
-
-/// The parameters of a cell, in the order in which tables show them.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Config(pub(crate) Vec<(&'static str, Value)>);
-
-impl Config {
-    /// Collects parameters.
-    pub(crate) fn new<const N: usize>(pairs: [(&'static str, Value); N]) -> Self {
-        Self(pairs.into())
-    }
-}
-
-impl std::fmt::Display for Config {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, (key, value)) in self.0.iter().enumerate() {
-            let gap = if i == 0 { "" } else { " " };
-            match value {
-                Value::String(text) => write!(f, "{gap}{key}={text}")?,
-                other => write!(f, "{gap}{key}={other}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Serialize for Config {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (key, value) in &self.0 {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
-    }
-}
-
-/// Median and extremes over the rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Summary {
-    /// The middle value, or the mean of the two middle values.
-    pub(crate) median: f64,
-    /// The smallest value.
-    pub(crate) min: f64,
-    /// The largest value.
-    pub(crate) max: f64,
-}
-
-impl Summary {
-    /// Summarizes `values`; `None` if there are none.
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        let upper = values.len() / 2;
-        let median =
-            if values.len() % 2 == 1 { values[upper] } else { (values[upper - 1] + values[upper]) / 2.0 };
-        Some(Self { median, min, max })
-    }
-}
-
-/// The median, extremes and identity of one measured quantity.
-#[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    pub(crate) system: &'static str,
-    pub(crate) metric: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) better: Better,
-    pub(crate) config: Config,
-    #[serde(flatten)]
-    pub(crate) summary: Summary,
-}
-
-/// How one system compares to another, round by round.
-#[derive(Debug, Serialize)]
-pub(crate) struct Ratio {
-    pub(crate) of: &'static str,
-    pub(crate) to: &'static str,
-    pub(crate) metric: &'static str,
-    pub(crate) better: Better,
-    pub(crate) config: Config,
-    #[serde(flatten)]
-    pub(crate) summary: Summary,
 }
 
 /// The values of one quantity, each with its round.
@@ -188,9 +95,9 @@ impl Recorder {
         let row = |series: &Series| {
             let values = series.values.iter().map(|&(_, value)| value).collect();
             Some(Row {
-                system: series.system,
-                metric: series.metric.name,
-                unit: series.metric.unit,
+                system: series.system.into(),
+                metric: series.metric.name.into(),
+                unit: series.metric.unit.into(),
                 better: series.metric.better,
                 config: series.config.clone(),
                 summary: Summary::of(values)?,
@@ -207,9 +114,9 @@ impl Recorder {
             for theirs in self.series.iter().filter(same) {
                 if let Some(summary) = Summary::of(ours.ratios_to(theirs)) {
                     ratios.push(Ratio {
-                        of,
-                        to: theirs.system,
-                        metric: ours.metric.name,
+                        of: of.into(),
+                        to: theirs.system.into(),
+                        metric: ours.metric.name.into(),
                         better: ours.metric.better,
                         config: ours.config.clone(),
                         summary,
@@ -232,23 +139,6 @@ mod tests {
     }
 
     #[test]
-    fn median_of_odd_count_is_middle_value() {
-        let summary = Summary::of(vec![9.0, 1.0, 4.0]);
-        assert_eq!(summary, Some(Summary { median: 4.0, min: 1.0, max: 9.0 }));
-    }
-
-    #[test]
-    fn median_of_even_count_is_mean_of_middle_two() {
-        let summary = Summary::of(vec![8.0, 1.0, 2.0, 4.0]);
-        assert_eq!(summary, Some(Summary { median: 3.0, min: 1.0, max: 8.0 }));
-    }
-
-    #[test]
-    fn summary_of_no_values_is_none() {
-        assert_eq!(Summary::of(Vec::new()), None);
-    }
-
-    #[test]
     fn ratio_is_median_of_ratios_of_rounds() {
         // Medians are 2 and 2; the ratios of the rounds are 0.5, 2 and 3.
         let config = threads(1);
@@ -259,7 +149,7 @@ mod tests {
         }
         let ratios = recorder.ratios("ours");
         assert_eq!(ratios.len(), 1);
-        assert_eq!((ratios[0].of, ratios[0].to), ("ours", "theirs"));
+        assert_eq!((&*ratios[0].of, &*ratios[0].to), ("ours", "theirs"));
         assert_eq!(ratios[0].summary, Summary { median: 2.0, min: 0.5, max: 3.0 });
     }
 
@@ -290,7 +180,8 @@ mod tests {
         }
         recorder.record(0, "theirs", &COST, &threads(1), 1.0);
         recorder.record(0, "ours", &COST, &threads(1), 1.0);
-        let systems: Vec<&str> = recorder.rows().iter().map(|row| row.system).collect();
+        let rows = recorder.rows();
+        let systems: Vec<&str> = rows.iter().map(|row| &*row.system).collect();
         assert_eq!(systems, ["ours", "theirs"]);
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn start<R: Role>(roles: &[R]) -> anyhow::Result<(Workers<R>, Vec<Ski
         let worker = Worker::start(&role.command(), role.fence())?;
         match &worker.missing {
             None => workers.push((role, worker)),
-            Some(why) => skipped.push(Skipped { system: role.system(), why: why.clone() }),
+            Some(why) => skipped.push(Skipped { system: role.system().into(), why: why.clone() }),
         }
     }
     Ok((workers, skipped))

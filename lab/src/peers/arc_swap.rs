@@ -31,7 +31,7 @@ impl ReadSide for Load {
     }
 }
 
-/// What its documentation recommends for values that are held for long, as over `.await`.
+/// What its documentation recommends for values that are held for long, as across `.await`.
 pub(crate) struct LoadFull(ArcSwap<u64>);
 
 impl ReadSide for LoadFull {

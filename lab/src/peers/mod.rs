@@ -37,7 +37,7 @@ pub(crate) const LIBURCU: &str = "liburcu-memb";
 pub(crate) fn missing(wanted: &[&'static str]) -> Vec<Skipped> {
     let why = "not built in: install liburcu-dev and run with `cargo run --release --features liburcu`";
     let wanted = if cfg!(feature = "liburcu") { &[] } else { wanted };
-    wanted.iter().map(|system| Skipped { system, why: why.to_owned() }).collect()
+    wanted.iter().map(|&system| Skipped { system: system.into(), why: why.to_owned() }).collect()
 }
 
 /// The number that every reader finds.

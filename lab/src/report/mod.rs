@@ -1,19 +1,17 @@
 //! `report`: what this machine and this library do, at a glance.
 //!
-//! Measures [parts](part), each in a process of its own, and keeps what they found; from that it writes a [page](page) and a
-//! [summary], and [all figures](figures) as text. A part that is measured again takes the place of its older result, so that a report can be made piece by
-//! piece; and nothing that was measured is lost when a later part fails.
+//! Measures [parts](part), each in a process of its own. From the results it writes a [page], a summary and all figures
+//! as [text](markdown): what these show is data, in [contents]. A part that is measured again replaces its older
+//! result, so that a report can be made piece by piece. Results are written after each part, so that a failure later
+//! loses none.
 
 mod chart;
-pub(crate) mod data;
-mod experiments;
-mod figures;
-mod highlights;
+mod contents;
+pub(crate) mod document;
+mod lines;
+mod markdown;
 mod page;
 pub(crate) mod part;
-mod sections;
-mod shape;
-mod summary;
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -22,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::harness::units;
-use crate::harness::worker::Worker as Lane;
+use crate::harness::worker::Worker;
+use crate::harness::{Report, units};
 use crate::probe;
-use data::{Document, Outcome};
-use part::Part;
+use document::Document;
+use part::{PARTS, Part};
 
 /// Measure this machine and write a page about it, a summary and the raw results.
 #[derive(Debug, clap::Args)]
@@ -35,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Only these parts, in this order; the others stay as the directory has them.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
+    #[arg(long, value_parser = part::parser(), value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
     /// Time for each part [default: as much as it needs].
     #[arg(long, value_name = "S", value_parser = units::seconds)]
@@ -48,31 +46,11 @@ pub(crate) struct Args {
     out_dir: PathBuf,
 }
 
-/// All parts, as they are measured.
-const ORDER: [Part; 16] = [
-    Part::Read,
-    Part::Sync,
-    Part::Fence,
-    Part::Callback,
-    Part::Qsbr,
-    Part::Srcu,
-    Part::Percpu,
-    Part::Lock,
-    Part::LockAblation,
-    Part::E1,
-    Part::E2,
-    Part::E3,
-    Part::E4,
-    Part::E5,
-    Part::E6,
-    Part::E7,
-];
-
-/// Measures what `args` says and writes the files.
+/// Measures the chosen parts and writes the files.
 ///
 /// # Errors
 ///
-/// Fails if a part does, or a file cannot be written; what was measured before is kept.
+/// Returns an error if a part does, or if a file cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let out_dir = &args.out_dir;
     fs::create_dir_all(out_dir).with_context(|| format!("cannot make {}", out_dir.display()))?;
@@ -85,13 +63,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let facts = probe::facts()?;
     document.machine = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
 
-    let parts = if args.only.is_empty() { &ORDER[..] } else { &args.only };
+    let parts = if args.only.is_empty() { &PARTS[..] } else { &args.only };
     let seconds: Vec<f64> =
         parts.iter().map(|part| args.seconds.unwrap_or(part.seconds(args.quick))).collect();
     let begin = Instant::now();
     for (place, (part, time)) in parts.iter().zip(&seconds).enumerate() {
         let left: f64 = seconds[place..].iter().sum();
-        eprintln!("[{}/{}] {}: {time:.0} s; {} left", place + 1, parts.len(), part.name(), minutes(left));
+        eprintln!("[{}/{}] {}: {time:.0} s; {} left", place + 1, parts.len(), part.name, minutes(left));
         document.put(measure(*part, *time)?);
         write(&document, out_dir)?;
     }
@@ -103,17 +81,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(part: Part, seconds: f64) -> anyhow::Result<Outcome> {
-    let mut lane = Lane::start(&["part", part.name()], None)?;
-    lane.measure(&seconds).with_context(|| format!("the part {} failed", part.name()))
+fn measure(part: Part, seconds: f64) -> anyhow::Result<Report> {
+    let mut worker = Worker::start(&["part", part.name], None)?;
+    worker.measure(&seconds).with_context(|| format!("the part {} failed", part.name))
 }
 
 fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
     document.write(&out_dir.join("report.json"))?;
     let pages = [
         ("report.html", page::render(document)),
-        ("summary.md", summary::render(document)),
-        ("figures.md", figures::render(document)),
+        ("summary.md", markdown::summary(document)),
+        ("figures.md", markdown::figures(document)),
     ];
     for (name, text) in pages {
         let path = out_dir.join(name);
@@ -122,11 +100,29 @@ fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A time of this size as people say it.
+/// Returns a time in minutes and seconds.
 fn minutes(seconds: f64) -> String {
     let time = Duration::from_secs_f64(seconds.round());
     match time.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
+}
+
+/// Returns a fact of the machine.
+fn fact<'a>(document: &'a Document, name: &str) -> &'a str {
+    document.machine.iter().find(|(fact, _)| fact == name).map_or("unknown", |(_, value)| value)
+}
+
+/// Returns the machine and the time of the measurements, in a line.
+fn headline(document: &Document) -> String {
+    let first = |name| fact(document, name).split(' ').next().unwrap_or_default();
+    let seconds: f64 = document.results.iter().filter_map(|result| result.seconds).sum();
+    format!(
+        "{}, {} CPUs, Linux {}, fences by {}; {seconds:.0} s of measurements.",
+        fact(document, "cpu"),
+        first("cpus"),
+        first("kernel"),
+        first("fence").trim_end_matches([':', ',', ';']),
+    )
 }

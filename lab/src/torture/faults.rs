@@ -1,4 +1,4 @@
-//! Faults that come between: signals, threads that take a CPU away, forks.
+//! Faults: signals, threads that occupy a CPU, forks.
 
 use std::hint;
 use std::io;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::common::{patience, sleep};
+use super::common::{sleep, wait_limit};
 use crate::harness::pin;
 
-/// Threads that take signals.
+/// Threads that get signals.
 #[derive(Debug)]
 pub(super) struct Signals {
     /// The thread in each slot, or 0, or [`SENDING`].
     threads: Box<[AtomicU64]>,
 }
 
-/// What handlers do, and how often they did.
+/// The body of the signal handler, and the number of its runs.
 static HANDLER: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
@@ -33,16 +33,16 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     }
 }
 
-/// Installs the handler of signals, which must be async-signal-safe.
+/// Installs the signal handler, which must be async-signal-safe.
 pub(super) fn handle_signals(handler: impl Fn() + Send + Sync + 'static) -> anyhow::Result<()> {
-    ensure!(HANDLER.set(Box::new(handler)).is_ok(), "there is a handler for signals");
+    ensure!(HANDLER.set(Box::new(handler)).is_ok(), "there is a signal handler already");
     // SAFETY: `action` is valid; the handler is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART;
         let installed = libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()) == 0;
-        ensure!(installed, "no handler for signals can be installed");
+        ensure!(installed, "cannot install a signal handler");
     }
     Ok(())
 }
@@ -55,7 +55,7 @@ pub(super) fn handled() -> u64 {
 /// In place of a thread, while a signal is sent to it.
 const SENDING: u64 = u64::MAX;
 
-/// While it lives, its thread takes signals.
+/// While it lives, its thread gets signals.
 #[derive(Debug)]
 pub(super) struct Receiver<'a>(&'a AtomicU64);
 
@@ -69,7 +69,7 @@ impl Signals {
         Self { threads: (0..slots).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Lets the calling thread take signals in this slot.
+    /// Lets the calling thread get signals in this slot.
     pub(super) fn receiver(&self, slot: usize) -> Receiver<'_> {
         let thread = &self.threads[slot];
         thread.store(this_thread(), Release);
@@ -79,10 +79,10 @@ impl Signals {
     /// Sends a signal to the thread in a random slot, if there is one. One thread sends.
     pub(super) fn send(&self) {
         let slot = &self.threads[fastrand::usize(..self.threads.len())];
-        // Taken, so that the thread waits before it ends.
+        // Reserved, so that the thread does not end meanwhile.
         let thread = slot.swap(SENDING, AcqRel);
         if thread != 0 {
-            // SAFETY: the thread has not ended, as its slot is taken.
+            // SAFETY: the thread has not ended, as its slot is reserved.
             unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGUSR1) };
         }
         slot.store(thread, Release);
@@ -97,14 +97,14 @@ impl Drop for Receiver<'_> {
             libc::sigaddset(&mut signals, libc::SIGUSR1);
             libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut());
         }
-        // Not while the slot is taken: the sender brings the thread back.
+        // Not while the slot is reserved: the sender puts the thread back.
         while self.0.compare_exchange(this_thread(), 0, AcqRel, Relaxed).is_err() {
             thread::yield_now();
         }
     }
 }
 
-/// Takes a random CPU away now and then, for as long as a reader or updater may be in the middle of something.
+/// Occupies a random CPU now and then, so that threads are preempted in the middle of operations.
 pub(super) fn jitter(cpus: &[usize], stops: impl Fn() -> bool) {
     while !stops() {
         let _ = pin::to(cpus[fastrand::usize(..cpus.len())]);
@@ -119,8 +119,8 @@ pub(super) fn jitter(cpus: &[usize], stops: impl Fn() -> bool) {
 
 /// Forks. Parent and child must both call [`finish`].
 pub(super) fn fork() -> libc::pid_t {
-    // SAFETY: the child calls `finish`: it uses this library, and ends; it starts no thread by the standard library, and prints
-    // nothing.
+    // SAFETY: the child calls `finish`: it uses this library, and ends; it starts no thread by the standard library,
+    // and prints nothing.
     unsafe { libc::fork() }
 }
 
@@ -138,7 +138,7 @@ pub(super) fn finish(child: libc::pid_t, works: impl FnOnce() -> bool) -> anyhow
     let mut status = -1;
     // SAFETY: `status` outlives the call.
     while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-        if begin.elapsed() > patience() {
+        if begin.elapsed() > wait_limit() {
             // SAFETY: our child, which has not been waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
             bail!("the child of a fork hangs");

@@ -36,9 +36,9 @@ impl Shape {
 pub(super) trait Flavor: 'static {
     const NAME: &str;
     /// Signal handlers may read.
-    const HANDLES: bool;
+    const READS_IN_HANDLERS: bool = true;
     /// The callbacks of one thread run in order.
-    const ORDERED: bool;
+    const ORDERED: bool = true;
 
     type Domain: Domain;
     fn domain() -> &'static Self::Domain;
@@ -47,36 +47,86 @@ pub(super) trait Flavor: 'static {
     type Reader;
     fn reader() -> Self::Reader;
 
-    /// Runs a section, or two: `first` in its beginning, and `second` at its end.
+    /// A section, which ends when it is dropped.
+    type Guard;
+    fn enter() -> Self::Guard;
+
+    /// Ends a section, and begins another one at once.
+    fn repeat(guard: Self::Guard) -> Self::Guard {
+        drop(guard);
+        Self::enter()
+    }
+
+    /// Runs `f` and ends the section, in another thread if guards can move.
+    fn end_elsewhere(guard: Self::Guard, f: impl FnOnce() + Send) {
+        f();
+        drop(guard);
+    }
+
+    /// Runs a section, or two: `first` at its beginning, and `second` at its end.
+    #[inline]
     fn section<T: Send>(
-        reader: &mut Self::Reader,
+        _reader: &mut Self::Reader,
         shape: Shape,
         first: impl Fn() -> T,
         second: impl Fn(T) + Send + Sync,
-    );
+    ) {
+        let guard = Self::enter();
+        match shape {
+            Shape::Plain => second(first()),
+            Shape::Nested => {
+                let seen = first();
+                drop(Self::enter());
+                second(seen);
+            }
+            Shape::Extended => {
+                // Before `first`, as the section that goes on protects what that sees.
+                let _other = Self::enter();
+                let seen = first();
+                drop(guard);
+                return second(seen);
+            }
+            Shape::Repeated => {
+                second(first());
+                let _guard = Self::repeat(guard);
+                return second(first());
+            }
+            Shape::Moved => {
+                let seen = first();
+                return Self::end_elsewhere(guard, || second(seen));
+            }
+        }
+        drop(guard);
+    }
 
     /// Does what else a thread may do now and then between sections.
     fn between(_reader: &mut Self::Reader) {}
 
     /// Runs `f`, which may block, outside sections.
-    fn rest(_reader: &mut Self::Reader, f: impl FnOnce()) {
+    fn outside(_reader: &mut Self::Reader, f: impl FnOnce()) {
         f();
     }
 
     /// Runs `f` in a section of a thread that mostly waits, or of a signal handler.
-    fn visit(f: impl FnOnce());
+    fn visit(f: impl FnOnce()) {
+        let _guard = Self::enter();
+        f();
+    }
 
     /// In the child of a fork, outside sections: waits for grace periods. Returns `true` if callbacks run.
     fn works_in_child() -> bool {
-        static CALLED: AtomicBool = AtomicBool::new(false);
         Self::visit(|| ());
-        let domain = Self::domain();
-        domain.synchronize();
-        domain.call(|| CALLED.store(true, Relaxed));
-        domain.barrier();
-        GracePeriod::now_in(domain.clone()).wait();
-        CALLED.load(Relaxed)
+        works(Self::domain())
     }
+}
+
+fn works(domain: &impl Domain) -> bool {
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    domain.synchronize();
+    domain.call(|| CALLED.store(true, Relaxed));
+    domain.barrier();
+    GracePeriod::now_in(domain.clone()).wait();
+    CALLED.load(Relaxed)
 }
 
 /// RCU: threads that enter and leave sections.
@@ -85,8 +135,6 @@ pub(super) enum Rcu {}
 
 impl Flavor for Rcu {
     const NAME: &str = "rcu";
-    const HANDLES: bool = true;
-    const ORDERED: bool = true;
 
     type Domain = rcu::Global;
     fn domain() -> &'static rcu::Global {
@@ -98,35 +146,16 @@ impl Flavor for Rcu {
         rcu::register();
     }
 
+    type Guard = rcu::Guard;
     #[inline]
-    fn section<T: Send>((): &mut (), shape: Shape, first: impl Fn() -> T, second: impl Fn(T) + Send + Sync) {
-        let mut guard = rcu::enter();
-        let seen = first();
-        match shape {
-            Shape::Plain | Shape::Moved => second(seen),
-            Shape::Nested => {
-                drop(rcu::enter());
-                second(seen);
-            }
-            Shape::Extended => {
-                let inner = rcu::enter();
-                drop(guard);
-                second(seen);
-                drop(inner);
-                return;
-            }
-            Shape::Repeated => {
-                second(seen);
-                guard.repin();
-                second(first());
-            }
-        }
-        drop(guard);
+    fn enter() -> rcu::Guard {
+        rcu::enter()
     }
 
-    fn visit(f: impl FnOnce()) {
-        let _guard = rcu::enter();
-        f();
+    #[inline]
+    fn repeat(mut guard: rcu::Guard) -> rcu::Guard {
+        guard.repin();
+        guard
     }
 }
 
@@ -136,8 +165,7 @@ pub(super) enum Qsbr {}
 
 impl Flavor for Qsbr {
     const NAME: &str = "qsbr";
-    const HANDLES: bool = false;
-    const ORDERED: bool = true;
+    const READS_IN_HANDLERS: bool = false;
 
     type Domain = qsbr::Global;
     fn domain() -> &'static qsbr::Global {
@@ -147,6 +175,11 @@ impl Flavor for Qsbr {
     type Reader = Option<qsbr::Handle>;
     fn reader() -> Self::Reader {
         Some(qsbr::register())
+    }
+
+    type Guard = qsbr::Handle;
+    fn enter() -> qsbr::Handle {
+        qsbr::register()
     }
 
     #[inline]
@@ -179,13 +212,8 @@ impl Flavor for Qsbr {
         }
     }
 
-    fn rest(reader: &mut Self::Reader, f: impl FnOnce()) {
+    fn outside(reader: &mut Self::Reader, f: impl FnOnce()) {
         reader.get_or_insert_with(qsbr::register).offline(f);
-    }
-
-    fn visit(f: impl FnOnce()) {
-        let _thread = qsbr::register();
-        f();
     }
 }
 
@@ -197,7 +225,6 @@ static DOMAIN: srcu::Domain = srcu::Domain::new();
 
 impl Flavor for Srcu {
     const NAME: &str = "srcu";
-    const HANDLES: bool = true;
     // Threads append to the queue of the CPU that they are on.
     const ORDERED: bool = false;
 
@@ -212,59 +239,24 @@ impl Flavor for Srcu {
         stillpoint::percpu::register_thread();
     }
 
+    type Guard = srcu::Guard<'static>;
     #[inline]
-    fn section<T: Send>((): &mut (), shape: Shape, first: impl Fn() -> T, second: impl Fn(T) + Send + Sync) {
-        let guard = DOMAIN.enter();
-        if shape == Shape::Extended {
-            // Two sections, of which the second began before the first ended.
-            let other = DOMAIN.enter();
-            let seen = first();
-            drop(guard);
-            second(seen);
-            drop(other);
-            return;
-        }
-        let seen = first();
-        match shape {
-            Shape::Plain | Shape::Extended => second(seen),
-            Shape::Nested => {
-                drop(DOMAIN.enter());
-                second(seen);
-            }
-            Shape::Repeated => {
-                second(seen);
-                drop(guard);
-                let guard = DOMAIN.enter();
-                second(first());
-                drop(guard);
-                return;
-            }
-            Shape::Moved => {
-                thread::scope(|scope| {
-                    scope.spawn(|| {
-                        second(seen);
-                        drop(guard);
-                    });
-                });
-                return;
-            }
-        }
-        drop(guard);
+    fn enter() -> Self::Guard {
+        DOMAIN.enter()
     }
 
-    fn visit(f: impl FnOnce()) {
-        let _guard = DOMAIN.enter();
-        f();
+    fn end_elsewhere(guard: Self::Guard, f: impl FnOnce() + Send) {
+        let end = || {
+            f();
+            drop(guard);
+        };
+        thread::scope(|scope| _ = scope.spawn(end));
     }
 
     /// Sections of other threads are open for ever in the child, so another domain shows it.
     fn works_in_child() -> bool {
-        static CALLED: AtomicBool = AtomicBool::new(false);
         let domain = srcu::Domain::new();
         drop(domain.enter());
-        domain.synchronize();
-        domain.call(|| CALLED.store(true, Relaxed));
-        domain.barrier();
-        CALLED.load(Relaxed)
+        works(&domain)
     }
 }

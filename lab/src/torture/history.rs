@@ -2,14 +2,14 @@
 //! [`oracle`](super::oracle).
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+
+use clap::ValueEnum as _;
 
 use super::slots::{READERS, UPDATERS, slot_name};
 
-/// An event, with a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// An event, which has a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 #[repr(u64)]
 pub(super) enum EventKind {
     /// A thread, with its number in the slot.
@@ -31,15 +31,7 @@ pub(super) enum EventKind {
     Unpublished,
 }
 
-impl EventKind {
-    #[rustfmt::skip]
-    const ALL: [Self; 11] = [
-        Self::Started, Self::Entered, Self::TookCookie, Self::Deferred, Self::Halfway, Self::Leaves, Self::Migrated,
-        Self::Ended, Self::Waits, Self::Returned, Self::Unpublished,
-    ];
-}
-
-/// Events that are kept of each slot, and events that are shown.
+/// Events of each slot that are kept, and events that are shown.
 const KEPT: u64 = 32;
 const SHOWN: usize = 48;
 
@@ -57,7 +49,7 @@ pub(super) struct History {
 
 static FROZEN: AtomicBool = AtomicBool::new(false);
 
-/// Keeps all histories as they are. Returns `true` for the first caller.
+/// Stops all recording. Returns `true` to the first caller.
 pub(super) fn freeze() -> bool {
     !FROZEN.swap(true, Relaxed)
 }
@@ -75,7 +67,7 @@ impl History {
         }
     }
 
-    /// Plain loads and stores.
+    /// Records an event, by plain loads and stores.
     #[inline(always)]
     pub(super) fn note(&self, kind: EventKind, value: u64) {
         if FROZEN.load(Relaxed) {
@@ -91,39 +83,25 @@ impl History {
     fn read(&self) -> impl Iterator<Item = (u64, EventKind, u64)> {
         self.events.iter().filter_map(|[time, event]| {
             let (time, event) = (time.load(Relaxed), event.load(Relaxed));
-            (time != 0).then(|| (time, EventKind::ALL[(event & 0xff) as usize], event >> 8))
+            (time != 0).then(|| (time, EventKind::value_variants()[(event & 0xff) as usize], event >> 8))
         })
     }
 }
 
-/// A clock that reads without ordering anything, in a unit of its own.
+/// Reads a clock without ordering anything: the time stamp counter on x86-64, nanoseconds elsewhere.
 #[inline(always)]
 pub(super) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has the instruction.
     return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(not(target_arch = "x86_64"))]
-    return 1 + EPOCH.get_or_init(|| (Instant::now(), 0)).0.elapsed().as_nanos() as u64;
+    return {
+        static EPOCH: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        EPOCH.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64 + 1
+    };
 }
 
-/// A moment by two clocks.
-static EPOCH: OnceLock<(Instant, u64)> = OnceLock::new();
-
-/// To be called early, so that ticks can be converted.
-pub(super) fn start() {
-    EPOCH.get_or_init(|| (Instant::now(), if cfg!(target_arch = "x86_64") { ticks() } else { 0 }));
-}
-
-fn nanoseconds_per_tick() -> f64 {
-    match EPOCH.get() {
-        Some(&(instant, then)) if cfg!(target_arch = "x86_64") => {
-            instant.elapsed().as_nanos() as f64 / ticks().saturating_sub(then).max(1) as f64
-        }
-        _ => 1.0,
-    }
-}
-
-/// Returns the last events in these slots, in order, with the time before `then`.
+/// Returns the last events in these slots, in order, with the ticks since `then`.
 pub(super) fn recent(histories: &Histories, slots: &[usize], then: u64) -> String {
     let mut events: Vec<_> = slots
         .iter()
@@ -132,8 +110,8 @@ pub(super) fn recent(histories: &Histories, slots: &[usize], then: u64) -> Strin
     events.sort_unstable();
     let mut text = String::new();
     for (at, slot, kind, value) in events.iter().skip(events.len().saturating_sub(SHOWN)) {
-        let micros = at.cast_signed().wrapping_sub(then.cast_signed()) as f64 * nanoseconds_per_tick() / 1e3;
-        let _ = write!(text, "\n{micros:>+14.3} us  {:<11} {kind:?} {value}", slot_name(*slot));
+        let ticks = at.cast_signed().wrapping_sub(then.cast_signed());
+        let _ = write!(text, "\n{ticks:>+14}  {:<11} {kind:?} {value}", slot_name(*slot));
     }
     text
 }

@@ -1,12 +1,12 @@
-//! `torture lock`: threads take one lock in all ways at once, under all faults.
+//! `torture lock`: threads acquire one lock in all ways at once, under all faults.
 //!
-//! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`patience`]), and all work under
-//! the lock is there in the end. Now and then all threads stop. Meanwhile threads end and others take their places, handlers of
-//! signals try to lock, some threads have a low priority, some hardly a third of a CPU together, all free nodes of the lock are
-//! taken away now and then, and the process forks.
+//! Checked: no other thread changes what the lock guards while a thread holds it, each wait ends ([`wait_limit`]), and
+//! no work under the lock is lost. Now and then all threads stop. Meanwhile threads end and others take their slots,
+//! signal handlers try to lock, some threads have a low priority, some share a third of a CPU, all free nodes of the
+//! lock are taken away now and then, and the process forks.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::AllNodes;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
-use super::common::{ThreadArgs, enough, fail, patience, sleep};
+use super::common::{ThreadArgs, fail, require, seeded, sleep, wait_limit};
 use super::faults::{self, Signals};
 use super::quota::Quota;
 use crate::harness::crew;
@@ -28,13 +28,13 @@ pub(super) const NAME: &str = "lock";
 const TICK: Duration = Duration::from_millis(5);
 /// Time until all threads stop, so that no later acquisition makes up for a lost wake-up.
 const SHORT: Duration = Duration::from_millis(100);
-/// The same for the first interval, and one in eight. Longer than the patience with a broken step, as some make waits too long
-/// only beside other threads.
+/// The same for the first interval, and one in eight. Longer than [`wait_limit`] with a broken step, as some make waits
+/// too long only beside other threads.
 const LONG: Duration = Duration::from_millis(2500);
 /// Acquisitions per second that a conclusive run needs.
 const LEAST: u64 = 100;
 /// Acquisitions after which a thread ends.
-const LIFE: u64 = 2_000;
+const MOST: u64 = 2_000;
 
 /// What the lock guards: both halves are equal whenever the lock is free.
 #[derive(Debug, Default)]
@@ -45,22 +45,22 @@ struct Guarded {
 
 static LOCK: Mutex<Guarded> = Mutex::new(Guarded { first: 0, second: 0 });
 static CHANGED: Condvar = Condvar::new();
-/// Signal handlers that took this lock and counted under it; all that ran; those that found it taken.
+/// Signal handlers that acquired this lock, and those that found it locked.
 static HANDLED: Mutex<u64> = Mutex::new(0);
 static FAILED_TRIES: AtomicU64 = AtomicU64::new(0);
 
-/// What a signal handler does: it only tries locks, as is promised to work.
+/// Runs in signal handlers: these may only try locks.
 fn handle() {
     match HANDLED.try_lock() {
         Some(mut handled) => *handled += 1,
-        None => _ = FAILED_TRIES.fetch_add(1, Ordering::Relaxed),
+        None => _ = FAILED_TRIES.fetch_add(1, Relaxed),
     }
     drop(LOCK.try_lock());
 }
 
 impl Guarded {
-    /// Works under the lock; fails if another thread does.
-    fn work(&mut self) -> anyhow::Result<()> {
+    /// Works under the lock. Ends the process if another thread does.
+    fn work(&mut self) {
         self.first += 1;
         for _ in 0..fastrand::u32(..200) {
             std::hint::spin_loop();
@@ -69,8 +69,9 @@ impl Guarded {
             thread::yield_now();
         }
         self.second += 1;
-        ensure!(self.first == self.second, "two threads held the lock");
-        Ok(())
+        if self.first != self.second {
+            fail(NAME, "two threads held the lock");
+        }
     }
 }
 
@@ -78,11 +79,11 @@ impl Guarded {
 #[derive(Debug)]
 struct Run {
     start: Instant,
-    /// For each slot, since when its thread waits, in nanoseconds and plus 1; 0 if it does not.
+    /// For each slot, the time at which its thread began to wait, in nanoseconds plus 1; 0 if it does not wait.
     waits: Box<[CachePadded<AtomicU64>]>,
     signals: Signals,
     stop: AtomicBool,
-    /// For a quarter of the threads, if there is one.
+    /// For a quarter of the threads, if available.
     quota: Option<Quota>,
 }
 
@@ -91,7 +92,7 @@ struct Run {
 struct Count {
     taken: u64,
     timed_out: u64,
-    lives: u64,
+    threads: u64,
     longest: Duration,
 }
 
@@ -116,25 +117,28 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     let begin = LOCK.lock().second;
     let (count, forks) = thread::scope(|scope| {
         let count = run.watch(scope, args.common.seconds);
-        run.stop.store(true, Ordering::Relaxed);
+        run.stop.store(true, Relaxed);
         CHANGED.notify_all();
         count
     })?;
+    let seconds = run.start.elapsed().as_secs_f64();
+    // Removes the cgroup, also if the process is to be ended.
+    drop(run);
     let done = LOCK.lock().second - begin;
     ensure!(done == count.taken, "{} acquisitions, but the work of {done}", count.taken);
     let (signals, handled) = (faults::handled(), *HANDLED.lock());
-    let failed = FAILED_TRIES.load(Ordering::Relaxed);
+    let failed = FAILED_TRIES.load(Relaxed);
     ensure!(
         signals == handled + failed,
         "{signals} signals, but the work of {handled} handlers and {failed} failed tries"
     );
-    enough("acquisitions", count.taken, LEAST, args.common.seconds)?;
+    require(NAME, "acquisitions", count.taken, LEAST, args.common.seconds);
     Ok(format!(
-        "{} acquisitions in {} lives of {slots} threads, {restricted}, in {:.1} s, {} timed out, the longest wait {}; {handled} handlers, \
-         {forks} forks",
+        "{} acquisitions by {} threads in {slots} slots, {restricted}, in {:.1} s, {} timed out, the longest wait {}; \
+         {handled} handlers, {forks} forks",
         count.taken,
-        count.lives,
-        run.start.elapsed().as_secs_f64(),
+        count.threads,
+        seconds,
         count.timed_out,
         duration(count.longest.as_nanos() as f64),
     ))
@@ -149,19 +153,13 @@ impl Run {
     ) -> anyhow::Result<(Count, u64)> {
         let total = Duration::from_secs_f64(seconds);
         let (mut threads, mut free) = (Vec::new(), (0..self.waits.len()).collect::<Vec<_>>());
-        let start = |slot| {
-            let seed = fastrand::u64(..);
-            crew::spawn(scope, move || {
-                fastrand::seed(seed);
-                self.live(slot)
-            })
-        };
+        let start = |slot| crew::spawn(scope, seeded(move || self.live(slot)));
         let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
         let (mut count, mut forks, mut nodes) = (Count::default(), 0, None);
         let mut end = LONG;
         while self.start.elapsed() < total || !threads.is_empty() {
             let stops = self.start.elapsed() >= end.min(total);
-            self.stop.store(stops, Ordering::Relaxed);
+            self.stop.store(stops, Relaxed);
             if !stops {
                 for slot in free.drain(..) {
                     threads.push(start(slot)?);
@@ -170,7 +168,7 @@ impl Run {
                 end = self.start.elapsed() + if fastrand::u8(..8) == 0 { LONG } else { SHORT };
             }
             sleep(TICK);
-            if let Some(why) = self.overdue() {
+            if let Some(why) = self.stuck() {
                 fail(NAME, &why);
             }
             progress.show(|| format!("{} acquisitions, {forks} forks", count.taken));
@@ -188,11 +186,11 @@ impl Run {
                 _ => {}
             }
             for ended in threads.extract_if(.., |thread| thread.is_finished()).collect::<Vec<_>>() {
-                let (slot, its) = crew::join(ended)??;
-                count.taken += its.taken;
-                count.timed_out += its.timed_out;
-                count.lives += 1;
-                count.longest = count.longest.max(its.longest);
+                let (slot, of_thread) = crew::join(ended)?;
+                count.taken += of_thread.taken;
+                count.timed_out += of_thread.timed_out;
+                count.threads += 1;
+                count.longest = count.longest.max(of_thread.longest);
                 free.push(slot);
             }
         }
@@ -201,7 +199,7 @@ impl Run {
     }
 
     /// Runs a thread. Returns its slot and what it did.
-    fn live(&self, slot: usize) -> anyhow::Result<(usize, Count)> {
+    fn live(&self, slot: usize) -> (usize, Count) {
         // SAFETY: plain calls, for this thread only. That a priority is not available does no harm.
         unsafe {
             if slot % 4 == 1 {
@@ -213,44 +211,37 @@ impl Run {
             }
         }
         let _receiver = self.signals.receiver(slot);
-        let outcome = self.take_repeatedly(slot);
-        self.waits[slot].store(0, Ordering::Relaxed);
-        if outcome.is_err() {
-            self.stop.store(true, Ordering::Relaxed);
-        }
-        outcome.map(|count| (slot, count))
-    }
-
-    fn take_repeatedly(&self, slot: usize) -> anyhow::Result<Count> {
-        if let (3, Some(quota)) = (slot % 4, &self.quota) {
-            quota.join()?;
+        if let (3, Some(quota)) = (slot % 4, &self.quota)
+            && let Err(why) = quota.join()
+        {
+            fail(NAME, &format!("{why:#}"));
         }
         let mut count = Count::default();
-        while count.taken < LIFE && !self.stop.load(Ordering::Relaxed) {
+        while count.taken < MOST && !self.stop.load(Relaxed) {
             let began = self.start.elapsed();
-            self.waits[slot].store(began.as_nanos() as u64 + 1, Ordering::Relaxed);
-            let taken = take()?;
-            self.waits[slot].store(0, Ordering::Relaxed);
+            self.waits[slot].store(began.as_nanos() as u64 + 1, Relaxed);
+            let taken = acquire();
+            self.waits[slot].store(0, Relaxed);
             count.longest = count.longest.max(self.start.elapsed() - began);
             *if taken { &mut count.taken } else { &mut count.timed_out } += 1;
         }
-        Ok(count)
+        (slot, count)
     }
 
-    /// Returns the first thread that has waited for too long, if there is one.
-    fn overdue(&self) -> Option<String> {
+    /// Returns the first thread that has waited for too long, if any.
+    fn stuck(&self) -> Option<String> {
         let now = self.start.elapsed();
         self.waits.iter().enumerate().find_map(|(slot, wait)| {
-            let since = Duration::from_nanos(wait.load(Ordering::Relaxed).checked_sub(1)?);
+            let since = Duration::from_nanos(wait.load(Relaxed).checked_sub(1)?);
             let lasted = now.saturating_sub(since);
-            (lasted > patience())
+            (lasted > wait_limit())
                 .then(|| format!("thread {slot} has waited for {:.1} s: {LOCK:?}", lasted.as_secs_f64()))
         })
     }
 }
 
-/// Takes the lock in some way, and works under it. Returns `false` if it timed out.
-fn take() -> anyhow::Result<bool> {
+/// Acquires the lock in some way, and works under it. Returns `false` if it times out.
+fn acquire() -> bool {
     let timeout = Duration::from_micros(fastrand::u64(..300));
     let guard = match fastrand::u8(..8) {
         0 => LOCK.try_lock(),
@@ -258,8 +249,8 @@ fn take() -> anyhow::Result<bool> {
         3 => LOCK.try_lock_until(Instant::now() + timeout),
         _ => Some(LOCK.lock()),
     };
-    let Some(mut guard) = guard else { return Ok(false) };
-    guard.work()?;
+    let Some(mut guard) = guard else { return false };
+    guard.work();
     match fastrand::u8(..32) {
         0..4 => MutexGuard::unlock_fair(guard),
         4 => MutexGuard::bump(&mut guard),
@@ -268,10 +259,10 @@ fn take() -> anyhow::Result<bool> {
         }
         _ => {}
     }
-    Ok(true)
+    true
 }
 
-/// In the child, the lock is held by a thread that does not exist there, or works.
+/// In the child, the lock works, or is held by a thread that does not exist there.
 fn lock_in_child() -> bool {
     for _ in 0..3 {
         if let Some(mut guard) = LOCK.try_lock_for(Duration::from_millis(20)) {

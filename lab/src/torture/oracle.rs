@@ -2,36 +2,39 @@
 //!
 //! # Clocks
 //!
-//! Each reader has a clock, odd inside a critical section: stepped once after the section has begun and once before it ends. An
-//! updater that sees an odd clock and then waits for a grace period must not see the same value afterwards ([`ClockSnapshot`]).
-//! That is sound because
+//! Each reader has a clock, odd inside a critical section: stepped once after the section has begun and once before it
+//! ends. An updater that sees an odd clock and then waits for a grace period must not see the same value afterwards
+//! ([`ClockSnapshot`]). That is sound because
 //!
-//! - an odd clock is that of a section whose beginning the grace period sees: the reader passes a light fence before the
-//!   step, the grace period executes a heavy one after the snapshot, and the two are ordered. The heavy one cannot be first, as
-//!   then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online before.)
-//! - the grace period waits for the end of that section, which is a release after the second step and is acquired by the grace
-//!   period, so that even a relaxed load afterwards sees the second step, or a later one.
+//! - an odd clock is that of a section whose beginning the grace period sees: the reader executes a light fence before
+//!   the step, the grace period a heavy one after the snapshot, and the two are ordered. The heavy one cannot be first,
+//!   as then the snapshot before it would not have seen the step. (Without fences, as in `qsbr`, the thread was online
+//!   before.)
+//! - the grace period waits for the end of that section, a Release after the second step, and acquires it, so that even
+//!   a relaxed load afterwards sees the second step, or a later one.
 //!
-//! A snapshot may miss a section that has just begun, which makes the check weaker, not wrong. After [`fence::heavy`] it misses
-//! none. But that fence could make up for one that the grace period lacks, so most snapshots do without.
+//! A snapshot may miss a section that has just begun, which makes the check weaker, not wrong. After [`fence::heavy`]
+//! it misses none. But that fence could make up for one that the grace period lacks, so most snapshots do without.
 //!
 //! # Elements
 //!
-//! Readers load pointers to elements, whose memory is never returned to the allocator, so that use after free is observable. An
-//! element is published, unpublished, and after a grace period freed: its stamp has its [`Age`], and how often it was made anew. A
-//! reader that has loaded a pointer to it inside a section must not see it freed before the section ends, nor made anew. This
-//! finds what clocks cannot: a section whose beginning no updater saw, as it was in a store buffer still.
+//! Readers load pointers to elements, whose memory is never returned to the allocator, so that use after free is
+//! observable. An element is published, unpublished, and after a grace period freed: its stamp has its [`Age`] and its
+//! generation. A reader that has loaded a pointer to it inside a section must not see it freed before the section ends,
+//! nor in another generation. This finds what clocks cannot: a section whose beginning no updater saw, as it was still
+//! in a store buffer.
 //!
 //! # Expected clocks
 //!
-//! An updater that has waited knows of a section that has ended. It stores the clock at that end in the element: a reader that
-//! loads the element when it is published again must see the clock at or past that value, though it has never synchronized with
-//! that section's reader. So grace periods carry what one reader did to all others.
+//! An updater that has waited knows of a section that has ended. It stores the clock at that end in the element: a
+//! reader that loads the element when it is published again must see the clock at or past that value, though it has
+//! never synchronized with that section's reader. So the effects of a section are visible to all readers after the
+//! grace period.
 //!
-//! # Nothing that orders
+//! # No ordering
 //!
-//! In the path of readers all of this is plain loads and stores: no fence, no read-modify-write, no store that others wait for. They
-//! would repair what they are to find. An update orders no more than its publishing does.
+//! In the path of readers all of this is plain loads and stores: no fence, no read-modify-write, no store that others
+//! wait for. They would hide missing fences of the library. An update orders no more than its publishing does.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -45,11 +48,11 @@ use super::history::{EventKind, Histories, History};
 use super::slots::{READERS, UPDATERS, WAIT_MODES};
 use super::violation::{ElementUse, ViolationKind, report};
 
-/// Pointers that readers load, and the elements that they may point to.
+/// Pointers that readers load, and elements that these may point to.
 const POINTERS: usize = 2;
 const ELEMENTS: usize = 4096;
 
-/// What readers and updaters share, for as long as the process runs: callbacks and signal handlers may come at any time.
+/// What readers and updaters share; leaked, as callbacks and signal handlers may come late.
 #[derive(Debug)]
 pub(super) struct Oracle {
     published: [CachePadded<AtomicPtr<Element>>; POINTERS],
@@ -64,11 +67,11 @@ pub(super) struct Oracle {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Element {
-    /// How often it was made anew, and below that the [`Age`].
+    /// The generation, and below that the [`Age`].
     stamp: AtomicU64,
-    /// The clock, and below that the reader that it belongs to.
+    /// The clock, and below that its reader.
     expected_clock: AtomicU64,
-    /// The updater that unpublished it, and below that the wait mode, for reports.
+    /// The updater that unpublished it, and below that the wait mode: for reports.
     by: AtomicU64,
 }
 
@@ -92,7 +95,7 @@ impl Element {
         }
     }
 
-    // Relaxed, as all here: what orders these is what is to be checked.
+    // Relaxed, as all accesses to elements: the library must order them, which is what is checked.
     fn stamp(&self) -> u64 {
         self.stamp.load(Relaxed)
     }
@@ -107,7 +110,7 @@ fn is_freed(stamp: u64) -> bool {
     stamp % AGES == Age::Freed as u64
 }
 
-/// What a reader has observed inside its section.
+/// What a reader has seen inside its section.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observation {
     element: &'static Element,
@@ -135,8 +138,8 @@ impl Oracle {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the place of an element, for reports.
-    fn place(&self, element: &Element) -> u64 {
+    /// Returns the index of an element, for reports.
+    fn index(&self, element: &Element) -> u64 {
         let offset = ptr::from_ref(element).addr() - self.elements.as_ptr().addr();
         (offset / size_of::<Element>()) as u64
     }
@@ -147,16 +150,17 @@ impl Oracle {
         Some(element)
     }
 
-    /// Returns how many elements have not come back, once all that was deferred has run.
+    /// Returns how many elements have not been freed, once all callbacks have run.
     pub(super) fn missing(&self) -> usize {
         ELEMENTS - POINTERS - self.free().len()
     }
 
-    /// Inside a section: loads a pointer, and checks what it points to.
+    /// Called inside a section: loads a pointer, and checks its element.
     #[inline(always)]
     pub(super) fn observe(&self, reader: usize) -> Observation {
         let pointer = &self.published[fastrand::usize(..POINTERS)];
-        // SAFETY: elements live for ever, and each pointer points to one. Acquire: as every user of a published pointer does.
+        // SAFETY: elements are leaked, and each pointer points to one.
+        // Acquire: as every user of a published pointer; pairs with the AcqRel in `unpublish`.
         let element = unsafe { &*pointer.load(Acquire) };
         let seen = Observation { element, stamp: element.stamp() };
         if is_freed(seen.stamp) {
@@ -171,7 +175,7 @@ impl Oracle {
         seen
     }
 
-    /// Later in the section: checks the element again.
+    /// Called later in the section: checks the element again.
     #[inline(always)]
     pub(super) fn recheck(&self, reader: usize, seen: Observation) {
         let stamp = seen.element.stamp();
@@ -187,7 +191,7 @@ impl Oracle {
         ElementUse {
             reader,
             section: self.clock(reader) / 2,
-            element: self.place(seen.element),
+            element: self.index(seen.element),
             generation: seen.stamp / AGES,
             updater: by / WAIT_MODES.len(),
             mode: WAIT_MODES[by % WAIT_MODES.len()].0,
@@ -210,31 +214,32 @@ impl Oracle {
         (0..READERS).map(|reader| self.clock(reader) / 2).sum()
     }
 
-    /// Publishes a fresh element in place of another, for `updater`, which then waits for a grace period in this `mode`. `None` if
-    /// all elements are in use.
+    /// Replaces a published element by a fresh one, for an updater that then waits for a grace period in this `mode`.
+    /// Returns `None` if all elements are in use.
     pub(super) fn unpublish(&'static self, updater: usize, mode: usize) -> Option<Unpublished> {
         let fresh = self.allocate()?;
         let pointer = &self.published[fastrand::usize(..POINTERS)];
-        // Drawn before the swap, so that little comes after it.
+        // Drawn before the swap, so that little is executed after it.
         let snapshots = fastrand::u8(..8);
-        // AcqRel: publishes the fresh element; pairs with the Acquire in `observe`, and with this one for the old element.
+        // AcqRel: publishes the fresh element; pairs with the Acquire in `observe`, and with this one for the old
+        // element.
         let old = pointer.swap(ptr::from_ref(fresh).cast_mut(), AcqRel);
-        // SAFETY: elements live for ever.
+        // SAFETY: elements are leaked.
         let element = unsafe { &*old };
         let snapshot = (snapshots < 4).then(|| self.snapshot_clocks(updater, mode, snapshots == 0));
         element.set(Age::Unpublished);
         element.by.store((updater * WAIT_MODES.len() + mode) as u64, Relaxed);
-        self.histories[READERS + updater].note(EventKind::Unpublished, self.place(element));
+        self.histories[READERS + updater].note(EventKind::Unpublished, self.index(element));
         Some(Unpublished { oracle: self, element, snapshot })
     }
 
-    /// Returns the clocks of all readers; behind a fence if `fenced`.
+    /// Returns the clocks of all readers; after a fence if `fenced`.
     fn snapshot_clocks(&'static self, updater: usize, mode: usize, fenced: bool) -> ClockSnapshot {
         if fenced {
-            // Pairs with the light fence of readers that enter.
+            // Pairs with the light fence of entering readers.
             fence::heavy();
         }
-        // Acquire: what follows comes after.
+        // Acquire: later accesses stay behind these loads.
         let clocks = self.clocks.each_ref().map(|clock| clock.load(Acquire));
         ClockSnapshot { oracle: self, waits: Some((updater, mode)), clocks }
     }
@@ -251,14 +256,14 @@ impl Oracle {
 #[derive(Debug)]
 pub(super) struct ClockSnapshot {
     oracle: &'static Oracle,
-    /// The updater that waits, and its mode; `None` for a reader's callback.
+    /// The waiting updater, and its mode; `None` for a reader's callback.
     waits: Option<(usize, usize)>,
     clocks: [u64; READERS],
 }
 
 impl ClockSnapshot {
-    /// After the grace period: reports sections that were open before and still are. Returns a clock to expect from now on, if a
-    /// section was open before.
+    /// Called after the grace period: reports sections that were open before and still are. Returns a clock to expect
+    /// from now on, if a section was open before.
     pub(super) fn check(&self) -> Option<u64> {
         let mut expected = None;
         for (reader, &clock) in self.clocks.iter().enumerate().filter(|(_, clock)| *clock % 2 == 1) {
@@ -289,7 +294,7 @@ pub(super) struct Unpublished {
 }
 
 impl Unpublished {
-    /// After the grace period: frees the element. Returns `true` if a section is known to have been open before.
+    /// Called after the grace period: frees the element. Returns `true` if a section is known to have been open before.
     pub(super) fn mark_freed(self) -> bool {
         let expected = self.snapshot.as_ref().and_then(ClockSnapshot::check);
         self.element.set(Age::Freed);
@@ -308,7 +313,7 @@ mod tests {
         Unpublished { snapshot: None, ..unpublished }.mark_freed();
     }
 
-    // One test, as there is one place for violations.
+    // One test, as there is only one first violation.
     #[test]
     fn oracle_reports_violations_and_nothing_else() {
         let oracle = Oracle::new();

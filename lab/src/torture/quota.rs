@@ -1,4 +1,4 @@
-//! Threads that may use a part of a CPU: a cgroup with a quota, of version 1 or 2, that threads join one by one.
+//! A CPU quota for some threads: a cgroup, of version 1 or 2, that threads join one by one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ const TIME: u32 = 6_000;
 #[derive(Debug)]
 pub(super) struct Quota {
     group: PathBuf,
-    /// The file by which threads join.
+    /// Threads join by writing to this file.
     threads: PathBuf,
 }
 
 impl Quota {
-    /// Makes a cgroup. An error if no hierarchy has CPU quotas, or this process may not change it.
+    /// Makes a cgroup. Returns an error if no hierarchy has CPU quotas, or if this process may not change it.
     pub(super) fn new() -> anyhow::Result<Self> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let mounts = fs::read_to_string("/proc/self/mounts")?;
@@ -34,8 +34,7 @@ impl Quota {
         let path = |fits: &dyn Fn(&str) -> bool| {
             own.lines().find_map(|line| {
                 let mut parts = line.splitn(3, ':').skip(1);
-                let is_it = fits(parts.next()?);
-                is_it.then(|| parts.next().unwrap_or("/").trim_start_matches('/').to_owned())
+                fits(parts.next()?).then(|| parts.next().unwrap_or("/").trim_start_matches('/').to_owned())
             })
         };
         let name = format!("stillpoint-{}", std::process::id());
@@ -67,7 +66,7 @@ impl Quota {
         Ok(self)
     }
 
-    /// Lets the calling thread share the quota.
+    /// Makes the calling thread share the quota.
     pub(super) fn join(&self) -> anyhow::Result<()> {
         fs::write(&self.threads, "0").with_context(|| format!("cannot write {}", self.threads.display()))
     }

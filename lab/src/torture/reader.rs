@@ -1,22 +1,23 @@
-//! Threads that read: sections of all shapes and lengths, beside which they move, sleep, take cookies, defer, and end.
+//! Threads that read: sections of all shapes and lengths; the threads migrate, sleep, take cookies, defer, and end.
 
 use std::cell::Cell;
 use std::hint;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod};
 
-use super::common::sleep;
+use super::common::{seeded, sleep};
 use super::flavor::{Flavor, Shape};
 use super::history::EventKind;
 use super::oracle::Observation;
-use super::state::{TestState, UpdaterState};
+use super::state::TestState;
 use super::violation::{ViolationKind, report};
 use crate::harness::pin;
 
-/// Sections of a thread, at most; then another takes its slot.
+/// The most sections of a thread; then another takes its slot.
 const SECTIONS: u32 = 4000;
 
 /// Runs the threads of a slot, one after the other, until the interval ends.
@@ -26,14 +27,12 @@ pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
         if state.stops() {
             return;
         }
-        let seed = fastrand::u64(..);
-        let thread = thread::Builder::new().spawn(move || {
-            fastrand::seed(seed);
+        let thread = thread::Builder::new().spawn(seeded(move || {
             history.note(EventKind::Started, number);
             read::<F>(state, slot);
             history.note(EventKind::Ended, state.oracle.clock(slot) / 2);
-        });
-        // Where there can be no thread, there may be one later.
+        }));
+        // If no thread can be started now, one may be later.
         match thread.map(thread::JoinHandle::join) {
             Ok(Ok(())) => {}
             Ok(Err(_)) => report(ViolationKind::ReaderPanicked { reader: slot }),
@@ -53,7 +52,7 @@ fn read<F: Flavor>(state: &'static TestState, slot: usize) {
         match fastrand::u16(..) {
             0..256 => {
                 let cpu = state.cpus[fastrand::usize(..state.cpus.len())];
-                // Where it is not allowed any more, the thread stays.
+                // The CPU may not be allowed any more.
                 if pin::to(cpu).is_ok() {
                     state.oracle.histories[slot].note(EventKind::Migrated, cpu as u64);
                 }
@@ -67,14 +66,15 @@ fn read<F: Flavor>(state: &'static TestState, slot: usize) {
         state.fill_store_buffer();
         F::section(&mut reader, shape, || begin::<F>(state, slot), |section| section.end(state, slot));
         if state.is_alternating() {
-            F::rest(&mut reader, || rest(state));
+            F::outside(&mut reader, || wait_for_updater(state));
         }
     }
 }
 
-/// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no next one will.
-fn rest(state: &TestState) {
-    let returns = || state.updaters.iter().map(UpdaterState::returns).sum::<u64>();
+/// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no later
+/// one does.
+fn wait_for_updater(state: &TestState) {
+    let returns = || state.updaters.iter().map(|own| own.returns.load(Relaxed)).sum::<u64>();
     let before = returns();
     for round in 1_u32.. {
         if state.stops() || returns() != before {
@@ -93,13 +93,13 @@ struct Section<F: Flavor> {
 #[inline]
 fn begin<F: Flavor>(state: &'static TestState, slot: usize) -> Section<F> {
     let oracle = state.oracle;
-    // First, and behind nothing: it may be early.
+    // First, so that it may be executed early.
     let seen = oracle.observe(slot);
     oracle.step(slot);
     let history = &oracle.histories[slot];
     let section = oracle.clock(slot) / 2;
     history.note(EventKind::Entered, section);
-    // A read-modify-write: not often, as it would make up for a fence.
+    // A read-modify-write: rarely, as it would make up for a missing fence.
     let cookie = (fastrand::u8(..) < 8).then(|| {
         history.note(EventKind::TookCookie, section);
         if fastrand::bool() {
@@ -136,12 +136,12 @@ impl<F: Flavor> Section<F> {
     }
 }
 
-/// Stays in the section for a while: mostly a short one.
+/// Stays in the section for a while, which is mostly short.
 #[inline]
 fn read_delay(state: &TestState) {
     let spin = |most| (0..fastrand::u32(..most)).for_each(|_| hint::spin_loop());
     if state.is_alternating() {
-        // About as long as a leader looks before it sleeps.
+        // About as long as a leader spins before it sleeps.
         return spin(400);
     }
     match fastrand::u16(..) {
@@ -155,11 +155,11 @@ fn read_delay(state: &TestState) {
 }
 
 thread_local! {
-    /// Of a reader, for the handler.
+    /// The slot of a reader, for the signal handler.
     static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The section of a signal handler, which interrupts a reader in the middle of anything of the library but its exit.
+/// Runs the section of a signal handler, which may interrupt a reader anywhere in the library but in its exit.
 pub(super) fn interrupt<F: Flavor>(state: &'static TestState) {
     let Some(slot) = SLOT.get() else { return };
     F::visit(|| {

@@ -1,49 +1,40 @@
 //! `torture rcu`, `qsbr` and `srcu`: readers and updaters of one flavor, interval after interval.
 //!
-//! | module | contents |
-//! |---|---|
-//! | [`flavor`](super::flavor) | in what the kinds of readers differ |
-//! | [`oracle`](super::oracle), [`violation`](super::violation) | the check, and what it finds |
-//! | [`state`](super::state), [`slots`](super::slots) | what threads share, wait modes |
-//! | [`reader`](super::reader), [`updater`](super::updater) | what threads do |
-//! | [`faults`](super::faults) | what comes between |
-//! | [`history`](super::history) | the last events, for reports |
-//!
-//! Each interval has another number of threads, its own limits, and random choices that follow from the seed. At its end all
-//! threads stop, and everything must have been freed. Readers end within an interval too, and others take their slots.
+//! Each interval has another number of threads, its own limits, and random choices that follow from the seed. At its
+//! end all threads stop, and everything must have been freed. Readers end within an interval too, and others take their
+//! slots.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use comfy_table::{CellAlignment, Table, presets};
 use fastrand::Rng;
 use stillpoint::Domain as _;
 use stillpoint::rcu::Limits;
 
-use super::common::{Common, enough, fail, patience, sleep};
+use super::common::{Common, fail, require, seeded, sleep, wait_limit};
 use super::flavor::Flavor;
 use super::slots::{BLOCKING_MODES, READERS, WAIT_MODES, slot_name};
-use super::state::{ModeCount, TestState};
+use super::state::{TestState, UpdaterState};
 use super::{faults, history, reader, updater, violation};
 use crate::harness::progress::Progress;
 use crate::harness::units::duration;
 
-/// Time until all threads stop.
+/// Length of an interval.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Sections, and waits, per second that a conclusive run needs.
 const LEAST: u64 = 100;
 /// Time between two checks, signals, forks.
 const TICK: Duration = Duration::from_millis(1);
-/// One tick in so many forks; in a fork storm, each.
+/// One tick in so many forks; each one in a fork storm.
 const FORKS: u32 = 256;
 
-/// Readers and updaters in an interval. Few at first, and often: they meet each other's every step.
+/// Readers and updaters in an interval. Mixes of few threads come first and often: their steps interleave most.
 const THREAD_MIXES: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (1, 16), (8, 12)];
-/// Mixes that leave most threads a CPU: the first.
+/// The first mixes, in which most threads have a CPU of their own.
 const FEW: usize = 5;
-/// Intervals at the start that are not drawn: the plainest, alternating and not.
+/// Intervals at the start that are not drawn: few threads, `synchronize()` only, alternating or not.
 const PLAIN: u64 = 4;
 
 /// Starts and stops the threads, and checks them.
@@ -61,7 +52,7 @@ struct Coordinator {
 /// Runs the torture. Returns what passed.
 pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String> {
     let state = TestState::new()?;
-    if F::HANDLES {
+    if F::READS_IN_HANDLERS {
         faults::handle_signals(|| reader::interrupt::<F>(state))?;
     }
     let total = Duration::from_secs_f64(args.seconds);
@@ -70,28 +61,31 @@ pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String>
         Coordinator { state, name: F::NAME, progress, total, intervals: 0, forks: 0, threads: 0 };
     while state.elapsed() < total {
         let number = coordinator.intervals;
-        // Each interval's choices are its own, however long those before took.
+        // The choices of an interval do not depend on the time that earlier ones took.
         let rng = Rng::with_seed(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         coordinator.interval::<F>(rng).with_context(|| format!("in interval {number}"))?;
         coordinator.intervals += 1;
     }
     let Coordinator { intervals, forks, threads, .. } = coordinator;
-    println!("{}\n{}", table(state), F::domain().stats());
+    println!("{}", F::domain().stats());
     let sections = state.oracle.sections();
-    let counts = state.updaters.iter().flat_map(|updater| &updater.counts);
-    let waits = counts.map(|count| count.times.load(Relaxed)).sum();
-    enough("sections", sections, LEAST, args.seconds)?;
-    enough("waits", waits, LEAST, args.seconds)?;
+    let all =
+        |word: fn(&UpdaterState) -> &AtomicU64| state.updaters.iter().map(move |own| word(own).load(Relaxed));
+    let (waits, beside) = (all(|own| &own.returns).sum(), all(|own| &own.beside).sum::<u64>());
+    let longest = all(|own| &own.longest_ns).max().unwrap_or(0);
+    require(F::NAME, "sections", sections, LEAST, args.seconds);
+    require(F::NAME, "waits", waits, LEAST, args.seconds);
     Ok(format!(
-        "{sections} sections and {waits} waits by {threads} threads in {intervals} intervals and {:.1} s; {} handlers, {forks} \
-         forks; nothing freed too early, nothing left",
+        "{sections} sections and {waits} waits by {threads} threads in {intervals} intervals and {:.1} s; {beside} \
+         waits beside open sections, the longest {}; {} handlers, {forks} forks; nothing freed too early, nothing leaked",
         state.elapsed().as_secs_f64(),
+        duration(longest as f64),
         faults::handled(),
     ))
 }
 
 impl Coordinator {
-    /// Runs threads that work and end; then nothing must be left.
+    /// Runs threads that work and end, and checks that everything has been freed then.
     fn interval<F: Flavor>(&mut self, mut rng: Rng) -> anyhow::Result<()> {
         let state = self.state;
         let plain = self.intervals < PLAIN;
@@ -115,23 +109,21 @@ impl Coordinator {
             },
         );
 
+        let jitters = if alternating { 0 } else { rng.usize(..=state.cpus.len()) };
         let mut threads = Vec::new();
-        let mut start = |seed: u64, body: Box<dyn FnOnce() + Send>| {
-            let seeded = move || {
-                fastrand::seed(seed);
-                body();
-            };
-            threads.push(thread::Builder::new().spawn(seeded).context("cannot start another thread")?);
+        let mut start = |body: Box<dyn FnOnce() + Send>| {
+            fastrand::seed(rng.u64(..));
+            threads.push(thread::Builder::new().spawn(seeded(body)).context("cannot start another thread")?);
             anyhow::Ok(())
         };
         for slot in 0..readers {
-            start(rng.u64(..), Box::new(move || reader::run::<F>(state, slot)))?;
+            start(Box::new(move || reader::run::<F>(state, slot)))?;
         }
         for slot in 0..updaters {
-            start(rng.u64(..), Box::new(move || updater::run::<F>(state, slot)))?;
+            start(Box::new(move || updater::run::<F>(state, slot)))?;
         }
-        for _ in 0..if alternating { 0 } else { rng.usize(..=state.cpus.len()) } {
-            start(rng.u64(..), Box::new(|| faults::jitter(&state.cpus, || state.stops())))?;
+        for _ in 0..jitters {
+            start(Box::new(|| faults::jitter(&state.cpus, || state.stops())))?;
         }
         self.threads += threads.len() as u64;
 
@@ -139,8 +131,8 @@ impl Coordinator {
         let end = state.elapsed() + INTERVAL.min(self.total);
         while state.elapsed() < end {
             self.tick::<F>();
-            if F::HANDLES && !alternating {
-                // Otherwise the handler's section would make up for a lost wake-up.
+            if F::READS_IN_HANDLERS && !alternating {
+                // Not if alternating: the handler's section would make up for a lost wake-up.
                 state.signals.send();
             }
             if fork_storm || fastrand::u32(..FORKS) == 0 {
@@ -164,7 +156,7 @@ impl Coordinator {
         let (state, begin) = (self.state, Instant::now());
         sleep(TICK);
         state.advance_clock(begin.elapsed().min(10 * TICK));
-        let failure = violation::failure(&state.oracle.histories).or_else(|| overdue::<F>(state));
+        let failure = violation::failure(&state.oracle.histories).or_else(|| stuck::<F>(state));
         if let Some(why) = failure {
             fail(self.name, &why);
         }
@@ -178,7 +170,7 @@ impl Coordinator {
         while !threads.iter().all(JoinHandle::is_finished) {
             self.tick::<F>();
             let waited = self.state.clock() - begin;
-            if waited > patience() {
+            if waited > wait_limit() {
                 let what = format!("a thread has not {what} for {:.1} s", waited.as_secs_f64());
                 fail(self.name, &describe::<F>(self.state, &what, None));
             }
@@ -189,7 +181,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Once all threads have ended, and all that was deferred has run.
+    /// Checks that nothing leaks, once all threads have ended and all callbacks have run.
     fn check<F: Flavor>(&self) -> anyhow::Result<()> {
         self.tick::<F>();
         let missing = self.state.oracle.missing();
@@ -208,7 +200,7 @@ impl Coordinator {
     }
 }
 
-/// Forks, inside a section or not, and waits for the child, in which the library must work outside sections.
+/// Forks, inside a section or not, and waits for the child, in which the library must work.
 fn fork<F: Flavor>() -> anyhow::Result<()> {
     let mut child = -1;
     if fastrand::bool() {
@@ -219,20 +211,20 @@ fn fork<F: Flavor>() -> anyhow::Result<()> {
     faults::finish(child, F::works_in_child)
 }
 
-/// Returns the first wait that has lasted too long, if there is one, and what happened before.
-fn overdue<F: Flavor>(state: &TestState) -> Option<String> {
-    state.updaters.iter().enumerate().find_map(|(updater, its)| {
-        let (mode, since) = its.busy()?;
+/// Returns the first wait that has lasted too long, and the events before it.
+fn stuck<F: Flavor>(state: &TestState) -> Option<String> {
+    state.updaters.iter().enumerate().find_map(|(updater, own)| {
+        let (mode, since) = own.busy()?;
         let lasted = state.clock().saturating_sub(since);
-        (lasted > patience()).then(|| {
+        (lasted > wait_limit()).then(|| {
             let lasted = lasted.as_secs_f64();
-            let what = format!("{mode} of updater {updater} has not returned for {lasted:.1} s");
+            let what = format!("{mode:?} of updater {updater} has not returned for {lasted:.1} s");
             describe::<F>(state, &what, Some(updater))
         })
     })
 }
 
-/// Returns `what` is wrong, with all that is known of the readers, and of an updater.
+/// Returns `what` is wrong, with the state of the readers, and of an updater.
 fn describe<F: Flavor>(state: &TestState, what: &str, updater: Option<usize>) -> String {
     let slots: Vec<_> = (0..READERS).chain(updater.map(|updater| READERS + updater)).collect();
     let inside: Vec<_> = (0..READERS)
@@ -242,22 +234,4 @@ fn describe<F: Flavor>(state: &TestState, what: &str, updater: Option<usize>) ->
     let inside = if inside.is_empty() { "no reader".to_owned() } else { inside.join(", ") };
     let recent = history::recent(&state.oracle.histories, &slots, history::ticks());
     format!("{what}; inside: {inside}; {}{recent}", F::domain().stats())
-}
-
-/// Makes a table of what was done in each mode.
-fn table(state: &TestState) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header(["wait", "number", "beside open sections", "longest"]);
-    for (mode, (name, ..)) in WAIT_MODES.iter().enumerate() {
-        let all = |word: fn(&ModeCount) -> &AtomicU64| {
-            state.updaters.iter().map(move |updater| word(&updater.counts[mode]).load(Relaxed))
-        };
-        let times = all(|count| &count.times).sum::<u64>().to_string();
-        let beside = all(|count| &count.beside).sum::<u64>().to_string();
-        let longest = all(|count| &count.longest_ns).max().unwrap_or(0);
-        table.add_row([(*name).to_owned(), times, beside, duration(longest as f64)]);
-    }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
 }

@@ -13,33 +13,30 @@ pub(super) fn slot_name(slot: usize) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitMode {
     Synchronize,
+    /// `GracePeriod::now()`, then `wait()`.
     Now,
+    /// `GracePeriod::start()`, then `is_elapsed()`.
     Start,
-    Timeout,
+    WaitTimeout,
     Await,
     AwaitSeveral,
-    Cookies,
+    CompareCookies,
     Call,
+    /// A callback, then `barrier()`.
     Barrier,
     Retire,
     RetireMany,
+    /// Many callbacks at once.
     Burst,
 }
 
-/// The modes with their names, and how often each is chosen.
-pub(super) const WAIT_MODES: [(&str, WaitMode, usize); 12] = [
-    ("synchronize()", WaitMode::Synchronize, 16),
-    ("now(), wait()", WaitMode::Now, 8),
-    ("start(), is_elapsed()", WaitMode::Start, 8),
-    ("wait_timeout()", WaitMode::Timeout, 8),
-    (".await", WaitMode::Await, 8),
-    ("several .await", WaitMode::AwaitSeveral, 8),
-    ("cookies compared", WaitMode::Cookies, 8),
-    ("call()", WaitMode::Call, 8),
-    ("call(), barrier()", WaitMode::Barrier, 4),
-    ("retire()", WaitMode::Retire, 8),
-    ("many retire()", WaitMode::RetireMany, 4),
-    ("burst of call()", WaitMode::Burst, 1),
+use WaitMode::*;
+
+/// All modes, and how often each is chosen.
+#[rustfmt::skip]
+pub(super) const WAIT_MODES: [(WaitMode, usize); 12] = [
+    (Synchronize, 16), (Now, 8), (Start, 8), (WaitTimeout, 8), (Await, 8), (AwaitSeveral, 8), (CompareCookies, 8),
+    (Call, 8), (Barrier, 4), (Retire, 8), (RetireMany, 4), (Burst, 1),
 ];
 
 /// Modes in which the updater itself waits: the first ones.

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use super::faults::Signals;
-use super::history;
 use super::oracle::Oracle;
-use super::slots::{READERS, UPDATERS, WAIT_MODES};
+use super::slots::{READERS, UPDATERS, WAIT_MODES, WaitMode};
 use crate::harness::pin;
 
-/// Lives for ever, as callbacks may come late, and signals.
+/// Leaked, as callbacks and signals may come late.
 #[derive(Debug)]
 pub(super) struct TestState {
     pub(super) oracle: &'static Oracle,
@@ -25,13 +24,12 @@ pub(super) struct TestState {
     clock: AtomicU64,
     stop: AtomicBool,
     alternating: AtomicBool,
-    /// Wait modes that updaters choose from: the first, and the one after the last.
+    /// The wait modes of this interval: the first, and the end.
     modes: [AtomicUsize; 2],
 }
 
 impl TestState {
     pub(super) fn new() -> anyhow::Result<&'static Self> {
-        history::start();
         Ok(Box::leak(Box::new(Self {
             oracle: Oracle::new(),
             updaters: Default::default(),
@@ -64,8 +62,8 @@ impl TestState {
         self.stop.load(Relaxed)
     }
 
-    /// Returns `true` if readers alternate with updaters, which wait all the time: most of what can happen between the end of a
-    /// section and a leader's sleep happens then, and no later section makes up for a lost wake-up.
+    /// Returns `true` if readers alternate with updaters, which wait all the time: this covers most interleavings of
+    /// the end of a section and a leader's sleep, and no later section makes up for a lost wake-up.
     #[inline]
     pub(super) fn is_alternating(&self) -> bool {
         self.alternating.load(Relaxed)
@@ -81,8 +79,8 @@ impl TestState {
         self.start.elapsed()
     }
 
-    /// The time by which patience goes: it stands still while the whole process is stopped or starved, which the library cannot
-    /// help.
+    /// Returns the time that this process has had: the clock stops while the whole process is stopped or starved. Waits
+    /// are limited by this time.
     pub(super) fn clock(&self) -> Duration {
         Duration::from_micros(self.clock.load(Relaxed))
     }
@@ -91,8 +89,8 @@ impl TestState {
         self.clock.fetch_add(passed.as_micros() as u64, Relaxed);
     }
 
-    /// Stores to far memory now and then: the stores that follow wait in the processor's store buffer, and loads do not. What a
-    /// fence prevents happens more often so.
+    /// Stores to far memory now and then: later stores wait in the processor's store buffer, and loads do not. So a
+    /// missing fence has an effect more often.
     #[inline]
     pub(super) fn fill_store_buffer(&self) {
         if fastrand::bool() {
@@ -103,7 +101,8 @@ impl TestState {
     }
 }
 
-/// Makes memory for [`TestState::fill_store_buffer`]: more than caches hold. Children of forks have none, so that it is not copied.
+/// Makes memory for [`TestState::fill_store_buffer`]: more than caches hold. Children of forks have none, so that it is
+/// not copied.
 fn far_memory() -> Box<[AtomicU64]> {
     const PAGE: usize = 4096;
     let far: Box<[AtomicU64]> = (0..1 << 22).map(|_| AtomicU64::new(0)).collect();
@@ -114,54 +113,42 @@ fn far_memory() -> Box<[AtomicU64]> {
     far
 }
 
-/// What an updater does, and has done.
+/// The operation of an updater, and counts of what it has done.
 #[derive(Debug, Default)]
 pub(super) struct UpdaterState {
-    /// Callbacks that are queued for sure; written by the updater.
+    /// Callbacks that have been queued; written by the updater.
     pub(super) posted: CachePadded<AtomicU64>,
-    /// Callbacks that have run; written by them.
+    /// Callbacks that have run; written by these.
     pub(super) ran: CachePadded<AtomicU64>,
-    /// 0, or since when the updater has been at something, in microseconds of [`TestState::clock`], and above that 1 plus the mode.
+    /// 0, or the beginning of the current operation, in microseconds of [`TestState::clock`], and above that 1 plus the
+    /// mode.
     busy: CachePadded<AtomicU64>,
-    returns: CachePadded<AtomicU64>,
-    pub(super) counts: [ModeCount; WAIT_MODES.len()],
-}
-
-/// What has been done in one mode; written by its updater.
-#[derive(Debug, Default)]
-pub(super) struct ModeCount {
-    pub(super) times: AtomicU64,
-    /// Beside a section that was open before.
+    pub(super) returns: CachePadded<AtomicU64>,
+    /// Operations beside a section that was open before, of those that ended.
     pub(super) beside: AtomicU64,
     pub(super) longest_ns: AtomicU64,
 }
 
 impl UpdaterState {
-    /// Runs `perform`, which returns whether a section was open before, and counts it.
+    /// Runs an operation, which returns `true` if a section was open before, and counts it.
     pub(super) fn perform(&self, state: &TestState, mode: usize, perform: impl FnOnce() -> bool) {
         let began = state.elapsed();
         self.busy.store((mode as u64 + 1) << 56 | state.clock().as_micros() as u64, Relaxed);
         let beside = perform();
         self.busy.store(0, Relaxed);
-        let count = &self.counts[mode];
-        // Relaxed: only this thread writes these.
-        let add = |word: &AtomicU64, more| word.store(word.load(Relaxed) + more, Relaxed);
-        add(&self.returns, 1);
-        add(&count.times, 1);
-        add(&count.beside, beside.into());
+        // Relaxed: only this thread writes these. No read-modify-write: it would order what the operation does not.
+        let set = |word: &AtomicU64, value| word.store(value, Relaxed);
+        set(&self.returns, self.returns.load(Relaxed) + 1);
+        set(&self.beside, self.beside.load(Relaxed) + u64::from(beside));
         let took = (state.elapsed() - began).as_nanos() as u64;
-        count.longest_ns.store(count.longest_ns.load(Relaxed).max(took), Relaxed);
+        set(&self.longest_ns, self.longest_ns.load(Relaxed).max(took));
     }
 
-    /// Returns the mode in which the updater waits, and since when.
-    pub(super) fn busy(&self) -> Option<(&'static str, Duration)> {
+    /// Returns the mode of the current operation, and its beginning.
+    pub(super) fn busy(&self) -> Option<(WaitMode, Duration)> {
         // Relaxed: one word, from which nothing else follows.
         let word = self.busy.load(Relaxed);
         let mode = (word >> 56).checked_sub(1)?;
         Some((WAIT_MODES[mode as usize].0, Duration::from_micros(word & (u64::MAX >> 8))))
-    }
-
-    pub(super) fn returns(&self) -> u64 {
-        self.returns.load(Relaxed)
     }
 }

@@ -19,12 +19,12 @@ use super::slots::{BLOCKING_MODES, READERS, UPDATERS, WAIT_MODES, WaitMode};
 use super::state::TestState;
 use super::violation::{ViolationKind, report};
 
-/// Chooses one of these modes, by weight.
+/// Chooses one of some modes, by weight.
 fn choose(among: Range<usize>) -> usize {
-    let total = WAIT_MODES[among.clone()].iter().map(|mode| mode.2).sum::<usize>();
+    let total = WAIT_MODES[among.clone()].iter().map(|mode| mode.1).sum::<usize>();
     let mut left = fastrand::usize(..total);
     for mode in among.clone() {
-        match left.checked_sub(WAIT_MODES[mode].2) {
+        match left.checked_sub(WAIT_MODES[mode].1) {
             Some(less) => left = less,
             None => return mode,
         }
@@ -32,7 +32,7 @@ fn choose(among: Range<usize>) -> usize {
     among.start
 }
 
-/// Futures that one thread awaits together, values that it retires at once, and callbacks in a burst: at most.
+/// The most futures that one thread awaits together, values that it retires at once, and callbacks in a burst.
 const FUTURES: usize = 8;
 const VALUES: usize = 48;
 const BURST: usize = 3000;
@@ -54,13 +54,13 @@ pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
             beside
         });
         if mode >= BLOCKING_MODES && fastrand::u8(..4) == 0 {
-            // Updaters that only defer would soon have used up all elements.
+            // Updaters that only defer would soon use up all elements.
             thread::yield_now();
         }
     }
 }
 
-/// An updater that is about to do something.
+/// An updater and its next operation.
 #[derive(Debug, Clone, Copy)]
 struct Updater {
     state: &'static TestState,
@@ -70,42 +70,39 @@ struct Updater {
 }
 
 impl Updater {
-    /// Returns `true` if a section is known to have been open before.
+    /// Runs the operation. Returns `true` if a section is known to have been open before.
     fn perform<F: Flavor>(self) -> bool {
-        match WAIT_MODES[self.mode].1 {
-            WaitMode::Synchronize => self.after(|| F::domain().synchronize()),
-            WaitMode::Now => self.after(|| GracePeriod::now_in(F::domain().clone()).wait()),
-            WaitMode::Start => self.after(|| {
-                let period = GracePeriod::start_in(F::domain().clone());
-                while !period.is_elapsed() {
-                    thread::yield_now();
-                }
-            }),
-            WaitMode::Timeout => self.after(|| {
-                let period = GracePeriod::now_in(F::domain().clone());
-                while period.wait_timeout(Duration::from_micros(fastrand::u64(..2000))).is_err() {}
-            }),
+        let domain = || F::domain().clone();
+        match WAIT_MODES[self.mode].0 {
+            WaitMode::Synchronize => return self.after(|| F::domain().synchronize()),
+            WaitMode::Now => return self.after(|| GracePeriod::now_in(domain()).wait()),
+            WaitMode::Start => {
+                return self.after(|| {
+                    let period = GracePeriod::start_in(domain());
+                    while !period.is_elapsed() {
+                        thread::yield_now();
+                    }
+                });
+            }
+            WaitMode::WaitTimeout => {
+                return self.after(|| {
+                    let period = GracePeriod::now_in(domain());
+                    while period.wait_timeout(Duration::from_micros(fastrand::u64(..2000))).is_err() {}
+                });
+            }
             WaitMode::Await => {
-                self.after(|| block_on_all([GracePeriod::now_in(F::domain().clone()).into_future()], |_| ()))
+                return self.after(|| block_on_all([GracePeriod::now_in(domain()).into_future()], |_| ()));
             }
-            WaitMode::AwaitSeveral => self.await_several::<F>(),
-            WaitMode::Cookies => self.after(|| self.compare_cookies::<F>()),
-            mode => {
-                self.defer::<F>(mode);
-                false
-            }
-        }
-    }
-
-    fn defer<F: Flavor>(self, mode: WaitMode) {
-        match mode {
+            WaitMode::AwaitSeveral => return self.await_several::<F>(),
+            WaitMode::CompareCookies => return self.after(|| self.compare_cookies::<F>()),
             WaitMode::Call => self.call::<F>(),
             WaitMode::Barrier => self.barrier::<F>(),
+            WaitMode::Retire => self.retire::<F>(),
             WaitMode::RetireMany => (0..fastrand::usize(2..VALUES)).for_each(|_| self.retire::<F>()),
             WaitMode::Burst => (0..fastrand::usize(1..BURST))
                 .for_each(|number| if number % 32 == 0 { self.call::<F>() } else { self.post::<F>(|| ()) }),
-            _ => self.retire::<F>(),
         }
+        false
     }
 
     fn unpublish(self) -> Option<Unpublished> {
@@ -119,7 +116,7 @@ impl Updater {
         unpublished.is_some_and(Unpublished::mark_freed)
     }
 
-    /// Checks each future on its own, when it is ready. One more is dropped before.
+    /// Checks each future on its own, when it is ready. One more is dropped early.
     fn await_several<F: Flavor>(self) -> bool {
         let mut dropped = GracePeriod::now_in(F::domain().clone()).into_future();
         let _ = Pin::new(&mut dropped).poll(&mut Context::from_waker(Waker::noop()));
@@ -138,8 +135,8 @@ impl Updater {
         beside
     }
 
-    /// Of two cookies the greater one does not elapse first. That one is not always the later one: a grace period that was only
-    /// tried, and failed, may have been under way when the first was taken. Returns once both have elapsed.
+    /// Checks that the greater one of two cookies does not elapse first. It is not always the later one: a grace period
+    /// that returned an error may have been in progress when the first was taken. Returns once both have elapsed.
     fn compare_cookies<F: Flavor>(self) {
         let first = GracePeriod::start_in(F::domain().clone());
         if fastrand::bool() {
@@ -158,13 +155,13 @@ impl Updater {
         }
     }
 
-    fn hints() -> DeferOptions {
-        let hints = DeferOptions::new();
+    fn options() -> DeferOptions {
+        let options = DeferOptions::new();
         match fastrand::u8(..8) {
-            0 => hints.lazy(),
-            1 | 2 => hints.run_on_retiring_thread(),
-            3 => hints.heap_bytes(4096),
-            _ => hints,
+            0 => options.lazy(),
+            1 | 2 => options.run_on_retiring_thread(),
+            3 => options.heap_bytes(4096),
+            _ => options,
         }
     }
 
@@ -175,7 +172,7 @@ impl Updater {
         let number = own.posted.load(Relaxed);
         let callback = move || {
             f();
-            // Release: publishes what the callback did; pairs with the Acquire in `barrier`.
+            // Release: publishes the effects of the callback; pairs with the Acquire in `barrier`.
             if !F::ORDERED {
                 own.ran.fetch_add(1, Release);
                 return;
@@ -186,8 +183,8 @@ impl Updater {
             }
             own.ran.store(number + 1, Release);
         };
-        F::domain().call_with(callback, Self::hints());
-        // Release: the callback is queued; pairs with the Acquire in `barrier`.
+        F::domain().call_with(callback, Self::options());
+        // Release: publishes that the callback is queued; pairs with the Acquire in `barrier`.
         own.posted.store(number + 1, Release);
     }
 
@@ -202,7 +199,7 @@ impl Updater {
         });
     }
 
-    /// When the barrier returns, all callbacks that any updater had queued before have run.
+    /// Checks that all callbacks that any updater had queued before the barrier have run when it returns.
     fn barrier<F: Flavor>(self) {
         self.call::<F>();
         let before: [u64; UPDATERS] = array::from_fn(|owner| self.state.updaters[owner].posted.load(Acquire));
@@ -226,9 +223,9 @@ impl Updater {
         }
 
         if fastrand::u8(..4) == 0 {
-            // One without a destructor among them.
+            // A value without a destructor among them.
             F::domain().retire_with(Box::new([0_u64; 8]), DeferOptions::new());
         }
-        F::domain().retire_with(Box::new(Value(self.unpublish())), Self::hints());
+        F::domain().retire_with(Box::new(Value(self.unpublish())), Self::options());
     }
 }

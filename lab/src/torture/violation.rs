@@ -1,27 +1,20 @@
-//! The first violation of what the library promises.
+//! The first violation of a guarantee of the library.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::history::{Histories, freeze, recent, ticks};
-use super::slots::READERS;
+use super::slots::{READERS, WaitMode};
 
-/// What went wrong, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Violation {
-    pub(super) kind: ViolationKind,
-    ticks: u64,
-}
-
-/// Printed as it is.
+/// Printed with `Debug`.
 #[rustfmt::skip]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ViolationKind {
     /// A reader loaded a pointer to an element that was freed.
     LoadedFreed(ElementUse),
-    /// An element was freed while a section used it, and made anew `generation` times since the start.
+    /// An element was freed while a section used it; it is in this generation now.
     FreedInUse { used: ElementUse, generation: u64 },
     /// A grace period ended before a section that had begun before it.
-    GracePeriodTooShort { reader: usize, section: u64, updater: usize, mode: &'static str },
+    GracePeriodTooShort { reader: usize, section: u64, updater: usize, mode: WaitMode },
     /// A callback ran in the section that deferred it.
     CallbackInSection { reader: usize, section: u64 },
     /// A cookie elapsed in the section in which it was taken.
@@ -32,7 +25,7 @@ pub(super) enum ViolationKind {
     BarrierTooShort { updater: usize, owner: usize, posted: u64, ran: u64 },
     /// Callbacks of one thread ran out of order.
     CallbackOrder { updater: usize, number: u64, expected: u64 },
-    /// What a section of `other` did before a grace period is not seen after it.
+    /// An effect of a section of `other` before a grace period is not seen after it.
     ClockBehind { reader: usize, other: usize, clock: u64, expected: u64 },
     ReaderPanicked { reader: usize },
 }
@@ -43,39 +36,39 @@ pub(super) struct ElementUse {
     pub(super) reader: usize,
     pub(super) section: u64,
     pub(super) element: u64,
-    /// How often the element had been made anew.
     pub(super) generation: u64,
     pub(super) updater: usize,
-    pub(super) mode: &'static str,
+    pub(super) mode: WaitMode,
 }
 
-static FIRST: Mutex<Option<Violation>> = Mutex::new(None);
+/// The first one, and when it was seen.
+static FIRST: Mutex<Option<(ViolationKind, u64)>> = Mutex::new(None);
 
-fn first() -> MutexGuard<'static, Option<Violation>> {
+fn first() -> MutexGuard<'static, Option<(ViolationKind, u64)>> {
     FIRST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the first violation, and the histories as they are. May be called in signal handlers: it does not allocate, and takes
-/// the lock once in the life of the process, while at most the coordinator holds it, which gets no signals.
+/// Keeps the first violation, and stops the histories. May be called in signal handlers: it does not allocate, and
+/// acquires the lock once in the life of the process, while at most the coordinator holds it, which gets no signals.
 #[cold]
 pub(super) fn report(kind: ViolationKind) {
     let ticks = ticks();
     if freeze() {
-        *first() = Some(Violation { kind, ticks });
+        *first() = Some((kind, ticks));
     }
 }
 
-/// Returns what went wrong first, and what happened before it, if something did.
+/// Returns the first violation and the events before it, if there is one.
 pub(super) fn failure(histories: &Histories) -> Option<String> {
-    let Violation { kind, ticks } = (*first())?;
+    let (kind, ticks) = (*first())?;
     Some(format!("{kind:?}{}", recent(histories, &kind.slots(), ticks)))
 }
 
-/// Takes the violation back.
+/// Removes the violation.
 #[cfg(test)]
 pub(super) fn take() -> Option<ViolationKind> {
     super::history::thaw();
-    first().take().map(|violation| violation.kind)
+    first().take().map(|(kind, _)| kind)
 }
 
 impl ViolationKind {

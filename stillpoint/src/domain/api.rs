@@ -3,15 +3,17 @@
 use core::ptr::NonNull;
 
 use super::deferred;
-use super::raw::{self, RawDomain};
+use super::raw::{RawDomain, reader_outside};
 use super::stats::Stats;
 use crate::reclaim::backlog::Limits;
+use crate::reclaim::callback::Callback;
 use crate::reclaim::options::DeferOptions;
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
-/// [`rcu::Global`](crate::rcu::Global), [`qsbr::Global`](crate::qsbr::Global), the types made by [`rcu::domain!`](crate::domain)
-/// and [`qsbr::domain!`](crate::qsbr_domain), and [`srcu::Domain`](crate::srcu::Domain). Implemented by these only.
+/// Implemented by [`rcu::Global`](crate::rcu::Global), [`qsbr::Global`](crate::qsbr::Global), the types made by
+/// [`rcu::domain!`](crate::domain) and [`qsbr::domain!`](crate::qsbr_domain), and
+/// [`srcu::Domain`](crate::srcu::Domain). Other types cannot implement it.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Rcu};
@@ -45,34 +47,35 @@ use crate::reclaim::options::DeferOptions;
 pub trait Domain:
     Clone + Send + Sync + Unpin + RawDomain<Lender = <Self as Domain>::Section> + 'static
 {
-    /// What lends references ([`Rcu::load`](crate::rcu::Rcu::load)): while it is borrowed, no grace period ends that began
-    /// meanwhile. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a [`Section`](crate::srcu::Section), which
-    /// a reference to a [guard](crate::srcu::Guard) becomes by itself.
+    /// What lends references ([`Rcu::load`](crate::rcu::Rcu::load)): while it is borrowed, no grace period ends that
+    /// began meanwhile. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a
+    /// [`Section`](crate::srcu::Section), to which a reference to a [guard](crate::srcu::Guard) coerces.
     type Section;
 
-    /// Waits for a grace period.
+    /// Blocks until a grace period has elapsed.
     ///
-    /// Concurrent callers share grace periods. Deferred work is not waited for.
+    /// Concurrent callers share grace periods. Deferred callbacks are not waited for.
     ///
     /// # Panics
     ///
-    /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. In a section of an
-    /// [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
+    /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. Inside a
+    /// section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
     #[track_caller]
     fn synchronize(&self) {
-        raw::synchronize(self);
+        let own = reader_outside(self);
+        self.core().engine.synchronize(own);
     }
 
-    /// Calls `f` after a grace period, in a worker thread: see [`rcu::call`](crate::rcu::call).
+    /// Calls `f` in a worker thread after a grace period: see [`rcu::call`](crate::rcu::call).
     #[track_caller]
     fn call(&self, f: impl FnOnce() + Send + 'static) {
         self.call_with(f, DeferOptions::new());
     }
 
-    /// [`call`](Self::call), with [`DeferOptions`].
+    /// [`call`](Self::call) with [`DeferOptions`].
     #[track_caller]
-    fn call_with(&self, f: impl FnOnce() + Send + 'static, hints: DeferOptions) {
-        deferred::call(self, f, hints);
+    fn call_with(&self, f: impl FnOnce() + Send + 'static, options: DeferOptions) {
+        self.defer(Callback::call(f, options.bytes), options.lazy);
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
@@ -82,12 +85,12 @@ pub trait Domain:
         self.retire_with(value, DeferOptions::new());
     }
 
-    /// [`retire`](Self::retire), with [`DeferOptions`].
+    /// [`retire`](Self::retire) with [`DeferOptions`].
     #[inline]
     #[track_caller]
-    fn retire_with<T: Send + 'static>(&self, value: Box<T>, hints: DeferOptions) {
+    fn retire_with<T: Send + 'static>(&self, value: Box<T>, options: DeferOptions) {
         // SAFETY: the pointer comes from the box, which the caller has given up.
-        unsafe { self.retire_raw(NonNull::from(Box::leak(value)), hints) };
+        unsafe { self.retire_raw(NonNull::from(Box::leak(value)), options) };
     }
 
     /// [`retire`](Self::retire) for many values.
@@ -96,21 +99,21 @@ pub trait Domain:
         values.into_iter().for_each(|value| self.retire(value));
     }
 
-    /// [`retire`](Self::retire) for a value that readers still reference, so that it must not be a `Box`, which claims to be the
-    /// only reference.
+    /// [`retire`](Self::retire) for a value that readers still reference, which a `Box`, as the only reference, cannot
+    /// be.
     ///
     /// # Safety
     ///
-    /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that are open now,
-    /// nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) has gone.
+    /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that
+    /// are open now, nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) is gone.
     #[inline]
     #[track_caller]
-    unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, hints: DeferOptions) {
+    unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire(self, value, hints) };
+        unsafe { deferred::retire(self, value, options) };
     }
 
-    /// Waits until all deferred work of before has been done: see [`rcu::barrier`](crate::rcu::barrier).
+    /// Blocks until all callbacks that were deferred before have run: see [`rcu::barrier`](crate::rcu::barrier).
     ///
     /// # Panics
     ///
@@ -120,7 +123,7 @@ pub trait Domain:
         deferred::barrier(self);
     }
 
-    /// Sets how much deferred work may wait: see [`rcu::set_limits`](crate::rcu::set_limits).
+    /// Sets how much may wait: see [`rcu::set_limits`](crate::rcu::set_limits).
     fn set_limits(&self, limits: Limits) {
         self.core().callbacks.set_limits(limits);
     }

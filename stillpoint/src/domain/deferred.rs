@@ -1,106 +1,79 @@
-//! Deferred work as a domain's users ask for it: the thread that asks, and the worker that runs it. The algorithm is in
-//! [`crate::reclaim::worker`].
+//! Deferred work at the boundary to the program: the threads that defer it, and the code of the program that runs. The
+//! algorithm is in [`crate::reclaim::worker`].
 
-use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::fork;
-use super::raw::{RawDomain, address};
+use super::raw::{RawDomain, address, assert_may_wait, wait_in_worker};
 use crate::grace_period::cookie::GpCookie;
-use crate::grace_period::engine::{Engine, ReaderSet as _};
+use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::backlog::{Amount, MayWait};
-use crate::reclaim::callback::{Callback, Panicked, panicked};
+use crate::reclaim::callback::{Callback, Panicked};
+use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
-use crate::reclaim::worker::{Caller, Denied, Host};
 use crate::reclaim::{running, worker_pool};
 
-/// Callbacks and destructors that panicked, in all domains.
+/// Callbacks and destructors that have panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn panics() -> u64 {
     PANICS.load(Relaxed)
 }
 
-impl<W: RawDomain> Host for W {
-    type Readers = W::Readers;
-    type Queues = W::Queues;
-
+impl<D: RawDomain> Host for D {
     #[inline(always)]
-    fn engine(&self) -> &Engine<W::Readers> {
+    fn engine(&self) -> &Engine<impl ReaderSet> {
         &self.core().engine
     }
 
-    fn queues(&self) -> &W::Queues {
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
         RawDomain::queues(self)
     }
 
     fn is_alone(&self) -> bool {
-        self.engine().readers().no_other_readers(self.current_reader())
+        self.core().engine.readers().no_other_readers(self.current_reader())
     }
 
-    fn wait_for(&self, due: GpCookie) -> Result<(), Denied> {
-        // If a callback has leaked a guard, this thread is inside: a section to wait for, as that of any other thread.
-        let own = self.current_reader().filter(|_| !self.in_read_section());
-        let engine = self.engine();
-        // A panic here is that of a heavy fence which the kernel denies.
-        catch_unwind(AssertUnwindSafe(|| engine.wait_for(own, due))).map_err(|_| Denied)
+    fn try_synchronize(&self) {
+        // It panics if the kernel denies the heavy fence: the worker will report that.
+        let try_synchronize = || self.core().engine.try_synchronize(self.current_reader());
+        let _ = catch_unwind(AssertUnwindSafe(try_synchronize));
     }
 
-    fn run(&self, entry: Callback) {
-        let plain = entry.is_free_only();
-        // SAFETY: the callbacks give us entries whose grace period is over.
-        let run = || unsafe { entry.run() };
-        if plain {
-            return run();
-        }
-        if let Err(payload) = running::run(address(self), || catch_unwind(AssertUnwindSafe(run))) {
-            // The panic hook has had it. The payload's destructor could panic too.
-            mem::forget(payload);
+    fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
+        wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
+    }
+
+    fn run(&self, callback: Callback) {
+        let is_free_only = callback.is_free_only();
+        // SAFETY: the contract of `Host::run`: the grace period has ended.
+        let run = || unsafe { callback.run() };
+        let panicked = if is_free_only { run() } else { running::run(address(self), run) };
+        if let Some(panicked) = panicked {
             PANICS.fetch_add(1, Relaxed);
-            report_panic(self);
+            report_panic(self, panicked());
         }
-    }
-
-    fn fence(&self) {
-        // If the kernel denies it, an entry that was appended this moment may wait for the next one.
-        let _ = catch_unwind(crate::fence::heavy);
-    }
-
-    fn is_reporting(&self) -> bool {
-        stall::is_reporting()
     }
 
     fn start_worker(&self) -> bool {
-        // SAFETY: the task waits for grace periods, and runs what was deferred.
-        let world = unsafe { self.worker_ref() };
-        worker_pool::submit(move || world.core().callbacks.work(&*world, || false))
-    }
-
-    fn try_synchronize(&self) -> bool {
-        // A panic here is that of a heavy fence which the kernel denies: the worker will see to it.
-        catch_unwind(AssertUnwindSafe(|| self.engine().try_synchronize(self.current_reader())))
-            .unwrap_or(false)
+        // SAFETY: the task only waits for grace periods, and runs what was deferred.
+        let domain = unsafe { self.worker_ref() };
+        worker_pool::submit(move || domain.core().callbacks.work(&*domain, || false))
     }
 }
 
-/// Says on the standard error what the panic does not: which domain's callback it was.
+/// Writes to the standard error what the panic's message does not say: which domain's callback it was.
 #[cold]
-fn report_panic(world: &impl RawDomain) {
-    let Some(Panicked { what, name }) = panicked() else { return };
-    let domain = world.core().engine.domain();
-    let mut stderr = std::io::stderr();
+fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
+    let site = domain.made_at().map_or(String::new(), |site| format!(", made at {site},"));
+    let domain = domain.core().engine.domain();
     // Not `eprintln!`, which panics if it cannot write.
-    let _ = match world.made_at() {
-        None => writeln!(stderr, "stillpoint: {what} in {domain} has panicked: {name}"),
-        Some(site) => {
-            writeln!(stderr, "stillpoint: {what} in {domain}, made at {site}, has panicked: {name}")
-        }
-    };
+    let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{site} has panicked: {name}");
 }
 
 /// Frees the box after a grace period.
@@ -111,76 +84,127 @@ fn report_panic(world: &impl RawDomain) {
 #[inline]
 #[track_caller]
 pub(crate) unsafe fn retire<T: Send + 'static>(
-    world: &impl RawDomain,
+    domain: &impl RawDomain,
     value: NonNull<T>,
-    hints: DeferOptions,
+    options: DeferOptions,
 ) {
-    // SAFETY: the caller's contract; entries run after a grace period.
-    let entry = unsafe { Callback::free(value, size_of::<T>().saturating_add(hints.bytes), hints.local) };
-    world.defer(entry, hints.lazy);
+    // SAFETY: the caller's contract; callbacks run after a grace period.
+    let callback =
+        unsafe { Callback::free(value, size_of::<T>().saturating_add(options.bytes), options.local) };
+    domain.defer(callback, options.lazy);
 }
 
-/// Calls `f` after a grace period.
-#[track_caller]
-pub(crate) fn call(world: &impl RawDomain, f: impl FnOnce() + Send + 'static, hints: DeferOptions) {
-    world.defer(Callback::call(f, hints.bytes), hints.lazy);
-}
-
-/// What the owner of a queue does now and then, where it has just deferred something.
+/// After a push: does what the owner of the queue must do.
 #[cold]
-pub(crate) fn flush(world: &impl RawDomain, queue: &Queue, chores: PushAction) {
-    if chores == PushAction::ReclaimSome {
-        return world.core().callbacks.reclaim_some(queue, world);
+pub(crate) fn flush(domain: &impl RawDomain, queue: &Queue, action: PushAction) {
+    let core = domain.core();
+    if action == PushAction::ReclaimSome {
+        return core.callbacks.reclaim_some(queue, domain);
     }
-    let core = world.core();
-    core.callbacks.flush(queue, || caller(world), world);
+    core.callbacks.flush(queue, || context(domain), domain);
     // A destructor that has just run may have begun a section, or ended one.
-    let caller = caller(world);
-    if caller.is_inside {
-        core.engine.readers().defer_to_exit(world.current_reader(), core.callbacks.must_throttle(queue));
+    if domain.in_read_section() {
+        core.engine.readers().defer_to_exit(domain.current_reader(), core.callbacks.must_throttle(queue));
     }
 }
 
-/// The same for a queue that is not the calling thread's, of which this was `reported`.
+/// After a push to a queue that is not the calling thread's: counts what was pushed, and reduces the backlog if need
+/// be.
 #[cold]
-pub(crate) fn reduce_backlog(world: &impl RawDomain, queue: &Queue, reported: [Amount; 2]) {
-    let callbacks = &world.core().callbacks;
+pub(crate) fn reduce_backlog(domain: &impl RawDomain, queue: &Queue, reported: [Amount; 2]) {
+    let callbacks = &domain.core().callbacks;
     callbacks.count(reported);
-    callbacks.reduce_backlog(queue, caller(world), world);
+    callbacks.reduce_backlog(queue, context(domain), domain);
 }
 
-fn caller<W: RawDomain>(world: &W) -> Caller {
-    let is_inside = world.in_read_section();
-    // Not in callbacks of other domains either: two workers that waited for each other's backlog to shrink would do so until the
-    // time is up, by no decision of the program, as limits and load make a caller wait.
+fn context<D: RawDomain>(domain: &D) -> CallerContext {
+    let is_inside = domain.in_read_section();
+    // Not in callbacks of other domains either: two workers would wait for each other's backlog to shrink until they
+    // time out, although the program does not make them wait.
     let wait = if is_inside || running::is_any() || stall::is_reporting() {
         MayWait::No
-    } else if W::MAY_BE_INSIDE || fork::in_read_section() {
-        // Two threads, each inside a section of the domain that the other waits in, would wait for each other.
+    } else if D::MAY_BE_INSIDE || fork::in_read_section() {
+        // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
         MayWait::Briefly
     } else {
         MayWait::Yes
     };
-    Caller { is_owner: world.current_reader().is_some(), is_inside, wait }
+    CallerContext { is_owner: domain.current_reader().is_some(), is_inside, wait }
 }
 
-/// The calling thread, which owns the queue, ends.
-pub(crate) fn end_of_owner(world: &impl RawDomain, queue: &Queue) {
-    world.core().callbacks.end_of_owner(queue, caller(world).wait, world);
+/// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the
+/// rest.
+pub(crate) fn end_of_owner(domain: &impl RawDomain, queue: &Queue) {
+    let callbacks = &domain.core().callbacks;
+    callbacks.report(queue);
+    callbacks.throttle_above_mark(None, context(domain).wait, domain);
 }
 
-/// Waits until all that was deferred before has been done.
-pub(crate) fn barrier(world: &impl RawDomain) {
-    assert!(!world.in_read_section(), "{}", world.messages().inside_barrier);
+/// Blocks until all callbacks have run that were deferred before.
+///
+/// # Panics
+///
+/// See [`Domain::barrier`](crate::Domain::barrier).
+pub(crate) fn barrier(domain: &impl RawDomain) {
+    assert_may_wait(domain, "barrier()");
     assert!(
-        !stall::is_reporting(),
-        "barrier() in a stall hook: the grace period that stalls waits for the hook"
-    );
-    assert!(
-        !running::is_of(address(world)),
+        !running::is_of(address(domain)),
         "barrier() inside a callback of the same domain would wait for itself"
     );
-    if world.core().callbacks.barrier(world).is_err() {
+    if domain.core().callbacks.barrier(domain).is_err() {
         panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Instant;
+
+    use crate::Domain as _;
+    use crate::deadline::deadline;
+    use crate::reclaim::backlog::{Limits, THROTTLE_TIMEOUT};
+    use crate::reclaim::blocks::BLOCK;
+
+    /// Here, as callers of the library's own tests are throttled for a short time only.
+    #[test]
+    fn throttled_caller_holding_a_callbacks_lock_times_out() {
+        crate::domain! { struct Own; }
+        static LOCK: Mutex<u64> = Mutex::new(0);
+        const LIMIT: u64 = 2 * BLOCK;
+        let _running = deadline();
+        Own.set_limits(Limits { count: LIMIT, ..Limits::default() });
+        let mut deferred = 0;
+        let mut defer = || {
+            deferred += 1;
+            Own.call(|| *LOCK.lock().unwrap_or_else(PoisonError::into_inner) += 1);
+        };
+        for _ in 0..3 {
+            let before = Own.stats().limit_overruns;
+            let held = LOCK.lock().expect("no panic");
+            let start = Instant::now();
+            while Own.stats().limit_overruns == before {
+                defer();
+            }
+            assert!(start.elapsed() >= THROTTLE_TIMEOUT);
+            // From now on callers are throttled for a moment only.
+            for _ in 0..LIMIT {
+                defer();
+            }
+            assert!(Own.stats().limit_overruns >= before + LIMIT / BLOCK);
+            drop(held);
+            // After progress they are throttled for longer again.
+            Own.barrier();
+            loop {
+                let before = Own.stats();
+                defer();
+                let after = Own.stats();
+                if after.limit_waits != before.limit_waits && after.limit_overruns == before.limit_overruns {
+                    break;
+                }
+            }
+            Own.barrier();
+        }
+        assert_eq!(*LOCK.lock().expect("no panic"), deferred);
     }
 }

@@ -1,11 +1,11 @@
-//! What becomes of the domains in the child of a `fork`.
+//! The domains that are types, in the child of a `fork`.
 //!
-//! The child has a copy of the parent's memory and one thread, the one that forked. Its domains become those of a process
-//! with that thread alone: other readers are gone, with the sections they were in; no grace period is under way; nothing is
-//! deferred, as the parent will do it; there are no workers until there is work.
+//! The child has a copy of the parent's memory, and one thread, the one that forked. Its domains become those of a
+//! process with that thread alone: other readers are gone, with the sections they were in; no grace period is in
+//! progress; nothing is deferred, as the parent runs it; there are no workers until there is work.
 //!
-//! Called by [`crate::sys::fork`], in the child before `fork` returns. Locks that other threads held are not taken but written
-//! over ([`ForkSafe`]).
+//! [`crate::sys::fork`] calls this in the child, before `fork` returns. Locks that other threads held are not acquired
+//! but overwritten ([`ForkSafe`]).
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
@@ -17,9 +17,10 @@ use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::init_array;
 
-/// The domains in use. The list changes under the lock, and is right at every moment, for a fork by another thread.
+/// The list of domains in use. It changes under the lock, and is consistent at every moment, as another thread may
+/// fork.
 static DOMAINS: AtomicPtr<DomainFork> = AtomicPtr::new(ptr::null_mut());
-static LISTING: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
+static LIST_LOCK: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
 
 /// A domain's place in the list.
 #[derive(Debug)]
@@ -31,54 +32,50 @@ pub struct DomainFork {
 }
 
 impl DomainFork {
-    /// `reset` is called in the child. `in_read_section` says whether the calling thread is inside a section.
+    /// The child calls `reset`. `in_read_section` returns `true` if the calling thread is inside a section.
     pub(crate) const fn new(reset: fn(), in_read_section: fn() -> bool) -> Self {
-        Self {
-            reset,
-            in_read_section,
-            next: AtomicPtr::new(ptr::null_mut()),
-            is_listed: AtomicBool::new(false),
-        }
+        let (next, is_listed) = (AtomicPtr::new(ptr::null_mut()), AtomicBool::new(false));
+        Self { reset, in_read_section, next, is_listed }
     }
 
-    /// Makes forks known to the domain. Before a thread may be found, by a fork, at something that is to be reset.
+    /// Adds the domain to the list. Comes before any change that a child must undo.
     #[inline]
-    pub(crate) fn enlist(&'static self) {
-        // Acquire: the domain is in the list, should this thread fork; partner: the Release in `enlist_slow`.
+    pub(crate) fn register(&'static self) {
+        // Acquire: the list contains the domain if this thread forks; pairs with the Release in `register_slow`.
         if !self.is_listed.load(Acquire) {
-            self.enlist_slow();
+            self.register_slow();
         }
     }
 
     #[cold]
-    fn enlist_slow(&'static self) {
-        // Again, if it has not been called before `main`. Without memory, the next caller tries again.
+    fn register_slow(&'static self) {
+        // Again, if it was not called before `main`. If there is no memory, the next caller tries again.
         if !register_for_fork(&FORK) {
             return;
         }
-        let _alone = LISTING.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = LIST_LOCK.get().lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed, as below: under the lock.
         if self.is_listed.load(Relaxed) {
             return;
         }
         self.next.store(DOMAINS.load(Relaxed), Relaxed);
-        // Release: partner is the Acquire in `domains`, for a fork by another thread.
+        // Release: publishes `next` to a thread that forks; pairs with the Acquire in `domains`.
         DOMAINS.store(ptr::from_ref(self).cast_mut(), Release);
-        // Release: partner is the Acquire in `enlist`.
+        // Release: pairs with the Acquire in `register`.
         self.is_listed.store(true, Release);
     }
 }
 
-/// Whether the calling thread is inside a section of any domain that is a type.
+/// Returns `true` if the calling thread is inside a section of any domain that is a type.
 pub(crate) fn in_read_section() -> bool {
     domains().any(|domain| (domain.in_read_section)())
 }
 
 fn domains() -> impl Iterator<Item = &'static DomainFork> {
-    // Acquire: partner is the Release in `enlist_slow`.
+    // Acquire: pairs with the Release in `register_slow`.
     let mut next = DOMAINS.load(Acquire);
     core::iter::from_fn(move || {
-        // SAFETY: only domains, which are static, are ever listed.
+        // SAFETY: all domains in the list are static.
         let domain: &'static DomainFork = unsafe { next.as_ref() }?;
         // Relaxed: it does not change once the domain is listed.
         next = domain.next.load(Relaxed);
@@ -90,20 +87,18 @@ static FORK: ForkHook = ForkHook::in_child(Part::Rcu, in_child);
 
 init_array!(register_for_fork(&FORK));
 
-/// The child of a fork.
-///
 /// # Safety
 ///
 /// See [`ForkHook::child`].
 unsafe fn in_child() {
     // SAFETY: the caller's contract.
     unsafe {
-        LISTING.overwrite(Mutex::new(()));
+        LIST_LOCK.overwrite(Mutex::new(()));
         worker_pool::reset_in_child();
         stall::reset_in_child();
     }
     for domain in domains() {
-        // Another thread may have been about to say so.
+        // Another thread may have been about to store that.
         domain.is_listed.store(true, Relaxed);
         (domain.reset)();
     }

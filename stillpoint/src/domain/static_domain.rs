@@ -1,15 +1,14 @@
-//! Domains: separate worlds of readers and grace periods, told apart by type.
+//! Domains that are types: their state lies in statics, and their readers belong to threads.
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
 
 use super::api::Domain;
 use super::deferred;
 use super::fork::DomainFork;
-use super::raw::{Core, HasReaders, Messages, RawDomain};
+use super::raw::{Core, RawDomain};
 use crate::readers::reader::{Owner, Reader};
 use crate::readers::registration::Registration;
 use crate::readers::threads::{ReaderProtocol, ThreadReaders};
@@ -17,15 +16,15 @@ use crate::reclaim::callback::Callback;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::sys::tls_destructor::AtThreadExit;
 
-/// The readers of a domain whose readers belong to threads.
-pub(crate) type QueuedReaders<K> = ThreadReaders<K, Queue>;
+/// Readers that have callback queues.
+pub(crate) type QueuedReaders<P> = ThreadReaders<P, Queue>;
 
 /// A domain that is a type without data.
 ///
 /// # Safety
 ///
-/// Each type has a [`DomainState`] and a [`ThreadState`] of its own. While a `Section` is borrowed, no grace period of the domain
-/// ends that began meanwhile.
+/// Each type has a [`DomainState`] and a [`ThreadState`] of its own. While a `Section` is borrowed, no grace period of
+/// the domain ends that began meanwhile.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a domain",
@@ -35,7 +34,8 @@ pub(crate) type QueuedReaders<K> = ThreadReaders<K, Queue>;
 pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     /// The only value.
     const INSTANCE: Self;
-    const MESSAGES: &'static Messages;
+    /// See `RawDomain::INSIDE`.
+    const INSIDE: &'static str;
     type Protocol: ReaderProtocol;
     type Section;
 
@@ -46,31 +46,27 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     fn with_section<T>(f: impl FnOnce(Option<&Self::Section>) -> T) -> T;
 }
 
-impl<D: StaticDomain> HasReaders for D {
-    type Readers = QueuedReaders<D::Protocol>;
-    type Queues = QueuedReaders<D::Protocol>;
-}
-
 // SAFETY: sections of other domains are of other types; guards and handles keep grace periods from ending.
 unsafe impl<D: StaticDomain> RawDomain for D {
+    type Readers = QueuedReaders<D::Protocol>;
     type Lender = D::Section;
-    type WorkerRef = StaticRef<D>;
+    /// Allocates nothing, as the type has no data.
+    type WorkerRef = Box<D>;
 
-    fn messages(&self) -> &'static Messages {
-        D::MESSAGES
-    }
+    const INSIDE: &'static str = D::INSIDE;
 
     #[inline(always)]
     fn core(&self) -> &Core<QueuedReaders<D::Protocol>> {
         &D::shared().core
     }
 
-    fn queues(&self) -> &QueuedReaders<D::Protocol> {
-        D::shared().readers()
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let registry = D::shared().readers().registry();
+        (0..registry.len()).map(|index| registry.attached(index))
     }
 
-    unsafe fn worker_ref(&self) -> StaticRef<D> {
-        StaticRef(D::INSTANCE)
+    unsafe fn worker_ref(&self) -> Box<D> {
+        Box::new(D::INSTANCE)
     }
 
     #[inline]
@@ -82,14 +78,17 @@ unsafe impl<D: StaticDomain> RawDomain for D {
         in_read_section::<D>()
     }
 
-    fn enlist(&self) {
-        D::shared().fork.enlist();
+    fn register_for_fork(&self) {
+        D::shared().fork.register();
     }
 
     #[inline]
     #[track_caller]
-    fn defer(&self, entry: Callback, lazy: bool) {
-        defer_here::<D>(entry, lazy);
+    fn defer(&self, callback: Callback, lazy: bool) {
+        match D::with_thread_state(|local| local.queue.get()) {
+            Some(queue) => push::<D>(queue, callback, lazy),
+            None => push_unregistered::<D>(callback, lazy),
+        }
     }
 
     #[inline(always)]
@@ -100,33 +99,21 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     }
 }
 
-/// A domain that is always there.
-#[derive(Debug)]
-pub(crate) struct StaticRef<D>(D);
-
-impl<D> Deref for StaticRef<D> {
-    type Target = D;
-
-    fn deref(&self) -> &D {
-        &self.0
-    }
-}
-
 impl<D: StaticDomain> Domain for D {
     type Section = D::Section;
 }
 
-/// What all threads share of a domain.
+/// The state of a domain that all threads share.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct DomainState<K> {
-    pub(crate) core: Core<QueuedReaders<K>>,
+pub struct DomainState<P> {
+    pub(crate) core: Core<QueuedReaders<P>>,
     pub(crate) fork: DomainFork,
     at_exit: AtThreadExit,
 }
 
-impl<K: ReaderProtocol> DomainState<K> {
-    pub const fn new<D: StaticDomain<Protocol = K>>() -> Self {
+impl<P: ReaderProtocol> DomainState<P> {
+    pub const fn new<D: StaticDomain<Protocol = P>>() -> Self {
         Self {
             core: Core::new(ThreadReaders::new(), core::any::type_name::<D>),
             fork: DomainFork::new(reset_in_child::<D>, in_read_section::<D>),
@@ -135,19 +122,19 @@ impl<K: ReaderProtocol> DomainState<K> {
     }
 
     #[inline(always)]
-    pub(crate) fn readers(&self) -> &QueuedReaders<K> {
+    pub(crate) fn readers(&self) -> &QueuedReaders<P> {
         self.core.engine.readers()
     }
 }
 
-/// What a thread knows of a domain.
+/// The state of a domain that each thread has.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ThreadState {
     pub(crate) registration: Registration,
-    /// Its queue, while it is registered.
+    /// The thread's queue, while it is registered.
     queue: Cell<Option<&'static Queue>>,
-    /// It has a [`Handle`](crate::qsbr::Handle), online or not.
+    /// The thread has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
 }
 
@@ -168,47 +155,29 @@ pub(crate) fn registered_reader<D: StaticDomain>() -> Option<&'static Reader> {
     D::with_thread_state(|local| local.registration.reader())
 }
 
-/// Whether `reader` is the calling thread's.
-fn is_own<D: StaticDomain>(reader: &Reader) -> bool {
-    registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader))
-}
-
-/// Whether the calling thread is inside a section of the domain.
+/// Returns `true` if the calling thread is inside a section of the domain.
 pub(crate) fn in_read_section<D: StaticDomain>() -> bool {
     registered_reader::<D>().is_some_and(Reader::in_read_section)
 }
 
-/// The calling thread's reader; registers the thread if need be.
+/// Returns the calling thread's reader; registers the thread if need be.
 #[track_caller]
 pub(crate) fn own_reader<D: StaticDomain>() -> &'static Reader {
     match registered_reader::<D>() {
         Some(reader) => reader,
-        None => new_reader::<D>(),
+        None => register::<D>(Location::caller())
+            .unwrap_or_else(|why| panic!("cannot register a reader thread: {why}")),
     }
 }
 
-/// A reader for the calling thread, which has none.
-#[track_caller]
-fn new_reader<D: StaticDomain>() -> &'static Reader {
-    match register::<D>(Location::caller()) {
-        Ok(reader) => reader,
-        Err(why) => panic!("cannot register a reader thread: {why}"),
-    }
+/// Returns the queue that belongs to the reader.
+pub(crate) fn queue_of<D: StaticDomain>(reader: &Reader) -> &'static Queue {
+    D::shared().readers().registry().attached_to(reader)
 }
 
-/// Calls `f` with a reader for the calling thread, which has none.
-#[cold]
-#[track_caller]
-fn with_new_reader<D: StaticDomain, R>(f: impl FnOnce(&'static Reader) -> R) -> R {
-    let reader = new_reader::<D>();
-    let result = while_it_stays::<D, _>(|| f(reader));
-    leave_if_ended::<D>();
-    result
-}
-
-/// Calls `f`, during which the thread's reader is not given back, and which does not unwind.
-pub(crate) fn while_it_stays<D: StaticDomain, R>(f: impl FnOnce() -> R) -> R {
-    // Not inside `with_thread_state`: `f` may look there.
+/// Calls `f`, which does not unwind, and keeps the thread's reader meanwhile.
+pub(crate) fn while_it_stays<D: StaticDomain, T>(f: impl FnOnce() -> T) -> T {
+    // Not inside `with_thread_state`, which `f` may call.
     let stayed = D::with_thread_state(|local| local.registration.stays(true));
     let result = f();
     D::with_thread_state(|local| local.registration.stays(stayed));
@@ -220,7 +189,7 @@ pub(crate) fn register<D: StaticDomain>(
     site: &'static Location<'static>,
 ) -> Result<&'static Reader, &'static str> {
     let shared = D::shared();
-    shared.fork.enlist();
+    shared.fork.register();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
     let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
@@ -235,7 +204,8 @@ pub(crate) fn register<D: StaticDomain>(
     })
 }
 
-/// Gives the reader back of a thread whose destructor has run, if nothing needs it any more: see [`Registration`].
+/// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
+/// [`Registration`].
 #[cold]
 pub(crate) fn leave_if_ended<D: StaticDomain>() {
     let shared = D::shared();
@@ -250,7 +220,7 @@ pub(crate) fn leave_if_ended<D: StaticDomain>() {
     });
 }
 
-/// The end of a registered thread.
+/// The destructor of a registered thread.
 ///
 /// # Safety
 ///
@@ -258,9 +228,10 @@ pub(crate) fn leave_if_ended<D: StaticDomain>() {
 unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
-    // Not ours: in the child of a fork glibc gives new threads the memory of those that the parent had, and forgets to clear
-    // the pointers of one that was about to call its destructors. Or given back already, by a destructor.
-    if !is_own::<D>(reader) {
+    // In the child of a fork, glibc gives new threads the memory of those that the parent had, and does not clear the
+    // pointers of a thread that was about to call its destructors: then the reader is not this thread's. Or a
+    // destructor has given it back.
+    if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
     deferred::end_of_owner(&D::INSTANCE, queue_of::<D>(reader));
@@ -282,30 +253,24 @@ fn reset_in_child<D: StaticDomain>() {
     }
 }
 
-/// [`RawDomain::defer`], in the queue of the calling thread.
+/// Pushes to `queue`, which is the calling thread's.
 #[inline]
-#[track_caller]
-fn defer_here<D: StaticDomain>(entry: Callback, lazy: bool) {
-    match D::with_thread_state(|local| local.queue.get()) {
-        None => with_new_reader::<D, _>(|reader| defer_to::<D>(queue_of::<D>(reader), entry, lazy)),
-        Some(queue) => defer_to::<D>(queue, entry, lazy),
-    }
-}
-
-/// [`defer_here`], in `queue`, which is the calling thread's.
-#[inline]
-fn defer_to<D: StaticDomain>(queue: &'static Queue, entry: Callback, lazy: bool) {
+fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) {
     // SAFETY: the queue is this thread's.
-    let chores = unsafe { queue.push(entry, lazy) };
+    let action = unsafe { queue.push(callback, lazy) };
     D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
-    if chores != PushAction::None {
-        deferred::flush(&D::INSTANCE, queue, chores);
+    if action != PushAction::None {
+        deferred::flush(&D::INSTANCE, queue, action);
     }
 }
 
-/// The queue that belongs to the reader.
-pub(crate) fn queue_of<D: StaticDomain>(reader: &Reader) -> &'static Queue {
-    D::shared().readers().registry().attached_to(reader)
+/// [`push`] by a thread that is not registered.
+#[cold]
+#[track_caller]
+fn push_unregistered<D: StaticDomain>(callback: Callback, lazy: bool) {
+    let queue = queue_of::<D>(own_reader::<D>());
+    while_it_stays::<D, _>(|| push::<D>(queue, callback, lazy));
+    leave_if_ended::<D>();
 }
 
 /// Defines an isolated domain of [`rcu`](crate::rcu): a type without data, with readers and grace periods of its own.
@@ -328,13 +293,19 @@ macro_rules! domain {
     };
 }
 
-/// A type without data, and the state of a domain. The caller says of what kind; all else follows from that here, as a macro's
-/// `unsafe` is not seen by the lint that forbids it to the program which calls the macro.
+/// Defines a type without data, and the state of its domain. The caller gives the kind; the rest is here, because the
+/// lint that forbids `unsafe` to a program does not see that of a macro which the program calls.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
     (@kind rcu) => { $crate::rcu::Memb };
     (@kind qsbr) => { $crate::qsbr::Qsbr };
+    (@inside rcu) => {
+        "inside a read-side critical section of the same domain would wait for itself: drop the guard first"
+    };
+    (@inside qsbr) => {
+        "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use Handle::synchronize"
+    };
     (@section rcu $name:ident) => { $crate::rcu::Guard<$name> };
     (@section qsbr $name:ident) => { $crate::qsbr::Handle<$name> };
     (@within rcu $name:ident $f:ident) => {
@@ -378,7 +349,7 @@ macro_rules! static_domain {
                 <Self as $crate::qsbr::QsbrDomain>::register()
             }
 
-            /// [`register`](Self::register), which returns an error instead of panicking.
+            /// Like [`register`](Self::register), but returns an error instead of panicking.
             #[track_caller]
             pub fn try_register() -> ::core::result::Result<$crate::qsbr::Handle<Self>, $crate::qsbr::RegisterError> {
                 <Self as $crate::qsbr::QsbrDomain>::try_register()
@@ -395,11 +366,11 @@ macro_rules! static_domain {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
 
-        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr` that is
-        // borrowed cannot report.
+        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr`
+        // that is borrowed cannot report a quiescent state.
         unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
-            const MESSAGES: &'static $crate::rcu::Messages = &$crate::$kind::MESSAGES;
+            const INSIDE: &'static str = $crate::static_domain!(@inside $kind);
             type Protocol = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);
 

@@ -1,12 +1,14 @@
-//! A domain's counters, for people.
+//! The counters of a domain.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::domain::deferred;
-use crate::domain::raw::RawDomain;
+use crate::domain::raw::{Core, RawDomain};
 use crate::grace_period::engine::ReaderSet as _;
+use crate::reclaim::backlog::at_least_zero;
+use crate::sync::now;
 
 /// Counters of a domain since the start of the process, and what waits in it now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,19 +16,19 @@ use crate::grace_period::engine::ReaderSet as _;
 pub struct Stats {
     /// Grace periods completed.
     pub grace_periods: u64,
-    /// Calls that waited for one: more than grace periods, when callers shared them.
+    /// Calls that waited for a grace period: more than grace periods, if callers shared them.
     pub callers: u64,
     /// Heavy fences issued by grace periods.
     pub heavy_fences: u64,
     /// Grace periods that had to sleep until readers left.
     pub sleeps: u64,
-    /// Wake-up system calls made by readers for the thread that leads a grace period: at most one for each that slept. The
-    /// wake-ups with which that thread tells the others who share the grace period are not counted.
+    /// System calls with which readers woke the leader of a grace period: at most one for each that slept. Those with
+    /// which the leader wakes the other callers are not counted.
     pub wakeups: u64,
-    /// The longest that a grace period has waited for readers so far: one that has ended, or one that stalls, as of its last
+    /// The longest that a grace period has waited for readers: one that has ended, or one that stalls, as of its last
     /// report. Grace periods that did not sleep, and so waited for microseconds, are not measured.
     pub longest_wait: Duration,
-    /// Reports of grace periods that had waited for too long: see [`set_stall_hook`](crate::rcu::set_stall_hook).
+    /// Reports of stalled grace periods: see [`set_stall_hook`](crate::rcu::set_stall_hook).
     pub stalls: u64,
     /// Readers in the registry, in use or free: the peak number of threads that read or deferred.
     pub readers: u64,
@@ -34,26 +36,25 @@ pub struct Stats {
     pub queued: u64,
     /// Their bytes: see [`Limits::bytes`](crate::rcu::Limits::bytes).
     pub queued_bytes: u64,
-    /// How long the oldest of them has waited since it was given a grace period to wait for.
+    /// How long the oldest of them has waited since it was assigned a grace period.
     pub oldest: Duration,
     /// Callbacks run and values dropped.
     pub done: u64,
     /// How often a caller above the [`Limits`](crate::rcu::Limits) had to wait.
     pub limit_waits: u64,
-    /// How often it waited in vain and went on.
+    /// How often such a wait timed out.
     pub limit_overruns: u64,
     /// Callbacks and destructors that panicked, in all domains.
     pub panics: u64,
 }
 
 impl Stats {
-    pub(crate) fn of(world: &impl RawDomain) -> Self {
-        let core = world.core();
+    pub(crate) fn of(domain: &impl RawDomain) -> Self {
+        let Core { engine, callbacks, .. } = domain.core();
         // First, so that no grace period is counted whose caller is not.
-        let grace_periods = core.engine.completed();
-        let counters = core.engine.readers().counters();
-        let callbacks = core.callbacks.tally(world.queues());
-        Self {
+        let grace_periods = engine.completed();
+        let (counters, backlog) = (engine.readers().counters(), callbacks.backlog());
+        let mut stats = Self {
             grace_periods,
             callers: counters.callers.load(Relaxed),
             heavy_fences: counters.heavy_fences.load(Relaxed),
@@ -61,15 +62,28 @@ impl Stats {
             wakeups: counters.wakeups.load(Relaxed),
             longest_wait: Duration::from_nanos(counters.longest_wait.load(Relaxed)),
             stalls: counters.stalls.load(Relaxed),
-            readers: core.engine.readers().count(),
-            queued: callbacks.queued,
-            queued_bytes: callbacks.bytes,
-            oldest: callbacks.oldest,
-            done: callbacks.run,
-            limit_waits: callbacks.waits,
-            limit_overruns: callbacks.overruns,
+            readers: engine.readers().count(),
+            queued: 0,
+            queued_bytes: backlog.bytes(),
+            oldest: Duration::ZERO,
+            done: backlog.counters.run.load(Relaxed),
+            limit_waits: backlog.counters.waits.load(Relaxed),
+            limit_overruns: backlog.counters.overruns.load(Relaxed),
             panics: deferred::panics(),
+        };
+        let now = now();
+        for queue in domain.queues() {
+            // In this order, so that no more have completed than were pushed.
+            let completed = queue.completed();
+            stats.queued += queue.tail() - completed;
+            let [added, freed] = queue.unreported();
+            stats.queued_bytes = stats.queued_bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
+            stats.done += freed.count;
+            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
+            stats.oldest = stats.oldest.max(Duration::from_nanos(age));
         }
+        stats.queued_bytes = at_least_zero(stats.queued_bytes);
+        stats
     }
 }
 

@@ -7,7 +7,7 @@ use core::panic::Location;
 
 use crate::Domain as _;
 use crate::domain::deferred;
-use crate::domain::raw::{Messages, RawDomain};
+use crate::domain::raw::RawDomain;
 use crate::domain::static_domain::{StaticDomain, leave_if_ended, queue_of, register, registered_reader};
 use crate::readers::qsbr::Qsbr;
 use crate::readers::reader::{Owner, Reader};
@@ -55,15 +55,6 @@ pub unsafe trait QsbrDomain: StaticDomain<Protocol = Qsbr, Section = Handle<Self
         Self::INSTANCE.in_read_section()
     }
 }
-
-/// The messages of panics.
-#[doc(hidden)]
-pub static MESSAGES: Messages = Messages {
-    inside: "synchronize() by a thread whose handle is online would wait for itself: use Handle::synchronize, or wait \
-             inside Handle::offline",
-    inside_barrier: "barrier() by a thread whose handle is online would wait for itself: call it inside \
-                     Handle::offline",
-};
 
 /// Defines a domain of [`qsbr`](crate::qsbr): a type without data. Also `qsbr::domain!`.
 ///

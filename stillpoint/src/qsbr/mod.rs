@@ -95,8 +95,6 @@ use crate::Domain as _;
 pub use crate::qsbr_domain as domain;
 #[doc(hidden)]
 pub use crate::readers::qsbr::Qsbr;
-#[doc(hidden)]
-pub use handle::MESSAGES;
 pub use handle::{Global, Handle, QsbrDomain, RegisterError};
 
 /// Registers the calling thread, which is online from now on: it must report until it drops the handle.

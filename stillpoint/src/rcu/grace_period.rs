@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::block_on::block_on;
 use super::guard::Global;
 use crate::Domain;
-use crate::domain::raw::{address, reader_outside};
+use crate::domain::raw::{address, reader_outside, submit_poller};
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::cookie::GpCookie;
 use crate::reclaim::poller::{PollResult, WaiterId};
@@ -97,8 +97,8 @@ impl<D: Domain> GracePeriod<D> {
     /// [`start`](Self::start) in `domain`.
     pub fn start_in(domain: D) -> Self {
         let this = Self::now_in(domain);
-        this.domain.enlist();
-        this.domain.core().poller.start(&this.domain, this.cookie);
+        this.domain.register_for_fork();
+        this.domain.core().poller.start(this.cookie, || submit_poller(&this.domain));
         this
     }
 
@@ -197,11 +197,12 @@ impl<D: Domain> Future for Elapse<D> {
         if period.is_elapsed() {
             return Poll::Ready(());
         }
-        match period.domain.core().poller.poll(&period.domain, period.cookie, id, context.waker()) {
+        let core = period.domain.core();
+        let submit = || submit_poller(&period.domain);
+        match core.poller.poll(&core.engine, period.cookie, id, context.waker(), submit) {
             PollResult::Elapsed => Poll::Ready(()),
             PollResult::Pending => Poll::Pending,
-            PollResult::Failed(why) => panic!("{why}"),
-            PollResult::NoThread => {
+            PollResult::NoPoller => {
                 period.wait();
                 Poll::Ready(())
             }

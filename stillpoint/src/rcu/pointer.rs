@@ -66,7 +66,7 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
     /// Publishes `value` to the readers of `domain`.
     pub fn new_in(value: T, domain: D) -> Self {
         // Here rather than when something is retired, since it may allocate.
-        domain.enlist();
+        domain.register_for_fork();
         Self { value: PublishedPtr::new(Box::into_raw(Box::new(value))), domain, _owns: PhantomData }
     }
 
@@ -149,9 +149,9 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
 impl<T: Send + 'static, D: RcuDomain> Rcu<T, D> {
     /// Publishes the value that `f` makes of the current one, and returns the old value for disposal.
     ///
-    /// `f` runs inside a read-side critical section, and again whenever another writer has replaced the value
-    /// meanwhile. For domains of [`crate::rcu`]; in others, [`update_with`](Self::update_with) takes the guard or the
-    /// handle.
+    /// `f` runs inside a read-side critical section, and again whenever another writer has replaced the value in the
+    /// meantime. Only for domains of [`crate::rcu`]: for others, use [`update_with`](Self::update_with), which takes
+    /// the guard or the handle.
     ///
     /// ```
     /// use stillpoint::rcu::Rcu;

@@ -1,15 +1,15 @@
-//! How much waits in a domain, and when that is too much.
+//! Back-pressure: how much waits in a domain, and when that is too much.
 //!
-//! Owners report what they have appended, a block at a time; those that run entries report what they have run. There
-//! are two marks, both below the [`Limits`]:
+//! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run. There
+//! are two watermarks below the [`Limits`]:
 //!
-//! | mark | at | above it |
+//! | watermark | at | above it |
 //! |---|---|---|
-//! | [crowded](Backlog::above_low_mark) | a quarter of a limit, or [`FLUSH_THRESHOLD`] entries | the worker does not pause between rounds, and runs lazy entries |
-//! | [above](Backlog::above_high_mark) | seven eighths of a limit | callers wait |
+//! | [low](Backlog::above_low_mark) | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds, and runs lazy callbacks |
+//! | [high](Backlog::above_high_mark) | seven eighths of a limit | callers are throttled: they block until less waits |
 //!
-//! A caller does not wait for ever, as what the worker waits for may be waiting for the caller. When [`THROTTLE_TIMEOUT`] is
-//! over, it goes on. So do the callers after it, each when [`THROTTLE_RETRY`] is over, until an entry has run.
+//! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after
+//! [`THROTTLE_TIMEOUT`]. The callers after it go on after [`THROTTLE_RETRY`], until a callback has run.
 
 use std::time::Duration;
 
@@ -17,24 +17,25 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
 
-/// Entries in the backlog that end the pause between rounds, and let lazy entries run.
+/// Callbacks in the backlog above which the worker does not pause between rounds, and runs lazy ones.
 const FLUSH_THRESHOLD: u64 = 16_384;
-/// How long a caller above the limits waits.
+/// How long a caller is throttled at most.
 pub const THROTTLE_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
-/// The same, when that was in vain once.
+/// The same, after a caller has timed out.
 const THROTTLE_RETRY: Duration = Duration::from_millis(1);
 
-/// High-water marks of the entries that wait in a domain, callbacks and retired values.
+/// High-water marks of what waits in a domain: callbacks and retired values.
 ///
-/// Callers begin to wait somewhat below. The bound is not exact: each thread may add up to 64 entries, or 64 KiB, or
-/// one value, before it notices; and what it adds inside a section, before it waits on leaving it. It is not enforced
+/// Callers are throttled somewhat below. The bound is not exact: each thread may add up to 64 callbacks, or 64 KiB, or
+/// one value, before it notices; and what it adds inside a section, before it blocks on leaving it. It is not enforced
 /// in callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Entries.
+    /// Callbacks and retired values.
     pub count: u64,
-    /// Bytes: of the values themselves, and what callers say that these own ([`DeferOptions::heap_bytes`](crate::rcu::DeferOptions::heap_bytes)).
+    /// Bytes: of the values themselves, and what callers say that these own
+    /// ([`DeferOptions::heap_bytes`](crate::rcu::DeferOptions::heap_bytes)).
     pub bytes: u64,
 }
 
@@ -43,20 +44,44 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 131,072 entries, 64 MiB.
+    /// 131,072 callbacks, 64 MiB.
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// How many entries, and bytes.
+/// A number of callbacks, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     pub count: u64,
     pub bytes: u64,
 }
 
-/// An amount that one thread changes. Others read it for statistics only.
+/// An [`Amount`] in atomics. Relaxed, as everything here: bounds and statistics need no order.
+#[derive(Debug)]
+struct SharedAmount {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl SharedAmount {
+    const_unless_loom! {
+        fn new(count: u64, bytes: u64) -> Self {
+            Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
+        }
+    }
+
+    fn store(&self, amount: Amount) {
+        self.count.store(amount.count, Relaxed);
+        self.bytes.store(amount.bytes, Relaxed);
+    }
+
+    fn map(&self, f: impl Fn(u64) -> u64) -> Amount {
+        Amount { count: f(self.count.load(Relaxed)), bytes: f(self.bytes.load(Relaxed)) }
+    }
+}
+
+/// An amount that one thread changes. Other threads read it for statistics only.
 #[derive(Debug)]
 pub struct LocalCount(SharedAmount);
 
@@ -67,7 +92,7 @@ impl LocalCount {
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline(always)]
     pub fn add(&self, count: u64, bytes: u64) -> u64 {
         self.0.count.store(self.0.count.load(Relaxed) + count, Relaxed);
@@ -87,13 +112,13 @@ impl LocalCount {
     }
 }
 
-/// Whether a caller may be made to wait until less is queued.
+/// Whether, and for how long, a caller may be throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MayWait {
-    /// It is inside a section, or runs a callback.
+    /// The caller is inside a section, or runs a callback.
     No,
-    /// For [`THROTTLE_RETRY`]: it is inside a section of another domain, which the worker may be waiting for in the end; or
-    /// it may be inside one of this domain.
+    /// For [`THROTTLE_RETRY`]: the caller may be inside a section of this domain, or is inside one of another domain,
+    /// which the worker may be waiting for indirectly.
     Briefly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,
@@ -102,69 +127,23 @@ pub enum MayWait {
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Backlog {
-    /// What waits, as far as it has been reported. Two's complement: what has run may be reported first.
+    /// What has been reported and waits. In two's complement: what has run may be reported before what was pushed.
     waiting: CachePadded<SharedAmount>,
-    tallies: CachePadded<Tallies>,
+    pub counters: CachePadded<Counters>,
     limits: SharedAmount,
-    /// What had run when a caller above the limits last waited in vain.
+    /// `Counters::run` when a throttled caller last timed out.
     progress_at_timeout: AtomicU64,
 }
 
-/// An [`Amount`] that threads share. Relaxed, as everything here: bounds and statistics need no order.
+/// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
 #[derive(Debug)]
-struct SharedAmount {
-    count: AtomicU64,
-    bytes: AtomicU64,
+pub struct Counters {
+    pub run: AtomicU64,
+    pub waits: AtomicU64,
+    pub overruns: AtomicU64,
 }
 
-#[derive(Debug)]
-struct Tallies {
-    /// By the worker, and by owners.
-    run: AtomicU64,
-    freed: AtomicU64,
-    waits: AtomicU64,
-    overruns: AtomicU64,
-}
-
-/// Counters of callbacks and retired values, part of [`Stats`](crate::rcu::Stats).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CallbackStats {
-    pub queued: u64,
-    pub bytes: u64,
-    pub oldest: Duration,
-    pub run: u64,
-    pub waits: u64,
-    pub overruns: u64,
-}
-
-impl SharedAmount {
-    const_unless_loom! {
-        fn new(count: u64, bytes: u64) -> Self {
-            Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
-        }
-    }
-
-    fn store(&self, amount: Amount) {
-        self.count.store(amount.count, Relaxed);
-        self.bytes.store(amount.bytes, Relaxed);
-    }
-
-    fn add(&self, amount: Amount) {
-        self.count.fetch_add(amount.count, Relaxed);
-        self.bytes.fetch_add(amount.bytes, Relaxed);
-    }
-
-    fn sub(&self, amount: Amount) {
-        self.count.fetch_sub(amount.count, Relaxed);
-        self.bytes.fetch_sub(amount.bytes, Relaxed);
-    }
-
-    fn map(&self, f: impl Fn(u64) -> u64) -> Amount {
-        Amount { count: f(self.count.load(Relaxed)), bytes: f(self.bytes.load(Relaxed)) }
-    }
-}
-
-/// What a word in two's complement says, or 0 if that is negative.
+/// Returns the value of a word in two's complement, or 0 if it is negative.
 pub fn at_least_zero(word: u64) -> u64 {
     u64::try_from(word.cast_signed()).unwrap_or(0)
 }
@@ -174,9 +153,8 @@ impl Backlog {
         pub fn new() -> Self {
             Self {
                 waiting: CachePadded::new(SharedAmount::new(0, 0)),
-                tallies: CachePadded::new(Tallies {
+                counters: CachePadded::new(Counters {
                     run: AtomicU64::new(0),
-                    freed: AtomicU64::new(0),
                     waits: AtomicU64::new(0),
                     overruns: AtomicU64::new(0),
                 }),
@@ -190,69 +168,56 @@ impl Backlog {
         self.limits.store(Amount { count: limits.count, bytes: limits.bytes });
     }
 
-    /// An owner has appended as much.
-    pub fn added(&self, amount: Amount) {
-        self.waiting.add(amount);
+    /// Counts callbacks that were pushed.
+    pub fn add(&self, amount: Amount) {
+        self.waiting.count.fetch_add(amount.count, Relaxed);
+        self.waiting.bytes.fetch_add(amount.bytes, Relaxed);
     }
 
-    /// An owner has run as much.
-    pub fn freed(&self, amount: Amount) {
-        self.waiting.sub(amount);
-        self.tallies.freed.fetch_add(amount.count, Relaxed);
+    /// Counts callbacks that have run.
+    pub fn remove(&self, amount: Amount) {
+        self.waiting.count.fetch_sub(amount.count, Relaxed);
+        self.waiting.bytes.fetch_sub(amount.bytes, Relaxed);
+        self.counters.run.fetch_add(amount.count, Relaxed);
     }
 
-    /// The worker has run as much.
-    pub fn run(&self, amount: Amount) {
-        self.tallies.run.fetch_add(amount.count, Relaxed);
-        self.waiting.sub(amount);
-    }
-
-    /// Entries that have run.
-    fn done(&self) -> u64 {
-        self.tallies.run.load(Relaxed) + self.tallies.freed.load(Relaxed)
-    }
-
-    /// Whether so much waits that callers are to wait. Somewhat below the limits, as threads notice late.
+    /// Returns `true` if so much waits that callers must be throttled.
     pub fn above_high_mark(&self) -> bool {
+        // Somewhat below the limits, as threads notice late.
         let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit - limit / 8));
         waiting.count > mark.count || waiting.bytes > mark.bytes
     }
 
-    /// Whether enough waits for another round.
+    /// Returns `true` if enough waits for another round at once.
     pub fn above_low_mark(&self) -> bool {
         let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit / 4));
         waiting.count >= mark.count.min(FLUSH_THRESHOLD) || waiting.bytes >= mark.bytes
     }
 
-    /// A caller above the limits begins to wait: for how long at most.
+    /// Counts a caller that is throttled, and returns for how long that may last.
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
-        self.tallies.waits.fetch_add(1, Relaxed);
-        let is_brief = wait == MayWait::Briefly || self.progress_at_timeout.load(Relaxed) == self.done();
-        if is_brief { THROTTLE_RETRY } else { THROTTLE_TIMEOUT }
+        self.counters.waits.fetch_add(1, Relaxed);
+        let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.load(Relaxed);
+        if wait == MayWait::Briefly || no_progress { THROTTLE_RETRY } else { THROTTLE_TIMEOUT }
     }
 
-    /// It goes on: before its time was over or not, and below the limits or not.
+    /// A throttled caller goes on, `in_time` or because its time is up. `is_below`: less than the high mark waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
         if !in_time && wait == MayWait::Yes {
-            self.progress_at_timeout.store(self.done(), Relaxed);
+            self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
         }
         if !is_below {
-            self.tallies.overruns.fetch_add(1, Relaxed);
+            self.counters.overruns.fetch_add(1, Relaxed);
         }
     }
 
-    /// Counters of now, without what queues have not reported; the bytes in two's complement.
-    pub fn tally(&self) -> CallbackStats {
-        CallbackStats {
-            bytes: self.waiting.bytes.load(Relaxed),
-            run: self.done(),
-            waits: self.tallies.waits.load(Relaxed),
-            overruns: self.tallies.overruns.load(Relaxed),
-            ..CallbackStats::default()
-        }
+    /// Returns the bytes that have been reported and wait, in two's complement.
+    #[cfg(not(loom))]
+    pub fn bytes(&self) -> u64 {
+        self.waiting.bytes.load(Relaxed)
     }
 
-    /// Nothing waits: all that did is the parent's.
+    /// Forgets what waits, which the parent runs.
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         self.waiting.store(Amount::default());

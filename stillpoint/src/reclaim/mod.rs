@@ -1,7 +1,9 @@
 //! Deferred reclamation: callbacks, the queues in which they wait for a grace period, and the worker that invokes them.
 
 pub mod backlog;
+pub mod blocks;
 pub mod callback;
+pub mod host;
 #[cfg(not(loom))]
 pub mod options;
 pub mod poller;

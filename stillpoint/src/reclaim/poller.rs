@@ -1,9 +1,9 @@
 //! Grace periods without a waiting thread: for futures, and for cookies that were started.
 //!
-//! A future that is polled leaves its waker here; [`crate::rcu::GracePeriod`] may also start a grace period that nothing waits
-//! for. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one grace
-//! period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures that
-//! each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
+//! A future that is polled leaves its waker here. [`crate::rcu::GracePeriod`] may also start a grace period for which
+//! no thread waits. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one
+//! grace period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures
+//! that each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
 //!
 //! # Invariants
 //!
@@ -12,41 +12,23 @@
 //!    grace period, and finds `running` clear, sets it and submits the poller.
 //! 2. A waker leaves the map when its grace period has ended, when its future is dropped, or when no poller can run. So
 //!    a future that has an id, is not in the map and whose grace period has not ended, was dismissed.
-//! 3. Wakers are foreign code: they are cloned, called and dropped outside the lock, and may panic.
+//! 3. Wakers are code of the program: they are cloned, called and dropped outside the lock, and may panic.
 //!
 //! # When no poller can run
 //!
-//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken, and find out when
-//! they are polled. Without a thread each waits where it is polled; a failure is their result.
+//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are polled,
+//! they wait in the polling thread, which panics if its grace period fails too.
 
 use core::mem;
 use core::task::Waker;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
 use crate::grace_period::cookie::GpCookie;
-use crate::grace_period::engine::{Engine, ReaderSet};
+use crate::grace_period::engine::Engine;
+use crate::reclaim::host::Denied;
 use crate::sync::{AtomicU64, ForkSafe, Mutex, MutexGuard, Ordering::Relaxed, const_unless_loom, step};
-
-/// Why a grace period failed: the message for those that waited for it.
-pub type Failure = Cow<'static, str>;
-
-/// What the poller needs of the domain around it.
-pub trait Host {
-    type Readers: ReaderSet;
-
-    fn engine(&self) -> &Engine<Self::Readers>;
-
-    fn poller(&self) -> &GpPoller;
-
-    /// Has a thread call [`run`]. Returns `false` if there is no thread.
-    fn submit(&self) -> bool;
-
-    /// Blocks until the next grace period has ended.
-    fn wait_for_next(&self) -> Result<(), Failure>;
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -64,10 +46,8 @@ pub enum PollResult {
     Elapsed,
     /// The waker will be called.
     Pending,
-    /// A grace period failed.
-    Failed(Failure),
-    /// There is no thread for the poller.
-    NoThread,
+    /// There is no poller: the caller must wait itself.
+    NoPoller,
 }
 
 /// Identifies a future among the waiters: 0 while it is not one of them.
@@ -81,8 +61,8 @@ struct Waiters {
     started: Option<GpCookie>,
     /// The wakers, by the grace periods that they wait for. A smaller one ends no later.
     wakers: BTreeMap<(GpCookie, WaiterId), Waker>,
-    /// Why the futures were dismissed the last time.
-    failure: Option<Failure>,
+    /// The futures were dismissed because a grace period failed.
+    has_failed: bool,
 }
 
 /// What the poller does next.
@@ -99,47 +79,54 @@ impl GpPoller {
         }
     }
 
-    /// Makes sure that the grace period ends, if there is a thread for the poller.
-    pub fn start(&self, host: &impl Host, due: GpCookie) {
+    /// Makes sure that the grace period ends, if there is a thread for the poller. `submit` has a thread call
+    /// [`run`](Self::run), or returns `false` if there is none.
+    pub fn start(&self, cookie: GpCookie, submit: impl FnOnce() -> bool) {
         let mut waiters = self.lock();
-        waiters.started = waiters.started.max(Some(due));
-        self.ensure_running(host, waiters);
+        waiters.started = waiters.started.max(Some(cookie));
+        self.ensure_running(submit, waiters);
     }
 
-    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it.
-    pub fn poll(&self, host: &impl Host, due: GpCookie, id: &mut WaiterId, waker: &Waker) -> PollResult {
+    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it. `submit` as
+    /// for [`start`](Self::start).
+    pub fn poll<R>(
+        &self,
+        engine: &Engine<R>,
+        cookie: GpCookie,
+        id: &mut WaiterId,
+        waker: &Waker,
+        submit: impl FnOnce() -> bool,
+    ) -> PollResult {
         // Dropped after the lock is released, as is the waker that it replaces.
         let mut waker = waker.clone();
         let mut waiters = self.lock();
         // Under the lock: a future that the poller has taken out finds here that its grace period has ended.
-        if host.engine().is_done(due) {
+        if engine.is_done(cookie) {
             *id = 0;
             return PollResult::Elapsed;
         }
-        if let Some(last) = waiters.wakers.get_mut(&(due, *id)) {
+        if let Some(last) = waiters.wakers.get_mut(&(cookie, *id)) {
             mem::swap(last, &mut waker);
             return PollResult::Pending;
         }
-        if mem::take(id) != 0
-            && let Some(failure) = &waiters.failure
-        {
-            return PollResult::Failed(failure.clone());
+        if mem::take(id) != 0 && waiters.has_failed {
+            return PollResult::NoPoller;
         }
         // Relaxed: only the numbers matter.
         *id = self.last_id.fetch_add(1, Relaxed) + 1;
-        waiters.wakers.insert((due, *id), waker);
-        if self.ensure_running(host, waiters) {
+        waiters.wakers.insert((cookie, *id), waker);
+        if self.ensure_running(submit, waiters) {
             PollResult::Pending
         } else {
             *id = 0;
-            PollResult::NoThread
+            PollResult::NoPoller
         }
     }
 
     /// Removes a future that is dropped.
-    pub fn cancel(&self, due: GpCookie, id: WaiterId) {
+    pub fn cancel(&self, cookie: GpCookie, id: WaiterId) {
         let mut waiters = self.lock();
-        let waker = waiters.wakers.remove(&(due, id));
+        let waker = waiters.wakers.remove(&(cookie, id));
         drop(waiters);
         drop(waker);
     }
@@ -162,21 +149,36 @@ impl GpPoller {
     }
 
     /// Submits the poller if it does not run. Returns `false` if it cannot run: all futures have been dismissed.
-    fn ensure_running(&self, host: &impl Host, mut waiters: MutexGuard<'_, Waiters>) -> bool {
+    fn ensure_running(&self, submit: impl FnOnce() -> bool, mut waiters: MutexGuard<'_, Waiters>) -> bool {
         let was_running = mem::replace(&mut waiters.running, true);
         drop(waiters);
-        if was_running || host.submit() {
+        if was_running || submit() {
             return true;
         }
-        self.dismiss(None);
+        self.dismiss(false);
         false
     }
 
+    /// The poller's task. `wait_for_next` blocks until the next grace period has ended. Two pollers at a time do no
+    /// harm.
+    pub fn run<R>(&self, engine: &Engine<R>, wait_for_next: impl Fn() -> Result<(), Denied>) {
+        loop {
+            match self.next(engine) {
+                Step::Wake(waker) => wake(waker),
+                // The next grace period, whichever the futures wait for now: others may wait for it by then.
+                Step::WaitForNext => {
+                    if wait_for_next().is_err() {
+                        return self.dismiss(true);
+                    }
+                }
+                Step::Stop => return,
+            }
+        }
+    }
+
     /// The poller stops for good: wakes all futures, and forgets what was started.
-    fn dismiss(&self, failure: Option<Failure>) {
-        let mut waiters = self.lock();
-        let old = mem::replace(&mut *waiters, Waiters { failure, ..Waiters::new() });
-        drop(waiters);
+    fn dismiss(&self, has_failed: bool) {
+        let old = mem::replace(&mut *self.lock(), Waiters { has_failed, ..Waiters::new() });
         step!("waiters-dropped-without-notify", old.wakers.into_values().for_each(wake));
     }
 
@@ -186,7 +188,7 @@ impl GpPoller {
         match wakers.first_entry() {
             Some(first) if engine.is_done(first.key().0) => Step::Wake(first.remove()),
             Some(_) => Step::WaitForNext,
-            None if started.is_some_and(|due| !engine.is_done(due)) => Step::WaitForNext,
+            None if started.is_some_and(|cookie| !engine.is_done(cookie)) => Step::WaitForNext,
             None => {
                 step!("polled-forever", *running = false);
                 Step::Stop
@@ -195,25 +197,7 @@ impl GpPoller {
     }
 }
 
-/// The poller's task. Two at a time do no harm.
-pub fn run(host: &impl Host) {
-    let poller = host.poller();
-    loop {
-        match poller.next(host.engine()) {
-            Step::Wake(waker) => wake(waker),
-            // The next grace period, whichever the futures wait for now: others may wait for it by then.
-            Step::WaitForNext => {
-                if let Err(failure) = host.wait_for_next() {
-                    return poller.dismiss(Some(failure));
-                }
-            }
-            Step::Stop => return,
-        }
-    }
-}
-
-/// Calls a waker, outside the lock. A panic is reported by its hook, and goes no further: other wakers are still
-/// called.
+/// Calls a waker, outside the lock. If it panics, the panic hook reports that, and other wakers are still called.
 fn wake(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         // Its destructor could panic too.
@@ -223,6 +207,6 @@ fn wake(waker: Waker) {
 
 impl Waiters {
     const fn new() -> Self {
-        Self { running: false, started: None, wakers: BTreeMap::new(), failure: None }
+        Self { running: false, started: None, wakers: BTreeMap::new(), has_failed: false }
     }
 }

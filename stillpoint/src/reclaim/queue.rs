@@ -1,82 +1,96 @@
-//! The deferred entries of one thread, in order, until they have run.
+//! A queue of callbacks: those that one thread has deferred, in order, until they have run.
 //!
-//! Each reader of the registry has a queue. Its *owner*, the thread that the reader belongs to, appends; the thread that has
-//! *claimed* the front takes from it: the domain's worker, or the owner itself. Blocks of [`BLOCK`] entries are linked, so
-//! appending is a few plain stores, and one allocation in [`BLOCK`]. A queue stays with its reader when a thread ends, and
-//! goes on with the next owner.
+//! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A
+//! *consumer*, the domain's worker or the owner itself, claims the front of the queue and pops them. Callbacks lie in
+//! linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in [`BLOCK`]. The next owner of
+//! the reader goes on with its queue.
 //!
 //! # State
 //!
-//! Entries are counted from the beginning of time; a position never goes back.
+//! A position is a number of callbacks, counted from the first push. The segments are those of the kernel's
+//! `rcu_segcblist`.
 //!
 //! ```text
-//!      done      head      ripe      pending      pushed
-//! ------|---------|---------|-----------|------------|
-//!  have |  taken, |  may    |  wait for |   have no  |
-//!  run  | running |  run    |  `due`    |  grace     |
-//!       |         |         |           |  period    |
+//!     completed    next     ready_end   waiting_end    tail
+//! --------|----------|----------|------------|----------|
+//!    have | popped,  |  ready   |  wait for  |  have no |
+//!    run  | running  |  to run  |  `cookie`  |  cookie  |
 //! ```
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
-//! | `pushed` | owner | entries appended |
-//! | `eager` | owner | how far somebody wants them soon: lazy entries do not move it |
-//! | `added`, `freed` | owner | entries and bytes that the domain's backlog does not know of yet |
-//! | `done` | consumer | entries that have run |
+//! | `tail` | owner | callbacks pushed |
+//! | `urgent_end` | owner | the position after the last callback that is not lazy |
+//! | `added`, `freed` | owner | what the owner has pushed and run since its last report to the backlog |
+//! | `completed` | consumer | callbacks that have run |
 //! | `claim` | all | [`FREE`], [`CLAIMED`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
-//! | others | consumer: the thread that has set `claim` | as shown |
+//! | others | consumer | as shown |
 //!
 //! # Invariants
 //!
-//! 1. `done <= head <= ripe <= pending <= pushed`.
-//! 2. `due` was asked for after the entries below `pending` were seen: when it is done, a grace period has begun after
-//!    they were appended, and has ended.
-//! 3. From setting `claim` to giving it back a thread is the only consumer, also while it runs the entries from `done` to
-//!    `head`. No thread ever waits for a claim: one that does not get it does something else. So an entry that takes its time
-//!    delays those behind it in its queue, and no others.
-//! 4. A block is given back when the consumer goes on to its successor: never the owner's last.
+//! 1. `completed <= next <= ready_end <= waiting_end <= tail`, and none of them ever decreases.
+//! 2. `cookie` was taken after the callbacks below `waiting_end` were seen. When it is done, a grace period has begun
+//!    after they were pushed, and has ended.
+//! 3. The thread that has set `claim` is the only consumer until it clears it, also while the callbacks from
+//!    `completed` to `next` run. No thread waits for a claim. So a slow callback delays those behind it in its queue,
+//!    and no others.
+//! 4. The consumer gives up a block when it goes on to the next one, so never the owner's last block.
 //!
 //! # Orderings
 //!
-//! The owner's stores to a block, and the links, happen before its Release of `pushed`, which the consumer acquires. What
-//! an entry did happens before the Release of `done`, which `barrier` acquires. Claiming acquires what the consumer before
-//! has released by giving its claim back.
+//! The owner's Release of `tail` publishes callbacks, blocks and links to the consumer. The consumer's Release of
+//! `completed` publishes the effects of callbacks to `barrier`. A claim acquires what the last consumer released with
+//! its own.
 
-use core::ptr;
+use core::{mem, ptr};
 
 use crossbeam_utils::CachePadded;
 
 use crate::grace_period::cookie::GpCookie;
+use crate::grace_period::engine::Engine;
 use crate::readers::registry::Attached;
 use crate::reclaim::backlog::{Amount, LocalCount};
+use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
 use crate::reclaim::callback::Callback;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_loom, now, step};
 
-/// Entries in a block; the owner does its bookkeeping once in as many.
-pub const BLOCK: u64 = if cfg!(loom) { 2 } else { 64 };
-
-/// Entries after which the owner runs as many of its own that are ripe, so that what it frees is what it allocates next: the
-/// C library keeps seven pieces of a size within easy reach.
+/// Bytes after which the owner flushes, however few the callbacks; it also flushes after each block.
+const FLUSH_BYTES: u64 = 64 << 10;
+/// The owner runs as many of its ready callbacks in as many pushes, so that what it frees is what it allocates next:
+/// the C library keeps seven pieces of a size within easy reach.
 pub const STEP: u64 = if cfg!(loom) { 1 } else { 4 };
+/// Callbacks that the worker runs at a time.
+const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
+/// Nanoseconds for each callback that the owner's own grace periods may take.
+const OWN_GP_SHARE: u64 = 2;
+/// Callbacks between two grace periods of the owner: at least, and at most.
+const OWN_GP_INTERVAL: [u64; 2] = [2 * BLOCK, 8192];
 
-/// Nanoseconds that a grace period of its own may cost the owner for each entry, and the entries that pay for one.
-const SHARE: u64 = 2;
-const LEAST: u64 = 2 * BLOCK;
-const MOST: u64 = 8192;
-
-/// What the owner has to do after appending an entry.
+/// What the owner must do after a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum PushAction {
     None,
-    /// Run a [`STEP`] of its own entries, which are ripe.
+    /// Run [`STEP`] of its ready callbacks.
     ReclaimSome,
-    /// Its bookkeeping: see [`Queue::report`].
+    /// Run ready callbacks, and report to the backlog.
     Flush,
 }
 
-/// Bytes after which the owner does its bookkeeping, however few the entries.
-pub const REPORT_BYTES: u64 = 64 << 10;
+/// What a queue contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pending {
+    /// Nothing: all callbacks have run.
+    None,
+    /// Lazy callbacks only.
+    Lazy,
+    /// Callbacks that are to run soon.
+    Urgent,
+}
+
+/// The owner has claimed the queue, and will wake the worker: see [`Queue::run_local`].
+#[derive(Debug)]
+pub struct Held;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -85,120 +99,80 @@ pub struct Queue {
     front: CachePadded<Front>,
 }
 
+/// What the owner writes.
+#[derive(Debug)]
+struct Owner {
+    tail: AtomicU64,
+    urgent_end: AtomicU64,
+    added: LocalCount,
+    freed: LocalCount,
+    /// Ready callbacks that the owner has left for its next steps; some may have run since.
+    ready: AtomicU64,
+    /// The `tail` at which the owner tries its next grace period.
+    next_gp: AtomicU64,
+    blocks: OwnerBlocks,
+}
+
 /// What the consumer writes.
 #[derive(Debug)]
 struct Front {
     claim: AtomicU32,
-    done: AtomicU64,
-    ripe: AtomicU64,
-    pending: AtomicU64,
-    /// When the entries up to `ripe`, and up to `pending`, got a grace period: nanoseconds of [`now`].
-    since: [AtomicU64; 2],
+    completed: AtomicU64,
+    ready_end: AtomicU64,
+    waiting_end: AtomicU64,
+    /// When the ready and the waiting callbacks were assigned their cookie: nanoseconds of [`now`].
+    ready_since: AtomicU64,
+    waiting_since: AtomicU64,
     consumer: UnsafeCell<Consumer>,
 }
 
-/// No thread takes entries.
-const FREE: u32 = 0;
-/// A thread does.
-const CLAIMED: u32 = 1;
-/// The same, and the worker is to be woken when it has done.
-const WANTED: u32 = 2;
-
-#[derive(Debug)]
-struct Owner {
-    pushed: AtomicU64,
-    eager: AtomicU64,
-    added: LocalCount,
-    freed: LocalCount,
-    /// Ripe entries that the owner has left for its next steps; some may have been taken since.
-    ripe: AtomicU64,
-    /// `pushed` when the owner tries its next grace period.
-    next_try: AtomicU64,
-    /// The first block, once there is one.
-    first: AtomicPtr<Block>,
-    tail: UnsafeCell<Tail>,
-}
-
-/// What only the owner touches.
-#[derive(Debug)]
-struct Tail {
-    /// The last block.
-    block: *mut Block,
-    /// An empty one.
-    spare: *mut Block,
-}
-
-impl Tail {
-    const NEW: Self = Self { block: ptr::null_mut(), spare: ptr::null_mut() };
-}
-
-/// What only the consumer touches.
+/// What only the consumer accesses.
 #[derive(Debug)]
 struct Consumer {
-    /// The block of the entry before `head`.
+    /// The block of the callback before `next`.
     block: *mut Block,
-    head: u64,
-    due: Option<GpCookie>,
-    /// `pushed` when the worker last looked.
+    next: u64,
+    cookie: Option<GpCookie>,
+    /// `tail` when the worker last looked.
     seen: u64,
-    /// Whether the owner had appended a block since the look before, and so will soon do its bookkeeping.
-    owner_appends: bool,
+    /// The owner had pushed a block between the last two looks of the worker, so it will soon flush.
+    owner_is_active: bool,
 }
 
-// SAFETY: `tail` is the owner's, `consumer` belongs to the thread that has claimed it; everything else is atomic. Entries
-// are `Send`.
+// States of `Front::claim`.
+const FREE: u32 = 0;
+const CLAIMED: u32 = 1;
+/// Claimed, and the consumer wakes the worker afterwards.
+const WANTED: u32 = 2;
+
+// SAFETY: the owner alone accesses its end of `blocks`, and the thread that has set `claim` alone accesses `consumer`;
+// everything else is atomic. Callbacks are `Send`.
 unsafe impl Sync for Queue {}
 // SAFETY: a queue goes from one owner to the next through the registry, which orders the two.
 unsafe impl Send for Queue {}
-
-#[derive(Debug)]
-struct Block {
-    next: AtomicPtr<Block>,
-    entries: [UnsafeCell<Option<Callback>>; BLOCK as usize],
-}
-
-impl Block {
-    fn new() -> Self {
-        Self {
-            next: AtomicPtr::new(ptr::null_mut()),
-            entries: core::array::from_fn(|_| UnsafeCell::new(None)),
-        }
-    }
-}
-
-/// Entries that the worker runs at a time.
-const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
-
-/// The queue has been claimed by its owner, which will wake the worker when it has done: see [`Queue::run_local`].
-#[derive(Debug)]
-pub struct Held;
-
-/// The right to take entries.
-#[derive(Debug)]
-struct Claim<'a> {
-    queue: &'a Queue,
-}
-
-/// What a queue holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pending {
-    /// Nothing: all have run.
-    None,
-    /// Lazy entries only.
-    Lazy,
-    /// Entries that somebody wants to run soon.
-    Urgent,
-}
 
 impl Attached for Queue {
     fn new() -> Self {
         Self::new()
     }
 
+    /// Forgets all callbacks, which the parent runs, and the claim.
     #[cfg(not(loom))]
     unsafe fn reset_in_child(&self) {
-        // SAFETY: the caller's contract.
-        unsafe { self.reset_in_child() };
+        let (owner, front) = (&self.owner, &self.front);
+        for position in [&owner.tail, &owner.urgent_end, &owner.ready, &owner.next_gp] {
+            position.store(0, Relaxed);
+        }
+        for position in [&front.completed, &front.ready_end, &front.waiting_end] {
+            position.store(0, Relaxed);
+        }
+        self.take_unreported();
+        // SAFETY: no other thread accesses them; those of the parent that had claimed the front do not exist here.
+        unsafe {
+            owner.blocks.reset_in_child();
+            front.consumer.with_mut(|consumer| *consumer = Consumer::NEW);
+        }
+        front.claim.store(FREE, Relaxed);
     }
 }
 
@@ -207,152 +181,138 @@ impl Queue {
         pub fn new() -> Self {
             Self {
                 owner: CachePadded::new(Owner {
-                    pushed: AtomicU64::new(0),
-                    eager: AtomicU64::new(0),
+                    tail: AtomicU64::new(0),
+                    urgent_end: AtomicU64::new(0),
                     added: LocalCount::new(),
                     freed: LocalCount::new(),
-                    ripe: AtomicU64::new(0),
-                    next_try: AtomicU64::new(0),
-                    first: AtomicPtr::new(ptr::null_mut()),
-                    tail: UnsafeCell::new(Tail::NEW),
+                    ready: AtomicU64::new(0),
+                    next_gp: AtomicU64::new(0),
+                    blocks: OwnerBlocks::new(),
                 }),
                 front: CachePadded::new(Front {
                     claim: AtomicU32::new(FREE),
-                    done: AtomicU64::new(0),
-                    ripe: AtomicU64::new(0),
-                    pending: AtomicU64::new(0),
-                    since: [AtomicU64::new(0), AtomicU64::new(0)],
+                    completed: AtomicU64::new(0),
+                    ready_end: AtomicU64::new(0),
+                    waiting_end: AtomicU64::new(0),
+                    ready_since: AtomicU64::new(0),
+                    waiting_since: AtomicU64::new(0),
                     consumer: UnsafeCell::new(Consumer::NEW),
                 }),
             }
         }
     }
 
-    /// Entries appended. What was appended before is there for who takes it.
-    pub fn pushed(&self) -> u64 {
-        // Acquire: partner is the Release in `push`.
-        self.owner.pushed.load(Acquire)
+    /// Returns the number of callbacks pushed.
+    pub fn tail(&self) -> u64 {
+        // Acquire: the callbacks themselves; pairs with the Release in `push`.
+        self.owner.tail.load(Acquire)
     }
 
-    /// Entries that have run, and what they did has happened.
-    pub fn done(&self) -> u64 {
-        // Acquire: partner is the Release in `Claim::run`.
-        self.front.done.load(Acquire)
+    /// Returns the number of callbacks that have run, and acquires their effects.
+    pub fn completed(&self) -> u64 {
+        // Acquire: pairs with the Release in `Claim::run`.
+        self.front.completed.load(Acquire)
     }
 
-    /// What is left to run.
-    pub fn holds(&self) -> Pending {
-        let done = self.done();
-        // Acquire: who sees that an entry is wanted finds it.
-        if done < self.owner.eager.load(Acquire) {
+    /// Returns the most urgent kind of callback that has not run.
+    pub fn pending(&self) -> Pending {
+        let completed = self.completed();
+        // Acquire: the callbacks that are urgent; pairs with the Release in `push`.
+        if completed < self.owner.urgent_end.load(Acquire) {
             Pending::Urgent
-        } else if done < self.pushed() {
+        } else if completed < self.tail() {
             Pending::Lazy
         } else {
             Pending::None
         }
     }
 
-    /// Appends `entry`.
+    /// Returns `true` if the worker must run callbacks, `lazy` ones if they are to run too. Returns `false` for a queue
+    /// whose owner will wake the worker.
+    pub fn is_ready(&self, lazy: bool) -> bool {
+        let least = if lazy { Pending::Lazy } else { Pending::Urgent };
+        // Relaxed: the worker looks after an operation on its state that acquires, and the owner wakes it by one that
+        // releases.
+        self.pending() >= least && self.front.claim.load(Relaxed) != WANTED
+    }
+
+    /// Appends a callback.
     ///
     /// # Safety
     ///
     /// Only the owner may call this, and not from a signal handler.
     #[inline]
-    pub unsafe fn push(&self, entry: Callback, lazy: bool) -> PushAction {
+    pub unsafe fn push(&self, callback: Callback, lazy: bool) -> PushAction {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
-        let at = owner.pushed.load(Relaxed);
-        let place = at % BLOCK;
-        if place == 0 {
-            self.extend();
-        }
-        let bytes = owner.added.add(1, entry.bytes() as u64);
-        // SAFETY: only the owner uses `tail`, the block is there, and nobody looks at the entry before `pushed` covers it.
-        unsafe {
-            let block = owner.tail.with(|tail| (*tail).block);
-            (*block).entries[place as usize].with_mut(|slot| slot.write(Some(entry)));
-        }
-        // Release: the entry, and all that the owner did before, such as unpublishing what is to be freed. Partner: the
-        // Acquire in `pushed`.
-        owner.pushed.store(at + 1, Release);
+        let tail = owner.tail.load(Relaxed);
+        let bytes = owner.added.add(1, callback.bytes() as u64);
+        // SAFETY: the caller's contract; the consumer does not access the position before `tail` covers it.
+        unsafe { owner.blocks.write(tail, callback) };
+        // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback
+        // frees; pairs with the Acquire in `tail`.
+        owner.tail.store(tail + 1, Release);
         if !lazy {
-            // Release: partner is the Acquire in `holds`.
-            owner.eager.store(at + 1, Release);
+            // Release: pairs with the Acquire in `pending`.
+            owner.urgent_end.store(tail + 1, Release);
         }
-        if bytes >= REPORT_BYTES || place == BLOCK - 1 {
+        if bytes >= FLUSH_BYTES || tail % BLOCK == BLOCK - 1 {
             PushAction::Flush
-        } else if place % STEP == STEP - 1 && owner.ripe.load(Relaxed) != 0 {
+        } else if tail % STEP == STEP - 1 && owner.ready.load(Relaxed) != 0 {
             PushAction::ReclaimSome
         } else {
             PushAction::None
         }
     }
 
-    /// Links another block.
-    #[cold]
-    fn extend(&self) {
-        // SAFETY: only the owner, who calls this, uses `tail`.
-        let (last, spare) = self.owner.tail.with_mut(|tail| unsafe {
-            ((*tail).block, core::mem::replace(&mut (*tail).spare, ptr::null_mut()))
-        });
-        let fresh = if spare.is_null() { Box::into_raw(Box::new(Block::new())) } else { spare };
-        // Relaxed: the consumer follows the link when `pushed` has told it of an entry behind it.
-        if last.is_null() {
-            self.owner.first.store(fresh, Relaxed);
-        } else {
-            // SAFETY: the last block is the owner's (4).
-            unsafe { (*last).next.store(fresh, Relaxed) };
-        }
-        // SAFETY: as above.
-        self.owner.tail.with_mut(|tail| unsafe { (*tail).block = fresh });
+    /// Returns `true` if the owner should try a grace period of its own.
+    pub fn own_gp_is_due(&self) -> bool {
+        // Relaxed: only the owner accesses these.
+        self.owner.tail.load(Relaxed) >= self.owner.next_gp.load(Relaxed)
     }
 
-    /// Whether the owner should try a grace period of its own.
-    pub fn is_due(&self) -> bool {
-        let owner = &self.owner;
-        // Relaxed, here and below: only the owner uses these.
-        owner.pushed.load(Relaxed) >= owner.next_try.load(Relaxed)
+    /// The owner has tried a grace period of its own, which took `nanoseconds`. The next one comes when the callbacks
+    /// have paid for it ([`OWN_GP_SHARE`]). With few of them in flight their memory stays in the cache, so a cheap
+    /// grace period (no other thread runs that it would interrupt) is worthwhile soon.
+    pub fn own_gp_took(&self, nanoseconds: u64) {
+        let [least, most] = OWN_GP_INTERVAL;
+        let interval = (nanoseconds / OWN_GP_SHARE).clamp(least, most);
+        // Relaxed: only the owner accesses these.
+        self.owner.next_gp.store(self.owner.tail.load(Relaxed) + interval, Relaxed);
     }
 
-    /// The owner has tried a grace period of its own, which took `time`: so long will it be until the next that it costs each
-    /// entry [`SHARE`] nanoseconds. With few entries in flight their memory stays in the cache, so one that costs little (no
-    /// other thread runs, so that there is nobody to interrupt) is worth while soon.
-    pub fn tried(&self, time: u64) {
-        let entries = (time / SHARE).clamp(LEAST, MOST);
-        self.owner.next_try.store(self.owner.pushed.load(Relaxed) + entries, Relaxed);
-    }
-
-    /// What was appended, and what the owner has run, since the last call. The owner calls this, and tells the domain.
-    pub fn report(&self) -> [Amount; 2] {
+    /// For the owner: returns what it has pushed and what it has run since the last call.
+    pub fn take_unreported(&self) -> [Amount; 2] {
         [&self.owner.added, &self.owner.freed].map(LocalCount::take)
     }
 
-    /// What the domain has not been told. Statistics: the numbers may be of different moments.
+    /// Returns what the owner has pushed and run since the last report. A statistic: the numbers may be of different
+    /// moments.
     pub fn unreported(&self) -> [Amount; 2] {
         [&self.owner.added, &self.owner.freed].map(LocalCount::amount)
     }
 
-    /// Whether the owner has run so much more than it has added that the domain, which knows of neither, should.
+    /// Returns `true` if the owner has run so much more than it has pushed that it should report.
     pub fn has_freed_much(&self) -> bool {
         let [added, freed] = self.unreported();
-        freed.bytes >= added.bytes + REPORT_BYTES / 16
+        freed.bytes >= added.bytes + FLUSH_BYTES / 16
     }
 
-    /// Claims the front, if it is free.
+    /// Claims the front if it is free.
     fn try_claim(&self) -> Option<Claim<'_>> {
-        // Acquire: what the last consumer did; partner: the Release in `Claim::give_back`. Relaxed: a failure reads nothing else.
+        // Acquire: what the last consumer did; pairs with the Release in `Claim::release`. Relaxed: a failure reads
+        // nothing else.
         let claimed = self.front.claim.compare_exchange(FREE, CLAIMED, Acquire, Relaxed);
-        claimed.is_ok().then(|| Claim { queue: self })
+        claimed.is_ok().then(|| Claim(self))
     }
 
-    /// Claims the front for the worker, or has the thread that takes entries wake the worker when it has done.
+    /// For the worker: claims the front, or has the consumer wake the worker afterwards.
     fn claim_or_want(&self) -> Result<Claim<'_>, Held> {
         loop {
             if let Some(claim) = self.try_claim() {
                 return Ok(claim);
             }
-            // Relaxed: the mark carries nothing.
+            // Relaxed: the mark publishes nothing.
             match self.front.claim.compare_exchange(CLAIMED, WANTED, Relaxed, Relaxed) {
                 Ok(_) | Err(WANTED) => return Err(Held),
                 Err(_) => {}
@@ -360,155 +320,88 @@ impl Queue {
         }
     }
 
-    /// Whether there are entries for the worker, `lazy` ones if they are to run too, though not in a queue whose owner will wake it.
-    pub fn is_ready(&self, lazy: bool) -> bool {
-        let least = if lazy { Pending::Lazy } else { Pending::Urgent };
-        // Relaxed: the worker asks after an operation on its state that acquires, and the owner wakes it by one that releases.
-        self.holds() >= least && self.front.claim.load(Relaxed) != WANTED
-    }
-
-    /// For the worker: gives entries that have no grace period to wait for one, by `ask`; the one that the queue
-    /// waits for.
+    /// For the worker: assigns a cookie to callbacks without one, unless others still wait for theirs. Returns the
+    /// cookie that the queue waits for.
     ///
     /// # Errors
     ///
-    /// The owner is running entries, and will wake the worker.
-    pub fn assign_cookies(
-        &self,
-        done: impl Fn(GpCookie) -> bool,
-        ask: impl Fn() -> GpCookie,
-    ) -> Result<Option<GpCookie>, Held> {
+    /// The owner is running callbacks, and will wake the worker.
+    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<Option<GpCookie>, Held> {
         let claim = self.claim_or_want()?;
-        let due = claim.with(|consumer| {
-            let pushed = self.pushed();
-            consumer.owner_appends = pushed - consumer.seen >= BLOCK;
-            consumer.seen = pushed;
-            consumer.accelerate(self, done, ask);
-            consumer.due
+        let cookie = claim.with(|consumer| {
+            let tail = self.tail();
+            consumer.owner_is_active = tail - consumer.seen >= BLOCK;
+            consumer.seen = tail;
+            consumer.accelerate(self, engine);
+            consumer.cookie
         });
-        claim.give_back();
-        Ok(due)
+        claim.release();
+        Ok(cookie)
     }
 
-    /// For the worker: runs some entries whose grace period is over, by `run`; how much that was. Local entries of an owner that is
-    /// appending are left to it, unless `all`.
-    pub fn run_batch(&self, done: impl Fn(GpCookie) -> bool, all: bool, run: impl Fn(Callback)) -> Amount {
+    /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run
+    /// are left to an owner that is active, unless `all`.
+    pub fn run_batch<R>(&self, engine: &Engine<R>, all: bool, run: impl Fn(Callback)) -> Amount {
         let Some(claim) = self.try_claim() else { return Amount::default() };
         let leave = claim.with(|consumer| {
-            consumer.advance(self, done);
-            !all && consumer.owner_appends
+            consumer.advance(self, engine);
+            !all && consumer.owner_is_active
         });
-        claim.run(BATCH, |entry| leave && entry.may_run_on_owner(), drop_block, run)
+        let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
+        claim.release();
+        amount
     }
 
-    /// For the owner: runs local entries whose grace period is over, at most `limit`, by `run`, and gives others one to wait
-    /// for. What has run is part of the next [`report`](Self::report). True if the caller must wake the worker, which has found
-    /// the queue claimed.
+    /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to others.
+    /// Returns `true` if the caller must wake the worker, which has found the queue claimed.
     #[must_use]
-    pub fn run_local(
-        &self,
-        limit: u64,
-        done: impl Fn(GpCookie) -> bool,
-        ask: impl Fn() -> GpCookie,
-        run: impl Fn(Callback),
-    ) -> bool {
-        // The worker has it, or this thread itself: a destructor that it runs here may defer something.
+    pub fn run_local<R>(&self, limit: u64, engine: &Engine<R>, run: impl Fn(Callback)) -> bool {
+        // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
         let Some(claim) = self.try_claim() else { return false };
-        claim.with(|consumer| consumer.advance(self, &done));
-        let amount = claim.run(limit, |entry| !entry.may_run_on_owner(), |block| self.keep(block), run);
+        claim.with(|consumer| consumer.advance(self, engine));
+        // SAFETY: this is the owner, and the consumer gives up the block (4).
+        let keep = |block| unsafe { self.owner.blocks.keep(block) };
+        let amount = claim.run(limit, |callback| !callback.may_run_on_owner(), keep, run);
         claim.with(|consumer| {
-            // Relaxed: the owner's.
-            self.owner.ripe.store(self.front.ripe.load(Relaxed) - consumer.head, Relaxed);
-            consumer.accelerate(self, done, ask);
+            // Relaxed: only the owner writes it.
+            self.owner.ready.store(self.front.ready_end.load(Relaxed) - consumer.next, Relaxed);
+            consumer.accelerate(self, engine);
         });
         self.owner.freed.add(amount.count, amount.bytes);
-        claim.give_back()
+        claim.release() == WANTED
     }
 
-    /// The owner has emptied `block`: it keeps one for later.
-    fn keep(&self, block: *mut Block) {
-        // SAFETY: only the owner, who calls this, uses `tail`; the block is empty and nobody's (4).
-        self.owner.tail.with_mut(|tail| unsafe {
-            if (*tail).spare.is_null() {
-                (*block).next.store(ptr::null_mut(), Relaxed);
-                (*tail).spare = block;
-            } else {
-                drop_block(block);
-            }
-        });
-    }
-
-    /// Since when the oldest entry has waited that a consumer has seen, if there is one: nanoseconds of [`now`]. A statistic.
+    /// Returns when the oldest callback that has not run was assigned its cookie, if it was: nanoseconds of [`now`]. A
+    /// statistic.
     pub fn oldest(&self) -> Option<u64> {
-        let Front { ripe, pending, since: [of_ripe, of_pending], .. } = &*self.front;
-        let done = self.done();
+        let (front, completed) = (&self.front, self.completed());
+        let segments = [(&front.ready_end, &front.ready_since), (&front.waiting_end, &front.waiting_since)];
         // Relaxed: the numbers may be of different moments.
-        if done < ripe.load(Relaxed) {
-            Some(of_ripe.load(Relaxed))
-        } else if done < pending.load(Relaxed) {
-            Some(of_pending.load(Relaxed))
-        } else {
-            None
-        }
-    }
-
-    /// Forgets everything: the entries are the parent's, and so is the claim.
-    ///
-    /// # Safety
-    ///
-    /// The calling thread is the only one in the process, as after a fork, and goes on in no function of the queue.
-    pub unsafe fn reset_in_child(&self) {
-        let (owner, front) = (&self.owner, &self.front);
-        for word in [
-            &owner.pushed,
-            &owner.eager,
-            &owner.ripe,
-            &owner.next_try,
-            &front.done,
-            &front.ripe,
-            &front.pending,
-        ] {
-            word.store(0, Relaxed);
-        }
-        // What the domain has not been told.
-        self.report();
-        owner.first.store(ptr::null_mut(), Relaxed);
-        // SAFETY: nobody else uses it.
-        owner.tail.with_mut(|tail| unsafe { *tail = Tail::NEW });
-        // SAFETY: as above; those of the parent's threads that had claimed it are gone.
-        front.consumer.with_mut(|consumer| unsafe { *consumer = Consumer::NEW });
-        front.claim.store(FREE, Relaxed);
+        segments.iter().find(|(end, _)| completed < end.load(Relaxed)).map(|(_, since)| since.load(Relaxed))
     }
 }
 
 #[cfg(not(loom))]
 impl Drop for Queue {
-    /// Entries that have not run leak what they hold; the queues of a domain that goes are empty.
+    /// Callbacks that have not run leak what they hold; a domain's queues are empty when it is dropped.
     fn drop(&mut self) {
-        // SAFETY: nobody else uses the queue. All blocks from the consumer's on, or from the first, are linked.
-        unsafe {
-            let taken = self.front.consumer.with(|consumer| (*consumer).block);
-            let mut block = if taken.is_null() { self.owner.first.load(Relaxed) } else { taken };
-            while !block.is_null() {
-                let next = (*block).next.load(Relaxed);
-                drop_block(block);
-                block = next;
-            }
-            let spare = self.owner.tail.with(|tail| (*tail).spare);
-            if !spare.is_null() {
-                drop_block(spare);
-            }
-        }
+        let front = self.front.consumer.with(|consumer| unsafe { (*consumer).block });
+        // SAFETY: no other thread has the queue.
+        unsafe { self.owner.blocks.free_all(front) };
     }
 }
 
+/// The right to pop callbacks, until it is released.
+#[must_use]
+struct Claim<'a>(&'a Queue);
+
 impl Claim<'_> {
-    fn with<R>(&self, f: impl FnOnce(&mut Consumer) -> R) -> R {
+    fn with<T>(&self, f: impl FnOnce(&mut Consumer) -> T) -> T {
         // SAFETY: this thread has claimed it (3), and no `f` calls this again.
-        self.queue.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
+        self.0.front.consumer.with_mut(|consumer| f(unsafe { &mut *consumer }))
     }
 
-    /// Runs ripe entries by `run`, at most `limit`, up to one to `leave`. Empty blocks are given to `free`.
+    /// Runs ready callbacks by `run`, at most `limit`, up to the first that it must `leave`. Empty blocks go to `free`.
     fn run(
         &self,
         limit: u64,
@@ -518,102 +411,83 @@ impl Claim<'_> {
     ) -> Amount {
         let mut amount = Amount::default();
         while amount.count < limit
-            && let Some(entry) = self.with(|consumer| consumer.pop(self.queue, &leave, &free))
+            && let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free))
         {
             amount.count += 1;
-            amount.bytes += entry.bytes() as u64;
-            run(entry);
+            amount.bytes += callback.bytes() as u64;
+            run(callback);
         }
-        // Release: what the entries did. Partner: the Acquire in `done`.
-        self.with(|consumer| self.queue.front.done.store(consumer.head, Release));
+        // Release: publishes the effects of the callbacks; pairs with the Acquire in `Queue::completed`.
+        self.with(|consumer| self.0.front.completed.store(consumer.next, Release));
         amount
     }
 
-    /// True if the worker has found the queue claimed, and sleeps until it is woken.
-    fn give_back(self) -> bool {
-        let wanted = self.release() == WANTED;
-        core::mem::forget(self);
-        wanted
-    }
-
-    fn release(&self) -> u32 {
-        // Release: what this consumer did; partner: the Acquire in `try_claim`.
-        self.queue.front.claim.swap(FREE, Release)
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.release();
+    /// Returns [`WANTED`] if the worker sleeps until it is woken.
+    fn release(self) -> u32 {
+        // Release: publishes what this consumer did; pairs with the Acquire in `Queue::try_claim`.
+        self.0.front.claim.swap(FREE, Release)
     }
 }
 
 impl Consumer {
-    const NEW: Self = Self { block: ptr::null_mut(), head: 0, due: None, seen: 0, owner_appends: false };
+    const NEW: Self = Self { block: ptr::null_mut(), next: 0, cookie: None, seen: 0, owner_is_active: false };
 
-    /// Lets entries run whose grace period is over.
-    fn advance(&mut self, queue: &Queue, done: impl Fn(GpCookie) -> bool) {
+    /// Makes callbacks ready whose grace period has ended.
+    fn advance<R>(&mut self, queue: &Queue, engine: &Engine<R>) {
         let front = &queue.front;
         step!(
             "ready-before-grace-period",
-            if !self.due.is_some_and(done) {
+            if !self.cookie.is_some_and(|cookie| engine.is_done(cookie)) {
                 return;
             }
         );
-        // Relaxed, as all of these here and below: only the consumer writes them.
-        front.ripe.store(front.pending.load(Relaxed), Relaxed);
-        front.since[0].store(front.since[1].load(Relaxed), Relaxed);
-        self.due = None;
+        // Relaxed, here and below: only the consumer writes these.
+        front.ready_end.store(front.waiting_end.load(Relaxed), Relaxed);
+        front.ready_since.store(front.waiting_since.load(Relaxed), Relaxed);
+        self.cookie = None;
     }
 
-    /// Ripens, and gives entries that have no grace period to wait for one, if no others wait for theirs.
-    fn accelerate(&mut self, queue: &Queue, done: impl Fn(GpCookie) -> bool, ask: impl Fn() -> GpCookie) {
-        self.advance(queue, done);
-        if self.due.is_none() {
-            let pushed = queue.pushed();
-            if pushed > queue.front.pending.load(Relaxed) {
-                queue.front.pending.store(pushed, Relaxed);
-                // Asked now, after they were seen (2).
-                self.due = Some(ask());
-                queue.front.since[1].store(now(), Relaxed);
-            }
+    /// [`advance`](Self::advance), and if no callbacks wait then, assigns a cookie to those without one.
+    fn accelerate<R>(&mut self, queue: &Queue, engine: &Engine<R>) {
+        self.advance(queue, engine);
+        let tail = queue.tail();
+        if self.cookie.is_none() && tail > queue.front.waiting_end.load(Relaxed) {
+            queue.front.waiting_end.store(tail, Relaxed);
+            // Taken after the callbacks were seen (2).
+            self.cookie = Some(engine.snapshot());
+            queue.front.waiting_since.store(now(), Relaxed);
         }
     }
 
-    /// Takes the first ripe entry, unless there is none or it is one to `leave`. An empty block is given to `free`.
+    /// Takes the first ready callback, unless there is none or it is one to `leave`. An empty block goes to `free`.
     fn pop(
         &mut self,
         queue: &Queue,
         leave: impl FnOnce(&Callback) -> bool,
         free: impl FnOnce(*mut Block),
     ) -> Option<Callback> {
-        if self.head == queue.front.ripe.load(Relaxed) {
+        if self.next == queue.front.ready_end.load(Relaxed) {
             return None;
         }
-        let place = (self.head % BLOCK) as usize;
-        // Relaxed: the entry at `head` has been seen, so the link to its block has (see `extend`).
-        let block = match place {
-            0 if self.block.is_null() => queue.owner.first.load(Relaxed),
-            // SAFETY: the block before is not given back yet (4).
+        let index = (self.next % BLOCK) as usize;
+        // Relaxed: the callback at `next` has been seen, so the link to its block has been acquired (see
+        // `OwnerBlocks::add`).
+        let block = match index {
+            0 if self.block.is_null() => queue.owner.blocks.first.load(Relaxed),
+            // SAFETY: the block before is not freed yet (4).
             0 => unsafe { (*self.block).next.load(Relaxed) },
             _ => self.block,
         };
-        // SAFETY: the entry was appended, as `head < pushed` (1), and only the consumer touches it from then on.
-        let entry = unsafe {
-            (*block).entries[place]
-                .with_mut(|entry| if (*entry).as_ref().is_some_and(leave) { None } else { (*entry).take() })
+        // SAFETY: the callback was pushed, as `next < tail` (1), and from then on only the consumer accesses it.
+        let callback = unsafe {
+            (*block).callbacks[index]
+                .with_mut(|slot| if (*slot).as_ref().is_some_and(leave) { None } else { (*slot).take() })
         }?;
-        let empty = core::mem::replace(&mut self.block, block);
-        if empty != block && !empty.is_null() {
-            free(empty);
+        let before = mem::replace(&mut self.block, block);
+        if before != block && !before.is_null() {
+            free(before);
         }
-        self.head += 1;
-        Some(entry)
+        self.next += 1;
+        Some(callback)
     }
-}
-
-/// Gives an empty block back.
-fn drop_block(block: *mut Block) {
-    // SAFETY: blocks come from a `Box`, and the caller has the only pointer to this one (4).
-    drop(unsafe { Box::from_raw(block) });
 }

@@ -1,7 +1,8 @@
-//! The domains whose callbacks, or destructors of retired values, the calling thread runs: a list on its stack, innermost first.
+//! The domains whose callbacks, or destructors of retired values, the calling thread runs: a list on its stack,
+//! innermost first.
 //!
-//! Mostly there is one. There are more where a callback waits for the callbacks of another domain, and no worker can be had for
-//! that; or where it defers so much in another domain that it runs some of that domain's itself.
+//! There is more than one where a callback waits for callbacks of another domain that has no worker thread, and where
+//! it defers so much in another domain that it runs some of that domain's callbacks.
 
 use core::cell::Cell;
 use core::ptr;
@@ -13,7 +14,7 @@ thread_local! {
 
 /// A callback that runs on this thread.
 struct Running {
-    /// Its domain, which lasts at least as long.
+    /// The address of its domain.
     domain: *const (),
     outer: *const Running,
 }
@@ -31,12 +32,12 @@ impl Drop for Running {
     }
 }
 
-/// Whether the calling thread runs a callback, of whatever domain.
+/// Returns `true` if the calling thread runs a callback of any domain.
 pub(crate) fn is_any() -> bool {
     !INNERMOST.get().is_null()
 }
 
-/// Whether the calling thread runs a callback of `domain`.
+/// Returns `true` if the calling thread runs a callback of `domain`.
 pub(crate) fn is_of(domain: *const ()) -> bool {
     let mut next = INNERMOST.get();
     // SAFETY: what is listed lies on this thread's stack, in a call of `run` that has not returned.

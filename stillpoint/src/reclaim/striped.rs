@@ -1,17 +1,18 @@
-//! The queues of a domain whose readers are nobody's: a few, which threads share.
+//! The queues of a domain whose readers are not tied to threads: a few, which threads share.
 //!
-//! [`Queue`] wants one owner. Here that is whoever holds the line's lock, for the time of an append. Entries are never local:
-//! no thread is the one that deferred them, so the worker runs them all.
+//! A [`Queue`] has one owner: here, the thread that holds the lock of its stripe, for the time of a push. The worker
+//! runs all callbacks, as no thread is the one that deferred them.
 
 use crossbeam_utils::CachePadded;
 
+#[cfg(not(loom))]
+use crate::readers::registry::Attached as _;
 use crate::reclaim::backlog::Amount;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::queue::{PushAction, Queue};
-use crate::reclaim::worker::CallbackQueues;
 use crate::sync::{ForkSafe, Mutex};
 
-/// Threads on as many CPUs can append at a time.
+/// Threads on as many CPUs can push at a time.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// See the [module](self).
@@ -20,19 +21,8 @@ pub struct StripedQueues([CachePadded<Stripe>; STRIPES]);
 
 #[derive(Debug)]
 struct Stripe {
-    /// Who holds it owns the queue.
     push_lock: ForkSafe<Mutex<()>>,
     queue: Queue,
-}
-
-impl CallbackQueues for StripedQueues {
-    fn len(&self) -> usize {
-        STRIPES
-    }
-
-    fn queue(&self, index: usize) -> &Queue {
-        &self.0[index].queue
-    }
 }
 
 impl StripedQueues {
@@ -42,29 +32,34 @@ impl StripedQueues {
         }))
     }
 
-    /// Appends to the queue of `cpu`; that queue, and what the domain is to be told of it, if it is time for that.
-    pub fn push(&self, cpu: usize, entry: Callback, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
+    pub fn iter(&self) -> impl Iterator<Item = &Queue> {
+        self.0.iter().map(|stripe| &stripe.queue)
+    }
+
+    /// Pushes to the queue of `cpu`. Returns that queue, and what must be reported to the backlog, if it is time for
+    /// that.
+    pub fn push(&self, cpu: usize, callback: Callback, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
         let Stripe { push_lock, queue } = &*self.0[cpu % STRIPES];
         // No code of the program runs under the lock.
         let _guard = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the holder of the lock is the queue's owner.
-        let chores = unsafe { queue.push(entry.for_anybody(), lazy) };
-        (queue, (chores == PushAction::Flush).then(|| queue.report()))
+        let action = unsafe { queue.push(callback.for_worker(), lazy) };
+        (queue, (action == PushAction::Flush).then(|| queue.take_unreported()))
     }
 
-    /// Forgets all entries, which are the parent's.
+    /// Forgets all callbacks, which the parent runs.
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and not inside another function of this or of the
-    /// queues.
+    /// The calling thread is the only one in the process, as after a fork, and not inside another function of this or
+    /// of the queues.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
-        for line in &self.0 {
+        for stripe in &self.0 {
             // SAFETY: the caller's contract.
             unsafe {
-                line.push_lock.overwrite(Mutex::new(()));
-                line.queue.reset_in_child();
+                stripe.push_lock.overwrite(Mutex::new(()));
+                stripe.queue.reset_in_child();
             }
         }
     }

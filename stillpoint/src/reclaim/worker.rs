@@ -1,132 +1,67 @@
-//! Deferred entries of a domain: from its queues (for most kinds of readers one for each thread), through a grace period, to a worker that runs them.
+//! The callback worker of a domain: takes callbacks through a grace period and runs them.
 //!
-//! Appending is the owner's affair ([`crate::reclaim::queue`]), waking the worker [`crate::reclaim::worker_state`]'s, waiting for it
-//! [`EventCount`]'s, and how much may wait [`crate::reclaim::backlog`]'s. Here is what the worker does, and what callers do for it.
+//! Owners push to their queues ([`crate::reclaim::queue`]) and wake the worker ([`crate::reclaim::worker_state`]).
+//! Callers that wait for the worker use an [`EventCount`]. How much may wait is decided by the
+//! [`crate::reclaim::backlog`].
 //!
 //! # A round
 //!
 //! ```text
-//! collect     in each queue, the entries that have no grace period yet get the next one        (Queue::assign_cookies)
-//! run         what is ripe: a batch of each queue in turn, for BATCH_TIME_LIMIT at most, under no lock     (Queue::run_batch)
-//! advance     wake those that wait                                                          (EventCount::notify_all)
-//! linger      for LINGER, and MIN_ROUND_INTERVAL after the last round began, unless a caller is urgent or the backlog long
-//! wait        for the grace period, which callers of synchronize() share                      (Host::wait_for)
+//! assign cookies   to the callbacks of each queue that have none                            (Queue::assign_cookies)
+//! run              ready callbacks, a batch of each queue in turn, for BATCH_TIME_LIMIT     (Queue::run_batch)
+//! notify           callers of barrier() and throttled ones                                  (EventCount::notify_all)
+//! linger           for LINGER, and until MIN_ROUND_INTERVAL after the last round began      (WorkerState::sleep_timeout)
+//! wait             for the grace period, which callers of synchronize() share               (Host::wait_for)
 //! ```
 //!
-//! It lingers and waits only when nothing is ripe. What a slice leaves is run by the next one, after another collection: a
-//! callback behind a thousand others of *another* thread does not wait for all of them.
+//! It lingers and waits only when no callbacks are ready. It does not linger if a caller is urgent or the backlog is
+//! long. What does not run within BATCH_TIME_LIMIT runs in the next round, after cookies have been assigned anew. So a
+//! callback does not wait for all of a thousand others that *another* thread has deferred.
 //!
-//! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker has begun, and the next.
-//! So it lingers before it leads one, as a program that defers something often waits for a grace period itself at once, which
-//! serves the worker's entries too. It waits for one that runs, and lingers anew, so that a caller in a loop leads all of them.
+//! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker leads, and the
+//! next. A program that defers something often calls `synchronize()` at once, and that serves the worker's callbacks
+//! too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers anew, so
+//! that a caller in a loop leads all of them.
 //!
-//! *Local* entries are run by the thread that deferred them, a block at a time while it defers others, once their grace period
-//! is over: that keeps memory in the allocator's cache of that thread, and several threads from waiting for one. They are
-//! the values without destructors, as nothing of the program runs then, and those of which the program says that it does no
-//! harm. All other callbacks and destructors run in the worker only, as a caller may hold a lock that they take.
+//! *Owners* run callbacks too, while they push others: those that only free memory, and those of which the program says
+//! that it does no harm. That keeps memory in the allocator's cache of the thread, and threads from waiting for one
+//! worker. All other callbacks and destructors run in the worker only, as a caller may hold a lock that they take.
 //!
-//! # Bounds
+//! # Throttling
 //!
-//! Above the limits of the [backlog](crate::reclaim::backlog) a caller that is neither inside a section nor a callback runs what it may of
-//! its own, sets the worker to work, and waits. A caller inside a section does so on leaving the outermost one
-//! ([`ReaderSet::defer_to_exit`]): most code that links nodes retires inside sections only.
+//! Above the high watermark of the backlog, a caller that is neither inside a section nor in a callback runs what it
+//! may of its own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost
+//! one (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
 
+use core::mem;
+use std::panic::catch_unwind;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::backlog::{Amount, Backlog, CallbackStats, Limits, MayWait, at_least_zero};
-use super::callback::Callback;
-use super::queue::{BLOCK, Held, Pending, Queue, STEP};
-use super::worker_state::{GoIdle, LAZY_WAIT, RATE_LIMITED, WorkerState};
+use super::backlog::{Amount, Backlog, Limits, MayWait};
+use super::blocks::BLOCK;
+use super::host::{CallerContext, Denied, Host};
+use super::queue::{Held, Pending, Queue, STEP};
+use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
+use crate::fence::heavy;
 use crate::grace_period::cookie::GpCookie;
-use crate::grace_period::engine::{Engine, ReaderSet};
-use crate::readers::threads::ThreadReaders;
+use crate::grace_period::stall;
 use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, now, step};
 
-/// The worker's rounds begin this far apart, and after another's grace period, in nanoseconds, so that a writer costs the readers
-/// a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
-/// [`Queue::tried`].)
+/// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs the
+/// readers a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it
+/// pays: [`Queue::own_gp_took`].)
 const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
-/// How long the worker of an idle domain lingers, in nanoseconds: several times as long as a caller that defers something and
-/// then waits takes to begin.
+/// Nanoseconds for which the worker of an idle domain lingers: several times what a caller takes that defers something
+/// and then waits.
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
-/// The same after a round that failed.
+/// The time between rounds after one that failed.
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
-/// How long lazy entries may wait, in nanoseconds.
-const LAZY: u64 = 10_000_000_000;
-/// How long the worker runs entries before it looks at the queues again, in nanoseconds.
+/// Nanoseconds for which lazy callbacks may wait.
+const LAZY_DELAY: u64 = 10_000_000_000;
+/// Nanoseconds for which the worker runs callbacks before it looks at the queues again.
 const BATCH_TIME_LIMIT: u64 = 1_000_000;
-
-/// The queues of a domain. They do not become fewer.
-pub trait CallbackQueues {
-    fn len(&self) -> usize;
-
-    /// The queue with this index, which is below some value of [`len`](Self::len).
-    fn queue(&self, index: usize) -> &Queue;
-
-    fn iter(&self) -> impl Iterator<Item = &Queue> {
-        (0..self.len()).map(|index| self.queue(index))
-    }
-}
-
-impl<K> CallbackQueues for ThreadReaders<K, Queue> {
-    fn len(&self) -> usize {
-        self.registry().len()
-    }
-
-    fn queue(&self, index: usize) -> &Queue {
-        self.registry().attached(index)
-    }
-}
-
-/// What the algorithm needs of the world around it.
-pub trait Host {
-    type Readers: ReaderSet;
-    type Queues: CallbackQueues;
-
-    fn engine(&self) -> &Engine<Self::Readers>;
-
-    fn queues(&self) -> &Self::Queues;
-
-    /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
-    fn is_alone(&self) -> bool;
-
-    /// Waits until the grace period has ended.
-    fn wait_for(&self, due: GpCookie) -> Result<(), Denied>;
-
-    /// Runs an entry, whose grace period is over.
-    fn run(&self, entry: Callback);
-
-    /// A heavy fence.
-    fn fence(&self);
-
-    /// Whether the calling thread runs a stall hook.
-    fn is_reporting(&self) -> bool {
-        false
-    }
-
-    /// Provides a worker: somebody who calls [`CallbackWorker::work`]. False if that cannot be done.
-    fn start_worker(&self) -> bool;
-
-    /// Completes a grace period if that takes no time to speak of; never waits. The calling thread is outside.
-    fn try_synchronize(&self) -> bool;
-}
-
-/// The kernel denies the heavy fence, which worked before: grace periods fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Denied;
-
-/// Who does the bookkeeping of a queue, and where.
-#[derive(Debug, Clone, Copy)]
-pub struct Caller {
-    /// The queue is the calling thread's own.
-    pub is_owner: bool,
-    /// Inside a section: no grace period can end.
-    pub is_inside: bool,
-    /// Whether it may be made to wait.
-    pub wait: MayWait,
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -134,13 +69,38 @@ pub struct CallbackWorker {
     state: CachePadded<WorkerState>,
     progress: CachePadded<EventCount>,
     backlog: Backlog,
-    /// Callers that want all to run now.
+    /// Callers that want all callbacks to run now.
     urgent: AtomicU64,
-    /// When the last round began, or another's grace period ended, and the first queue of the next slice: the worker's.
+    /// When the last round began, or the grace period of another leader ended.
     last_round: AtomicU64,
+    /// The queue with which the next round begins to run callbacks.
     first: AtomicU64,
     /// Rounds that failed: see [`Denied`].
     failures: AtomicU64,
+}
+
+/// What the worker finds in the queues.
+struct Found {
+    /// The most urgent kind of callback in queues that are not held.
+    pending: Pending,
+    /// The first cookie that callbacks wait for.
+    cookie: Option<GpCookie>,
+    /// The owner of a queue is running callbacks.
+    is_held: bool,
+}
+
+/// Makes the worker hurry until it is dropped.
+struct ExpediteGuard<'a>(&'a AtomicU64);
+
+impl Drop for ExpediteGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A heavy fence. If the kernel denies it, a callback that is pushed at this moment may wait for the next one.
+fn try_heavy() {
+    if cfg!(loom) { heavy() } else { _ = catch_unwind(heavy) }
 }
 
 impl CallbackWorker {
@@ -158,7 +118,7 @@ impl CallbackWorker {
         }
     }
 
-    /// After an entry was appended: sees to it that a worker will look.
+    /// After a push: makes sure that a worker will see the callback.
     #[inline(always)]
     pub fn notify(&self, lazy: bool, host: &impl Host) {
         if self.state.needs_wake(lazy) {
@@ -166,20 +126,21 @@ impl CallbackWorker {
         }
     }
 
-    /// Sets the worker to work. False if there is none, and none can be had.
+    /// Wakes or starts the worker. Returns `false` if there is none.
     #[cold]
     fn provide(&self, lazy: bool, host: &impl Host) -> bool {
-        let alone = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        if !alone || host.start_worker() {
+        let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
+        if !is_missing || host.start_worker() {
             return true;
         }
-        // The entries stay; the next one tries again. A thread that rang meanwhile and waits must look to it itself.
+        // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look
+        // again.
         self.state.give_up();
         step!("start-failure-without-notify", self.progress.notify_all());
         false
     }
 
-    /// The owner runs a few of its own entries.
+    /// After a push: the owner runs some of its ready callbacks.
     #[cold]
     pub fn reclaim_some(&self, queue: &Queue, host: &impl Host) {
         self.run_own(queue, host, STEP);
@@ -188,112 +149,109 @@ impl CallbackWorker {
         }
     }
 
-    /// The owner's bookkeeping, a block at a time.
+    /// After the push of a block: the owner runs ready callbacks, and reports to the backlog.
     #[cold]
-    pub fn flush(&self, queue: &Queue, caller: impl FnOnce() -> Caller, host: &impl Host) {
-        // Otherwise a little more than is added, so that it gets less.
+    pub fn flush(&self, queue: &Queue, context: impl FnOnce() -> CallerContext, host: &impl Host) {
+        // More than it has pushed, so that the queue becomes shorter.
         self.run_own(queue, host, if self.backlog.above_low_mark() { 2 * BLOCK } else { STEP + 1 });
         self.report(queue);
-        // Only now: a destructor that ran may have begun a section, or ended one.
-        self.reduce_backlog(queue, caller(), host);
+        // Only now: a destructor that has run may have begun a section, or ended one.
+        self.reduce_backlog(queue, context(), host);
     }
 
-    /// Sees to it that less waits, if that is called for, after [`count`](Self::count).
+    /// After [`count`](Self::count): leads a grace period, throttles the caller, or wakes the worker, if the backlog
+    /// requires it.
     #[cold]
-    pub fn reduce_backlog(&self, queue: &Queue, caller: Caller, host: &impl Host) {
-        if !caller.is_inside {
+    pub fn reduce_backlog(&self, queue: &Queue, context: CallerContext, host: &impl Host) {
+        if !context.is_inside {
             if host.is_alone() {
                 host.try_synchronize();
-            } else if queue.is_due() {
+            } else if queue.own_gp_is_due() {
                 let begin = now();
                 host.try_synchronize();
-                queue.tried(now() - begin);
+                queue.own_gp_took(now() - begin);
             }
         }
-        let has_waited = self.throttle_if_above(caller.is_owner.then_some(queue), caller.wait, host);
+        let has_waited = self.throttle_above_mark(context.is_owner.then_some(queue), context.wait, host);
         if !has_waited && self.backlog.above_low_mark() && self.state.is_sleeping() {
             step!("flush-threshold-does-not-wake-worker", self.provide(false, host));
         }
     }
 
     fn run_own(&self, queue: &Queue, host: &impl Host, limit: u64) {
-        let engine = host.engine();
-        let wanted =
-            queue.run_local(limit, |due| engine.is_done(due), || engine.snapshot(), |entry| host.run(entry));
-        if wanted {
+        let is_wanted = queue.run_local(limit, host.engine(), |callback| host.run(callback));
+        if is_wanted {
             step!("claim-released-without-notify", self.provide(false, host));
         }
     }
 
-    /// Tells the domain what the owner of the queue has added and run. Once more when its thread ends, so that what it has run
-    /// does not count for ever.
+    /// Reports to the backlog what the owner of the queue has pushed and run. Also when the thread exits, so that what
+    /// it has run does not count for ever.
     pub fn report(&self, queue: &Queue) {
-        self.count(queue.report());
+        self.count(queue.take_unreported());
     }
 
-    /// What has been added, and what its owner has run.
+    /// Counts what an owner has pushed and run.
     pub fn count(&self, [added, freed]: [Amount; 2]) {
-        self.backlog.added(added);
+        self.backlog.add(added);
         if freed.count != 0 {
-            self.backlog.freed(freed);
-            // Somebody may have been waiting for just these.
+            self.backlog.remove(freed);
+            // A throttled caller may wait for just these.
             step!("freed-without-notify", self.progress.notify_all());
         }
     }
 
+    #[cfg(not(loom))]
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
     pub fn set_limits(&self, limits: Limits) {
         self.backlog.set_limits(limits);
-        // For those who wait above the old ones.
+        // For callers that were throttled by the old ones.
         self.progress.notify_all();
     }
 
-    /// Whether the owner of the queue, which only now may wait, should do its bookkeeping for that.
+    /// Returns `true` if the owner of the queue, which could not be throttled until now, must flush.
     #[cfg(not(loom))]
     pub fn must_throttle(&self, queue: &Queue) -> bool {
-        self.backlog.above_high_mark() && queue.holds() != Pending::None
+        self.backlog.above_high_mark() && queue.pending() != Pending::None
     }
 
-    /// [`throttle`](Self::throttle), if too much waits and the caller may. Whether it has.
-    fn throttle_if_above(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) -> bool {
-        let presses = wait != MayWait::No && self.backlog.above_high_mark();
-        if presses {
+    /// Throttles the caller if too much waits, and if it may wait. `own` is the calling thread's queue. Returns `true`
+    /// if it has waited.
+    pub fn throttle_above_mark(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) -> bool {
+        let must_wait = wait != MayWait::No && self.backlog.above_high_mark();
+        if must_wait {
             self.throttle(own, wait, host);
         }
-        presses
+        must_wait
     }
 
-    /// Waits until less waits. `own` is the calling thread's queue.
+    /// Blocks until less waits, but no longer than the backlog allows.
     #[cold]
     fn throttle(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) {
         let failures = self.failures.load(Relaxed);
-        let patience = self.backlog.begin_wait(wait);
-        let _urgent = self.urgent();
+        let timeout = self.backlog.begin_wait(wait);
+        let _expedite = self.expedite();
         self.provide(false, host);
-        let mut is_small = false;
-        let ended = self.progress.wait_until(Some(patience), || {
+        let mut is_below = false;
+        let in_time = self.progress.wait_until(Some(timeout), || {
             if let Some(queue) = own {
                 self.run_own(queue, host, u64::MAX);
                 self.report(queue);
             }
-            is_small = !self.backlog.above_high_mark();
-            let failed = self.failures.load(Relaxed) != failures;
-            // Where no worker can be had, this thread must not be one: it may hold a lock that a callback takes.
-            let is_empty = || self.holds(host.queues()) == Pending::None;
-            is_small || failed || self.state.is_idle() && (is_empty() || !self.provide(false, host))
+            is_below = !self.backlog.above_high_mark();
+            let has_failed = self.failures.load(Relaxed) != failures;
+            // This thread must not become the worker if none can be started: it may hold a lock that a callback takes.
+            let is_empty = || self.pending(host) == Pending::None;
+            is_below || has_failed || self.state.is_idle() && (is_empty() || !self.provide(false, host))
         });
-        self.backlog.end_wait(wait, ended, is_small);
+        self.backlog.end_wait(wait, in_time, is_below);
     }
 
-    /// The thread that owns the queue ends: tells the domain what is in it, and waits if that is too much. What the thread has not
-    /// run is the worker's.
-    #[cfg(not(loom))]
-    pub fn end_of_owner(&self, queue: &Queue, wait: MayWait, host: &impl Host) {
-        self.report(queue);
-        self.throttle_if_above(None, wait, host);
-    }
-
-    /// Says that all is to run now, until dropped. [`WorkerState::wake`] after this makes the worker notice.
-    fn urgent(&self) -> ExpediteGuard<'_> {
+    /// Makes the worker hurry. A [`WorkerState::wake`] after this makes it notice.
+    fn expedite(&self) -> ExpediteGuard<'_> {
         self.urgent.fetch_add(1, Relaxed);
         ExpediteGuard(&self.urgent)
     }
@@ -302,16 +260,21 @@ impl CallbackWorker {
         self.urgent.load(Relaxed) != 0
     }
 
-    /// Returns when everything has run that was appended before.
+    /// Returns `true` if the worker must not pause between rounds, and must run lazy callbacks.
+    fn must_hurry(&self) -> bool {
+        self.is_urgent() || self.backlog.above_low_mark()
+    }
+
+    /// Blocks until all callbacks have run that were pushed before.
     pub fn barrier(&self, host: &impl Host) -> Result<(), Denied> {
-        let marks: Vec<_> = host.queues().iter().map(|queue| (queue, queue.pushed())).collect();
+        let marks: Vec<_> = host.queues().map(|queue| (queue, queue.tail())).collect();
         let failures = self.failures.load(Relaxed);
-        let _urgent = self.urgent();
+        let _expedite = self.expedite();
         for (queue, mark) in marks {
-            if queue.done() >= mark {
+            if queue.completed() >= mark {
                 continue;
             }
-            let reached = || queue.done() >= mark || self.failures.load(Relaxed) != failures;
+            let reached = || queue.completed() >= mark || self.failures.load(Relaxed) != failures;
             step!(
                 "barrier-does-not-wake-worker",
                 if self.state.wake() {
@@ -330,7 +293,7 @@ impl CallbackWorker {
                     }
                     reached()
                 });
-                if queue.done() < mark {
+                if queue.completed() < mark {
                     return Err(Denied);
                 }
             });
@@ -338,201 +301,180 @@ impl CallbackWorker {
         Ok(())
     }
 
-    /// Nobody defers anything any more, and nobody reads: all is to run now, in a worker, or here if none can be had.
+    /// Has all callbacks run now, by a worker, or by this thread if none can be started. Nothing is pushed any more,
+    /// and there are no readers.
     #[cfg(not(loom))]
     pub fn close(&self, host: &impl Host) {
-        // Relaxed: `wake` orders it.
+        // Relaxed: ordered by `wake`.
         self.urgent.fetch_add(1, Relaxed);
-        if self.holds(host.queues()) != Pending::None && self.state.wake() {
+        if self.pending(host) != Pending::None && self.state.wake() {
             self.provide_or_work(host, || false);
         }
     }
 
-    /// For who has rung and found no worker: provides one, or, if none can be had, is the worker until `enough`.
-    fn provide_or_work(&self, host: &impl Host, enough: impl Fn() -> bool) {
+    /// The caller must provide a worker: starts one, or works until `stop` returns `true` if none can be started.
+    fn provide_or_work(&self, host: &impl Host, stop: impl Fn() -> bool) {
         if host.start_worker() {
             return;
         }
-        if host.is_reporting() {
-            // A grace period waits for this thread: the last handle has gone in a stall hook. What is left stays.
+        if stall::is_reporting() {
+            // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay.
             return self.state.give_up();
         }
-        self.work(host, enough);
+        self.work(host, stop);
     }
 
-    /// The most pressing thing in any queue.
-    fn holds(&self, queues: &impl CallbackQueues) -> Pending {
-        queues.iter().map(Queue::holds).max().unwrap_or(Pending::None)
+    /// Returns the most urgent kind of callback in any queue.
+    fn pending(&self, host: &impl Host) -> Pending {
+        host.queues().map(Queue::pending).max().unwrap_or(Pending::None)
     }
 
-    /// A worker's life, from the alarm until nothing is left to do, or `enough`.
-    pub fn work(&self, host: &impl Host, enough: impl Fn() -> bool) {
-        let queues = host.queues();
-        let fence = || host.fence();
-        // When the entries that wait now began to.
+    /// The worker's loop: runs until all queues are empty, or until `stop` returns `true`.
+    pub fn work(&self, host: &impl Host, stop: impl Fn() -> bool) {
+        let is_ready = |lazy| host.queues().any(|queue| queue.is_ready(lazy));
+        let lazy_until =
+            || host.queues().filter_map(Queue::oldest).min().map_or(0, |oldest| oldest + LAZY_DELAY);
         let mut lingers_since = None;
-        // The last thing it did was to sleep until an owner has done.
-        let mut was_held = false;
+        // The last sleep was for an owner that had claimed its queue.
+        let mut has_slept_for_owner = false;
         loop {
-            if enough() {
+            if stop() {
                 self.state.give_up();
                 step!("worker-stops-without-notify", self.progress.notify_all());
                 return;
             }
             let found = self.assign_cookies(host);
-            let after_held = core::mem::replace(&mut was_held, false);
-            match found.holds {
-                // An owner at work makes the worker look again when it has done.
-                Pending::None if found.held => {
-                    let hurry = || self.is_urgent() || self.backlog.above_low_mark();
-                    let ready = || queues.iter().any(|queue| queue.is_ready(hurry()));
-                    if after_held {
-                        // Woken in vain: what is retired in the owner's destructor must not do so each time.
-                        self.state.sleep_timeout(
-                            RATE_LIMITED,
-                            Duration::from_nanos(MIN_ROUND_INTERVAL),
-                            || (),
-                            ready,
-                        );
+            let again = mem::take(&mut has_slept_for_owner);
+            match found.pending {
+                // The owner of a queue wakes the worker when it has run its callbacks.
+                Pending::None if found.is_held => {
+                    let is_ready = || is_ready(self.must_hurry());
+                    if again {
+                        // It was woken for nothing. What is retired in the owner's destructor must not wake it each
+                        // time.
+                        let time = Duration::from_nanos(MIN_ROUND_INTERVAL);
+                        self.state.sleep_timeout(RATE_LIMITED, time, || (), is_ready);
                     } else {
-                        was_held = true;
-                        self.state.sleep_timeout(LAZY_WAIT, Duration::from_nanos(LAZY), fence, ready);
+                        has_slept_for_owner = true;
+                        self.state.sleep_timeout(
+                            LAZY_WAIT,
+                            Duration::from_nanos(LAZY_DELAY),
+                            try_heavy,
+                            is_ready,
+                        );
                     }
                     lingers_since = None;
-                    continue;
                 }
                 Pending::None => {
-                    if self.state.try_go_idle(fence, || self.holds(queues) != Pending::None) == GoIdle::Idle {
-                        // What a caller waits for may have been run by its owner.
+                    let has_work = || self.pending(host) != Pending::None;
+                    if self.state.leave_running(IDLE, try_heavy, has_work) == GoIdle::Idle {
+                        // Owners may have run what a barrier waits for.
                         step!("run-without-notify", step!("idle-without-notify", self.progress.notify_all()));
                         return;
                     }
-                    continue;
                 }
-                Pending::Lazy if let Some(rest) = self.lazy_rest(queues) => {
-                    let eager = || queues.iter().any(|queue| queue.is_ready(false));
-                    let early = || eager() || self.is_urgent() || self.backlog.above_low_mark();
-                    self.state.sleep_timeout(LAZY_WAIT, rest, fence, early);
+                Pending::Lazy if let Some(time) = self.time_until(lazy_until()) => {
+                    self.state
+                        .sleep_timeout(LAZY_WAIT, time, try_heavy, || is_ready(false) || self.must_hurry());
                     lingers_since = None;
-                    continue;
                 }
-                _ => {}
-            }
-            if self.run_slice(host) {
-                step!("run-without-notify", self.progress.notify_all());
-                continue;
-            }
-            let Some(due) = found.due.filter(|due| !host.engine().is_done(*due)) else { continue };
-            let begin = *lingers_since.get_or_insert_with(now);
-            let running = host.engine().in_progress();
-            if running.is_none()
-                && let Some(rest) = self.pause(begin)
-            {
-                // No fence: see the alarm's invariant 3.
-                self.state.sleep_timeout(RATE_LIMITED, rest, || (), || self.pause(begin).is_none());
-                continue;
-            }
-            lingers_since = None;
-            let began = now();
-            let waited = host.wait_for(running.unwrap_or(due));
-            self.last_round.store(if running.is_some() { now() } else { began }, Relaxed);
-            if waited.is_err() {
-                step!("failed-round-without-notify", {
-                    self.failures.fetch_add(1, Relaxed);
-                    self.progress.notify_all();
-                });
-                // The entries stay; an urgent caller tries again now.
-                self.state.sleep_timeout(RATE_LIMITED, ROUND_INTERVAL_ON_ERROR, || (), || self.is_urgent());
+                _ if self.run_slice(host) => {
+                    step!("run-without-notify", self.progress.notify_all());
+                }
+                _ => self.wait_for_grace_period(found.cookie, &mut lingers_since, host),
             }
         }
     }
 
-    /// Gives every entry a grace period to wait for.
-    fn assign_cookies<H: Host>(&self, host: &H) -> Found {
-        let engine = host.engine();
-        let mut found = Found { holds: Pending::None, due: None, held: false };
-        for queue in host.queues().iter() {
-            let holds = queue.holds();
-            if holds == Pending::None {
+    /// Lingers, or waits for the grace period.
+    fn wait_for_grace_period(
+        &self,
+        cookie: Option<GpCookie>,
+        lingers_since: &mut Option<u64>,
+        host: &impl Host,
+    ) {
+        let Some(cookie) = cookie.filter(|cookie| !host.engine().is_done(*cookie)) else { return };
+        let in_progress = host.engine().in_progress();
+        let linger_end = *lingers_since.get_or_insert_with(now) + LINGER;
+        let pause = || self.time_until(linger_end.max(self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL));
+        if in_progress.is_none()
+            && let Some(time) = pause()
+        {
+            // No fence: see invariant 3 of the worker's state.
+            self.state.sleep_timeout(RATE_LIMITED, time, || (), || pause().is_none());
+            return;
+        }
+        *lingers_since = None;
+        let begin = now();
+        let result = host.wait_for(in_progress.unwrap_or(cookie));
+        self.last_round.store(if in_progress.is_some() { now() } else { begin }, Relaxed);
+        if result.is_err() {
+            step!("failed-round-without-notify", {
+                self.failures.fetch_add(1, Relaxed);
+                self.progress.notify_all();
+            });
+            // The callbacks stay; an urgent caller tries again now.
+            self.state.sleep_timeout(RATE_LIMITED, ROUND_INTERVAL_ON_ERROR, || (), || self.is_urgent());
+        }
+    }
+
+    /// Returns the time until `moment`, unless it has passed or the worker must hurry.
+    fn time_until(&self, moment: u64) -> Option<Duration> {
+        let left = moment.saturating_sub(now());
+        (left != 0 && !self.must_hurry()).then(|| Duration::from_nanos(left))
+    }
+
+    /// Assigns cookies to the callbacks that have none.
+    fn assign_cookies(&self, host: &impl Host) -> Found {
+        let mut found = Found { pending: Pending::None, cookie: None, is_held: false };
+        for queue in host.queues() {
+            let pending = queue.pending();
+            if pending == Pending::None {
                 continue;
             }
-            match queue.assign_cookies(|due| engine.is_done(due), || engine.snapshot()) {
-                Ok(due) => {
-                    found.holds = found.holds.max(holds);
-                    found.due = due.into_iter().chain(found.due).min();
+            match queue.assign_cookies(host.engine()) {
+                Ok(cookie) => {
+                    found.pending = found.pending.max(pending);
+                    found.cookie = cookie.into_iter().chain(found.cookie).min();
                 }
-                Err(Held) => found.held = true,
+                Err(Held) => found.is_held = true,
             }
         }
         found
     }
 
-    /// How long lazy entries may wait still, if nothing else makes them run.
-    fn lazy_rest(&self, queues: &impl CallbackQueues) -> Option<Duration> {
-        let oldest = queues.iter().filter_map(Queue::oldest).min();
-        let rest = oldest.map_or(0, |oldest| (oldest + LAZY).saturating_sub(now()));
-        (rest != 0 && !self.is_urgent() && !self.backlog.above_low_mark()).then(|| Duration::from_nanos(rest))
-    }
-
-    /// How long until the worker may lead a grace period, if it has `begun` to linger.
-    fn pause(&self, begun: u64) -> Option<Duration> {
-        let from = (self.last_round.load(Relaxed) + MIN_ROUND_INTERVAL).max(begun + LINGER);
-        let rest = from.saturating_sub(now());
-        (rest != 0 && !self.is_urgent() && !self.backlog.above_low_mark()).then(|| Duration::from_nanos(rest))
-    }
-
-    /// Runs ripe entries, for a time. Whether there were some.
+    /// Runs ready callbacks for [`BATCH_TIME_LIMIT`]. Returns `true` if there were some.
     fn run_slice(&self, host: &impl Host) -> bool {
-        let engine = host.engine();
-        let (queues, len) = (host.queues(), host.queues().len());
-        // A slice begins where the last one ended.
+        // It begins where the last one ended.
         let first = self.first.load(Relaxed) as usize;
         let begin = now();
         let all = self.is_urgent() || self.backlog.above_high_mark();
-        let mut any = false;
+        let mut has_run = false;
         loop {
-            let mut idle = true;
-            for index in (first..len).chain(0..first.min(len)) {
-                let queue = queues.queue(index);
-                if queue.holds() == Pending::None {
+            let mut is_empty = true;
+            let queues = || host.queues().enumerate();
+            for (index, queue) in queues().skip(first).chain(queues().take(first)) {
+                if queue.pending() == Pending::None {
                     continue;
                 }
-                let amount = queue.run_batch(|due| engine.is_done(due), all, |entry| host.run(entry));
+                let amount = queue.run_batch(host.engine(), all, |callback| host.run(callback));
                 if amount.count == 0 {
                     continue;
                 }
-                self.backlog.run(amount);
-                (idle, any) = (false, true);
+                self.backlog.remove(amount);
+                (is_empty, has_run) = (false, true);
                 if now() - begin > BATCH_TIME_LIMIT {
                     self.first.store(index as u64 + 1, Relaxed);
                     return true;
                 }
             }
-            if idle {
-                return any;
+            if is_empty {
+                return has_run;
             }
         }
     }
 
-    /// Counters of now.
-    pub fn tally(&self, queues: &impl CallbackQueues) -> CallbackStats {
-        let now = now();
-        let mut tally = self.backlog.tally();
-        for queue in queues.iter() {
-            // In this order, so that no entry has run that was not appended.
-            let done = queue.done();
-            tally.queued += queue.pushed() - done;
-            let [added, freed] = queue.unreported();
-            tally.bytes = tally.bytes.wrapping_add(added.bytes).wrapping_sub(freed.bytes);
-            tally.run += freed.count;
-            let age = queue.oldest().map_or(0, |since| now.saturating_sub(since));
-            tally.oldest = tally.oldest.max(Duration::from_nanos(age));
-        }
-        tally.bytes = at_least_zero(tally.bytes);
-        tally
-    }
-
-    /// Forgets the worker and those who wait for it. The queues are the caller's affair.
+    /// Forgets the worker and the callers that wait for it. The caller resets the queues.
     ///
     /// # Safety
     ///
@@ -544,25 +486,3 @@ impl CallbackWorker {
         self.urgent.store(0, Relaxed);
     }
 }
-
-/// What the worker finds in the queues.
-struct Found {
-    /// The most pressing thing in those that are not held.
-    holds: Pending,
-    /// The first grace period that entries wait for.
-    due: Option<GpCookie>,
-    /// Whether the owner of some other is running entries.
-    held: bool,
-}
-
-/// A caller is urgent.
-struct ExpediteGuard<'a>(&'a AtomicU64);
-
-impl Drop for ExpediteGuard<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests;

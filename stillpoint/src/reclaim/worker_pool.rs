@@ -9,8 +9,8 @@
 //! | [`IdleWorker`] | meaning |
 //! |---|---|
 //! | `None` | no worker is idle |
-//! | `Parked` | one is |
-//! | `Assigned` | one is, and a task waits for it; the first worker that looks takes it |
+//! | `Parked` | one worker is idle |
+//! | `Assigned` | one worker is idle, and a task waits for it; the first worker that looks takes the task |
 //!
 //! `Parked` and `Assigned` stand for exactly one thread inside [`WorkerPool::park`].
 //!
@@ -31,7 +31,7 @@ use crate::sys::thread::{self, with_all_blocked};
 
 static POOL: ForkSafe<WorkerPool> = ForkSafe::new(WorkerPool::new());
 
-/// Something to do in a worker.
+/// What a worker does.
 type Task = Box<dyn FnOnce() + Send>;
 
 /// Runs the task in a worker. Returns `false` if it will not run, as no worker is idle and none can be started.

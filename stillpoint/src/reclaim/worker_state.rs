@@ -1,26 +1,28 @@
-//! When a domain's worker sleeps, and who wakes it.
+//! When a domain's worker sleeps, and which thread wakes it.
 //!
-//! Whoever appends an entry looks at one word that hardly ever changes, and does nothing if a worker is about. The worker
-//! pays for both sides: before it stops it issues a heavy fence and looks at the queues once more.
+//! A thread that has pushed a callback loads one word that hardly ever changes, and does nothing if a worker is
+//! running. The worker pays for both sides: before it sleeps, it executes a heavy fence and looks at the queues once
+//! more.
 //!
 //! # State
 //!
-//! | state | worker | what makes it [`RUNNING`] |
+//! | state | worker | what changes it to [`RUNNING`] |
 //! |---|---|---|
-//! | [`IDLE`] | none | any entry; whoever appended it gets a worker |
-//! | [`LAZY_WAIT`] | sleeps until lazy entries are due | an entry that is not lazy, somebody urgent, time |
-//! | [`RATE_LIMITED`] | sleeps until the next round may begin | somebody urgent, time |
-//! | [`RUNNING`] | at work; looks at the queues again before it leaves this state | |
+//! | [`IDLE`] | none | a push; the thread that changes it provides a worker |
+//! | [`LAZY_WAIT`] | sleeps until lazy callbacks must run | a push that is not lazy, an urgent caller, time |
+//! | [`RATE_LIMITED`] | sleeps until the next round may begin | an urgent caller, time |
+//! | [`RUNNING`] | runs; looks at the queues again before it leaves this state | |
 //!
 //! # Invariants
 //!
-//! 1. At most one worker is at work for a domain: from the change of `IDLE` to `RUNNING`, whose maker provides it, to the
-//!    worker's change of `RUNNING` to `IDLE` that nobody undoes.
-//! 2. *No entry is forgotten.* The owner appends, passes a light fence and loads the state. The worker changes the state,
-//!    issues a heavy fence and looks at the queues. If the owner's fence came first, the worker finds the entry. If the
-//!    worker's came first, the owner finds the state that it must change.
-//! 3. Somebody urgent says so first and then changes the state by a read-modify-write; so does the worker, and then asks
-//!    whether somebody is. One of the two comes second, and sees the other.
+//! 1. A domain has at most one worker: from the change of `IDLE` to `RUNNING`, whose thread provides the worker, to the
+//!    worker's change of `RUNNING` to `IDLE` that it does not undo.
+//! 2. *No callback is forgotten.* The owner pushes, executes a light fence and loads the state. The worker changes the
+//!    state, executes a heavy fence and looks at the queues. If the owner's fence came first, the worker finds the
+//!    callback. If the worker's came first, the owner finds the state that it must change.
+//! 3. An urgent caller publishes that it is urgent, and then changes the state by a read-modify-write. The worker
+//!    changes the state by a read-modify-write, and then looks for urgent callers. One of the two changes comes second,
+//!    and acquires the other.
 
 use core::num::NonZeroU32;
 use std::time::Duration;
@@ -33,7 +35,7 @@ pub const LAZY_WAIT: u64 = 1;
 pub const RATE_LIMITED: u64 = 2;
 pub const RUNNING: u64 = 3;
 
-const ANYBODY: NonZeroU32 = NonZeroU32::MAX;
+const ALL: NonZeroU32 = NonZeroU32::MAX;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -41,13 +43,13 @@ pub struct WorkerState {
     state: Futex,
 }
 
-/// What became of a worker that wanted to sleep.
+/// The result of a worker's attempt to leave [`RUNNING`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum GoIdle {
-    /// There is work: it goes on.
+    /// There is work: the worker goes on.
     WorkFound,
-    /// It is the worker no more.
+    /// The state has changed.
     Idle,
 }
 
@@ -58,85 +60,89 @@ impl WorkerState {
         }
     }
 
-    /// After appending an entry: whether the caller must [`wake`](Self::wake), or, if the entry is lazy,
+    /// After a push: returns `true` if the caller must [`wake`](Self::wake), or, if the callback is lazy,
     /// [`wake_if_idle`](Self::wake_if_idle).
     #[inline(always)]
     pub fn needs_wake(&self, lazy: bool) -> bool {
-        // Partner: the heavy fence in `leave_running` (2).
+        // Pairs with the heavy fence in `leave_running` (2).
         light();
         // Relaxed: see (2).
         self.state.load(Relaxed) < if lazy { LAZY_WAIT } else { RATE_LIMITED }
     }
 
-    /// Whether the worker sleeps until lazy entries are due, or the next round may begin.
+    /// Returns `true` if the worker sleeps until lazy callbacks must run, or until the next round may begin.
     pub fn is_sleeping(&self) -> bool {
-        // The backlog that the caller has made longer is read by the worker behind its heavy fence: as in (2).
+        // The worker reads the backlog, which the caller has increased, after its heavy fence: as in (2).
         light();
         matches!(self.state.load(Relaxed), LAZY_WAIT | RATE_LIMITED)
     }
 
-    /// Whether there is no worker.
+    /// Returns `true` if there is no worker.
     pub fn is_idle(&self) -> bool {
-        // Relaxed: whoever must see that a worker was not to be had is notified by the `EventCount` of `CallbackWorker`, which orders it.
+        // Relaxed: a thread that must see that no worker could be started is notified by an `EventCount`, which orders
+        // it.
         self.state.load(Relaxed) == IDLE
     }
 
-    /// Sets the worker to work. True if there is none: the caller must provide one.
+    /// Wakes the worker. Returns `true` if there is none: the caller must provide one.
     #[must_use]
     pub fn wake(&self) -> bool {
-        // Release: that the caller is urgent, and what it waits for. Partner: the Acquire in `leave_running`. Acquire: the worker
-        // that is provided comes after the last one; partner: the Release in `leave_running`.
+        // Release: publishes that the caller is urgent; pairs with the Acquire in `leave_running`. Acquire: the new
+        // worker comes after the last one; pairs with the Release in `leave_running`.
         let old = self.state.swap(RUNNING, AcqRel);
         if matches!(old, LAZY_WAIT | RATE_LIMITED) {
-            step!("sleep-not-ended", self.state.wake(1, ANYBODY));
+            step!("sleep-not-ended", self.state.wake(1, ALL));
         }
         old == IDLE
     }
 
-    /// Provides for a worker that will look at lazy entries, if there is none. True as for [`wake`](Self::wake).
+    /// Like [`wake`](Self::wake), but lets a worker sleep.
     #[must_use]
     pub fn wake_if_idle(&self) -> bool {
-        // Acquire as in `wake`. Relaxed: a failure says that a worker is about, which looks again (2).
+        // Acquire: as in `wake`. Relaxed: a failure means that there is a worker, which looks again (2).
         self.state.compare_exchange(IDLE, RUNNING, Acquire, Relaxed).is_ok()
     }
 
-    /// For who could not provide a worker, or has been one for long enough: there is none.
+    /// For a caller that could not provide a worker, and for a worker that stops early: there is none.
     pub fn give_up(&self) {
-        // Release: partner is the Acquire in `wake`, of the next worker's maker. Whoever rang meanwhile relied on us, and
-        // appends again some day, or waits and is notified.
+        // Release: pairs with the Acquire in `wake` by the next worker's provider. A thread that relied on this worker
+        // meanwhile pushes again some day, or waits and is notified.
         self.state.swap(IDLE, Release);
     }
 
-    /// For the worker: sleeps for `time` in the state `sleep_timeout`, which is [`LAZY_WAIT`] or [`RATE_LIMITED`], unless `work` finds some after
-    /// `fence`.
-    pub fn sleep_timeout(&self, nap: u64, time: Duration, fence: impl FnOnce(), work: impl FnOnce() -> bool) {
-        if self.leave_running(nap, fence, work) == GoIdle::WorkFound {
+    /// For the worker: sleeps for `time` in the state `rest`, [`LAZY_WAIT`] or [`RATE_LIMITED`], unless `has_work`
+    /// returns `true` after `fence`.
+    pub fn sleep_timeout(
+        &self,
+        rest: u64,
+        time: Duration,
+        fence: impl FnOnce(),
+        has_work: impl FnOnce() -> bool,
+    ) {
+        if self.leave_running(rest, fence, has_work) == GoIdle::WorkFound {
             return;
         }
-        // One sleep: who is woken early, or by a signal, looks at the queues; that does no harm.
-        self.state.wait_timeout(nap, ANYBODY, time);
-        // Relaxed: if the worker misses what the one who rang did, it learns of it before it sleeps again, in `leave_running`.
+        // Once: if the sleep ends early, the worker looks at the queues, which does no harm.
+        self.state.wait_timeout(rest, ALL, time);
+        // Relaxed: if the worker misses what the thread that woke it did, it acquires that in `leave_running`, before
+        // it sleeps again.
         self.state.swap(RUNNING, Relaxed);
     }
 
-    /// For the worker: stops being one, unless `work` finds some after `fence`.
-    pub fn try_go_idle(&self, fence: impl FnOnce(), work: impl FnOnce() -> bool) -> GoIdle {
-        self.leave_running(IDLE, fence, work)
-    }
-
-    /// Changes the state to `rest`, unless there is work.
-    fn leave_running(&self, rest: u64, fence: impl FnOnce(), work: impl FnOnce() -> bool) -> GoIdle {
-        // Release: partner is the Acquire in `wake` of the next worker's maker. Acquire: partner is the Release of whoever
-        // rang before (3).
+    /// For the worker: changes the state to `rest`, unless `has_work` returns `true` after `fence`.
+    pub fn leave_running(&self, rest: u64, fence: impl FnOnce(), has_work: impl FnOnce() -> bool) -> GoIdle {
+        // Release: pairs with the Acquire in `wake` by the next worker's provider. Acquire: pairs with the Release in
+        // an earlier `wake` (3).
         self.state.swap(rest, AcqRel);
         step!("no-fence-before-check", fence());
-        if !work() {
+        if !has_work() {
             return GoIdle::Idle;
         }
-        // Acquire: another worker may have come and gone meanwhile; partner: the Release above. Relaxed: as at the end of `sleep_timeout`.
+        // Acquire: another worker may have come and gone meanwhile; pairs with the Release above. Relaxed: as in
+        // `sleep_timeout`.
         match self.state.compare_exchange(rest, RUNNING, Acquire, Relaxed) {
             Ok(_) => GoIdle::WorkFound,
-            // Somebody has rung. From `IDLE`, he has provided another worker (1); else we are the one he means.
+            // A `wake` came first. From `IDLE` its caller provides another worker (1); otherwise it means this one.
             Err(_) if rest == IDLE => GoIdle::Idle,
             Err(_) => GoIdle::WorkFound,
         }

@@ -22,10 +22,10 @@ use super::fork;
 use super::guard::{Guard, Section};
 use super::shared::Shared;
 use crate::domain::deferred;
-use crate::domain::raw::{Core, HasReaders, Messages, RawDomain};
+use crate::domain::raw::{Core, RawDomain};
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
-use crate::reclaim::striped::StripedQueues;
+use crate::reclaim::queue::Queue;
 use crate::sync::Block;
 
 /// A domain: readers, and grace periods that wait for these readers only.
@@ -247,37 +247,29 @@ impl Drop for WorkerRef {
     }
 }
 
-static MESSAGES: Messages = Messages { inside: "", inside_barrier: "" };
-
 impl crate::Domain for Domain {
     type Section = Section;
-}
-
-impl HasReaders for Domain {
-    type Readers = SrcuReaders;
-    type Queues = StripedQueues;
 }
 
 // SAFETY: a section that passes `check` is one of this domain, and it is open while it is borrowed; see
 // `readers::srcu`.
 unsafe impl RawDomain for Domain {
+    type Readers = SrcuReaders;
     type Lender = Section;
     type WorkerRef = WorkerRef;
 
     /// Guards are not tied to a thread.
     const MAY_BE_INSIDE: bool = true;
-
-    fn messages(&self) -> &'static Messages {
-        &MESSAGES
-    }
+    /// Not used, as the domain does not know that.
+    const INSIDE: &'static str = "";
 
     #[inline(always)]
     fn core(&self) -> &Core<SrcuReaders> {
         &self.inner().shared.core
     }
 
-    fn queues(&self) -> &StripedQueues {
-        &self.inner().shared.queues
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.inner().shared.queues.iter()
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {
@@ -297,7 +289,7 @@ unsafe impl RawDomain for Domain {
         false
     }
 
-    fn enlist(&self) {
+    fn register_for_fork(&self) {
         self.inner();
     }
 

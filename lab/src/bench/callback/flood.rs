@@ -60,7 +60,8 @@ pub(super) struct Flood {
 
 impl Flood {
     pub(super) fn series(self, system: &'static str, config: Config) -> Series {
-        Series { system, metric: "live_bytes", unit: "bytes", over: "time_ms", config, points: self.course }
+        let (metric, unit, over) = ("live_bytes".into(), "bytes".into(), "time_ms".into());
+        Series { system: system.into(), metric, unit, over, config, points: self.course }
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut skipped = peers::missing(&[peers::LIBURCU]);
     for system in systems.iter().filter(|system| !system.measure.runs_alone) {
         let why = "latency without readers: nothing runs while no thread opens a section".to_owned();
-        skipped.push(Skipped { system: system.name, why });
+        skipped.push(Skipped { system: system.name.into(), why });
     }
     let mut recorder = Recorder::default();
     measure_latency(&mut systems, budget.share(0.2), &mut recorder)?;

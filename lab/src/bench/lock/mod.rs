@@ -150,9 +150,10 @@ fn report(recorder: Recorder) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
     let why = || format!("with more threads than the {cpus} CPUs: it only spins");
     let spinning = SYSTEMS.iter().filter(|system| system.only_spins);
-    let skipped = spinning.map(|system| Skipped { system: system.name, why: why() });
+    let skipped = spinning.map(|system| Skipped { system: system.name.into(), why: why() });
     #[cfg(not(target_env = "gnu"))]
-    let skipped = skipped.chain([Skipped { system: "pthread-adaptive", why: "only glibc has it".into() }]);
+    let skipped =
+        skipped.chain([Skipped { system: "pthread-adaptive".into(), why: "only glibc has it".into() }]);
     let skipped = skipped.collect();
     Ok(Report::new("lock", &recorder, skipped))
 }

@@ -36,7 +36,7 @@ pub(super) fn draw(path: &Path, rows: &[Row], mops: &Metric, longest: &Metric) -
 
 /// The load of a row without its threads, and the threads.
 fn place(row: &Row) -> Option<(Vec<u64>, u64)> {
-    let value = |name| row.config.0.iter().find(|(key, _)| *key == name)?.1.as_u64();
+    let value = |name| row.config.number(name).map(|value| value as u64);
     Some((vec![value("cs_ns")?, value("ncs_ns")?, value("cpus")?], value("threads")?))
 }
 
@@ -51,7 +51,7 @@ fn curves<'a>(rows: &'a [Row], metric: &Metric, load: &[u64]) -> Vec<Curve<'a>> 
         let point = (threads as f64, row.summary.median * scale);
         match curves.iter_mut().find(|(name, _)| *name == row.system) {
             Some((_, points)) => points.push(point),
-            None => curves.push((row.system, vec![point])),
+            None => curves.push((&row.system, vec![point])),
         }
     }
     curves

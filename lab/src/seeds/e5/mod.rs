@@ -112,7 +112,7 @@ impl World {
             }
             _ => return None,
         };
-        Some(Skipped { system: way, why: why.to_owned() })
+        Some(Skipped { system: way.into(), why: why.to_owned() })
     }
 
     fn increment_locked(&self, cpu: usize) -> u64 {

@@ -59,18 +59,6 @@ fn tasks_run_at_once_and_leave_one_idle_worker() {
 }
 
 #[test]
-fn idle_worker_runs_the_next_task() {
-    static THREADS: Mutex<Vec<thread::ThreadId>> = Mutex::new(Vec::new());
-    let (_running, _alone) = (deadline(), alone());
-    for round in 1..=10 {
-        assert!(submit(|| THREADS.lock().expect("no panic").push(thread::current().id())));
-        until(|| THREADS.lock().expect("no panic").len() == round && is_idle());
-    }
-    let threads = THREADS.lock().expect("no panic");
-    assert!(threads.iter().all(|id| *id == threads[0]), "{threads:?}");
-}
-
-#[test]
 fn submits_that_race_with_finishing_workers_run_each_task_once() {
     const SUBMITS: usize = 2000;
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -86,46 +74,19 @@ fn submits_that_race_with_finishing_workers_run_each_task_once() {
 }
 
 #[test]
-fn panicking_task_does_not_end_its_worker() {
-    static THREAD: Mutex<Option<thread::ThreadId>> = Mutex::new(None);
-    let (_running, _alone) = (deadline(), alone());
-    let panics = || {
-        *THREAD.lock().expect("no panic under this lock") = Some(thread::current().id());
-        panic!("on purpose");
-    };
-    let of_last = || *THREAD.lock().expect("no panic under this lock");
-    assert!(submit(panics));
-    until(|| of_last().is_some() && is_idle());
-    let first = THREAD.lock().expect("no panic under this lock").take();
-    assert!(submit(panics));
-    until(|| of_last().is_some());
-    assert_eq!(of_last(), first);
-}
-
-fn exit(right: bool) {
-    // SAFETY: ends the child without the destructors of the parent's test.
-    unsafe { libc::_exit(i32::from(!right)) }
-}
-
-#[test]
-fn child_of_a_fork_starts_workers_of_its_own() {
-    let (_running, _alone) = (deadline(), alone());
-    assert!(submit(|| ()));
-    until(is_idle);
-    // SAFETY: glibc lets the child of a process with threads allocate and start threads.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
-    if pid == 0 {
-        // SAFETY: a plain call; a child that hangs is killed.
-        unsafe { libc::alarm(50) };
-        // SAFETY: the only thread, which is not inside the pool.
-        unsafe { reset_in_child() };
-        let started = submit(|| exit(is_worker()));
-        until(|| !started);
-        exit(false);
+fn idle_worker_runs_the_next_task_after_a_panic() {
+    fn threads() -> MutexGuard<'static, Vec<thread::ThreadId>> {
+        static THREADS: Mutex<Vec<thread::ThreadId>> = Mutex::new(Vec::new());
+        THREADS.lock().expect("no panic under this lock")
     }
-    let mut status = -1;
-    // SAFETY: `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert_eq!(status, 0, "the child exits with 0");
+    let (_running, _alone) = (deadline(), alone());
+    for round in 1..=10 {
+        assert!(submit(|| {
+            threads().push(thread::current().id());
+            panic!("on purpose");
+        }));
+        until(|| threads().len() == round && is_idle());
+    }
+    let threads = threads();
+    assert!(threads.iter().all(|id| *id == threads[0]), "{threads:?}");
 }

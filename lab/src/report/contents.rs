@@ -1,0 +1,249 @@
+//! What the page and the summary show, as data: the highlights, the sections with their plots, and what the posts say.
+//!
+//! A quantity is a metric and the configuration in which it is shown: see
+//! [`Report::select`](crate::harness::Report::select). In titles, `{threads}` stands for that parameter.
+
+type Str = &'static str;
+
+/// A line at the head: part, title, metric, configuration, and the peers beside ours, separated by spaces.
+pub(super) struct Highlight(pub(super) Str, pub(super) Str, pub(super) Str, pub(super) Str, pub(super) Str);
+
+const MUTEXES: Str = "std parking_lot-0.12 parking_lot-0.13";
+
+pub(super) const HOW_TO_READ: Str = "Medians over interleaved rounds. The ratio is formed within each round, and its \
+     median stands beside its extremes. Below 1, stillpoint takes less time or memory; of a rate, above 1, it does \
+     more.";
+
+#[rustfmt::skip]
+pub(super) const HIGHLIGHTS: [Highlight; 16] = [
+    Highlight("read", "RCU read (enter, load, exit)", "pair_ns", "threads=1, nesting=1",
+        "liburcu-memb crossbeam-epoch arc-swap std-rwlock"),
+    Highlight("read", "RCU read, two threads", "pair_ns", "threads=2, nesting=1", "liburcu-memb crossbeam-epoch"),
+    Highlight("sync", "synchronize(), median, beside a reader", "p50_ns", "readers=1, section_us=0, callers=1",
+        "liburcu-memb"),
+    Highlight("sync", "synchronize(), median, 4 readers in sections of 1 ms", "p50_ns", "readers=4, section_us=1000",
+        "liburcu-memb"),
+    Highlight("sync", "synchronize(), p99.9, 32 callers", "p999_ns", "callers=32", "liburcu-memb"),
+    Highlight("sync", "synchronize(), median, 1000 idle threads", "p50_ns", "readers=0, idle_threads=1000",
+        "liburcu-memb"),
+    Highlight("callback", "Latency of a callback, median, beside a reader", "latency_p50_ns", "readers=1",
+        "liburcu-memb"),
+    Highlight("callback", "Allocate, publish and retire, beside a reader", "retire_ns", "threads=1, readers=1",
+        "liburcu-memb crossbeam-epoch"),
+    Highlight("callback", "Peak unreclaimed memory with a stalled reader", "peak_bytes", "",
+        "liburcu-memb crossbeam-epoch"),
+    Highlight("qsbr", "QSBR read", "read_ns", "threads=1", "bare-load liburcu-qsbr"),
+    Highlight("qsbr", "QSBR updates per second, 16 readers", "updates_per_s", "readers=16, asked_per_s=0",
+        "liburcu-qsbr"),
+    Highlight("srcu", "SRCU read (enter, load, exit)", "pair_ns", "threads=1", "tokio-rwlock arc-swap-full"),
+    Highlight("percpu", "Counter increment, one thread per CPU", "op_ns", "op=add, threads_per_cpu=1, threads=max",
+        "thread-local contatori fast-counter shared-atomic"),
+    Highlight("lock", "Lock throughput, {threads} threads (acquisitions/µs)", "mops", "cpus=max, threads=max", MUTEXES),
+    Highlight("lock", "Longest wait, {threads} threads", "max_wait_ns", "cpus=max, threads=max", MUTEXES),
+    Highlight("lock", "Longest wait, {threads} threads on one CPU", "max_wait_ns", "cpus=1, threads=max", MUTEXES),
+];
+
+/// What a post leads one to expect of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Expected {
+    /// This ratio.
+    Like(f64),
+    Below,
+    Above,
+    Same,
+}
+
+/// What the ratio of a claim is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Versus {
+    /// Of ours to this system.
+    System(Str),
+    /// Of ours to ours in this configuration.
+    Config(Str),
+    /// The row of this system itself, which is a ratio.
+    Itself(Str),
+}
+
+/// Something that a post says: experiment, what is compared, what to expect, and our metric, configuration, and
+/// partner.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim(
+    pub(super) Str,
+    pub(super) Str,
+    pub(super) Expected,
+    pub(super) Str,
+    pub(super) Str,
+    pub(super) Versus,
+);
+
+pub(super) const RULE: Str = "Times belong to machines, the shape does not. It holds if at least half of the posted \
+     effect is there, on a logarithmic scale, and is weaker if less is. Where a post says only which costs more, that \
+     is what is compared; what costs the same may differ by a quarter. \u{201c}In doubt\u{201d} means that the rounds \
+     disagree.";
+
+use Expected::{Above, Below, Like, Same};
+use Versus::{Config, Itself, System};
+
+// Three threads on two CPUs are the 48 virtual CPUs on 32 of the post.
+#[rustfmt::skip]
+pub(super) const CLAIMS: [Claim; 19] = [
+    Claim("e1", "heavy() beside two busy threads per CPU / beside one", Same,
+        "heavy_ns", "running=max, callers=1, backend=membarrier",
+        Config("running=cpus, callers=1, backend=membarrier")),
+    Claim("e1", "heavy() by 16 callers that share / that do not", Below,
+        "heavy_ns", "running=0, callers=16, backend=membarrier", System("membarrier-syscall")),
+    Claim("e1", "Time of another process beside a caller / beside a running thread (posted then: 2.11\u{d7})", Same,
+        "slowdown", "running=1, callers=1, backend=membarrier", Itself("stillpoint")),
+    Claim("e2", "Section / section with a full fence", Below, "section_ns", "readers=1", System("stillpoint-seqcst")),
+    Claim("e2", "Grace period / beside readers with full fences", Above,
+        "p50_ns", "readers=1", System("stillpoint-seqcst")),
+    Claim("e2", "Grace period / by signals", Below, "p50_ns", "readers=1", System("stillpoint-signal")),
+    Claim("e3", "Loops on their own track / on callbacks that wake", Like(35.0 / 54.0),
+        "loops_ns", "callbacks=0", System("callback-track")),
+    Claim("e3", "The same beside a flood of callbacks", Like(35.0 / 54.0),
+        "loops_ns", "callbacks=3600", System("callback-track")),
+    Claim("e3", "Wait behind 3,600 callbacks, on its own track / before", Same, "delay", "", Itself("stillpoint")),
+    Claim("e3", "The same on the callbacks' track", Above, "delay", "", Itself("callback-track")),
+    Claim("e4", "Updates per second with a flag for each reader / with one flag", Like(408.0 / 292.0),
+        "updates_per_s", "readers=10", System("one-flag")),
+    Claim("e4", "Wake-ups by readers for each update", Below, "reader_wakes", "readers=10", System("one-flag")),
+    Claim("e5", "Overhead of load and store in a section / of lock; cmpxchg", Like(5.7 / 18.3),
+        "overhead_ns", "threads_per_cpu=1, threads=max", System("lock-cmpxchg")),
+    Claim("e5", "The same / of lock; cmpxchg with the vdso's CPU number", Like(1.0 / 5.4),
+        "overhead_ns", "threads_per_cpu=1, threads=max", System("lock-cmpxchg-vdso")),
+    Claim("e5", "The same / of cmpxchg in a section", Like(5.7 / 7.4),
+        "overhead_ns", "threads_per_cpu=1, threads=max", System("cmpxchg-restart")),
+    Claim("e5", "CPU number from memory / from the vdso", Like(0.3 / 12.7),
+        "cpu_number_ns", "threads_per_cpu=1, threads=max", System("vdso-getcpu")),
+    Claim("e6", "Rate with deferred kicks, 1.5 threads per CPU / without (Westmere, 48 on 32)", Like(632.0 / 590.9),
+        "mops", "threads=#1", System("no-deferred-kick")),
+    Claim("e6", "The same, 32 threads per CPU (Haswell, 48 on 32)", Like(892.5 / 808.1),
+        "mops", "threads=max", System("no-deferred-kick")),
+    Claim("e6", "Rate of two threads with stealing, which replaced the pending bit / without (same socket)",
+        Like(7.08 / 6.52), "mops", "threads=#0", System("no-stealing")),
+];
+
+/// How a quantity is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    /// A row for each system, the best first.
+    Dots,
+    /// A row for each ratio of ours.
+    Ratios,
+    /// A curve for each system over a parameter, named so on its axis; if it doubles, with a label for each point.
+    Lines { over: Str, axis: Str, doubles: bool },
+    /// A histogram for each system.
+    Histograms,
+    /// A course over time for each system.
+    Courses,
+}
+
+/// Mark, title, metric, and configuration; with `*` in it, a plot for each value.
+pub(super) struct Plot(pub(super) Mark, pub(super) Str, pub(super) Str, pub(super) Str);
+
+/// What a section says of a part: its name, a heading, a text, and plots.
+pub(super) struct Topic(pub(super) Str, pub(super) Str, pub(super) Str, pub(super) &'static [Plot]);
+
+/// A section of the page: its address within the page, its title, a text, and its topics.
+pub(super) struct Section(pub(super) Str, pub(super) Str, pub(super) Str, pub(super) &'static [Topic]);
+
+use Mark::{Courses, Dots, Histograms, Lines, Ratios};
+
+const RUNNING: Mark = Lines { over: "running", axis: "running threads", doubles: false };
+const GUARDS: Mark = Lines { over: "guards", axis: "open guards", doubles: true };
+const THREADS: Mark = Lines { over: "threads", axis: "threads", doubles: true };
+
+#[rustfmt::skip]
+pub(super) const SECTIONS: [Section; 8] = [
+    Section("reads", "Reads", "", &[Topic("read", "",
+        "What a reader pays to enter a read-side critical section, follow a pointer, and leave the section. A dot is \
+         the median over the rounds, the line behind it reaches from the least to the greatest. The bare load protects \
+         nothing.",
+        &[Plot(Dots, "Enter, load, exit; threads: {threads}", "pair_ns", "threads=*, nesting=1")])]),
+    Section("grace-periods", "Grace periods", "", &[
+        Topic("sync", "",
+            "How long synchronize() takes, in power-of-two buckets: the height is the share of the calls.", &[
+            Plot(Histograms, "1 reader, short sections", "p50_ns", "readers=1, section_us=0"),
+            Plot(Histograms, "4 readers, short sections", "p50_ns", "readers=4, section_us=0"),
+            Plot(Histograms, "4 readers, sections of 1 ms", "p50_ns", "readers=4, section_us=1000"),
+            Plot(Histograms, "2 readers, 8 callers", "p50_ns", "readers=2, callers=8"),
+            Plot(Histograms, "2 readers, 32 callers", "p50_ns", "readers=2, callers=32"),
+            Plot(Histograms, "No reader, 1000 idle threads", "p50_ns", "readers=0, idle_threads=1000"),
+        ]),
+        Topic("fence", "The fence below them",
+            "The time of a heavy fence by the number of running threads of the process: on each backend, and as the \
+             bare system call, which callers do not share.",
+            &[Plot(RUNNING, "A process-wide fence; callers at a time: {callers}", "heavy_ns", "callers=*")]),
+    ]),
+    Section("callbacks", "Callbacks and memory", "", &[Topic("callback", "",
+        "What happens after a grace period: how soon, at what cost, and how much memory waits for it. A writer floods, \
+         and a reader stays in its section for the first half of the time. stillpoint is limited to 8 MiB, and \
+         throttles the writer.",
+        &[
+            Plot(Courses, "Unreclaimed memory with a stalled reader", "peak_bytes", ""),
+            Plot(Dots, "Peak unreclaimed memory", "peak_bytes", ""),
+            Plot(Dots, "Latency of a callback, median, beside a reader", "latency_p50_ns", "readers=1"),
+            Plot(Dots, "Allocate, publish, retire and free 64 bytes", "retire_ns",
+                "threads=1, readers=1, payload=[u64; 8]"),
+        ])]),
+    Section("qsbr", "QSBR", "", &[Topic("qsbr", "",
+        "Threads that report quiescent states read for the price of a load. run-queue is no library: it shows how \
+         often all readers are scheduled if none of them yields. Each grace period must wait for that if there are \
+         more readers than CPUs.",
+        &[
+            Plot(Dots, "Read, 1 thread", "read_ns", "threads=1"),
+            Plot(Dots, "Quiescent state, nothing changed, 1 thread", "quiescent_ns", "threads=1"),
+            Plot(Dots, "Updates per second, 2 readers", "updates_per_s", "readers=2, asked_per_s=0"),
+            Plot(Dots, "Updates per second, 16 readers", "updates_per_s", "readers=16, asked_per_s=0"),
+        ])]),
+    Section("srcu", "SRCU", "", &[Topic("srcu", "",
+        "Guards that may be sent to other threads and held over .await, beside what asynchronous readers use; and a \
+         grace period that waits for more and more of them.",
+        &[
+            Plot(Dots, "Enter, load, exit; threads: {threads}", "pair_ns", "threads=*"),
+            Plot(GUARDS, "From the last drop to the return of the waiter", "gp_ns", ""),
+            Plot(GUARDS, "CPU time of the waiter", "gp_cpu_ns", ""),
+        ])]),
+    Section("percpu", "Per-CPU data", "", &[Topic("percpu", "",
+        "CPU time of an operation. thread-local is the floor: its numbers cannot be summed up.",
+        &[
+            Plot(Dots, "Counter increment, 1 thread per CPU", "op_ns", "op=add, threads_per_cpu=1, threads=max"),
+            Plot(Dots, "Counter increment, 16 threads per CPU", "op_ns", "op=add, threads_per_cpu=16, threads=max"),
+            Plot(Dots, "Pop and push of a pool, 1 thread per CPU", "op_ns", "op=pool, threads_per_cpu=1, threads=max"),
+            Plot(Dots, "Value recorded in a histogram, 1 thread per CPU", "op_ns",
+                "op=histogram, threads_per_cpu=1, threads=max"),
+        ])]),
+    Section("lock", "The lock", "", &[
+        Topic("lock", "",
+            "Mutexes by the number of threads, on all CPUs: a microsecond of work under the lock, and one without. A \
+             wait cannot be longer than a measurement, which ends it.",
+            &[
+                Plot(THREADS, "Lock throughput (acquisitions/µs)", "mops", "cpus=max"),
+                Plot(THREADS, "Longest wait", "max_wait_ns", "cpus=max"),
+                Plot(Dots, "Lock throughput, {threads} threads on one CPU (acquisitions/µs)", "mops",
+                    "cpus=1, threads=max"),
+                Plot(Dots, "Longest wait, {threads} threads on one CPU", "max_wait_ns", "cpus=1, threads=max"),
+            ]),
+        Topic("lock-ablation", "What each mechanism is worth",
+            "The lock that ships, to the lock with one mechanism switched off. A rate above 1, and a wait below 1, \
+             favour the mechanism. Blue is where all rounds agree.",
+            &[
+                Plot(Ratios, "Rate: {cs_ns} ns under the lock, threads: {threads}, CPUs: {cpus}", "mops",
+                    "threads=*, cpus=*, cs_ns=*"),
+                Plot(Ratios, "Longest wait: {cs_ns} ns under the lock, threads: {threads}, CPUs: {cpus}", "max_wait_ns",
+                    "threads=*, cpus=*, cs_ns=*"),
+            ]),
+    ]),
+    Section("experiments", "Experiments of the posts", RULE, &[
+        Topic("e1", "E1: The process-wide fence", "", &[]),
+        Topic("e2", "E2: Fences, signals and membarrier in readers and grace periods", "", &[]),
+        Topic("e3", "E3: synchronize() on its own track", "", &[
+            Plot(Histograms, "Latency of {threads} threads' waits beside {callbacks} callbacks", "loops_ns",
+                "loops=*, callbacks=*"),
+        ]),
+        Topic("e4", "E4: QSBR grace periods, a flag for each reader", "", &[]),
+        Topic("e5", "E5: Per-CPU critical sections", "", &[]),
+        Topic("e6", "E6: The queued lock", "", &[]),
+        Topic("e7", "E7: A failed compare-exchange orders nothing", "", &[]),
+    ]),
+];
