@@ -207,8 +207,8 @@ impl<R: Reclaim> Track<R> {
 
 /// A thread that shows when it reads, so that a waiter can check that it waited long enough.
 ///
-/// The witness increments its number at the beginning of each section and before its end, so the number is odd inside. A
-/// number that is odd before a grace period must have changed after it: the section had begun, so the grace period
+/// The witness increments its number at the beginning of each section and before its end, so the number is odd inside.
+/// A number that is odd before a grace period must have changed after it: the section had begun, so the grace period
 /// waited for its end, which comes after the second increment.
 #[derive(Debug, Default)]
 struct Witness(CachePadded<AtomicU64>);
@@ -230,8 +230,8 @@ impl Witness {
         }
     }
 
-    /// Calls `wait`, which waits for a grace period. Returns whether the witness was inside a section before, and panics
-    /// if it is still inside the same section afterwards.
+    /// Calls `wait`, which waits for a grace period. Returns whether the witness was inside a section before, and
+    /// panics if it is still inside the same section afterwards.
     fn check(&self, wait: impl FnOnce()) -> bool {
         // Acquire: the grace period begins after this; pairs with the Release in `read`.
         let before = self.0.load(Ordering::Acquire);
