@@ -18,14 +18,12 @@ mod liburcu {
 
     pub(super) fn build() {
         println!("cargo:rerun-if-changed=peers/liburcu.c");
-        println!("cargo:rerun-if-changed=peers/liburcu_qsbr.c");
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
 
         // Not position independent in the sense of a shared library, so that thread-local variables cost readers one
         // instruction, as in any program that links liburcu.
         cc::Build::new()
             .file("peers/liburcu.c")
-            .file("peers/liburcu_qsbr.c")
             .opt_level(2)
             .pic(false)
             .flag("-fPIE")

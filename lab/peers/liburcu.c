@@ -21,11 +21,13 @@ long lab_urcu_syscall(long number, ...);
 #define _LGPL_SOURCE
 #define URCU_INLINE_SMALL_FUNCTIONS
 #include <urcu/urcu-memb.h>
+#include <urcu/urcu-qsbr.h>
 
 #undef syscall
 
-/* The Rust side has its own declaration of this struct. */
+/* The Rust side has its own declarations of these. */
 _Static_assert(sizeof(struct rcu_head) == 2 * sizeof(void *), "struct rcu_head is not a link and a function");
+_Static_assert(URCU_CALL_RCU_RT == 1, "the flag of polling workers is not 1");
 
 /* What liburcu asked of the kernel, and the grace periods it drove. */
 struct lab_urcu_counters {
@@ -67,16 +69,6 @@ struct lab_urcu_counters lab_urcu_counters(void)
 	return now;
 }
 
-void lab_urcu_register(void)
-{
-	urcu_memb_register_thread();
-}
-
-void lab_urcu_unregister(void)
-{
-	urcu_memb_unregister_thread();
-}
-
 /*
  * A call either leads exactly one grace period, and then issues its barriers, or waits for a leader and issues none.
  * With no thread registered there is nothing to wait for, and no call counts.
@@ -98,26 +90,6 @@ void lab_urcu_enter(void)
 void lab_urcu_exit(void)
 {
 	urcu_memb_read_unlock();
-}
-
-void lab_urcu_call(struct rcu_head *head, void (*func)(struct rcu_head *head))
-{
-	urcu_memb_call_rcu(head, func);
-}
-
-void lab_urcu_barrier(void)
-{
-	urcu_memb_barrier();
-}
-
-int lab_urcu_start_polling_workers(void)
-{
-	return urcu_memb_create_all_cpu_call_rcu_data(URCU_CALL_RCU_RT);
-}
-
-void lab_urcu_stop_polling_workers(void)
-{
-	urcu_memb_free_all_cpu_call_rcu_data();
 }
 
 uint64_t lab_urcu_read(uint64_t *const *slot, uint32_t pairs)
@@ -144,4 +116,23 @@ uint64_t lab_urcu_read_nested(uint64_t *const *slot, uint32_t pairs)
 		urcu_memb_read_unlock();
 	}
 	return sum;
+}
+
+uint64_t lab_qsbr_read(uint64_t *const *slot, uint32_t reads)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < reads; i++) {
+		urcu_qsbr_read_lock();
+		sum += *rcu_dereference(*slot);
+		urcu_qsbr_read_unlock();
+	}
+	return sum;
+}
+
+uint64_t lab_qsbr_quiescent(uint32_t reports)
+{
+	for (uint32_t i = 0; i < reports; i++)
+		urcu_qsbr_quiescent_state();
+	return reports;
 }

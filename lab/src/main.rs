@@ -1,4 +1,4 @@
-//! The command `stillpoint`: shows what a machine offers, what the library does with it, and what that is worth.
+//! The command `stillpoint`: a demo, a look at the machine, benchmarks, and tests under load.
 
 mod bench;
 mod compare;
@@ -7,11 +7,13 @@ mod harness;
 mod peers;
 mod probe;
 mod report;
+mod reproduce;
 mod seccomp_deny;
-mod seeds;
 mod torture;
 
 use clap::{Parser, Subcommand};
+
+use harness::worker::{self, Remote};
 
 /// Scalable synchronization on this machine: a demo, a look at the kernel, benchmarks.
 #[derive(Debug, Parser)]
@@ -25,11 +27,11 @@ struct Cli {
 enum Command {
     /// A routing table under live updates, on stillpoint and its peers (the default).
     Demo(demo::Args),
-    /// What this machine offers and what the library chose.
+    /// Print what this machine offers and what the library chose.
     Probe,
     /// Measure the library beside its peers.
     Bench(bench::Args),
-    Seeds(seeds::Args),
+    Reproduce(reproduce::Args),
     Report(report::Args),
     Compare(compare::Args),
     Torture(torture::Args),
@@ -39,19 +41,17 @@ enum Command {
     Worker(Worker),
 }
 
-/// What a worker process measures (see [`harness::worker`]).
+/// The kinds of workers (see [`harness::worker`]).
 #[derive(Debug, Subcommand)]
 enum Worker {
-    /// One kind of fence.
-    Fence(bench::fence::kind::Args),
-    /// A process that computes.
-    Neighbour,
+    /// A process-wide fence.
+    Fence(worker::Args),
     /// Readers and grace periods.
-    Grace(seeds::e2::kind::Args),
+    Grace(worker::Args),
     /// A way to wait for grace periods.
-    Track(seeds::e3::load::Args),
+    Track(worker::Args),
     /// Nodes retired inside sections.
-    Stack(bench::callback::stack::Args),
+    Stack(worker::Args),
     /// A part of the report.
     Part(report::part::Args),
     /// A table of the demo.
@@ -65,7 +65,7 @@ fn main() -> anyhow::Result<()> {
         Some(Command::Probe) => probe::run(),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::SeccompDeny(args)) => match seccomp_deny::run(args)? {},
-        Some(Command::Seeds(args)) => seeds::run(&args),
+        Some(Command::Reproduce(args)) => reproduce::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Torture(args)) => {
@@ -73,11 +73,10 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
         Some(Command::Worker(worker)) => match worker {
-            Worker::Fence(args) => bench::fence::kind::serve(&args),
-            Worker::Neighbour => seeds::e1::neighbour::serve(),
-            Worker::Grace(args) => seeds::e2::kind::serve(&args),
-            Worker::Track(args) => seeds::e3::load::serve(&args),
-            Worker::Stack(args) => bench::callback::stack::serve(&args),
+            Worker::Fence(args) => Remote::serve(&bench::fence::REMOTES, &args),
+            Worker::Grace(args) => Remote::serve(&reproduce::e2::REMOTES, &args),
+            Worker::Track(args) => Remote::serve(&reproduce::track::REMOTES, &args),
+            Worker::Stack(args) => Remote::serve(bench::callback::stack::REMOTES, &args),
             Worker::Part(args) => report::part::serve(&args),
             Worker::Table(args) => demo::worker::serve(&args),
         },

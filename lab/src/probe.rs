@@ -3,27 +3,27 @@
 use std::fs;
 use std::hint::spin_loop;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::ptr;
 use std::time::{Duration, Instant};
 
 use stillpoint::fence;
 
+use crate::harness::controls::Controls;
 use crate::harness::machine::{Machine, cpu_list};
 use crate::harness::stats::Summary;
 use crate::harness::{crew, units};
 
 /// Commands of `membarrier(2)`, by bit of its query.
-const COMMANDS: [(libc::c_int, &str); 9] = [
-    (libc::MEMBARRIER_CMD_GLOBAL, "global"),
-    (libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, "global-expedited"),
-    (libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, "register-global-expedited"),
-    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, "private-expedited"),
-    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, "register-private-expedited"),
-    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, "private-expedited-sync-core"),
-    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, "register-private-expedited-sync-core"),
-    (libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, "private-expedited-rseq"),
-    (libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, "register-private-expedited-rseq"),
+const COMMANDS: [&str; 9] = [
+    "global",
+    "global-expedited",
+    "register-global-expedited",
+    "private-expedited",
+    "register-private-expedited",
+    "private-expedited-sync-core",
+    "register-private-expedited-sync-core",
+    "private-expedited-rseq",
+    "register-private-expedited-rseq",
 ];
 
 /// Asks for the registrations of this process (Linux 6.3).
@@ -33,10 +33,6 @@ const GET_REGISTRATIONS: libc::c_int = 1 << 9;
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 
 /// Prints what was found.
-///
-/// # Errors
-///
-/// Fails if a thread cannot be started.
 pub(crate) fn run() -> anyhow::Result<()> {
     for (name, value) in facts()? {
         println!("{name:<12} {value}");
@@ -44,11 +40,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was found, by name; the name of a detail is indented.
+/// Returns what was found, by name; the name of a detail is indented.
 ///
 /// # Errors
 ///
-/// Fails if a thread cannot be started.
+/// Returns an error if a thread cannot be started.
 pub(crate) fn facts() -> anyhow::Result<Vec<(&'static str, String)>> {
     // First of all, while the process has a single thread: later it would cost milliseconds.
     let start = Instant::now();
@@ -94,9 +90,9 @@ fn read(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The CPU bandwidth of the control group, if it is limited: (quota, period) in microseconds.
+/// Returns the CPU bandwidth of the control group, if it is limited.
 fn quota() -> Option<String> {
-    // The unified hierarchy as seen in a container, where the own group is the root.
+    // The unified hierarchy as seen in a container, whose group is the root.
     let (quota, period) = if let Some(both) = read("/sys/fs/cgroup/cpu.max") {
         both.split_once(' ').map(|(quota, period)| (quota.to_owned(), period.to_owned()))?
     } else {
@@ -116,7 +112,7 @@ fn seccomp() -> String {
     }
 }
 
-/// The set of commands that a query of `membarrier` returns.
+/// Returns the commands of a query of `membarrier`.
 fn commands(query: libc::c_int) -> String {
     // SAFETY: both queries take no pointers and change nothing.
     let set = unsafe { libc::syscall(libc::SYS_membarrier, query, 0, 0) };
@@ -124,81 +120,46 @@ fn commands(query: libc::c_int) -> String {
         return format!("not available: {}", io::Error::last_os_error());
     }
     let names: Vec<&str> =
-        COMMANDS.iter().filter(|(bit, _)| set as libc::c_int & bit != 0).map(|c| c.1).collect();
+        (0..).zip(COMMANDS).filter(|(bit, _)| (set >> bit) & 1 != 0).map(|(_, name)| name).collect();
     if names.is_empty() { "none".into() } else { names.join(" ") }
 }
 
-/// Restartable sequences: the kernel's side, and whether this thread has been registered. The library says which party
-/// registers threads.
+/// Returns what the kernel offers of restartable sequences. The library's own line says which party registers threads.
 fn rseq() -> String {
-    let registered = match is_registered() {
-        Ok(true) => "this thread is registered",
-        Ok(false) => "this thread is not registered yet",
-        Err(error) => return format!("not available: {error}"),
-    };
-    // SAFETY: `getauxval` only reads the auxiliary vector.
-    let features = match unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } {
-        0 => "first version".to_owned(),
-        size => format!("features of {size} bytes"),
-    };
-    format!("{features}; {registered}")
-}
-
-/// Whether the calling thread is registered for restartable sequences, as the kernel knows it: a static program has no symbols
-/// of the C library to look up.
-///
-/// # Errors
-///
-/// Fails if the kernel, or a filter, denies them.
-fn is_registered() -> io::Result<bool> {
-    const UNREGISTER: libc::c_int = 1;
-    // Any: only critical sections are compared with it.
-    const SIGNATURE: u32 = 0x5305_3053;
-
-    /// An area of the first version.
-    #[repr(C, align(32))]
-    struct Area([u8; 32]);
-
-    let area: *mut Area = Box::leak(Box::new(Area([0; 32])));
-    // SAFETY: the area lives for ever, nothing else uses it, and it names no critical section.
-    let call = |flags: libc::c_int| unsafe {
-        libc::syscall(libc::SYS_rseq, area, size_of::<Area>(), flags, SIGNATURE)
-    };
-    if call(0) == 0 {
-        // It was not. Taken back, as others may register it later.
-        call(UNREGISTER);
-        return Ok(false);
-    }
+    // SAFETY: the call returns an error, as there is no area.
+    unsafe { libc::syscall(libc::SYS_rseq, ptr::null_mut::<()>(), 0, 0, 0) };
     let error = io::Error::last_os_error();
-    // There is an area already, and it is another one.
-    if error.raw_os_error() == Some(libc::EINVAL) { Ok(true) } else { Err(error) }
+    // SAFETY: `getauxval` only reads the auxiliary vector.
+    match (error.raw_os_error(), unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) }) {
+        (Some(libc::EINVAL), 0) => "first version".to_owned(),
+        (Some(libc::EINVAL), size) => format!("features of {size} bytes"),
+        _ => format!("not available: {error}"),
+    }
 }
 
-/// The cost of a heavy fence, alone and beside a running thread.
+/// Returns the cost of a heavy fence, alone and beside a running thread.
 fn heavy() -> anyhow::Result<String> {
     let alone = median_call();
-    let (stop, ready) = (AtomicBool::new(false), crew::Arrivals::default());
-    let beside = thread::scope(|scope| -> anyhow::Result<_> {
+    let controls = Controls::default();
+    let beside = controls.scope(|scope| {
         crew::spawn(scope, || {
             fence::register_thread();
-            ready.arrive();
-            while !stop.load(Ordering::Relaxed) {
+            controls.ready.arrive();
+            while !controls.background_must_stop() {
                 fence::light();
                 spin_loop();
             }
         })?;
-        ready.wait_for(1);
-        let beside = median_call();
-        stop.store(true, Ordering::Relaxed);
-        Ok(beside)
+        controls.ready.wait_for(1);
+        Ok(median_call())
     })?;
     Ok(format!("{} alone, {} beside a running thread", units::duration(alone), units::duration(beside)))
 }
 
-/// Calls timed together, as a look at the clock costs as much as a cheap fence.
+/// Calls timed together, because reading the clock costs as much as a cheap fence.
 const BATCH: u32 = 16;
 
-/// The cost of a call in nanoseconds: the median of as many batches as fit in a moment.
+/// Returns the nanoseconds of a call: the median of as many batches as fit in 50 ms.
 fn median_call() -> f64 {
     let begin = Instant::now();
     let mut costs = Vec::new();
@@ -210,28 +171,4 @@ fn median_call() -> f64 {
         costs.push(start.elapsed().as_nanos() as f64 / f64::from(BATCH));
     }
     Summary::of(costs).map_or(0.0, |summary| summary.median)
-}
-
-#[cfg(test)]
-mod tests {
-    use stillpoint::percpu::{self, Mode};
-
-    use super::*;
-
-    #[test]
-    fn probe_and_library_agree_on_registration() {
-        let ask = || {
-            let before = is_registered().ok();
-            // Asking changes nothing.
-            assert_eq!(is_registered().ok(), before);
-            let report = percpu::report();
-            if let (Some(before), Mode::Rseq) = (before, report.mode()) {
-                assert_eq!(before, report.to_string().contains("the C library registers"), "{report}");
-                assert!(percpu::register_thread());
-                assert!(is_registered().expect("it was answered before"));
-            }
-        };
-        // A thread that has used nothing yet.
-        thread::spawn(ask).join().expect("no panic");
-    }
 }

@@ -1,4 +1,4 @@
-//! `seccomp-deny`: runs a command in which some syscalls fail, to see what falls back.
+//! `seccomp-deny`: runs a command in which some syscalls return errors, to see what falls back.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// Run a command in which some syscalls fail.
+/// Run a command in which some syscalls return errors.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The error that the denied syscalls return.
@@ -33,7 +33,7 @@ enum Errno {
     Eperm,
 }
 
-/// The number of a syscall on this architecture.
+/// Returns the number of a syscall on this architecture.
 fn number_of(name: &str) -> Result<i64, String> {
     match name {
         "membarrier" => Ok(libc::SYS_membarrier),
@@ -44,11 +44,7 @@ fn number_of(name: &str) -> Result<i64, String> {
     }
 }
 
-/// Becomes the command, with the filter in place.
-///
-/// # Errors
-///
-/// Fails if the kernel takes no filter or the command cannot be started.
+/// Installs the filter and executes the command. Returns only if one of these is not possible.
 pub(crate) fn run(args: Args) -> anyhow::Result<Infallible> {
     let errno = match args.errno {
         Errno::Enosys => libc::ENOSYS,

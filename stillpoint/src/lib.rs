@@ -2,14 +2,16 @@
 
 //! Scalable synchronization for Linux user space.
 //!
-//! For programs in which many threads read and few write. Readers pay next to nothing; writers pay for both sides,
-//! through `membarrier(2)`, `rseq(2)` and `futex(2)`. The API is safe.
+//! For programs in which many threads read and few write. Readers pay next to nothing: instead of a fence in each read,
+//! a writer makes all running threads execute one, by `membarrier(2)`. Per-CPU data uses restartable sequences
+//! (`rseq(2)`), and waiting threads sleep in `futex(2)`. The API is safe, except for data structures that link their
+//! own nodes.
 //!
 //! | module | provides | for |
 //! |---|---|---|
 //! | [`rcu`] | reads that take about a nanosecond and never wait; writers wait for a *grace period* | data that is read far more often than written: configuration, routing, connection tables |
-//! | [`qsbr`] | reads that are a plain load, in threads that report quiescent states | loops that read all the time: packet processing, event loops, interpreters |
-//! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard over `.await` | async code, readers that wait for something |
+//! | [`qsbr`] | reads that are a plain load, in threads that report now and then that they hold no references (*quiescent states*) | loops that read all the time: packet processing, event loops, interpreters |
+//! | [`srcu`] | domains created at run time, whose readers may sleep, move to other threads and hold a guard across `.await` | async code, readers that wait for something |
 //! | [`percpu`] | counters, histograms and pools per CPU, changed without locked instructions | data that every thread changes all the time and few threads read |
 //! | [`fence`] | a process-wide memory barrier: free on the frequent side, a system call on the rare side | algorithms of your own with a hot and a cold side |
 //! | [`lock`] | a mutex of four bytes that keeps its throughput, and bounds the waits, when threads outnumber CPUs | data that many threads change in short critical sections |
@@ -46,9 +48,10 @@
 //! Events have the fields `domain` and `number` (of the grace period within its domain), and `took`, or for a stall
 //! `waited`.
 //!
-//! Readers never pay for events. The thread that led a grace period calls the subscriber, after the grace period has
-//! ended and its waiters have been released. The subscriber may do what that thread may do there, but the grace periods
-//! that it waits for emit no events. Without a subscriber a grace period takes a few nanoseconds longer.
+//! Readers never pay for events. One of the threads that wait for a grace period runs it for all, and calls the
+//! subscriber when the grace period has ended and the others have been released. The subscriber may do whatever is
+//! allowed in that thread at that point. If it waits for grace periods itself, these emit no events. Without a
+//! subscriber a grace period takes a few nanoseconds longer.
 //!
 //! # Platforms
 //!
@@ -104,13 +107,16 @@ pub mod fence;
 #[cfg(loom)]
 pub mod grace_period;
 #[cfg(loom)]
+pub mod percpu {
+    #[path = "loom.rs"]
+    pub mod counters;
+    pub mod used;
+}
+#[cfg(loom)]
 pub mod rcu {
     pub mod block_on;
     pub mod published_ptr;
 }
-#[cfg(loom)]
-#[path = "percpu/loom.rs"]
-pub mod percpu;
 #[cfg(loom)]
 pub mod readers;
 #[cfg(loom)]

@@ -15,8 +15,8 @@ mod fork;
 #[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/variants.rs"]
+mod variants;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
@@ -27,9 +27,9 @@ use std::{hint, mem, process, ptr, thread};
 use deadline::deadline;
 use stillpoint::percpu::faults::{self, Fault, POINTS};
 use stillpoint::percpu::{Counter, Histogram, Pool};
-use ways::in_every_way;
+use variants::in_each_variant;
 
-/// What a thread does within a section.
+/// What a thread does at a fault point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Nothing,
@@ -46,35 +46,34 @@ enum Action {
 const ACTIONS: [Action; 6] =
     [Action::Nothing, Action::Yield, Action::Sleep, Action::Move, Action::Same, Action::Delay];
 
-/// Where threads trap, and what they do there.
+/// The fault point at which threads trap, and the action there.
 static POINT: AtomicUsize = AtomicUsize::new(0);
 static ACTION: AtomicUsize = AtomicUsize::new(0);
 static TRAPS: AtomicU64 = AtomicU64::new(0);
-/// Keeps the trap, so that every attempt is interrupted.
-static FOR_EVER: AtomicBool = AtomicBool::new(false);
-/// The most traps that bounded tries explain.
+/// Keeps the trap, so that it interrupts every attempt.
+static EVERY_TIME: AtomicBool = AtomicBool::new(false);
+/// Traps left, with [`EVERY_TIME`]: more than bounded tries explain.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 /// Traps that keep the point armed, before the one that disarms it.
 static AGAIN: AtomicU64 = AtomicU64::new(0);
-/// Those of the process, wherever its threads are pinned to.
+/// The CPUs of the process, whatever its threads are pinned to.
 static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
 /// The operation, for [`Action::Same`].
 static SAME: AtomicPtr<&'static dyn Operation> = AtomicPtr::new(ptr::null_mut());
 
 thread_local!(static IN_HANDLER: Cell<bool> = const { Cell::new(false) });
 
-/// An operation whose runs add up.
+/// An operation whose runs can be counted in the state of its container.
 trait Operation: Sync {
     fn run(&self);
-    /// Panics unless `times` runs add up.
+    /// Panics unless the state is that of `times` runs.
     fn check(&self, times: u64);
 }
 
 extern "C" fn on_trap(_signal: libc::c_int) {
     TRAPS.fetch_add(1, Relaxed);
-    if FOR_EVER.load(Relaxed) {
+    if EVERY_TIME.load(Relaxed) {
         if LEFT.fetch_sub(1, Relaxed) == 0 {
-            // More often than bounded tries explain.
             process::exit(3);
         }
         return;
@@ -105,7 +104,7 @@ extern "C" fn on_trap(_signal: libc::c_int) {
     IN_HANDLER.set(false);
 }
 
-/// Faults belong to the process: one test at a time.
+/// Lets one test run at a time: faults belong to the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,18 +118,18 @@ fn alone() -> MutexGuard<'static, ()> {
     }
     CPUS.get_or_init(rseq::allowed_cpus);
     (0..POINTS).for_each(|point| faults::set(point, Fault::None));
-    FOR_EVER.store(false, Relaxed);
+    EVERY_TIME.store(false, Relaxed);
     one
 }
 
-/// The next thread that comes to `point` does `action`.
+/// Has the next thread at `point` do `action`.
 fn arm(point: usize, action: Action) {
     POINT.store(point, Relaxed);
     ACTION.store(ACTIONS.iter().position(|known| *known == action).expect("a known one"), Relaxed);
     faults::set(point, if action == Action::Delay { Fault::Delay } else { Fault::Trap });
 }
 
-/// Runs of an operation, those in handlers included.
+/// Counts the runs of an operation, those in handlers included.
 struct Counted<'a> {
     operation: &'a dyn Operation,
     runs: AtomicU64,
@@ -146,13 +145,13 @@ impl Operation for Counted<'_> {
     }
 }
 
-/// Threads that run `operation`, each now and then with a fault at `point`.
+/// Runs `operation` in several threads, each now and then with a fault at `point`.
 fn under_fault(operation: &dyn Operation, point: usize, action: Action, unregistered: fn(usize) -> bool) {
     const THREADS: usize = 3;
     const RUNS: usize = 120;
     let counted = Counted { operation, runs: AtomicU64::new(0) };
     let dynamic: &dyn Operation = &counted;
-    // SAFETY: only lengthens the life; taken back below, when all threads have ended.
+    // SAFETY: only extends the lifetime; `SAME` is cleared below, when all threads have ended.
     let mut dynamic: &'static dyn Operation = unsafe { mem::transmute(dynamic) };
     SAME.store(&raw mut dynamic, Release);
     let cpus = rseq::allowed_cpus();
@@ -215,7 +214,7 @@ impl Token {
     }
 }
 
-/// Pops and pushes, singly or in batches: tokens circulate.
+/// Pops and pushes tokens, singly or in batches.
 struct Exchange {
     pool: Pool<Token>,
     made: AtomicUsize,
@@ -285,12 +284,12 @@ fn operations() -> [Box<dyn Operation>; 4] {
 
 #[test]
 fn faults_at_every_point_preserve_results() {
-    if !in_every_way("faults_at_every_point_preserve_results") {
+    if !in_each_variant("faults_at_every_point_preserve_results") {
         return;
     }
     let _running = deadline();
     let _alone = alone();
-    // Registered or not: all are, none is, some are.
+    // All threads are registered, none is, or some are.
     let kinds: [fn(usize) -> bool; 3] = [|_| false, |_| true, |thread| thread == 1];
     let mut combinations = 0;
     for point in 0..POINTS - 1 {
@@ -310,14 +309,14 @@ fn faults_at_every_point_preserve_results() {
     );
 }
 
-/// One thread, interrupted at `point` by another run of the same operation.
+/// Runs an operation that is interrupted at `point` by another run of it.
 fn interrupted_once(operation: &dyn Operation, point: usize) {
     let counted = Counted { operation, runs: AtomicU64::new(0) };
     let dynamic: &dyn Operation = &counted;
-    // SAFETY: only lengthens the life; taken back below.
+    // SAFETY: only extends the lifetime; `SAME` is cleared below.
     let mut dynamic: &'static dyn Operation = unsafe { mem::transmute(dynamic) };
     SAME.store(&raw mut dynamic, Release);
-    // Warm: areas are allocated, and pools are not empty.
+    // Allocates the areas, and fills the pools.
     counted.run();
     arm(point, Action::Same);
     counted.run();
@@ -358,13 +357,13 @@ fn migrated_add_restarts_on_the_new_cpu() {
                 counter.add(1);
                 adds += 1;
                 if adds % 512 == 0 {
-                    // Lets the other one in.
+                    // Lets the other thread run.
                     thread::yield_now();
                 }
             }
             others.store(adds, Relaxed);
         });
-        // Right before its commit the thread is moved away from the CPU on which the other one adds.
+        // Migrates right before its commit, away from the CPU on which the other thread adds.
         for _ in 0..2000 {
             rseq::pin(&[first]);
             arm(3, Action::Move);
@@ -405,13 +404,13 @@ fn always_interrupted_section_uses_the_fallback() {
     let _alone = alone();
     for operation in operations() {
         for point in 1..5 {
-            // More than the sections of an operation, each tried so many times.
+            // More than the attempts of all sections of an operation.
             LEFT.store(1000, Relaxed);
-            FOR_EVER.store(true, Relaxed);
+            EVERY_TIME.store(true, Relaxed);
             arm(point, Action::Nothing);
             operation.run();
             faults::disarm(point);
-            FOR_EVER.store(false, Relaxed);
+            EVERY_TIME.store(false, Relaxed);
         }
         operation.check(4);
     }
@@ -420,7 +419,7 @@ fn always_interrupted_section_uses_the_fallback() {
 #[test]
 fn unregistered_thread_never_commits() {
     let _alone = alone();
-    // Chosen by a thread that is.
+    // A registered thread makes the choice.
     stillpoint::percpu::report();
     thread::spawn(|| {
         rseq::unregister();
@@ -472,7 +471,7 @@ fn interrupted_pop_is_retried() {
     for point in 1..5 {
         let pool = Pool::new(4);
         (0..4).for_each(|number| pool.push(Box::new(number)).expect("there is room"));
-        // Interrupts the fast path, and the first try after that.
+        // Interrupts the fast path, and the first retry.
         AGAIN.store(1, Relaxed);
         arm(point, Action::Nothing);
         let found: Vec<i32> = std::iter::from_fn(|| pool.pop()).map(|number| *number).collect();
@@ -481,12 +480,12 @@ fn interrupted_pop_is_retried() {
     }
 }
 
-/// Runs `child` in the child of a fork, while another thread has stopped the pool's area of this CPU.
+/// Forks while another thread has stopped the pool's area of this CPU, and runs `child` in the child.
 fn in_child_with_area_stopped(pool: &Pool<u64>, child: impl FnOnce()) {
     let cpu = stillpoint::percpu::cpu();
     let (stopped, fork_may_come) = mpsc::channel();
     let (forked, may_open) = mpsc::channel::<()>();
-    // Owns `forked`: the thread ends also if the child fails.
+    // Owns `forked`: the thread ends also if the child panics.
     thread::scope(move |scope| {
         scope.spawn(move || {
             pool.with_area_stopped(cpu, || {
@@ -602,7 +601,7 @@ fn drain_aborts_a_section_past_the_stop() {
 
 #[test]
 fn tests_notice_unarmed_sections() {
-    // The control: the tests above can fail.
+    // The control: shows that the tests above can fail.
     let me = std::env::current_exe().expect("the test knows its file");
     for test in [
         "interrupted_section_has_no_effect",

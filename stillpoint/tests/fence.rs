@@ -7,12 +7,15 @@ mod backends;
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
 #[path = "support/store_buffer.rs"]
 mod store_buffer;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
-use std::{hint, iter, mem, panic, ptr, thread};
+use std::{hint, iter, mem, ptr, thread};
 
 use backends::BACKENDS;
 use deadline::deadline;
@@ -25,10 +28,10 @@ const ROUNDS: usize = 20_000;
 /// Waits until both of two threads have arrived in this round.
 fn meet(arrived: &AtomicUsize, round: usize) {
     arrived.fetch_add(1, AcqRel);
-    let mut looks = 0;
+    let mut spins = 0;
     while arrived.load(Acquire) < 2 * (round + 1) {
-        looks += 1;
-        if looks % 100 == 0 { thread::yield_now() } else { hint::spin_loop() }
+        spins += 1;
+        if spins % 100 == 0 { thread::yield_now() } else { hint::spin_loop() }
     }
 }
 
@@ -44,7 +47,7 @@ fn both_miss(fences: [fn(); 2]) -> bool {
         let round = |round| {
             meet(&arrived, round);
             if own == 0 {
-                // Where the second fence does not reach, this thread's store comes too late.
+                // If the second fence does not reach this thread, its store comes too late.
                 buffer.fill();
             }
             written[own][round].store(true, Relaxed);
@@ -119,7 +122,7 @@ fn issued_never_exceeds_calls() {
     let _running = deadline();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        // More threads than CPUs, so that the one below is interrupted between any two instructions.
+        // More threads than CPUs, so that the scheduler may interrupt `stats` between any two instructions.
         for _ in 0..8 {
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
@@ -128,9 +131,9 @@ fn issued_never_exceeds_calls() {
             });
         }
         let start = Instant::now();
-        let mut looks =
+        let mut stats =
             iter::repeat_with(fence::stats).take_while(|_| start.elapsed() < Duration::from_secs(1));
-        let wrong = looks.find(|stats| stats.issued > stats.calls);
+        let wrong = stats.find(|stats| stats.issued > stats.calls);
         stop.store(true, Relaxed);
         assert_eq!(wrong, None);
     });
@@ -176,7 +179,7 @@ fn backend_is_chosen_once() {
     assert_eq!(report.signal().is_some(), backend == Backend::Signal);
 }
 
-/// The fence works, on any backend.
+/// Checks that the fence works.
 fn assert_fences() {
     assert!(!both_miss([registered_light, fence::heavy]));
     stillpoint::rcu::synchronize();
@@ -303,32 +306,16 @@ fn first_reader_chooses_the_backend() {
 
 #[test]
 fn forked_child_can_fence() {
-    let Some(asked) = child::variant() else {
-        for backend in BACKENDS {
-            child::run("forked_child_can_fence", backend, Some(backend));
-        }
+    if !on_each_backend("forked_child_can_fence") {
         return;
-    };
+    }
     fence::register_thread();
     drop(stillpoint::rcu::enter());
-    // SAFETY: this process has one thread, so no other holds a lock that the child would miss.
-    match unsafe { libc::fork() } {
-        0 => {
-            let ordered = panic::catch_unwind(|| {
-                // Often: what misses here misses seldom.
-                assert!((0..8).all(|_| !both_miss([fence::light, fence::heavy])));
-                assert_fences();
-            });
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(if ordered.is_ok() { 0 } else { 1 }) };
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for our own child, into a place that outlives the call.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{asked}: {status:#x}");
-        }
-    }
+    fork::in_child(|| {
+        // Repeated, because a missing fence seldom shows.
+        assert!((0..8).all(|_| !both_miss([fence::light, fence::heavy])));
+        assert_fences();
+    });
     assert_fences();
 }
 
@@ -338,7 +325,7 @@ mod ends {
     use std::sync::atomic::{AtomicU32, Ordering::*};
     use std::{mem, ptr};
 
-    /// More than the C library keeps of threads that have ended, so that it is unmapped.
+    /// A stack larger than those that the C library keeps of threads that have ended.
     const STACK: usize = 256 << 20;
 
     /// Runs `body` in a thread whose memory is unmapped when it has ended, and waits for that.
@@ -354,59 +341,41 @@ mod ends {
         }
     }
 
-    pub static KEYS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+    static KEYS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
-    /// Makes a key whose destructor uses the library, and comes back as long as the C library lets it.
-    pub fn make_key(index: usize) {
+    /// Makes the key `index`.
+    pub fn make_key(index: usize, destructor: unsafe extern "C" fn(*mut c_void)) {
         let mut key = 0;
         // SAFETY: the place outlives the call.
-        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(comes_back)) }, 0);
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(destructor)) }, 0);
         KEYS[index].store(key, Relaxed);
     }
 
-    pub fn arm_key(index: usize) {
-        let value = ptr::without_provenance(index + 1);
+    /// Has the destructor of the key run with `value` when the calling thread ends.
+    pub fn arm_key(index: usize, value: usize) {
+        let key = KEYS[index].load(Relaxed);
         // SAFETY: the key exists; its destructor takes the value for a number.
-        assert_eq!(unsafe { libc::pthread_setspecific(KEYS[index].load(Relaxed), value) }, 0);
+        assert_eq!(unsafe { libc::pthread_setspecific(key, ptr::without_provenance(value)) }, 0);
     }
 
-    unsafe extern "C" fn comes_back(value: *mut c_void) {
+    /// A destructor that uses the library in every round. Its value is the key's index plus 1.
+    pub unsafe extern "C" fn use_all_each_time(value: *mut c_void) {
         super::use_all();
-        arm_key(value.addr() - 1);
+        arm_key(value.addr() - 1, value.addr());
     }
 
-    /// As [`comes_back`], in the last round only.
-    pub mod late {
-        use super::*;
-
-        pub static KEY: AtomicU32 = AtomicU32::new(0);
-
-        pub fn make_key() {
-            let mut key = 0;
-            // SAFETY: the place outlives the call.
-            assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(comes_back)) }, 0);
-            KEY.store(key, Relaxed);
-        }
-
-        pub fn arm(round: usize) {
-            // SAFETY: the key exists; its destructor takes the value for a number.
-            let armed =
-                unsafe { libc::pthread_setspecific(KEY.load(Relaxed), ptr::without_provenance(round)) };
-            assert_eq!(armed, 0);
-        }
-
-        unsafe extern "C" fn comes_back(round: *mut c_void) {
-            // `PTHREAD_DESTRUCTOR_ITERATIONS`.
-            if round.addr() == 4 {
-                super::super::use_all();
-            } else {
-                arm(round.addr() + 1);
-            }
+    /// A destructor of key 0 that uses the library in the last round. Its value is the number of the round.
+    pub unsafe extern "C" fn use_all_last(round: *mut c_void) {
+        // `PTHREAD_DESTRUCTOR_ITERATIONS`.
+        if round.addr() == 4 {
+            super::use_all();
+        } else {
+            arm_key(0, round.addr() + 1);
         }
     }
 }
 
-/// Registers the thread, also as a reader, and leaves a deferred callback.
+/// Registers the thread, with the fence and as a reader, and defers a callback.
 fn use_all() {
     fence::register_thread();
     fence::light();
@@ -433,14 +402,14 @@ fn destructors_that_use_everything_leave_nothing() {
     }
     let _running = deadline();
     // One key comes before those of the library, and one after.
-    ends::make_key(0);
+    ends::make_key(0, ends::use_all_each_time);
     use_all();
-    ends::make_key(1);
+    ends::make_key(1, ends::use_all_each_time);
     let readers = || [stillpoint::rcu::stats().readers, stillpoint::qsbr::Global.stats().readers];
     extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
         use_all();
-        ends::arm_key(0);
-        ends::arm_key(1);
+        ends::arm_key(0, 1);
+        ends::arm_key(1, 2);
         ptr::null_mut()
     }
     ends::unmapped_thread(body);
@@ -462,9 +431,9 @@ fn first_use_in_the_last_destructor_blocks_nothing() {
     }
     let _running = deadline();
     use_all();
-    ends::late::make_key();
+    ends::make_key(0, ends::use_all_last);
     extern "C" fn body(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
-        ends::late::arm(1);
+        ends::arm_key(0, 1);
         ptr::null_mut()
     }
     for _ in 0..100 {
@@ -490,7 +459,7 @@ fn thread_that_skips_destructors_blocks_nothing() {
         ptr::null_mut()
     }
     for round in 1..=20 {
-        // SAFETY: the thread takes nothing with it.
+        // SAFETY: the thread owns nothing.
         unsafe {
             let mut thread = mem::zeroed();
             assert_eq!(libc::pthread_create(&mut thread, ptr::null(), body, ptr::null_mut()), 0);
@@ -498,7 +467,7 @@ fn thread_that_skips_destructors_blocks_nothing() {
         while REGISTERED.load(Acquire) != round {
             thread::yield_now();
         }
-        // Perhaps while it is about to end.
+        // The thread may be about to end.
         fence::heavy();
     }
     stillpoint::rcu::barrier();

@@ -9,8 +9,8 @@ mod panics;
 #[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/program.rs"]
 mod program;
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/variants.rs"]
+mod variants;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::*};
@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use program::{Expect, How, Model, System, holds, is_found};
 use proptest::prelude::*;
 use stillpoint::percpu::{Counter, Histogram, Pool};
-use ways::in_every_way;
+use variants::in_each_variant;
 
 /// Capacity of the pool.
 const CAPACITY: usize = 4;
-/// The most boxes that a thread has.
-const MOST: usize = 64;
+/// The most boxes that a thread keeps.
+const MAX_HELD: usize = 64;
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -48,9 +48,9 @@ fn ops() -> impl Strategy<Value = Op> {
         3 => prop_oneof![0..40_u64, any::<u64>()].prop_map(Record),
         1 => Just(Snapshot),
         4 => Just(Push),
-        2 => (0..MOST / 2).prop_map(PushMany),
+        2 => (0..MAX_HELD / 2).prop_map(PushMany),
         4 => Just(Pop),
-        2 => (0..MOST / 2).prop_map(PopMany),
+        2 => (0..MAX_HELD / 2).prop_map(PopMany),
         1 => Just(Len),
     ]
 }
@@ -58,11 +58,11 @@ fn ops() -> impl Strategy<Value = Op> {
 /// How a container is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Broken {
-    /// An add is lost now and then.
+    /// Some adds are lost.
     Counter,
-    /// A value is counted as a smaller one.
+    /// Large values are recorded as smaller ones.
     Histogram,
-    /// A box is dropped silently instead of being stored.
+    /// One thread's boxes are dropped instead of being stored.
     Pool,
 }
 
@@ -79,21 +79,21 @@ impl Drop for Token {
     }
 }
 
-struct Stage {
+struct Containers {
     counter: Counter<i64>,
     histogram: Histogram,
     pool: Pool<Token>,
-    /// The sum of all adds to values.
+    /// The sum of all adds.
     sum: AtomicI64,
     recorded: AtomicU64,
     tokens: AtomicUsize,
     drops: Arc<AtomicUsize>,
-    /// Boxes that are in the pool, or were dropped.
+    /// Numbers of the boxes in the pool.
     pooled: Mutex<BTreeSet<usize>>,
     broken: Option<Broken>,
 }
 
-impl Stage {
+impl Containers {
     fn new(broken: Option<Broken>) -> Self {
         Self {
             counter: Counter::signed(),
@@ -110,7 +110,7 @@ impl Stage {
 
     fn push(&self, token: Box<Token>) -> Result<(), Box<Token>> {
         let number = token.number;
-        // Before others can have it.
+        // First, as another thread may pop it at once.
         assert!(self.pooled().insert(number), "box {number} is in the pool already");
         self.pool.push(token).inspect_err(|_| {
             self.pooled().remove(&number);
@@ -127,7 +127,7 @@ impl Stage {
 }
 
 /// The boxes of a thread.
-struct Hands {
+struct HeldBoxes {
     thread: usize,
     #[allow(clippy::vec_box, reason = "boxes are what a pool takes and gives")]
     tokens: Vec<Box<Token>>,
@@ -138,23 +138,23 @@ struct Hands {
 enum Seen {
     Nothing,
     Sum(i64),
-    /// Lowest and highest value, and how many there are, of each bucket.
+    /// Lowest value, highest value and count of each bucket.
     Snapshot(Vec<(u64, u64, u64)>),
-    /// Boxes that were pushed or popped; and whether these were all.
+    /// The number of boxes that were pushed or popped, and whether these were all.
     Moved(usize, bool),
     Len(usize),
 }
 
-impl System for Stage {
+impl System for Containers {
     type Op = Op;
     type Seen = Seen;
-    type Local<'a> = Hands;
+    type Local<'a> = HeldBoxes;
 
-    fn start_thread(&self, thread: usize) -> Hands {
-        Hands { thread, tokens: Vec::new() }
+    fn start_thread(&self, thread: usize) -> HeldBoxes {
+        HeldBoxes { thread, tokens: Vec::new() }
     }
 
-    fn run_step(&self, hands: &mut Hands, op: &Op) -> Seen {
+    fn run_step(&self, held: &mut HeldBoxes, op: &Op) -> Seen {
         match *op {
             Op::Add(by) => {
                 self.sum.fetch_add(by.into(), Relaxed);
@@ -171,22 +171,22 @@ impl System for Stage {
             Op::Snapshot => {
                 let before = self.histogram.snapshot();
                 let after = self.histogram.snapshot();
-                assert!(before.count() <= after.count(), "values are counted no more");
+                assert!(before.count() <= after.count(), "a count has decreased");
                 return Seen::Snapshot(after.buckets().collect());
             }
             Op::Push => {
-                let token = hands.tokens.pop().unwrap_or_else(|| self.token());
-                let lost = self.broken == Some(Broken::Pool) && hands.thread == 2;
+                let token = held.tokens.pop().unwrap_or_else(|| self.token());
+                let lost = self.broken == Some(Broken::Pool) && held.thread == 2;
                 let kept = if lost { Ok(()) } else { self.push(token) };
                 let done = kept.is_ok();
-                hands.tokens.extend(kept.err());
+                held.tokens.extend(kept.err());
                 return Seen::Moved(done.into(), done);
             }
             Op::PushMany(count) => {
-                while hands.tokens.len() < count {
-                    hands.tokens.push(self.token());
+                while held.tokens.len() < count {
+                    held.tokens.push(self.token());
                 }
-                let mut some = hands.tokens.split_off(hands.tokens.len() - count);
+                let mut some = held.tokens.split_off(held.tokens.len() - count);
                 {
                     let mut pooled = self.pooled();
                     some.iter().for_each(|token| {
@@ -199,14 +199,14 @@ impl System for Stage {
                 drop(pooled);
                 let moved = count - some.len();
                 let all = some.is_empty();
-                hands.tokens.append(&mut some);
+                held.tokens.append(&mut some);
                 return Seen::Moved(moved, all);
             }
             Op::Pop => {
                 let token = self.pool.pop();
                 token.iter().for_each(|token| self.popped(token));
                 let moved = token.iter().count();
-                hands.keep(token);
+                held.keep(token);
                 return Seen::Moved(moved, moved == 1);
             }
             Op::PopMany(most) => {
@@ -214,7 +214,7 @@ impl System for Stage {
                 let count = self.pool.pop_many(&mut some, most);
                 assert_eq!(count, some.len());
                 some.iter().for_each(|token| self.popped(token));
-                hands.keep(some);
+                held.keep(some);
                 return Seen::Moved(count, count == most);
             }
             Op::Len => return Seen::Len(self.pool.len()),
@@ -234,23 +234,23 @@ impl System for Stage {
     }
 }
 
-impl Stage {
+impl Containers {
     fn token(&self) -> Box<Token> {
         Box::new(Token { number: self.tokens.fetch_add(1, Relaxed), drops: self.drops.clone() })
     }
 }
 
-impl Hands {
-    /// Keeps as many as there is room for.
+impl HeldBoxes {
+    /// Keeps at most [`MAX_HELD`] boxes, and drops others.
     fn keep(&mut self, tokens: impl IntoIterator<Item = Box<Token>>) {
         self.tokens.extend(tokens);
-        self.tokens.truncate(MOST);
+        self.tokens.truncate(MAX_HELD);
     }
 }
 
-/// The model.
+/// What the containers must contain.
 #[derive(Debug, Default)]
-struct Rules {
+struct ContainerModel {
     sum: i64,
     recorded: Vec<u64>,
     pooled: usize,
@@ -260,7 +260,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, seen: T, right: T) -> Result
     if seen == right { Ok(()) } else { Err(format!("{what}: {seen:?}, not {right:?}")) }
 }
 
-impl Model for Rules {
+impl Model for ContainerModel {
     type Op = Op;
     type Seen = Seen;
 
@@ -288,7 +288,7 @@ impl Model for Rules {
             (Op::Push | Op::PushMany(_), Seen::Moved(count, all)) => {
                 self.pooled += count;
                 if !all && self.pooled < CAPACITY {
-                    return Err("there is room for a box, and it is refused".into());
+                    return Err("a box is refused although there is room".into());
                 }
             }
             (Op::Pop | Op::PopMany(_), Seen::Moved(count, all)) => {
@@ -310,8 +310,8 @@ impl Model for Rules {
 
 #[test]
 fn programs_of_containers_match_the_model() {
-    if in_every_way("programs_of_containers_match_the_model") {
-        holds(ops(), |_| (Stage::new(None), Rules::default()));
+    if in_each_variant("programs_of_containers_match_the_model") {
+        holds(ops(), |_| (Containers::new(None), ContainerModel::default()));
     }
 }
 
@@ -320,7 +320,7 @@ fn broken_containers_are_found() {
     for (broken, words) in
         [(Broken::Counter, "the sum"), (Broken::Histogram, "values in a bucket"), (Broken::Pool, "boxes")]
     {
-        let make = |_: How| (Stage::new(Some(broken)), Rules::default());
+        let make = |_: How| (Containers::new(Some(broken)), ContainerModel::default());
         is_found(&[words], 8, ops, make);
     }
 }

@@ -15,13 +15,13 @@ use stillpoint::sync::{AtomicU64, Ordering::*};
 const CALLERS: usize = 2;
 
 /// Each caller, and the reader, writes a word of its own and then reads that of the other side.
-struct World {
+struct Litmus {
     fence: SharedFence,
     called: [AtomicU64; CALLERS],
     read: AtomicU64,
 }
 
-impl World {
+impl Litmus {
     /// Returns `true` if the caller sees the reader.
     fn call(&self, caller: usize) -> bool {
         self.called[caller].store(1, Relaxed);
@@ -37,22 +37,22 @@ impl World {
     }
 }
 
-/// Store buffering: neither of the callers and the reader may miss each other.
+/// Store buffering: no caller and the reader may miss each other.
 fn both_see() {
-    let world = Arc::new(World {
+    let litmus = Arc::new(Litmus {
         fence: SharedFence::new(),
         called: std::array::from_fn(|_| AtomicU64::new(0)),
         read: AtomicU64::new(0),
     });
-    let (w, v) = (world.clone(), world.clone());
+    let (w, v) = (litmus.clone(), litmus.clone());
     let reads = thread::spawn(move || reader(0, || w.read()));
     let other = thread::spawn(move || v.call(1));
-    let sees = [world.call(0), other.join().unwrap()];
+    let sees = [litmus.call(0), other.join().unwrap()];
     let seen = reads.join().unwrap();
     for caller in 0..CALLERS {
         assert!(sees[caller] || seen[caller], "caller {caller} and the reader miss each other");
     }
-    let (calls, issued) = world.fence.stats();
+    let (calls, issued) = litmus.fence.stats();
     assert_eq!(calls, CALLERS as u64);
     assert!((1..=calls).contains(&issued), "{issued} fences for {calls} calls");
 }

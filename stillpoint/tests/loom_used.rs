@@ -1,4 +1,4 @@
-//! A model of the set of CPUs that have pushed to a pool: a pop that comes after a push finds the CPU.
+//! A model of the set of CPUs that have pushed to a pool: a pop after a push finds the CPU.
 #![cfg(loom)]
 
 mod model;
@@ -24,7 +24,7 @@ fn pop_after_push_finds_the_cpu() {
             }
         });
         let (used, _, len) = &*shared;
-        // A push that came before.
+        // The push came before.
         if len.load(Acquire) != 0 {
             assert!(used.from(0).eq([0]), "the value is not found");
         }

@@ -7,19 +7,22 @@ mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
 #[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
+#[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/variants.rs"]
+mod variants;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
 
 use deadline::deadline;
 use stillpoint::percpu::{self, Counter, Histogram, Mode};
-use ways::{WAYS, in_every_way};
+use variants::{VARIANTS, in_each_variant};
 
-/// Adds in several threads, each migrated and signalled, and checks the sum.
+/// Adds in several threads that migrate, while another thread checks that no sum decreases.
 fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl Fn(u64) -> bool + Sync) {
     let cpus = rseq::allowed_cpus();
     let stop = AtomicBool::new(false);
@@ -44,7 +47,6 @@ fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl
             })
             .collect();
         scope.spawn(|| {
-            // Reads while others add never see a count fall.
             let mut last = 0;
             while !stop.load(Relaxed) {
                 let now = counter.sum();
@@ -61,7 +63,7 @@ fn add_under_load(counter: &Counter, threads: u64, adds: u64, unregistered: impl
 
 #[test]
 fn sums_are_exact_while_threads_migrate() {
-    if !in_every_way("sums_are_exact_while_threads_migrate") {
+    if !in_each_variant("sums_are_exact_while_threads_migrate") {
         return;
     }
     let _running = deadline();
@@ -149,7 +151,7 @@ fn sum_acquires_what_precedes_an_add() {
 
 #[test]
 fn cpu_number_follows_the_thread() {
-    if !in_every_way("cpu_number_follows_the_thread") {
+    if !in_each_variant("cpu_number_follows_the_thread") {
         return;
     }
     let cpus = rseq::allowed_cpus();
@@ -158,14 +160,14 @@ fn cpu_number_follows_the_thread() {
         rseq::pin(&[cpu]);
         assert_eq!(percpu::cpu(), cpu);
     }
-    // In a thread that comes later, too.
+    // In a thread that starts later, too.
     let seen = thread::spawn(percpu::cpu).join().expect("the thread ends");
     assert_eq!(seen, *cpus.last().expect("there is a CPU"));
 }
 
 #[test]
 fn concurrency_ids_are_dense() {
-    if !in_every_way("concurrency_ids_are_dense") {
+    if !in_each_variant("concurrency_ids_are_dense") {
         return;
     }
     let report = percpu::report();
@@ -180,7 +182,7 @@ fn concurrency_ids_are_dense() {
 fn report_names_the_registration() {
     let Some(variant) = child::variant() else {
         let test = "report_names_the_registration";
-        for (variant, environment) in ["library", "own", "atomic"].into_iter().zip(WAYS) {
+        for (variant, environment) in ["library", "own", "atomic"].into_iter().zip(VARIANTS) {
             child::with_environment(test, variant, environment);
         }
         for mode in ["rseq", "neither"] {
@@ -226,11 +228,11 @@ fn mode_is_chosen_once() {
 #[test]
 fn own_registration_ends_with_the_thread() {
     if child::variant().is_none() {
-        child::with_environment("own_registration_ends_with_the_thread", "", WAYS[1]);
+        child::with_environment("own_registration_ends_with_the_thread", "", VARIANTS[1]);
         return;
     }
     let _running = deadline();
-    // Its memory is used again by threads that come later; the kernel would write to it.
+    // Later threads use its memory again, and the kernel would write to it.
     let counter = Counter::new();
     for _ in 0..500 {
         thread::scope(|scope| {
@@ -248,7 +250,7 @@ fn own_registration_ends_with_the_thread() {
 
 #[test]
 fn thread_local_destructor_may_add() {
-    if !in_every_way("thread_local_destructor_may_add") {
+    if !in_each_variant("thread_local_destructor_may_add") {
         return;
     }
     static ENDED: Counter = Counter::new();
@@ -275,34 +277,21 @@ fn thread_local_destructor_may_add() {
 
 #[test]
 fn fork_child_keeps_counting() {
-    if !in_every_way("fork_child_keeps_counting") {
+    if !in_each_variant("fork_child_keeps_counting") {
         return;
     }
     let counter = Counter::new();
     counter.add(2);
-    // SAFETY: the child only adds, reads and ends.
-    match unsafe { libc::fork() } {
-        0 => {
-            for _ in 0..1000 {
-                counter.add(1);
-            }
-            let right = counter.sum() == 1002;
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(if right { 0 } else { 1 }) };
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for our own child, into a place that outlives the call.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
-        }
-    }
+    fork::in_child(|| {
+        (0..1000).for_each(|_| counter.add(1));
+        assert_eq!(counter.sum(), 1002);
+    });
     assert_eq!(counter.sum(), 2);
 }
 
 #[test]
 fn histogram_counts_each_value_once() {
-    if !in_every_way("histogram_counts_each_value_once") {
+    if !in_each_variant("histogram_counts_each_value_once") {
         return;
     }
     let _running = deadline();
@@ -321,7 +310,7 @@ fn histogram_counts_each_value_once() {
     });
     let seen = histogram.snapshot();
     assert_eq!(seen.count(), 80_000);
-    // Each bucket has as many as it is wide, of each thread.
+    // Each thread has recorded each value of a bucket once.
     for (low, high, count) in seen.buckets() {
         let values = 10_000.min(high + 1) - low;
         assert_eq!(count, 8 * values, "{low}..={high}");

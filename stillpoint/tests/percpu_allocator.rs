@@ -1,4 +1,4 @@
-//! A global allocator that counts its allocations, from the first one of the process.
+//! A global allocator that counts its allocations, from the first allocation of the process.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
@@ -6,8 +6,8 @@
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/variants.rs"]
+mod variants;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use std::thread;
 
 use deadline::deadline;
 use stillpoint::percpu::{self, Counter, Histogram};
-use ways::in_every_way;
+use variants::in_each_variant;
 
 static COUNTED: Counter = Counter::new();
 static SIZES: Histogram = Histogram::new();
@@ -46,20 +46,20 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn global_allocator_may_count_allocations() {
-    if !in_every_way("global_allocator_may_count_allocations") {
+    if !in_each_variant("global_allocator_may_count_allocations") {
         return;
     }
     let _running = deadline();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                // The first thing that a thread allocates may be for its registration.
+                // A thread's first allocation may be for its registration.
                 percpu::register_thread();
                 (0..1000).for_each(|size| drop(black_box(Vec::<u8>::with_capacity(size))));
             });
         }
     });
-    // Repeated until no other thread, such as the harness, allocates in between.
+    // Repeated until no other thread, such as that of the harness, allocates in between.
     loop {
         let before = EXPECTED.load(SeqCst);
         let (counted, sized) = (COUNTED.sum(), SIZES.snapshot().count());

@@ -9,14 +9,14 @@ use std::thread;
 
 use stillpoint::percpu::{self, Counter, Histogram, Pool};
 
-/// Refuses memory to threads that ask for that.
+/// Refuses memory to threads that have set [`EXHAUSTED`].
 struct Exhaustible;
 
 thread_local! {
     static EXHAUSTED: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: the system's allocator, or a failure, which is allowed at any time.
+// SAFETY: the system's allocator, or null, which is allowed at any time.
 unsafe impl GlobalAlloc for Exhaustible {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if EXHAUSTED.get() {
@@ -56,7 +56,7 @@ fn add_without_memory_counts() {
         assert_eq!(counter.sum(), 1000);
         assert!(percpu::cpu() < 1 << 16);
     });
-    // With memory, beside threads that were never without.
+    // With memory, and in threads that always had memory.
     thread::scope(|scope| {
         scope.spawn(|| (0..1000).for_each(|_| counter.add(1)));
         scope.spawn(|| without_memory(|| (0..1000).for_each(|_| counter.add(1))));
@@ -70,8 +70,8 @@ fn add_without_memory_counts() {
 #[test]
 fn pool_without_memory_panics() {
     percpu::report();
-    // Panics need memory themselves, so this fails for its size.
-    let panic = catch_unwind(|| Pool::<u64>::new(usize::MAX / 64)).expect_err("there is not so much memory");
+    // A panic needs memory itself, so here the size is the reason.
+    let panic = catch_unwind(|| Pool::<u64>::new(usize::MAX / 64)).expect_err("there is less memory");
     let message = panic.downcast_ref::<String>().expect("a message");
     assert!(message.contains("there is memory for per-CPU data"), "{message}");
 }

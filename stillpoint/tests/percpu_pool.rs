@@ -7,12 +7,15 @@ mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
 #[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
+#[allow(dead_code, reason = "not all of it is needed here")]
 #[path = "support/rseq.rs"]
 mod rseq;
 #[path = "support/tracked.rs"]
 mod tracked;
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/variants.rs"]
+mod variants;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
@@ -20,7 +23,7 @@ use std::thread;
 use deadline::deadline;
 use stillpoint::percpu::Pool;
 use tracked::Tracked;
-use ways::in_every_way;
+use variants::in_each_variant;
 
 /// An object that knows whether it has an owner.
 #[derive(Debug)]
@@ -47,7 +50,6 @@ impl Token {
 fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(usize) -> bool + Sync) {
     let _running = deadline();
     let pool = Pool::new(16);
-    // As many as have room, and those that did not.
     let mut kept = 0;
     for number in 0..tokens {
         let token = Token::new(number);
@@ -115,7 +117,7 @@ fn exchange(threads: usize, rounds: usize, tokens: usize, unregistered: impl Fn(
 
 #[test]
 fn pool_neither_loses_nor_duplicates() {
-    if in_every_way("pool_neither_loses_nor_duplicates") {
+    if in_each_variant("pool_neither_loses_nor_duplicates") {
         exchange(8, 10_000, 24, |_| false);
     }
 }
@@ -127,7 +129,7 @@ fn registered_and_unregistered_threads_share_a_pool() {
 
 #[test]
 fn pop_takes_from_another_cpu() {
-    if !in_every_way("pop_takes_from_another_cpu") {
+    if !in_each_variant("pop_takes_from_another_cpu") {
         return;
     }
     let _running = deadline();
@@ -148,7 +150,7 @@ fn pop_takes_from_another_cpu() {
 
 #[test]
 fn pop_finds_a_value_in_a_remote_overflow() {
-    if !in_every_way("pop_finds_a_value_in_a_remote_overflow") {
+    if !in_each_variant("pop_finds_a_value_in_a_remote_overflow") {
         return;
     }
     let pool = Pool::new(4);
@@ -163,7 +165,7 @@ fn pop_finds_a_value_in_a_remote_overflow() {
 
 #[test]
 fn full_pool_refuses_push() {
-    if !in_every_way("full_pool_refuses_push") {
+    if !in_each_variant("full_pool_refuses_push") {
         return;
     }
     rseq::pin(&rseq::allowed_cpus()[..1]);
@@ -187,7 +189,7 @@ fn full_pool_refuses_push() {
 
 #[test]
 fn pop_returns_the_last_pushed() {
-    if !in_every_way("pop_returns_the_last_pushed") {
+    if !in_each_variant("pop_returns_the_last_pushed") {
         return;
     }
     rseq::pin(&rseq::allowed_cpus()[..1]);
@@ -208,14 +210,14 @@ fn pop_returns_the_last_pushed() {
 #[test]
 fn dropped_pool_drops_its_objects() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
-    if !in_every_way("dropped_pool_drops_its_objects") {
+    if !in_each_variant("dropped_pool_drops_its_objects") {
         return;
     }
     let pool = Pool::new(16);
     thread::scope(|scope| {
         scope.spawn(|| (0..5).for_each(|_| pool.push(Box::new(Tracked(&DROPS))).expect("there is room")));
         scope.spawn(|| {
-            // One that no section keeps.
+            // For an overflow array.
             rseq::unregister();
             pool.push(Box::new(Tracked(&DROPS))).expect("there is room");
         });
@@ -228,14 +230,13 @@ fn dropped_pool_drops_its_objects() {
 
 #[test]
 fn fork_child_uses_the_pool() {
-    if !in_every_way("fork_child_uses_the_pool") {
+    if !in_each_variant("fork_child_uses_the_pool") {
         return;
     }
     let _running = deadline();
+    // Boxes without size: the child need not allocate.
     let pool = Pool::new(4);
-    for value in 0..8 {
-        let _ = pool.push(Box::new(value));
-    }
+    (0..8).for_each(|_| _ = pool.push(Box::new(())));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -248,37 +249,12 @@ fn fork_child_uses_the_pool() {
             });
         }
         for _ in 0..100 {
-            // SAFETY: the child only uses the pool, whose values are small, and ends.
-            match unsafe { libc::fork() } {
-                0 => {
-                    // SAFETY: ends a child that hangs.
-                    unsafe { libc::alarm(20) };
-                    // No more than there were: some may have been on their way. And room for more.
-                    let mut found = 0;
-                    while let Some(value) = pool.pop() {
-                        std::mem::forget(value);
-                        found += 1;
-                    }
-                    let mut kept = 0;
-                    for _ in 0..4 {
-                        // Not allocated: the child of a process with threads should not.
-                        // SAFETY: a value without size needs no memory.
-                        kept += usize::from(pool.push(unsafe { Box::from_raw(&raw mut VALUE) }).is_ok());
-                    }
-                    let right = found <= 8 && kept == 4;
-                    // SAFETY: ends the child at once.
-                    unsafe { libc::_exit(if right { 0 } else { 1 }) };
-                }
-                child => {
-                    let mut status = 0;
-                    // SAFETY: waits for our own child, into a place that outlives the call.
-                    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-                    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
-                }
-            }
+            fork::in_child(|| {
+                // Fewer than 8, if other threads were moving some.
+                assert!(std::iter::from_fn(|| pool.pop()).count() <= 8);
+                (0..4).for_each(|_| pool.push(Box::new(())).expect("there is room"));
+            });
         }
         stop.store(true, Relaxed);
     });
 }
-
-static mut VALUE: i32 = 7;

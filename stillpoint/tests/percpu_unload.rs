@@ -7,17 +7,20 @@
 mod child;
 #[path = "support/deadline.rs"]
 mod deadline;
-#[path = "support/ways.rs"]
-mod ways;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
+#[path = "support/variants.rs"]
+mod variants;
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::Barrier;
 use std::{env, mem, thread};
 
 use deadline::deadline;
-use ways::in_every_way;
+use variants::in_each_variant;
 
-/// Where cargo puts the example `unloaded`.
+/// Returns the path of the example `unloaded`.
 fn library() -> CString {
     let test = env::current_exe().expect("the test knows its file");
     let profile = test.ancestors().nth(2).expect("it lies in a directory of the profile");
@@ -34,7 +37,7 @@ fn open(path: &CStr) -> *mut c_void {
 }
 
 fn is_loaded(path: &CStr) -> bool {
-    // SAFETY: only asks.
+    // SAFETY: opens only what is loaded already.
     !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }.is_null()
 }
 
@@ -45,25 +48,10 @@ fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
     found
 }
 
-/// A fork handler of the library, if it was unmapped, would crash this.
-fn fork_once() {
-    // SAFETY: the child ends at once.
-    match unsafe { libc::fork() } {
-        // SAFETY: ends the child.
-        0 => unsafe { libc::_exit(0) },
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for our own child, into a place that outlives the call.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
-        }
-    }
-}
-
 #[test]
 #[ignore = "needs the example `unloaded`: see ci/percpu.sh"]
 fn closed_library_stays_mapped_while_threads_use_it() {
-    if !in_every_way("closed_library_stays_mapped_while_threads_use_it") {
+    if !in_each_variant("closed_library_stays_mapped_while_threads_use_it") {
         return;
     }
     const THREADS: u64 = 4;
@@ -88,15 +76,16 @@ fn closed_library_stays_mapped_while_threads_use_it() {
                     add(10_000);
                     used.wait();
                     closed.wait();
-                    // The kernel looks at the thread's area when it is preempted.
+                    // The kernel reads the thread's rseq area when it preempts the thread.
                     (0..200).for_each(|_| thread::yield_now());
                 });
             }
             used.wait();
             assert!(sum() - before >= THREADS * 10_000);
-            // SAFETY: this program calls nothing in it any more.
+            // SAFETY: this program calls no function of the library any more.
             assert_eq!(unsafe { libc::dlclose(handle) }, 0);
-            fork_once();
+            // Runs the library's fork handlers.
+            fork::in_child(|| ());
             closed.wait();
         });
     }

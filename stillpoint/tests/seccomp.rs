@@ -1,4 +1,4 @@
-//! A kernel, or a sandbox, that does not let the process call `membarrier`.
+//! A kernel or a sandbox that denies `membarrier` to the process.
 #![cfg(not(loom))]
 
 #[path = "support/backends.rs"]
@@ -37,7 +37,7 @@ fn errno(name: &str) -> i32 {
     known.expect("an errno of the list").1
 }
 
-/// Makes `membarrier` fail in all threads from now on: every call, or those with one `command`.
+/// Makes `membarrier` return an error in all threads from now on: every call, or those with one `command`.
 fn deny_membarrier(errno: i32, command: Option<i32>) {
     let rule = |command: i32| {
         let equals = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command as u64)
@@ -62,7 +62,7 @@ fn deny_membarrier(errno: i32, command: Option<i32>) {
     );
 }
 
-/// Readers, a writer that waits, a writer that does not.
+/// Runs readers beside a writer that waits for grace periods, and then retires values without waiting.
 fn workload() {
     stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -83,7 +83,7 @@ fn workload() {
         }
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(500) {
-            // Each value has a counter of its own, so that a reader sees which one was dropped.
+            // Each value has its own counter, so that a reader sees which value was dropped.
             let old = value.replace(Tracked(Box::leak(Box::default()))).wait();
             drop(old);
             let old = value.replace(Tracked(Box::leak(Box::default())));
@@ -195,39 +195,38 @@ fn late_denial_panics_writers_not_readers() {
         Own.synchronize();
         deny_membarrier(errno(&name), None);
         if chosen == Backend::SeqCst {
-            // It was denied to this process before.
-            eprintln!("not checked what happens when it is denied later: {}", fence::report());
+            eprintln!("not checked, as membarrier was denied before: {}", fence::report());
             Own.synchronize();
             return stop.store(true, Relaxed);
         }
         let denied = "membarrier, which worked when the fence backend was chosen, fails now";
-        let ways: [fn(); 5] = [
+        let waits: [fn(); 5] = [
             fence::heavy,
             || Own.synchronize(),
             || Rcu::new_in((), Own).replace(()).wait(),
             || GracePeriod::now_in(Own).wait(),
-            // The poller waits for it, in another thread.
-            || GracePeriod::now_in(Own).wait_timeout(Duration::MAX).expect("the time is never up"),
+            // The poller waits, in another thread.
+            || GracePeriod::now_in(Own).wait_timeout(Duration::MAX).expect("the timeout is never reached"),
         ];
-        for waits in ways {
+        for wait in waits {
             for _ in 0..3 {
-                let panic = catch_unwind(waits).expect_err("nothing orders the readers");
+                let panic = catch_unwind(wait).expect_err("nothing orders the readers");
                 assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
                 reads_go_on();
             }
         }
-        // Many at a time: each finds out for itself.
+        // Concurrent callers panic too.
         let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(|| Own.synchronize()).is_err()));
         assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
-        // Retired values stay, as no grace period can end.
+        // No grace period can end, so no retired value is freed.
         for _ in 0..100 {
             drop(value.replace(Tracked(&DROPS)));
             reads_go_on();
         }
         assert_eq!(DROPS.load(Acquire), 0);
         stop.store(true, Relaxed);
-        // With the last reader gone a grace period needs no fence: from here on they may be freed.
-        reader.join().expect("the reader is content");
+        // Without readers a grace period needs no fence: from here on they may be freed.
+        reader.join().expect("the reader does not panic");
     });
 }
 

@@ -9,77 +9,38 @@ pub(crate) mod read;
 pub(crate) mod srcu;
 pub(crate) mod sync;
 
-use std::path::PathBuf;
-
-use crate::harness::{Budget, Options, Report};
+use crate::harness::Options;
+use crate::harness::options::{Offer, parser};
 
 /// Measure the library beside its peers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to measure.
-    #[arg(value_enum)]
-    name: Name,
-    /// A part of the grid that takes less than two minutes (lock, lock-ablation).
-    #[arg(long)]
-    quick: bool,
-    /// Only what has so many nanoseconds of work under the lock: 0, 100, 1000, or 10000 (lock).
-    #[arg(long, value_name = "NS")]
-    cs: Option<u32>,
-    /// Draw the result as SVG (lock).
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    /// The bench to run.
+    #[arg(value_parser = parser(&BENCHES))]
+    name: String,
     #[command(flatten)]
     options: Options,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Name {
-    /// A read-side critical section: enter, load, leave.
-    Read,
-    /// The latency of `synchronize()`.
-    Sync,
-    /// The process-wide fence.
-    Fence,
-    /// QSBR: the cost of a read and of a report, and the rate of updates beside readers.
-    Qsbr,
-    /// SRCU: the cost of a section, and of a grace period that waits for many of them.
-    Srcu,
-    /// Per-CPU data: counters, pools, histograms, and the number of the CPU.
-    Percpu,
-    /// Deferred callbacks: their latency, their cost, and the memory that waits.
-    Callback,
-    /// Mutexes: throughput, fairness, and how long threads wait.
-    Lock,
-    /// The mechanisms and constants of our lock, each changed by itself.
-    LockAblation,
-    /// All of them, one after the other.
-    All,
-}
-
-/// A bench, its name and its usual time in seconds.
-type Bench = (Name, f64, fn(&Args, Budget) -> anyhow::Result<Report>);
-
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Bench; 9] = [
-    (Name::Read, 30.0, |_, budget| read::run(budget)),
-    (Name::Sync, 60.0, |_, budget| sync::run(budget)),
-    (Name::Fence, 30.0, |_, budget| fence::run(budget)),
-    (Name::Qsbr, 40.0, |_, budget| qsbr::run(budget)),
-    (Name::Srcu, 30.0, |_, budget| srcu::run(budget)),
-    (Name::Percpu, 40.0, |_, budget| percpu::run(budget)),
-    (Name::Lock, lock::SECONDS, |args, budget| lock::run(args.quick, args.cs, args.plot.as_deref(), budget)),
-    (Name::LockAblation, lock::parts::SECONDS, |args, budget| lock::parts::run(args.quick, budget)),
-    (Name::Callback, 60.0, |_, budget| callback::run(budget)),
+const BENCHES: [Offer; 9] = [
+    ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
+    ("sync", "The latency of synchronize()", 60.0, sync::run),
+    ("fence", "The process-wide fence", 30.0, fence::run),
+    ("qsbr", "QSBR: a read, a report, and the rate of updates beside readers", 40.0, qsbr::run),
+    ("srcu", "SRCU: a section, and a grace period that waits for many of them", 30.0, srcu::run),
+    ("percpu", "Per-CPU counters, pools, histograms, rings, values, and the CPU number", 40.0, percpu::run),
+    ("lock", "Mutexes: throughput, fairness, and how long threads wait", 600.0, lock::run),
+    (
+        "lock-ablation",
+        "The mechanisms and constants of our lock, each changed alone",
+        400.0,
+        lock::ablation::run,
+    ),
+    ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),
 ];
 
 /// Runs the benches that `args` names.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let wanted = |bench: &&Bench| args.name == bench.0 || args.name == Name::All;
-    let reports = BENCHES.iter().filter(wanted).count();
-    for (_, seconds, run) in BENCHES.iter().filter(wanted) {
-        let report = run(args, args.options.budget(*seconds))?;
-        report.print();
-        args.options.write(&report, reports)?;
-    }
-    Ok(())
+    args.options.run("bench", std::slice::from_ref(&args.name), &BENCHES)
 }

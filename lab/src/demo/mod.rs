@@ -20,8 +20,9 @@ use anyhow::{Context as _, Result};
 use clap::value_parser;
 
 use crate::harness::pin::{self, CpuPair};
+use crate::harness::plan::order;
 use crate::harness::worker::Worker;
-use crate::harness::{Progress, Schedule, units};
+use crate::harness::{Progress, units};
 use rib::MAX_PREFIXES;
 use show::Slowdown;
 use worker::{Load, Request, STORES, Snapshot, Updates};
@@ -109,15 +110,14 @@ impl Demo {
 
     /// Lets each store work once a round, for so many readers. Returns the snapshots of each.
     fn compare(&mut self, readers: usize) -> Result<Vec<Vec<Snapshot>>> {
-        let schedule = Schedule { rounds: ROUNDS, cells: 1, systems: STORES.len() };
+        let seconds = STORES_SHARE * self.seconds / (ROUNDS * STORES.len()) as f64;
         let load = Load { readers, updates: Updates::Table, synchronizes: false, cpus: None };
         let mut done = vec![Vec::new(); STORES.len()];
-        for step in schedule.steps() {
-            let name = STORES[step.system].0;
+        for (_, _, store) in order(ROUNDS, 1, STORES.len()) {
+            let name = STORES[store].0;
             self.progress.show(|| format!("{name} with {readers} readers"));
-            let seconds = STORES_SHARE * self.seconds / schedule.len() as f64;
-            let snapshot = self.measure(step.system, load, seconds);
-            done[step.system].push(snapshot.with_context(|| format!("{name} failed"))?);
+            let snapshot = self.measure(store, load, seconds);
+            done[store].push(snapshot.with_context(|| format!("{name} failed"))?);
         }
         Ok(done)
     }
@@ -126,16 +126,15 @@ impl Demo {
     /// on the reader's table, and on another table. Medians over the rounds.
     fn slowdown(&mut self, cpus: CpuPair) -> Result<Slowdown> {
         const UPDATES: [Updates; 3] = [Updates::Nothing, Updates::Table, Updates::OtherTable];
-        let schedule = Schedule { rounds: PINNED_ROUNDS, cells: 1, systems: UPDATES.len() };
-        let seconds = (1.0 - 2.0 * STORES_SHARE) * self.seconds / schedule.len() as f64;
+        let seconds = (1.0 - 2.0 * STORES_SHARE) * self.seconds / (PINNED_ROUNDS * UPDATES.len()) as f64;
         let mut rates = [[0.0; UPDATES.len()]; PINNED_ROUNDS];
-        for step in schedule.steps() {
-            let updates = UPDATES[step.system];
+        for (round, _, number) in order(PINNED_ROUNDS, 1, UPDATES.len()) {
+            let updates = UPDATES[number];
             self.progress.show(|| format!("1 reader; the updater changes {updates:?}"));
             let load =
                 Load { readers: 1, updates, synchronizes: false, cpus: Some((cpus.first, cpus.second)) };
             let done = self.measure(0, load, seconds)?;
-            rates[step.round][step.system] = done.lookups as f64 / done.seconds;
+            rates[round][number] = done.lookups as f64 / done.seconds;
         }
         let lost = |number: usize| show::median(rates.iter().map(|of| 1.0 - of[number] / of[0]).collect());
         Ok(Slowdown { cpus, here: lost(1), elsewhere: lost(2) })

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_table_has_the_published_shape_and_follows_from_its_seed() {
+    fn generated_table_has_published_shape_and_follows_its_seed() {
         let rib = Rib::generate(100_000, 1);
         let share = |len| {
             let of_len = rib.prefixes.iter().filter(|prefix| prefix.len() == len);

@@ -4,8 +4,7 @@ use indicatif::HumanCount;
 
 use super::worker::{STORES, Snapshot};
 use crate::harness::pin::CpuPair;
-use crate::harness::posted;
-use crate::harness::report::figure;
+use crate::harness::report::{Grid, figure};
 use crate::harness::stats::Summary;
 use crate::harness::units::duration;
 
@@ -25,11 +24,11 @@ pub(super) fn opening(prefixes: u32, cpus: usize) {
 /// Prints what was measured of each store: medians of the rates, the worst of the rest.
 pub(super) fn table(title: &str, stores: &[Vec<Snapshot>]) {
     let heads = ["", "lookups/s", "p99.9 lookup", "updates/s", "longest update", "awaiting reclamation"];
-    let mut table = posted::table(heads);
+    let mut rows = Vec::new();
     for ((name, _), rounds) in STORES.into_iter().zip(stores) {
         let median_of = |figure: fn(&Snapshot) -> f64| median(rounds.iter().map(figure).collect());
         let worst = |figure: fn(&Snapshot) -> u64| rounds.iter().map(figure).max().unwrap_or_default() as f64;
-        table.add_row([
+        rows.push(vec![
             name.to_owned(),
             rate(median_of(|done| done.lookups as f64 / done.seconds)),
             duration(median_of(|done| done.slow_lookup_ns as f64)),
@@ -38,7 +37,7 @@ pub(super) fn table(title: &str, stores: &[Vec<Snapshot>]) {
             figure(worst(|done| done.awaiting as u64), "bytes"),
         ]);
     }
-    println!("\n{title}\n{table}");
+    println!("{}", Grid::new(title, &heads, rows));
 }
 
 /// The part of its rate that a reader loses to an updater on another CPU.

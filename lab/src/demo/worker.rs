@@ -11,7 +11,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use stillpoint::percpu::Counter;
@@ -64,17 +63,10 @@ pub(super) const STORES: [(&str, Serve); 5] = [
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How the table is protected.
-    #[arg(value_parser = store())]
-    store: Serve,
+    store: String,
     /// Size of the generated table.
     #[arg(long)]
     prefixes: usize,
-}
-
-fn store() -> impl clap::builder::TypedValueParser<Value = Serve> {
-    PossibleValuesParser::new(STORES.map(|(name, _)| name)).try_map(|name| {
-        STORES.into_iter().find(|store| store.0 == name).map(|(_, serve)| serve).ok_or("no such store")
-    })
 }
 
 /// Which threads work, and where.
@@ -134,7 +126,8 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
     if missing.is_some() {
         return worker::serve(missing, |_: Request| Ok(Snapshot::default()));
     }
-    (args.store)(&Rib::generate(args.prefixes, SEED))
+    let serve = STORES.into_iter().find(|store| store.0 == args.store).context("no such store")?.1;
+    serve(&Rib::generate(args.prefixes, SEED))
 }
 
 fn answer<S: Store>(rib: &Rib) -> Result<()> {

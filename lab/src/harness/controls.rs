@@ -1,4 +1,4 @@
-//! When the threads of a measurement start and stop.
+//! Start and stop of the threads of a measurement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::crew::{self, Arrivals, Gate};
 
-/// What the threads of a measurement wait for and check.
+/// The gates and flags of a measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
-    /// The threads that are ready to be measured.
+    /// The threads that are ready.
     pub(crate) ready: Arrivals,
     /// Opened when all of them are.
     pub(crate) start: Gate,
@@ -20,7 +20,7 @@ pub(crate) struct Controls {
 }
 
 impl Controls {
-    /// Runs `body`, which starts threads in the scope. Then every thread is released, also if `body` failed, and joined.
+    /// Runs `body`, which starts threads in the scope. Then each thread is released, also after an error, and joined.
     pub(crate) fn scope<'env, T>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> anyhow::Result<T>,
@@ -32,7 +32,7 @@ impl Controls {
         })
     }
 
-    /// Lets the threads start when so many are ready, and stops the measured ones after `time`.
+    /// Starts `threads` threads when they are ready, and stops the measured ones after `time`.
     pub(crate) fn start_and_stop(&self, threads: usize, time: Duration) {
         self.ready.wait_for(threads);
         self.start.open();
@@ -40,19 +40,19 @@ impl Controls {
         self.stop();
     }
 
-    /// Called by a measured thread, once it is registered: waits until all others are ready.
+    /// Waits until all threads are ready. A measured thread calls this once it is registered.
     pub(crate) fn begin(&self) {
         self.ready.arrive();
         self.start.wait();
     }
 
-    /// Whether measured threads have to stop.
+    /// Returns whether measured threads have to stop.
     pub(crate) fn must_stop(&self) -> bool {
         // Relaxed: the flag orders nothing; joining the thread does.
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the threads that run beside the measured ones have to stop.
+    /// Returns whether the threads that run beside the measured ones have to stop.
     pub(crate) fn background_must_stop(&self) -> bool {
         // Relaxed: as in `must_stop`.
         self.stop_background.load(Ordering::Relaxed)
@@ -63,7 +63,7 @@ impl Controls {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Lets every thread finish, whatever it waits for.
+    /// Releases every thread, whatever it waits for.
     pub(crate) fn release(&self) {
         self.stop();
         self.stop_background.store(true, Ordering::Relaxed);
@@ -81,7 +81,7 @@ pub(crate) fn spawn_all<'scope, T: Send + 'scope>(
     (0..count).map(|_| crew::spawn(scope, body)).collect()
 }
 
-/// The results of the threads.
+/// Returns the results of the threads.
 pub(crate) fn join_all<T>(threads: Vec<ScopedJoinHandle<'_, T>>) -> anyhow::Result<Vec<T>> {
     threads.into_iter().map(crew::join).collect()
 }

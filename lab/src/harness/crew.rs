@@ -1,9 +1,9 @@
-//! The threads of a measurement: started, let go together, and released whatever happens.
+//! The threads of a measurement: started, released together, and joined.
 //!
-//! No thread blocks for ever on one that could not be started: threads wait at a [`Gate`], and each measurement opens its gates
-//! on every path.
+//! Threads wait at a [`Gate`], and each measurement opens its gates on every path. So no thread blocks for ever if
+//! another one could not be started.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use anyhow::{Context as _, anyhow};
@@ -11,26 +11,19 @@ use anyhow::{Context as _, anyhow};
 /// Enough for any measured loop, and a thousand of them fit in small machines.
 const STACK: usize = 256 << 10;
 
-/// Threads wait here, without a timer, until it is opened for good.
+/// Blocks threads until it is opened for good.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
-}
+pub(crate) struct Gate(OnceLock<()>);
 
 impl Gate {
     /// Returns once the gate is open.
     pub(crate) fn wait(&self) {
-        let mut open = lock(&self.open);
-        while !*open {
-            open = self.opened.wait(open).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.0.wait();
     }
 
-    /// Lets all threads through, from now on.
+    /// Releases all threads, from now on.
     pub(crate) fn open(&self) {
-        *lock(&self.open) = true;
-        self.opened.notify_all();
+        let _ = self.0.set(());
     }
 }
 
@@ -42,23 +35,17 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// The calling thread is ready.
+    /// Counts the calling thread as ready.
     pub(crate) fn arrive(&self) {
-        *lock(&self.count) += 1;
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.more.notify_one();
     }
 
     /// Returns once `threads` threads are ready. Only one thread may wait.
     pub(crate) fn wait_for(&self, threads: usize) {
-        let mut count = lock(&self.count);
-        while *count < threads {
-            count = self.more.wait(count).unwrap_or_else(PoisonError::into_inner);
-        }
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.more.wait_while(count, |count| *count < threads));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts a thread of the measurement in `scope`.
@@ -71,7 +58,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     )
 }
 
-/// The result of a thread.
+/// Returns the result of a thread.
 pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {
     thread.join().map_err(|_| anyhow!("a measuring thread panicked; its message is above"))
 }

@@ -1,4 +1,4 @@
-//! The facts about the machine that a result is worthless without.
+//! The facts about the machine, without which a result says nothing.
 
 use std::fs;
 
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 use super::pin;
 use super::schema::Text;
 
-/// Where a run took place.
+/// The machine of a run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// Model name of the CPU.
     pub(crate) cpu: String,
     /// Architecture the program was compiled for.
     pub(crate) arch: Text,
-    /// Number of CPUs this process may use.
+    /// Number of CPUs that this process may use.
     pub(crate) cpus: usize,
     /// CPUs that may ever exist, as a list like `0-3`.
     pub(crate) possible: String,
-    /// Whether a hypervisor announces itself, on architectures where it can.
+    /// `true` if a hypervisor announces itself, on architectures where it can.
     pub(crate) virtual_machine: bool,
     /// Kernel release and version.
     pub(crate) kernel: String,
-    /// The fence backend the library chose.
+    /// The fence backend of the library.
     pub(crate) fence: String,
     /// Version of the library.
     pub(crate) stillpoint: Text,
 }
 
 impl Machine {
-    /// Reads the facts; what the machine does not show is `unknown`.
+    /// Reads the facts; a missing one is `unknown`.
     pub(crate) fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {
@@ -51,7 +51,7 @@ impl Machine {
     }
 }
 
-/// A CPU list of the kernel (`possible`, `online`, `isolated`, `nohz_full`); `None` if it is empty or not offered.
+/// Returns a CPU list of the kernel (`possible`, `online`, `isolated`, `nohz_full`); `None` if it is empty or missing.
 pub(crate) fn cpu_list(name: &str) -> Option<String> {
     let list = fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
     let list = list.trim();

@@ -1,18 +1,18 @@
-//! Where the memory of this process comes from, and how much there is, as the kernel counts it.
+//! The allocator of this process, and its memory as the kernel counts it.
 
 use std::fs;
 
-/// That of the C library, if not.
+/// Without the feature, memory is allocated by the C library.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A field of `/proc/self/status`, in bytes: `VmRSS` is resident now, `VmHWM` was at most so far.
+/// Returns a field of `/proc/self/status`, in bytes: `VmRSS` is the resident memory, `VmHWM` its peak.
 pub(crate) fn status(name: &str) -> Option<u64> {
     field(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
-/// A field of such a file, in bytes.
+/// Returns a field of such a file, in bytes.
 pub(crate) fn field(file: &str, name: &str) -> Option<u64> {
     let line = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;

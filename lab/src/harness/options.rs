@@ -1,16 +1,18 @@
-//! The options that every measuring command has.
+//! The options of every measuring command.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
+
+use super::plan::Budget;
 use super::report::Report;
-use super::schedule::Budget;
 use super::units::seconds;
 
-/// How long to measure, and where to leave the result.
+/// How long to measure, and where to write the result.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Write the result as JSON; of several results, each to a file of its own, its name before the extension.
+    /// Write the result as JSON; several results to a file each, with the name before the extension.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Time for each result [default: 30 to 60 s].
@@ -19,22 +21,38 @@ pub(crate) struct Options {
     /// Number of rounds [default: as many as fit].
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
+    /// Fewer cells, less than two minutes (lock, lock-ablation).
+    #[arg(long)]
+    quick: bool,
+}
+
+/// A bench or an experiment: its name, what it measures, its usual time in seconds, and how to run it.
+pub(crate) type Offer = (&'static str, &'static str, f64, fn(Budget) -> anyhow::Result<Report>);
+
+/// Parses the name of an offer, or `all`.
+pub(crate) fn parser(offers: &[Offer]) -> PossibleValuesParser {
+    let value = |(name, help)| PossibleValue::new(name).help(help);
+    let all = ("all", "All of them, one after another");
+    PossibleValuesParser::new(offers.iter().map(|offer| (offer.0, offer.1)).chain([all]).map(value))
 }
 
 impl Options {
-    /// The time of one result, `default` seconds unless the user chose it.
-    pub(crate) fn budget(&self, default: f64) -> Budget {
-        let rounds = self.rounds.map(NonZeroUsize::get);
-        Budget { seconds: self.seconds.unwrap_or(default), rounds }
-    }
-
-    /// Writes `report`, one of `reports`, where the user wants it.
-    pub(crate) fn write(&self, report: &Report, reports: usize) -> anyhow::Result<()> {
-        match &self.json {
-            Some(path) if reports > 1 => report.write_json(&with_name(path, report.bench())),
-            Some(path) => report.write_json(path),
-            None => Ok(()),
+    /// Measures the chosen `names`, prints each report and writes it to the file that the user chose.
+    pub(crate) fn run(&self, command: &str, names: &[String], offers: &[Offer]) -> anyhow::Result<()> {
+        let is_chosen = |offer: &&Offer| names.iter().any(|name| name == offer.0 || name == "all");
+        let chosen: Vec<&Offer> = offers.iter().filter(is_chosen).collect();
+        for (_, _, usual, run) in &chosen {
+            let seconds = self.seconds.unwrap_or(*usual);
+            let report =
+                run(Budget { seconds, rounds: self.rounds.map(NonZeroUsize::get), quick: self.quick })?;
+            report.print(command);
+            match &self.json {
+                Some(path) if chosen.len() > 1 => report.write_json(&with_name(path, &report.bench))?,
+                Some(path) => report.write_json(path)?,
+                None => (),
+            }
         }
+        Ok(())
     }
 }
 

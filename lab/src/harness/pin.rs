@@ -1,4 +1,4 @@
-//! Which CPUs this process may use, and binding a thread to one of them.
+//! The CPUs that this process may use, and binding a thread to one of them.
 
 #[cfg(feature = "bench")]
 use std::fs;
@@ -23,21 +23,17 @@ pub(crate) fn to(cpu: usize) -> anyhow::Result<()> {
     })
 }
 
-/// A CPU for what is measured and one for everything else.
+/// A CPU for the measured thread and one for all others.
 #[cfg(feature = "bench")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuPair {
     pub(crate) first: usize,
     pub(crate) second: usize,
-    /// They are hardware threads of one core, so each slows the other whatever they run.
+    /// They are hardware threads of one core, so each slows the other.
     pub(crate) one_core: bool,
 }
 
 /// Returns two CPUs that this process may use, of different cores if possible; `None` if it has one CPU only.
-///
-/// # Errors
-///
-/// Fails if the affinity cannot be read.
 #[cfg(feature = "bench")]
 pub(crate) fn pair() -> anyhow::Result<Option<CpuPair>> {
     let allowed = allowed()?;
@@ -60,10 +56,6 @@ fn parse_list(list: &str) -> Vec<usize> {
 }
 
 /// Binds every thread of the process, and so those they start: a background reclaimer must not share the measured CPU.
-///
-/// # Errors
-///
-/// Fails if a thread cannot be bound to `cpu`.
 #[cfg(feature = "bench")]
 pub(crate) fn all_threads_to(cpu: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();

@@ -1,13 +1,13 @@
 //! Progress of a run, on standard error.
 //!
-//! On a terminal a bar with the time that remains; elsewhere a single line, so that logs stay readable.
+//! On a terminal it is a bar with the time that remains, elsewhere a single line, so that logs stay readable.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows how far a run has come. Dropping it removes the bar.
+/// The progress of a run. Dropping it removes the bar.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
@@ -27,19 +27,19 @@ impl Progress {
         Self(bar)
     }
 
-    /// Shows what is being measured now.
+    /// Shows the current measurement.
     pub(crate) fn show(&self, what: impl FnOnce() -> String) {
         if !self.0.is_hidden() {
             self.0.set_message(what());
         }
     }
 
-    /// One step is done.
+    /// Counts a step as done.
     pub(crate) fn advance(&self) {
         self.0.inc(1);
     }
 
-    /// So many steps are done.
+    /// Sets the number of steps that are done.
     pub(crate) fn reach(&self, steps: u64) {
         self.0.set_position(steps);
     }

@@ -1,18 +1,18 @@
-//! What a measurement finds, in the form in which it is shown, written as JSON and read again.
+//! Results in the form in which they are shown, written as JSON and read again.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::posted::Posted;
 use super::units::digits;
 
 /// A name: a constant of this program, or read from a file.
 pub(crate) type Text = Cow<'static, str>;
 
-/// Whether a smaller or a larger value is the better one.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
@@ -113,7 +113,7 @@ pub(crate) struct Row {
     pub(crate) summary: Summary,
 }
 
-/// How one system compares to another, round by round.
+/// The ratio of one system to another, by round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     pub(crate) of: Text,
@@ -125,15 +125,13 @@ pub(crate) struct Ratio {
     pub(crate) summary: Summary,
 }
 
-/// More than a single number: a course over time, or a histogram.
+/// A course over time, or a histogram.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Series {
     pub(crate) system: Text,
-    /// Name of the values.
     pub(crate) metric: Text,
-    /// Unit of the values.
     pub(crate) unit: Text,
-    /// What the values are a function of, with its unit as suffix.
+    /// The variable of which the values are a function, with its unit as suffix.
     pub(crate) over: Text,
     pub(crate) config: Config,
     pub(crate) points: Vec<(f64, f64)>,
@@ -142,24 +140,60 @@ pub(crate) struct Series {
 /// A measurement that did not take place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Skipped {
-    /// What was to be measured.
     pub(crate) system: Text,
-    /// Why it was not, and what would change that.
+    /// The reason, and what would change it.
     pub(crate) why: String,
 }
 
-/// What a post reports: see [`Posted`].
+/// What an original post reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Quoted {
+pub(crate) struct Posted {
+    /// The post, and the machine it was measured on.
     pub(crate) source: Text,
+    /// The shape that must carry over: times belong to machines.
     pub(crate) expected: Text,
-    tables: Value,
+    pub(crate) tables: Vec<Figures>,
 }
 
-impl From<&'static Posted> for Quoted {
-    fn from(posted: &'static Posted) -> Self {
-        let tables = serde_json::to_value(posted.tables).unwrap_or_default();
-        Self { source: posted.source.into(), expected: posted.expected.into(), tables }
+/// A table of a post.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    title: Text,
+    /// Unit of all values.
+    unit: Text,
+    columns: Vec<Text>,
+    rows: Vec<FiguresRow>,
+}
+
+/// A row of a posted table, with a value for each column.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct FiguresRow {
+    row: Text,
+    values: Vec<f64>,
+}
+
+impl Figures {
+    /// Parses lines of cells, separated by `|`: title and unit; names of the columns; rows of a label and values.
+    pub(crate) fn parse(text: &'static str) -> Self {
+        let mut lines = text.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+        let (title, columns) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let value = |cell: &&str| cell.parse().expect("a posted figure is a number");
+        let row = |cells: Vec<&'static str>| FiguresRow {
+            row: cells[0].into(),
+            values: cells[1..].iter().map(value).collect(),
+        };
+        let columns = columns[1..].iter().copied().map(Text::from).collect();
+        Self { title: title[0].into(), unit: title[1].into(), columns, rows: lines.map(row).collect() }
+    }
+
+    /// Returns the table as the command prints it.
+    pub(super) fn grid(&self) -> Grid {
+        let row = |row: &FiguresRow| {
+            [row.row.to_string()].into_iter().chain(row.values.iter().map(f64::to_string)).collect()
+        };
+        let head: Vec<&str> = [""].into_iter().chain(self.columns.iter().map(|name| &**name)).collect();
+        let title = format!("Posted: {}, {}", self.title, self.unit);
+        Grid::new(&title, &head, self.rows.iter().map(row).collect())
     }
 }
 
@@ -173,10 +207,27 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    pub(crate) fn new(title: String, table: &comfy_table::Table) -> Self {
-        let cells = |row: &comfy_table::Row| row.cell_iter().map(|cell| cell.content()).collect();
-        let head = table.header().map(cells).unwrap_or_default();
-        Self { title, head, rows: table.row_iter().map(cells).collect() }
+    pub(crate) fn new(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Self {
+        Self { title: title.to_owned(), head: head.iter().map(|&name| name.to_owned()).collect(), rows }
+    }
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN);
+        table.set_header(&self.head).add_rows(&self.rows);
+        let is_number =
+            |cell: &String| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        for (index, column) in table.column_iter_mut().enumerate() {
+            if self.rows.iter().all(|row| row.get(index).is_none_or(is_number)) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        if !self.title.is_empty() {
+            writeln!(f, "\n{}", self.title)?;
+        }
+        write!(f, "{table}")
     }
 }
 
@@ -191,6 +242,14 @@ mod tests {
         let summary = Summary::of(vec![8.0, 1.0, 2.0, 4.0]);
         assert_eq!(summary, Some(Summary { median: 3.0, min: 1.0, max: 8.0 }));
         assert_eq!(Summary::of(Vec::new()), None);
+    }
+
+    #[test]
+    fn quotient_has_the_extremes_that_both_allow() {
+        let summary = |median, min, max| Summary { median, min, max };
+        let quotient = summary(20.0, 10.0, 24.0).over(summary(10.0, 8.0, 20.0));
+        assert_eq!(quotient, Some(summary(2.0, 0.5, 3.0)));
+        assert_eq!(quotient.and_then(|one| one.over(summary(0.0, 0.0, 0.0))), None);
     }
 
     #[test]

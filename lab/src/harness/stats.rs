@@ -5,14 +5,12 @@
 
 pub(crate) use super::schema::{Better, Config, Ratio, Row, Summary};
 
-/// What a number means.
+/// A measured quantity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Metric {
-    /// Name in tables and JSON, with its unit as suffix where it has one.
+    /// Name in tables and JSON, with the unit as suffix if it has one.
     pub(crate) name: &'static str,
-    /// Unit of the value.
     pub(crate) unit: &'static str,
-    /// Direction of improvement.
     pub(crate) better: Better,
 }
 
@@ -48,29 +46,45 @@ struct Series {
 }
 
 impl Series {
-    /// The quotient to `theirs` in every round that has both; a round in which theirs is zero has none.
-    fn ratios_to(&self, theirs: &Series) -> Vec<f64> {
-        let quotient = |&(round, ours): &(usize, f64)| {
-            let &(_, other) = theirs.values.iter().find(|(r, _)| *r == round)?;
-            (other != 0.0).then_some(ours / other)
+    fn is(&self, (system, metric, config): Quantity<'_>) -> bool {
+        self.system == system && self.metric == metric && self.config == *config
+    }
+
+    /// Returns the rounds that both have, with both values.
+    fn pairs(&self, other: &Self) -> Vec<(usize, f64, f64)> {
+        let pair = |&(round, value): &(usize, f64)| {
+            Some((round, value, other.values.iter().find(|(its_round, _)| *its_round == round)?.1))
         };
-        self.values.iter().filter_map(quotient).collect()
+        self.values.iter().filter_map(pair).collect()
     }
 }
 
-/// Collects the samples of a run.
-#[derive(Debug, Default)]
+/// A metric of a system in a configuration.
+pub(crate) type Quantity<'a> = (&'static str, &'static Metric, &'a Config);
+
+/// Collects the samples of a bench.
+#[derive(Debug)]
 pub(crate) struct Recorder {
+    bench: &'static str,
     series: Vec<Series>,
 }
 
 impl Recorder {
-    /// Announces a quantity: rows and ratios come in the order of these announcements, whatever is measured first.
+    pub(crate) fn new(bench: &'static str) -> Self {
+        Self { bench, series: Vec::new() }
+    }
+
+    /// Returns the name of the bench.
+    pub(crate) fn bench(&self) -> &'static str {
+        self.bench
+    }
+
+    /// Announces a quantity: rows and ratios have the order of these announcements, not that of measurements.
     pub(crate) fn announce(&mut self, system: &'static str, metric: &'static Metric, config: &Config) {
         self.series.push(Series { system, metric, config: config.clone(), values: Vec::new() });
     }
 
-    /// Adds the value that `system` had in `round`. A value that is not finite is no measurement and is dropped.
+    /// Adds the value that `system` had in `round`, unless it is not finite, and so no measurement.
     pub(crate) fn record(
         &mut self,
         round: usize,
@@ -82,15 +96,30 @@ impl Recorder {
         if !value.is_finite() {
             return;
         }
-        let is_it = |s: &Series| s.system == system && s.metric == metric && s.config == *config;
-        let index = self.series.iter().position(is_it).unwrap_or_else(|| {
+        let known = self.series.iter().position(|series| series.is((system, metric, config)));
+        let index = known.unwrap_or_else(|| {
             self.announce(system, metric, config);
             self.series.len() - 1
         });
         self.series[index].values.push((round, value));
     }
 
-    /// One row for each quantity.
+    /// Records `metric`: for each round that has both, `combine` of the values of `of` and of `base`.
+    pub(crate) fn derive(
+        &mut self,
+        metric: &'static Metric,
+        of: Quantity<'_>,
+        base: Quantity<'_>,
+        combine: fn(f64, f64) -> f64,
+    ) {
+        let find = |quantity| self.series.iter().find(|series| series.is(quantity));
+        let pairs = find(of).zip(find(base)).map(|(of, base)| of.pairs(base)).unwrap_or_default();
+        for (round, value, base) in pairs {
+            self.record(round, of.0, metric, of.2, combine(value, base));
+        }
+    }
+
+    /// Returns a row for each quantity.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let row = |series: &Series| {
             let values = series.values.iter().map(|&(_, value)| value).collect();
@@ -106,22 +135,23 @@ impl Recorder {
         self.series.iter().filter_map(row).collect()
     }
 
-    /// The ratios of `of` to every other system that measured the same quantity.
+    /// Returns the ratios of `of` to every other system that measured the same quantity. A round in which theirs is
+    /// zero has none.
     pub(crate) fn ratios(&self, of: &'static str) -> Vec<Ratio> {
         let mut ratios = Vec::new();
         for ours in self.series.iter().filter(|s| s.system == of) {
             let same = |s: &&Series| s.system != of && s.metric == ours.metric && s.config == ours.config;
             for theirs in self.series.iter().filter(same) {
-                if let Some(summary) = Summary::of(ours.ratios_to(theirs)) {
-                    ratios.push(Ratio {
-                        of: of.into(),
-                        to: theirs.system.into(),
-                        metric: ours.metric.name.into(),
-                        better: ours.metric.better,
-                        config: ours.config.clone(),
-                        summary,
-                    });
-                }
+                let pairs = ours.pairs(theirs).into_iter();
+                let values = pairs.filter(|pair| pair.2 != 0.0).map(|(_, ours, theirs)| ours / theirs);
+                ratios.extend(Summary::of(values.collect()).map(|summary| Ratio {
+                    of: of.into(),
+                    to: theirs.system.into(),
+                    metric: ours.metric.name.into(),
+                    better: ours.metric.better,
+                    config: ours.config.clone(),
+                    summary,
+                }));
             }
         }
         ratios
@@ -133,20 +163,27 @@ mod tests {
     use super::*;
 
     const COST: Metric = Metric::nanoseconds("cost_ns");
+    const MORE: Metric = Metric::nanoseconds("more_ns");
 
     fn threads(n: u64) -> Config {
         Config::new([("threads", n.into())])
     }
 
+    /// Records the values of a system, one a round.
+    fn recorder(values: &[(&'static str, &Config, &[f64])]) -> Recorder {
+        let mut recorder = Recorder::new("test");
+        for (system, config, values) in values {
+            let mut record = |(round, &value)| recorder.record(round, system, &COST, config, value);
+            values.iter().enumerate().for_each(&mut record);
+        }
+        recorder
+    }
+
     #[test]
     fn ratio_is_median_of_ratios_of_rounds() {
-        // Medians are 2 and 2; the ratios of the rounds are 0.5, 2 and 3.
-        let config = threads(1);
-        let mut recorder = Recorder::default();
-        for (round, (ours, theirs)) in [(1.0, 2.0), (2.0, 1.0), (9.0, 3.0)].into_iter().enumerate() {
-            recorder.record(round, "ours", &COST, &config, ours);
-            recorder.record(round, "theirs", &COST, &config, theirs);
-        }
+        // Both medians are 2; the ratios of the rounds are 0.5, 2 and 3.
+        let one = threads(1);
+        let recorder = recorder(&[("ours", &one, &[1.0, 2.0, 9.0]), ("theirs", &one, &[2.0, 1.0, 3.0])]);
         let ratios = recorder.ratios("ours");
         assert_eq!(ratios.len(), 1);
         assert_eq!((&*ratios[0].of, &*ratios[0].to), ("ours", "theirs"));
@@ -154,27 +191,29 @@ mod tests {
     }
 
     #[test]
-    fn ratio_needs_same_round_and_same_config() {
-        let mut recorder = Recorder::default();
-        recorder.record(0, "ours", &COST, &threads(1), 1.0);
-        recorder.record(1, "theirs", &COST, &threads(1), 1.0);
-        recorder.record(0, "theirs", &COST, &threads(2), 1.0);
-        assert!(recorder.ratios("ours").is_empty());
+    fn ratio_needs_same_round_same_config_and_a_divisor() {
+        let (one, two) = (threads(1), threads(2));
+        let no_number = f64::NAN;
+        let ours = ("ours", &one, &[1.0, 1.0, 1.0, no_number][..]);
+        let apart =
+            recorder(&[ours, ("theirs", &one, &[no_number, no_number, 0.0, 1.0]), ("theirs", &two, &[1.0])]);
+        assert!(apart.ratios("ours").is_empty());
+        assert_eq!(apart.rows().len(), 3);
     }
 
     #[test]
-    fn ratio_to_zero_is_dropped() {
-        let mut recorder = Recorder::default();
-        recorder.record(0, "ours", &COST, &threads(1), 1.0);
-        recorder.record(0, "theirs", &COST, &threads(1), 0.0);
-        recorder.record(1, "ours", &COST, &threads(1), 1.0);
-        recorder.record(1, "theirs", &COST, &threads(1), 4.0);
-        assert_eq!(recorder.ratios("ours")[0].summary, Summary { median: 0.25, min: 0.25, max: 0.25 });
+    fn derived_quantity_combines_values_of_a_round() {
+        let (one, two) = (threads(1), threads(2));
+        let mut recorder = recorder(&[("ours", &one, &[10.0, 20.0]), ("ours", &two, &[30.0, 50.0])]);
+        recorder.derive(&MORE, ("ours", &COST, &two), ("ours", &COST, &one), |value, base| value - base);
+        let row = recorder.rows().pop().expect("a derived row");
+        assert_eq!((&*row.metric, row.config), ("more_ns", two));
+        assert_eq!(row.summary, Summary { median: 25.0, min: 20.0, max: 30.0 });
     }
 
     #[test]
     fn rows_keep_order_of_announcement() {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new("test");
         for system in ["ours", "silent", "theirs"] {
             recorder.announce(system, &COST, &threads(1));
         }
@@ -183,12 +222,5 @@ mod tests {
         let rows = recorder.rows();
         let systems: Vec<&str> = rows.iter().map(|row| &*row.system).collect();
         assert_eq!(systems, ["ours", "theirs"]);
-    }
-
-    #[test]
-    fn value_that_is_not_finite_is_dropped() {
-        let mut recorder = Recorder::default();
-        recorder.record(0, "ours", &COST, &threads(1), f64::NAN);
-        assert!(recorder.rows().is_empty());
     }
 }

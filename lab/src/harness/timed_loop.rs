@@ -3,20 +3,28 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::clock::thread_cpu_time;
+use rustix::time::{ClockId, clock_gettime};
+
 use super::controls::{Controls, join_all};
 use super::{crew, pin};
 
-/// Iterations between two checks of the stop flag: long enough that the check costs nothing (10,000 of the cheapest take
-/// 2 us), short enough that threads stop together.
+/// Iterations between two checks of the stop flag: long enough that the check costs nothing (10,000 of the cheapest
+/// take 2 us), short enough that threads stop together.
 const BATCH: u32 = 10_000;
+
+/// Returns the CPU time of the calling thread.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    // The clock starts at zero with the thread, so neither part is negative.
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
 
 /// A loop that several threads run at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct TimedLoop(Controls);
 
 impl TimedLoop {
-    /// Called in each thread, once it is registered: runs `batch` with a number of iterations until the time is over.
+    /// Runs `batch` with a number of iterations until the time is over. Each thread calls this once it is registered.
     /// Returns the nanoseconds of an iteration.
     pub(crate) fn time(&self, batch: impl FnMut(u32) -> u64) -> f64 {
         let epoch = Instant::now();
@@ -42,7 +50,7 @@ impl TimedLoop {
     }
 }
 
-/// How many threads there are, and whether each has a CPU of its own.
+/// The number of threads. One a CPU are bound to their CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threads {
     pub(crate) count: usize,
@@ -50,21 +58,19 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// One thread, and one a CPU.
+    /// Returns one thread, and one a CPU.
     pub(crate) fn pinned() -> anyhow::Result<Vec<Self>> {
-        let mut all = Self::all(pin::allowed()?.len());
+        let mut all = Self::all()?;
         all.pop();
         Ok(all)
     }
 
-    /// One thread, one a CPU, and 16 a CPU, which move as the scheduler likes.
-    pub(crate) fn all(cpus: usize) -> Vec<Self> {
-        let mut all = vec![Self { count: 1, per_cpu: 1 }];
-        if cpus > 1 {
-            all.push(Self { count: cpus, per_cpu: 1 });
-        }
-        all.push(Self { count: 16 * cpus, per_cpu: 16 });
-        all
+    /// Returns one thread, one a CPU, and 16 a CPU, which the scheduler migrates.
+    pub(crate) fn all() -> anyhow::Result<Vec<Self>> {
+        let cpus = pin::allowed()?.len();
+        let mut all = vec![(1, 1), (cpus, 1), (16 * cpus, 16)];
+        all.dedup();
+        Ok(all.into_iter().map(|(count, per_cpu)| Self { count, per_cpu }).collect())
     }
 
     /// Calls `body` in each thread, and stops its loop after `slice`. Returns the mean of what `body` returns.

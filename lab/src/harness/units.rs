@@ -1,12 +1,12 @@
-//! How times and amounts are read and written.
+//! Times and amounts as text.
 
-/// A time that a run can take.
+/// Parses the time of a run.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number")?;
     if seconds > 0.0 && seconds < 1e6 { Ok(seconds) } else { Err("must be more than 0".to_owned()) }
 }
 
-/// A duration with the unit that suits its size.
+/// Returns a duration with the unit that suits its size.
 pub(crate) fn duration(ns: f64) -> String {
     match ns {
         _ if ns < 1e3 => format!("{} ns", digits(ns)),
@@ -16,7 +16,7 @@ pub(crate) fn duration(ns: f64) -> String {
     }
 }
 
-/// About three significant digits, without an exponent.
+/// Returns about three significant digits, without an exponent.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

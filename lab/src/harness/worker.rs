@@ -1,47 +1,63 @@
 //! A process of this program that measures on request.
 //!
-//! Some choices are made once a process (the backend of the fence) and some states never go away (a registry keeps the
-//! size it once had), so what differs in them is measured in processes of its own: *workers*. The parent starts its own
-//! program again with the hidden subcommand `worker`. Parent and child speak JSON, one line a message: the child says
-//! hello, answers each request, and ends with its standard input. A worker sleeps while another one measures.
+//! A process chooses its fence backend once, and its registries keep the size they once had, so what differs in these
+//! is measured in processes of their own: *workers*. The parent starts its own program again with the hidden subcommand
+//! `worker`. Parent and child exchange JSON, one line a message: the child says hello, answers each request, and ends
+//! with its standard input. A worker sleeps while another one measures.
 
 use std::env;
-use std::io::{BufRead as _, BufReader, Write as _, stdin, stdout};
+use std::io::{BufRead as _, BufReader, Write, stdin, stdout};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::plan::System;
 use super::report::Skipped;
 
-/// What the workers of a measurement differ in.
-pub(crate) trait Role: Copy {
+/// A system that workers measure; `Q` is a request, `A` an answer.
+pub(crate) struct Remote<Q, A> {
     /// Name of the system in the report.
-    fn system(self) -> &'static str;
-
-    /// The subcommand of `worker` and its argument.
-    fn command(self) -> [&'static str; 2];
-
-    /// The backend of the fence that the worker runs on, if not that of this process.
-    fn fence(self) -> Option<&'static str>;
+    pub(crate) system: &'static str,
+    /// Name on the command line of the worker.
+    pub(crate) name: &'static str,
+    /// The fence backend that the worker runs on, if not that of this process.
+    pub(crate) backend: Option<&'static str>,
+    /// Measures in the worker. An error says why the system is missing in this build.
+    pub(crate) measure: Result<fn(Q) -> anyhow::Result<A>, &'static str>,
 }
 
-/// Workers, each with its role.
-pub(crate) type Workers<R> = Vec<(R, Worker)>;
-
-/// A worker for each role that can be had here, and the reasons for the others.
-pub(crate) fn start<R: Role>(roles: &[R]) -> anyhow::Result<(Workers<R>, Vec<Skipped>)> {
-    let mut workers = Vec::new();
-    let mut skipped = Vec::new();
-    for &role in roles {
-        let worker = Worker::start(&role.command(), role.fence())?;
-        match &worker.missing {
-            None => workers.push((role, worker)),
-            Some(why) => skipped.push(Skipped { system: role.system().into(), why: why.clone() }),
+impl<Q: DeserializeOwned, A: Serialize> Remote<Q, A> {
+    /// Starts a worker of `kind` for each system that is available here. Returns the reasons for the others, too.
+    pub(crate) fn start(kind: &str, remotes: &[Self]) -> anyhow::Result<(Vec<System<Worker>>, Vec<Skipped>)> {
+        let (mut workers, mut skipped) = (Vec::new(), Vec::new());
+        for remote in remotes {
+            let worker = Worker::start(&[kind, remote.name], remote.backend)?;
+            match worker.missing() {
+                None => workers.push(System { name: remote.system, measure: worker }),
+                Some(why) => skipped.push(Skipped { system: remote.system.into(), why: why.to_owned() }),
+            }
         }
+        Ok((workers, skipped))
     }
-    Ok((workers, skipped))
+
+    /// Runs the child: measures the system that `args` names.
+    pub(crate) fn serve(remotes: &[Self], args: &Args) -> anyhow::Result<()> {
+        let remote = remotes.iter().find(|remote| remote.name == args.name).context("no such system")?;
+        let missing = match remote.measure {
+            Ok(_) => remote.backend.and_then(lacks_backend),
+            Err(why) => Some(why.to_owned()),
+        };
+        serve(missing, |request| remote.measure.map_err(anyhow::Error::msg)?(request))
+    }
+}
+
+/// Arguments of a worker.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The system.
+    pub(crate) name: String,
 }
 
 /// First message of the child.
@@ -54,6 +70,7 @@ struct Hello {
 #[derive(Debug)]
 pub(crate) struct Worker {
     name: String,
+    backend: String,
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -61,12 +78,12 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts this program with the subcommand `worker` and `arguments`; if `backend` is given, on that backend of the fence.
+    /// Starts this program with the subcommand `worker` and `arguments`, on a `backend` of the fence if one is given.
     pub(crate) fn start(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
         Self::start_with(arguments, backend, Stdio::inherit())
     }
 
-    /// [`start`](Self::start), without what the child says on its standard error: for a parent that draws on the terminal.
+    /// [`start`](Self::start), without the child's standard error: for a parent that draws on the terminal.
     pub(crate) fn start_silent(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
         Self::start_with(arguments, backend, Stdio::null())
     }
@@ -80,26 +97,28 @@ impl Worker {
         }
         let name = arguments.join(" ");
         let mut child = command.spawn().with_context(|| format!("cannot start the worker {name}"))?;
-        let requests = child.stdin.take();
-        let Some(answers) = child.stdout.take() else {
-            bail!("the worker {name} has no output");
-        };
-        let mut worker = Self { name, child, requests, answers: BufReader::new(answers), missing: None };
-        let hello: Hello = worker.answer()?;
-        worker.missing = hello.missing;
+        let (requests, answers) =
+            (child.stdin.take(), child.stdout.take().context("a worker has no output")?);
+        let (backend, answers) = (backend.unwrap_or_default().to_owned(), BufReader::new(answers));
+        let mut worker = Self { name, backend, child, requests, answers, missing: None };
+        worker.missing = worker.answer::<Hello>()?.missing;
         Ok(worker)
     }
 
-    /// Why the child cannot measure here, if it cannot.
+    /// Returns why the child cannot measure here, if it cannot.
     pub(crate) fn missing(&self) -> Option<&str> {
         self.missing.as_deref()
+    }
+
+    /// Returns the fence backend that was chosen for the worker.
+    pub(crate) fn backend(&self) -> &str {
+        &self.backend
     }
 
     /// Asks for a measurement and returns at once. [`Worker::answer`] must follow.
     pub(crate) fn ask(&mut self, request: &impl Serialize) -> anyhow::Result<()> {
         let Some(requests) = &mut self.requests else { return Ok(()) };
-        let line = serde_json::to_string(request).context("cannot encode a request")?;
-        writeln!(requests, "{line}").with_context(|| format!("the worker {} ended early", self.name))
+        send(requests, request).with_context(|| format!("the worker {} ended early", self.name))
     }
 
     /// Waits for the answer to the last request.
@@ -127,26 +146,24 @@ impl Drop for Worker {
     }
 }
 
-/// The child: says hello, with the reason if it cannot measure here, and answers until its input ends.
-pub(crate) fn serve<R: DeserializeOwned, A: Serialize>(
+/// Runs the child: says hello, with the reason if it cannot measure here, and answers until its input ends.
+pub(crate) fn serve<Q: DeserializeOwned, A: Serialize>(
     missing: Option<String>,
-    mut measure: impl FnMut(R) -> anyhow::Result<A>,
+    mut measure: impl FnMut(Q) -> anyhow::Result<A>,
 ) -> anyhow::Result<()> {
-    send(&Hello { missing })?;
+    send(&mut stdout(), &Hello { missing })?;
     for line in stdin().lines() {
-        let line = line.context("cannot read a request")?;
-        let request = serde_json::from_str(&line).context("not a request")?;
-        send(&measure(request)?)?;
+        let request = serde_json::from_str(&line?).context("not a request")?;
+        send(&mut stdout(), &measure(request)?).context("the parent has ended")?;
     }
     Ok(())
 }
 
-fn send(message: &impl Serialize) -> anyhow::Result<()> {
-    let line = serde_json::to_string(message).context("cannot encode an answer")?;
-    writeln!(stdout(), "{line}").context("the parent has gone")
+fn send(to: &mut impl Write, message: &impl Serialize) -> anyhow::Result<()> {
+    Ok(writeln!(to, "{}", serde_json::to_string(message)?)?)
 }
 
-/// Why this process does not run on the `wanted` backend, if it does not.
+/// Returns why this process does not run on the `wanted` backend, if it does not.
 pub(crate) fn lacks_backend(wanted: &str) -> Option<String> {
     let report = stillpoint::fence::report();
     (report.backend().to_string() != wanted)

@@ -4,54 +4,28 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::{ReadSide, VALUE};
+use super::{ReadSide, VALUE, read_side};
 
 /// For short sections: `load()`, its fast path.
 pub(crate) struct Load(ArcSwap<u64>);
 
-impl ReadSide for Load {
-    const NAME: &'static str = "arc-swap";
-    type Reader<'a> = ();
-    type Guard<'a> = Guard<Arc<u64>>;
+read_side!(
+    Load,
+    "arc-swap",
+    Guard<Arc<u64>>,
+    Self(ArcSwap::from_pointee(VALUE)),
+    |this| this.0.load(),
+    |_this, guard| ***guard
+);
 
-    fn new() -> Self {
-        Self(ArcSwap::from_pointee(VALUE))
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> Guard<Arc<u64>> {
-        self.0.load()
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &Guard<Arc<u64>>) -> u64 {
-        ***guard
-    }
-}
-
-/// What its documentation recommends for values that are held for long, as over `.await`.
+/// What its documentation recommends for values that are held for long, as across `.await`.
 pub(crate) struct LoadFull(ArcSwap<u64>);
 
-impl ReadSide for LoadFull {
-    const NAME: &'static str = "arc-swap-full";
-    type Reader<'a> = ();
-    type Guard<'a> = Arc<u64>;
-
-    fn new() -> Self {
-        Self(ArcSwap::from_pointee(VALUE))
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> Arc<u64> {
-        self.0.load_full()
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &Arc<u64>) -> u64 {
-        **guard
-    }
-}
+read_side!(
+    LoadFull,
+    "arc-swap-full",
+    Arc<u64>,
+    Self(ArcSwap::from_pointee(VALUE)),
+    |this| this.0.load_full(),
+    |_this, guard| **guard
+);

@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{Collector, Guard, LocalHandle, Shared};
 
-use super::{BoxSlot, Object, ReadSide, Reclaim, VALUE};
+use super::{BoxSlot, Object, ReadSide, Reclaim, VALUE, read_side};
 
-/// A collector of its own and handles of the threads, which are never slower than the global ones: `epoch::pin()` looks the
-/// handle up. Values are destroyed under the guard that saw them published; `flush` where a thread waits. There is no barrier:
-/// dropping the collector frees the rest.
+/// With a collector and handles of its threads, which are never slower than the global ones: `epoch::pin()` looks the
+/// handle up. `flush` where a thread waits. There is no barrier: dropping the collector frees the rest.
 pub(crate) struct Epoch(Collector);
 
 impl Reclaim for Epoch {
@@ -56,7 +55,7 @@ impl Reclaim for Epoch {
         unsafe { guard.defer_destroy(Shared::from(node.as_ptr().cast_const())) };
     }
 
-    fn call(thread: &LocalHandle, f: impl FnOnce() + Send + 'static) {
+    fn call<F: FnOnce() + Send + 'static>(thread: &LocalHandle, f: F) {
         let guard = thread.pin();
         guard.defer(f);
         guard.flush();
@@ -70,24 +69,11 @@ impl Reclaim for Epoch {
 /// With `epoch::pin()`, as its documentation does it.
 pub(crate) struct Pin(BoxSlot<u64>);
 
-impl ReadSide for Pin {
-    const NAME: &'static str = "crossbeam-pin";
-    type Reader<'a> = ();
-    type Guard<'a> = Guard;
-
-    fn new() -> Self {
-        Self(BoxSlot::new(Box::new(VALUE)))
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> Guard {
-        crossbeam_epoch::pin()
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &Guard) -> u64 {
-        *Epoch::get(guard, &self.0)
-    }
-}
+read_side!(
+    Pin,
+    "crossbeam-pin",
+    Guard,
+    Self(BoxSlot::new(Box::new(VALUE))),
+    |_this| crossbeam_epoch::pin(),
+    |this, guard| *Epoch::get(guard, &this.0)
+);

@@ -1,13 +1,13 @@
-//! The libraries that are measured, each as its documentation recommends, in its fastest correct form: a file a library.
+//! The libraries that are measured, each as its documentation recommends, in its fastest correct form: a file a
+//! library.
 //!
-//! The benches measure what these traits offer. Each system is a type, so that every measured loop is compiled for it alone.
+//! The benches measure what these traits offer. Each system is a type, so that every measured loop is compiled for it
+//! alone.
 
 pub(crate) mod arc_swap;
 pub(crate) mod crossbeam;
 #[cfg(feature = "liburcu")]
 pub(crate) mod liburcu;
-#[cfg(feature = "liburcu")]
-pub(crate) mod liburcu_qsbr;
 pub(crate) mod parking_lot;
 pub(crate) mod pthread;
 pub(crate) mod seize;
@@ -33,11 +33,14 @@ pub(crate) const LIBURCU_QSBR: &str = "liburcu-qsbr";
 /// Name of liburcu's flavor that relies on `membarrier`, with inlined readers.
 pub(crate) const LIBURCU: &str = "liburcu-memb";
 
-/// Which of the `wanted` flavors of liburcu are missing in this build, and why.
+/// Why a build has no liburcu.
+pub(crate) const NO_LIBURCU: &str =
+    "not built in: install liburcu-dev and run with `cargo run --release --features liburcu`";
+
+/// Returns those of the `wanted` flavors of liburcu that are missing in this build.
 pub(crate) fn missing(wanted: &[&'static str]) -> Vec<Skipped> {
-    let why = "not built in: install liburcu-dev and run with `cargo run --release --features liburcu`";
     let wanted = if cfg!(feature = "liburcu") { &[] } else { wanted };
-    wanted.iter().map(|&system| Skipped { system: system.into(), why: why.to_owned() }).collect()
+    wanted.iter().map(|&system| Skipped { system: system.into(), why: NO_LIBURCU.to_owned() }).collect()
 }
 
 /// The number that every reader finds.
@@ -47,8 +50,6 @@ pub(crate) const VALUE: u64 = 7;
 pub(crate) trait ReadSide: Sync + Sized {
     /// Name in the report.
     const NAME: &'static str;
-    /// Why a thread cannot open a section inside another, if it cannot.
-    const CANNOT_NEST: Option<&'static str> = None;
     /// The calling thread, known to the library for as long as this lives.
     type Reader<'a>
     where
@@ -69,8 +70,8 @@ pub(crate) trait ReadSide: Sync + Sized {
     /// Follows the pointer.
     fn load(&self, guard: &Self::Guard<'_>) -> u64;
 
-    /// Enters, loads and leaves, `n` times. Not inlined: the measured loop is a function of its own, with one call of what the
-    /// library offers, which the compiler then inlines whatever surrounds the loop.
+    /// Enters, loads and leaves, `n` times. Not inlined: the measured loop is a function of its own, so that the
+    /// compiler inlines the library's functions into it whatever surrounds the loop.
     #[inline(never)]
     fn read(&self, reader: &Self::Reader<'_>, n: u32) -> u64 {
         let this = black_box(self);
@@ -99,14 +100,45 @@ pub(crate) trait ReadSide: Sync + Sized {
         repeat(n, || this.load(&guard))
     }
 
-    /// Reports a quiescent state `n` times, where readers report.
+    /// Reports a quiescent state `n` times, in libraries whose readers report.
     #[inline(always)]
     fn quiescent(_: &mut Self::Reader<'_>, n: u32) -> u64 {
         u64::from(n)
     }
 }
 
-/// Nanoseconds of [`ReadSide::read`] for each section: the mean of the threads.
+/// Implements [`ReadSide`] for readers that need no registration: the type, its name, its guard, the constructor, how a
+/// section begins, and what it loads.
+macro_rules! read_side {
+    ($type:ty, $name:expr, $guard:ty, $new:expr, |$this:ident| $enter:expr, |$it:ident, $guarded:ident| $load:expr) => {
+        impl ReadSide for $type {
+            const NAME: &'static str = $name;
+            type Reader<'a> = ();
+            type Guard<'a> = $guard;
+
+            fn new() -> Self {
+                $new
+            }
+
+            fn reader(&self) {}
+
+            #[inline(always)]
+            fn enter<'a>(&'a self, (): &'a ()) -> Self::Guard<'a> {
+                let $this = self;
+                $enter
+            }
+
+            #[inline(always)]
+            fn load(&self, $guarded: &Self::Guard<'_>) -> u64 {
+                let $it = self;
+                $load
+            }
+        }
+    };
+}
+use read_side;
+
+/// Returns the nanoseconds of a section of [`ReadSide::read`]: the mean of the threads.
 pub(crate) fn time_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
     let shared = CachePadded::new(S::new());
     threads.measure(slice, |timed_loop| {
@@ -115,7 +147,7 @@ pub(crate) fn time_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyh
     })
 }
 
-/// [`time_reads`] of [`ReadSide::read_nested`].
+/// Returns the nanoseconds of two sections of [`ReadSide::read_nested`].
 pub(crate) fn time_nested_reads<S: ReadSide>(threads: Threads, slice: Duration) -> anyhow::Result<f64> {
     let shared = CachePadded::new(S::new());
     threads.measure(slice, |timed_loop| {
@@ -129,13 +161,13 @@ pub(crate) trait GracePeriods: ReadSide {
     /// Waits for a grace period; the calling thread is not registered.
     fn synchronize(&self);
 
-    /// Events since the program started, where the library counts them.
-    fn events() -> Events {
+    /// Returns the events so far, if the library counts them.
+    fn events(&self) -> Events {
         Events::default()
     }
 }
 
-/// What grace periods took, so far or between two readings. As `struct lab_urcu_counters` has it.
+/// Events of grace periods, so far or between two readings. The layout is that of `struct lab_urcu_counters`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
@@ -158,7 +190,7 @@ impl Sub for Events {
     }
 }
 
-/// What can be published and retired.
+/// A value that can be published and retired.
 pub(crate) trait Object: Send + Sync + 'static {}
 
 impl<T: Send + Sync + 'static> Object for T {}
@@ -167,7 +199,7 @@ impl<T: Send + Sync + 'static> Object for T {}
 pub(crate) trait Reclaim: Sync + Sized {
     /// Name in the report.
     const NAME: &'static str;
-    /// Whether what is deferred is done though no thread opens a section any more.
+    /// Whether deferred work runs although no thread enters sections any more.
     const RUNS_ALONE: bool = true;
     /// The calling thread, known to the library for as long as this lives.
     type Thread<'a>
@@ -188,22 +220,22 @@ pub(crate) trait Reclaim: Sync + Sized {
 
     fn slot<P: Object>(value: P) -> Self::Slot<P>;
 
-    /// What is published.
+    /// Returns the published value.
     fn get<'a, P: Object>(guard: &'a Self::Guard<'_>, slot: &'a Self::Slot<P>) -> &'a P;
 
-    /// Publishes `value` and retires what was published. The calling thread is in no section.
+    /// Publishes `value` and retires the one before. The calling thread must not be inside a section.
     fn replace<P: Object>(thread: &Self::Thread<'_>, slot: &Self::Slot<P>, value: P);
 
-    /// Memory for a node that is retired later.
+    /// Allocates a node that is retired later.
     #[inline]
     fn allocate<N: Send + 'static>(node: N) -> NonNull<N> {
         NonNull::from(Box::leak(Box::new(node)))
     }
 
-    /// A pointer to a node, which is not freed as long as the section lasts.
+    /// Loads a pointer to a node, which is not freed as long as the section lasts.
     #[inline]
     fn load<N>(_: &Self::Guard<'_>, pointer: &AtomicPtr<N>) -> *mut N {
-        // Acquire: what was done before it was published; pairs with the Release in `Stack::push`.
+        // Acquire: the node's contents; pairs with the Release in `Stack::push`.
         pointer.load(Ordering::Acquire)
     }
 
@@ -215,13 +247,13 @@ pub(crate) trait Reclaim: Sync + Sized {
     unsafe fn retire<N: Send + 'static>(guard: &Self::Guard<'_>, node: NonNull<N>);
 
     /// Calls `f` after a grace period, as soon as the library can.
-    fn call(thread: &Self::Thread<'_>, f: impl FnOnce() + Send + 'static);
+    fn call<F: FnOnce() + Send + 'static>(thread: &Self::Thread<'_>, f: F);
 
-    /// Sets how many bytes may wait, where the library has such a limit.
+    /// Sets how many bytes may await reclamation, if the library has such a limit.
     fn limit(_bytes: Option<u64>) {}
 
-    /// Returns when all that was deferred has been done; what it returns may take time to drop. Every thread is outside
-    /// sections, and gone but for the caller.
+    /// Returns when all deferred work has been done. The result may take time to drop. All other threads have ended,
+    /// and the caller is outside sections.
     fn finish(self) -> impl Sized;
 }
 
@@ -234,11 +266,11 @@ impl<T> BoxSlot<T> {
         Self(AtomicPtr::new(Box::into_raw(value)))
     }
 
-    /// Publishes `new`; what was published, which readers may still use.
+    /// Publishes `new`. Returns the value before, which readers may still use.
     #[inline]
     fn swap(&self, new: Box<T>) -> *mut T {
-        // Release: readers see the value initialized; pairs with the Acquire of their load. Acquire: the thread that frees the
-        // old one sees it initialized, too; pairs with the Release of the swap that published it.
+        // Release: readers see the value initialized; pairs with the Acquire of their load. Acquire: the thread that
+        // frees the old one sees it initialized, too; pairs with the Release of the swap that published it.
         self.0.swap(Box::into_raw(new), Ordering::AcqRel)
     }
 }
@@ -296,3 +328,22 @@ pub(crate) trait Lock: Sync {
     /// Calls `f` with the lock held.
     fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R;
 }
+
+/// Implements [`Lock`] for a mutex whose `lock` returns a guard.
+macro_rules! lock {
+    ($type:ty, $name:expr) => {
+        impl Lock for $type {
+            const NAME: &'static str = $name;
+
+            fn new() -> Self {
+                Self::new(0)
+            }
+
+            #[inline]
+            fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
+                f(&mut self.lock())
+            }
+        }
+    };
+}
+use lock;

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use seize::{Collector, Guard as _, LocalGuard, reclaim};
 
-use super::{BoxSlot, Object, ReadSide, Reclaim, VALUE};
+use super::{BoxSlot, Object, Reclaim};
 
-/// Threads of the measurement of `call` that may be inside a section: the caller and its readers.
+/// Threads of the measurement of `call` that may be inside a section: the caller and a reader.
 const THREADS: usize = 2;
 
-/// With the default size of a batch, which is the recommended one; `flush` where a thread waits. A writer does not read
-/// what it retires and needs no guard. There is no barrier: dropping the collector frees the rest.
+/// With the default size of a batch, as recommended; `flush` where a thread waits. A writer does not read what it
+/// retires and needs no guard. There is no barrier: dropping the collector frees the rest.
 pub(crate) struct Seize(Collector);
 
 impl Reclaim for Seize {
@@ -61,7 +61,7 @@ impl Reclaim for Seize {
         unsafe { guard.defer_retire(node.as_ptr(), reclaim::boxed) };
     }
 
-    fn call(thread: &&Collector, f: impl FnOnce() + Send + 'static) {
+    fn call<F: FnOnce() + Send + 'static>(thread: &&Collector, f: F) {
         unsafe fn run<F: FnOnce()>(function: *mut F, _: &Collector) {
             // SAFETY: the pointer came from the Box below.
             (unsafe { Box::from_raw(function) })();
@@ -79,30 +79,5 @@ impl Reclaim for Seize {
 
     fn finish(self) -> impl Sized {
         drop(self.0);
-    }
-}
-
-/// Its readers need no more than the collector.
-pub(crate) struct Readers(Collector, BoxSlot<u64>);
-
-impl ReadSide for Readers {
-    const NAME: &'static str = Seize::NAME;
-    type Reader<'a> = ();
-    type Guard<'a> = LocalGuard<'a>;
-
-    fn new() -> Self {
-        Self(Collector::new(), BoxSlot::new(Box::new(VALUE)))
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> LocalGuard<'a> {
-        self.0.enter()
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &LocalGuard<'_>) -> u64 {
-        *Seize::get(guard, &self.1)
     }
 }

@@ -3,84 +3,42 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use super::{BoxSlot, Lock, ReadSide, VALUE};
+use super::{BoxSlot, Lock, ReadSide, VALUE, read_side};
 
 /// No protection: the lower bound. Sections cost nothing here, nested or not.
 pub(crate) struct BareLoad(BoxSlot<u64>);
 
-impl ReadSide for BareLoad {
-    const NAME: &'static str = "bare-load";
-    type Reader<'a> = ();
-    type Guard<'a> = &'a AtomicPtr<u64>;
-
-    fn new() -> Self {
-        Self(BoxSlot::new(Box::new(VALUE)))
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> &'a AtomicPtr<u64> {
-        &self.0.0
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &&AtomicPtr<u64>) -> u64 {
-        // SAFETY: the number is not freed before the slot, which is borrowed.
-        unsafe { *guard.load(Ordering::Acquire) }
-    }
-}
+read_side!(
+    BareLoad,
+    "bare-load",
+    &'a AtomicPtr<u64>,
+    Self(BoxSlot::new(Box::new(VALUE))),
+    |this| &this.0.0,
+    // SAFETY: the number is not freed before the slot, which is borrowed.
+    |_this, pointer| unsafe { *pointer.load(Ordering::Acquire) }
+);
 
 pub(crate) struct InRwLock(RwLock<Box<u64>>);
 
-impl ReadSide for InRwLock {
-    const NAME: &'static str = "std-rwlock";
-    const CANNOT_NEST: Option<&'static str> =
-        Some("a second read() in a thread deadlocks as soon as a writer waits");
-    type Reader<'a> = ();
-    type Guard<'a> = RwLockReadGuard<'a, Box<u64>>;
-
-    fn new() -> Self {
-        Self(RwLock::new(Box::new(VALUE)))
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> Self::Guard<'a> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &Self::Guard<'_>) -> u64 {
-        ***guard
-    }
-}
+read_side!(
+    InRwLock,
+    "std-rwlock",
+    RwLockReadGuard<'a, Box<u64>>,
+    Self(RwLock::new(Box::new(VALUE))),
+    |this| this.0.read().unwrap_or_else(PoisonError::into_inner),
+    |_this, guard| ***guard
+);
 
 pub(crate) struct InMutex(Mutex<Box<u64>>);
 
-impl ReadSide for InMutex {
-    const NAME: &'static str = "std-mutex";
-    const CANNOT_NEST: Option<&'static str> = Some("a second lock() in a thread deadlocks");
-    type Reader<'a> = ();
-    type Guard<'a> = MutexGuard<'a, Box<u64>>;
-
-    fn new() -> Self {
-        Self(Mutex::new(Box::new(VALUE)))
-    }
-
-    fn reader(&self) {}
-
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> Self::Guard<'a> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &Self::Guard<'_>) -> u64 {
-        ***guard
-    }
-}
+read_side!(
+    InMutex,
+    "std-mutex",
+    MutexGuard<'a, Box<u64>>,
+    Self(Mutex::new(Box::new(VALUE))),
+    |this| this.0.lock().unwrap_or_else(PoisonError::into_inner),
+    |_this, guard| ***guard
+);
 
 impl Lock for Mutex<u64> {
     const NAME: &'static str = "std";

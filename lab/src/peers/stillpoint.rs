@@ -5,18 +5,18 @@ use std::ptr::NonNull;
 
 use stillpoint::lock::lab::{Policy, Raw};
 use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu};
-use stillpoint::{lock, qsbr, srcu};
+use stillpoint::{Domain as _, qsbr, srcu};
 
-use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE};
+use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE, lock, read_side};
 use crate::harness::report::OURS;
 
-/// `rcu`. As the guide says of values that only own memory, their own thread runs their destructors. If not `LOCAL`, the worker
-/// does, and the thread may hold locks that these take.
+/// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory. If not
+/// `LOCAL`, the worker runs them, and the thread may hold locks that they take.
 pub(crate) struct Stillpoint<const LOCAL: bool = true>;
 
 impl<const LOCAL: bool> Stillpoint<LOCAL> {
     #[inline(always)]
-    fn hints() -> DeferOptions {
+    fn options() -> DeferOptions {
         if LOCAL { DeferOptions::new().run_on_retiring_thread() } else { DeferOptions::new() }
     }
 }
@@ -51,16 +51,16 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
 
     #[inline]
     fn replace<P: Object>((): &(), slot: &Rcu<P>, value: P) {
-        slot.replace(value).retire_with(Self::hints());
+        slot.replace(value).retire_with(Self::options());
     }
 
     #[inline]
     unsafe fn retire<N: Send + 'static>(_: &Guard, node: NonNull<N>) {
         // SAFETY: the caller's contract; the node comes from a Box.
-        unsafe { rcu::retire_raw(node, Self::hints()) };
+        unsafe { rcu::retire_raw(node, Self::options()) };
     }
 
-    fn call((): &(), f: impl FnOnce() + Send + 'static) {
+    fn call<F: FnOnce() + Send + 'static>((): &(), f: F) {
         rcu::call(f);
     }
 
@@ -74,7 +74,7 @@ impl<const LOCAL: bool> Reclaim for Stillpoint<LOCAL> {
     }
 }
 
-/// The readers of `rcu`, whose sections stay in their thread.
+/// The readers of `rcu`.
 pub(crate) type RcuReaders = Published<Stillpoint>;
 
 impl RcuReaders {
@@ -89,7 +89,7 @@ impl GracePeriods for RcuReaders {
         rcu::synchronize();
     }
 
-    fn events() -> Events {
+    fn events(&self) -> Events {
         let stats = rcu::stats();
         Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
     }
@@ -134,51 +134,34 @@ impl GracePeriods for QsbrReaders {
     fn synchronize(&self) {
         qsbr::synchronize();
     }
+
+    fn events(&self) -> Events {
+        let stats = qsbr::Global.stats();
+        Events { grace_periods: stats.grace_periods, heavy: stats.heavy_fences, wakes: stats.wakeups }
+    }
 }
 
-/// The readers of an SRCU domain of its own.
+/// The readers of an SRCU domain.
 pub(crate) struct SrcuReaders {
     pointer: Rcu<u64, srcu::Domain>,
     pub(crate) domain: srcu::Domain,
 }
 
-impl ReadSide for SrcuReaders {
-    const NAME: &'static str = OURS;
-    type Reader<'a> = ();
-    type Guard<'a> = srcu::Guard<'a>;
-
-    fn new() -> Self {
+read_side!(
+    SrcuReaders,
+    OURS,
+    srcu::Guard<'a>,
+    {
         let domain = srcu::Domain::new();
         Self { pointer: Rcu::new_in(VALUE, domain.clone()), domain }
-    }
+    },
+    |this| this.domain.enter(),
+    |this, guard| *this.pointer.load(guard)
+);
 
-    fn reader(&self) {}
+lock!(stillpoint::lock::Mutex<u64>, OURS);
 
-    #[inline(always)]
-    fn enter<'a>(&'a self, (): &'a ()) -> srcu::Guard<'a> {
-        self.domain.enter()
-    }
-
-    #[inline(always)]
-    fn load(&self, guard: &srcu::Guard<'_>) -> u64 {
-        *self.pointer.load(guard)
-    }
-}
-
-impl Lock for lock::Mutex<u64> {
-    const NAME: &'static str = OURS;
-
-    fn new() -> Self {
-        Self::new(0)
-    }
-
-    #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
-        f(&mut self.lock())
-    }
-}
-
-/// Our lock with other mechanisms or constants.
+/// Our lock with another policy.
 #[derive(Debug)]
 pub(crate) struct Variant<P> {
     lock: Raw<P>,

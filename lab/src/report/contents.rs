@@ -215,14 +215,17 @@ pub(super) const SECTIONS: [Section; 8] = [
         ])]),
     Section("lock", "The lock", "", &[
         Topic("lock", "",
-            "Mutexes by the number of threads, on all CPUs: a microsecond of work under the lock, and one without. A \
+            "Mutexes by the number of threads, on all CPUs: with work under the lock and without it. A \
              wait cannot be longer than a measurement, which ends it.",
             &[
-                Plot(THREADS, "Lock throughput (acquisitions/µs)", "mops", "cpus=max"),
-                Plot(THREADS, "Longest wait", "max_wait_ns", "cpus=max"),
-                Plot(Dots, "Lock throughput, {threads} threads on one CPU (acquisitions/µs)", "mops",
-                    "cpus=1, threads=max"),
-                Plot(Dots, "Longest wait, {threads} threads on one CPU", "max_wait_ns", "cpus=1, threads=max"),
+                Plot(THREADS, "Lock throughput (acquisitions/µs), {cs_ns} ns under the lock, {ncs_ns} ns without", "mops",
+                    "cpus=max, cs_ns=*, ncs_ns=*"),
+                Plot(THREADS, "Longest wait, {cs_ns} ns under the lock, {ncs_ns} ns without", "max_wait_ns",
+                    "cpus=max, cs_ns=*, ncs_ns=*"),
+                Plot(Dots, "Lock throughput (acquisitions/µs), {threads} threads on one CPU, {cs_ns} ns under the lock",
+                    "mops", "cpus=1, threads=max, cs_ns=*, ncs_ns=*"),
+                Plot(Dots, "Longest wait, {threads} threads on one CPU, {cs_ns} ns under the lock", "max_wait_ns",
+                    "cpus=1, threads=max, cs_ns=*, ncs_ns=*"),
             ]),
         Topic("lock-ablation", "What each mechanism is worth",
             "The lock that ships, to the lock with one mechanism switched off. A rate above 1, and a wait below 1, \
@@ -244,6 +247,5 @@ pub(super) const SECTIONS: [Section; 8] = [
         Topic("e4", "E4: QSBR grace periods, a flag for each reader", "", &[]),
         Topic("e5", "E5: Per-CPU critical sections", "", &[]),
         Topic("e6", "E6: The queued lock", "", &[]),
-        Topic("e7", "E7: A failed compare-exchange orders nothing", "", &[]),
     ]),
 ];

@@ -137,13 +137,13 @@ mod tests {
     const COST: Metric = Metric::nanoseconds("cost_ns");
 
     fn report() -> Report {
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new("percpu");
         for (threads, op) in [(1, "add"), (4, "add"), (16, "add"), (2, "pool")] {
             let config = Config::new([("op", op.into()), ("threads", threads.into())]);
             recorder.record(0, "stillpoint", &COST, &config, f64::from(threads));
             recorder.record(0, "peer", &COST, &config, 2.0);
         }
-        Report::new("percpu", &recorder, Vec::new())
+        Report::new(&recorder, Vec::new())
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use indicatif::HumanDuration;
 
 use crate::harness::worker::Worker;
 use crate::harness::{Report, units};
@@ -69,11 +70,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let begin = Instant::now();
     for (place, (part, time)) in parts.iter().zip(&seconds).enumerate() {
         let left: f64 = seconds[place..].iter().sum();
-        eprintln!("[{}/{}] {}: {time:.0} s; {} left", place + 1, parts.len(), part.name, minutes(left));
+        eprintln!(
+            "[{}/{}] {}: {time:.0} s; {} left",
+            place + 1,
+            parts.len(),
+            part.name,
+            HumanDuration(Duration::from_secs_f64(left))
+        );
         document.put(measure(*part, *time)?);
         write(&document, out_dir)?;
     }
-    let took = minutes(begin.elapsed().as_secs_f64());
+    let took = HumanDuration(begin.elapsed());
     println!("{took}; {}", out_dir.join("report.html").display());
     if io::stdout().is_terminal() {
         println!("{}", out_dir.join("summary.md").display());
@@ -98,15 +105,6 @@ fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// Returns a time in minutes and seconds.
-fn minutes(seconds: f64) -> String {
-    let time = Duration::from_secs_f64(seconds.round());
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
-    }
 }
 
 /// Returns a fact of the machine.

@@ -5,9 +5,8 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use crate::bench::{callback, fence, lock, percpu, qsbr, read, srcu, sync};
-use crate::harness::report::Grid;
 use crate::harness::{Budget, Report, worker};
-use crate::seeds::{Findings, e1, e2, e3, e4, e5, e6, e7};
+use crate::reproduce::{e1, e2, e3, e4, e5, e6};
 
 /// What can be measured by itself.
 #[derive(Clone, Copy, Debug)]
@@ -20,35 +19,29 @@ pub(crate) struct Part {
     run: Run,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Run {
-    Bench(fn(Budget) -> anyhow::Result<Report>),
-    Experiment(fn(Budget) -> anyhow::Result<Findings>),
-}
-use Run::{Bench, Experiment};
+type Run = fn(Budget) -> anyhow::Result<Report>;
 
 const fn part(name: &'static str, quick: f64, usual: f64, run: Run) -> Part {
     Part { name, quick, usual, run }
 }
 
 /// All parts, in the order in which they are measured.
-pub(super) const PARTS: [Part; 16] = [
-    part("read", 15.0, 30.0, Bench(read::run)),
-    part("sync", 30.0, 60.0, Bench(sync::run)),
-    part("fence", 10.0, 30.0, Bench(fence::run)),
-    part("callback", 25.0, 60.0, Bench(callback::run)),
-    part("qsbr", 25.0, 60.0, Bench(qsbr::run)),
-    part("srcu", 15.0, 30.0, Bench(srcu::run)),
-    part("percpu", 25.0, 40.0, Bench(percpu::run)),
-    part("lock", 40.0, 240.0, Bench(lock::by_threads)),
-    part("lock-ablation", 30.0, 160.0, Bench(|budget| lock::parts::run(true, budget))),
-    part("e1", 15.0, 40.0, Experiment(e1::run)),
-    part("e2", 12.0, 40.0, Experiment(e2::run)),
-    part("e3", 24.0, 200.0, Experiment(e3::run)),
-    part("e4", 20.0, 40.0, Experiment(e4::run)),
-    part("e5", 8.0, 30.0, Experiment(e5::run)),
-    part("e6", 25.0, 120.0, Experiment(e6::run)),
-    part("e7", 1.0, 1.0, Experiment(e7::run)),
+pub(super) const PARTS: [Part; 15] = [
+    part("read", 15.0, 30.0, read::run),
+    part("sync", 30.0, 60.0, sync::run),
+    part("fence", 10.0, 30.0, fence::run),
+    part("callback", 25.0, 60.0, callback::run),
+    part("qsbr", 25.0, 60.0, qsbr::run),
+    part("srcu", 15.0, 30.0, srcu::run),
+    part("percpu", 25.0, 40.0, percpu::run),
+    part("lock", 40.0, 240.0, lock::by_threads),
+    part("lock-ablation", 30.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
+    part("e1", 15.0, 40.0, e1::run),
+    part("e2", 12.0, 40.0, e2::run),
+    part("e3", 24.0, 200.0, e3::run),
+    part("e4", 20.0, 40.0, e4::run),
+    part("e5", 8.0, 30.0, e5::run),
+    part("e6", 25.0, 120.0, e6::run),
 ];
 
 /// Parses the name of a part.
@@ -64,20 +57,8 @@ impl Part {
     }
 
     fn measure(self, seconds: f64) -> anyhow::Result<Report> {
-        let budget = Budget { seconds, rounds: None };
-        let (report, tables) = match self.run {
-            Bench(run) => {
-                let report = run(budget)?;
-                let tables = report.tables().into_iter().map(|table| (String::new(), table)).collect();
-                (report, tables)
-            }
-            Experiment(run) => {
-                let Findings { report, tables } = run(budget)?;
-                (report, tables)
-            }
-        };
-        let tables = tables.into_iter().map(|(title, table)| Grid::new(title, &table)).collect();
-        Ok(Report { seconds: Some(seconds), tables, ..report })
+        let report = (self.run)(Budget { seconds, rounds: None, quick: false })?;
+        Ok(Report { seconds: Some(seconds), tables: report.grids(), ..report })
     }
 }
 

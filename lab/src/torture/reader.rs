@@ -20,8 +20,10 @@ use crate::harness::pin;
 /// The most sections of a thread; then another takes its slot.
 const SECTIONS: u32 = 4000;
 
-/// Runs the threads of a slot, one after the other, until the interval ends.
-pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
+/// Runs the threads of a slot, one after the other, until the interval ends. If `alternating`, readers alternate with
+/// updaters, which wait all the time: this covers most interleavings of the end of a section and a leader's sleep, and
+/// no later section makes up for a lost wake-up.
+pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) {
     let history = &state.oracle.histories[slot];
     for number in 0.. {
         if state.stops() {
@@ -29,7 +31,7 @@ pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
         }
         let thread = thread::Builder::new().spawn(seeded(move || {
             history.note(EventKind::Started, number);
-            read::<F>(state, slot);
+            read::<F>(state, slot, alternating);
             history.note(EventKind::Ended, state.oracle.clock(slot) / 2);
         }));
         // If no thread can be started now, one may be later.
@@ -41,7 +43,7 @@ pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
     }
 }
 
-fn read<F: Flavor>(state: &'static TestState, slot: usize) {
+fn read<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) {
     let mut reader = F::reader();
     SLOT.set(Some(slot));
     let _receiver = state.signals.receiver(slot);
@@ -64,8 +66,9 @@ fn read<F: Flavor>(state: &'static TestState, slot: usize) {
         }
         let shape = Shape::random();
         state.fill_store_buffer();
-        F::section(&mut reader, shape, || begin::<F>(state, slot), |section| section.end(state, slot));
-        if state.is_alternating() {
+        let begin = || begin::<F>(state, slot, alternating);
+        F::section(&mut reader, shape, begin, |section| section.end(state, slot));
+        if alternating {
             F::outside(&mut reader, || wait_for_updater(state));
         }
     }
@@ -86,12 +89,13 @@ fn wait_for_updater(state: &TestState) {
 
 /// A section that has begun.
 struct Section<F: Flavor> {
+    alternating: bool,
     seen: Observation,
     cookie: Option<GracePeriod<F::Domain>>,
 }
 
 #[inline]
-fn begin<F: Flavor>(state: &'static TestState, slot: usize) -> Section<F> {
+fn begin<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) -> Section<F> {
     let oracle = state.oracle;
     // First, so that it may be executed early.
     let seen = oracle.observe(slot);
@@ -113,9 +117,9 @@ fn begin<F: Flavor>(state: &'static TestState, slot: usize) -> Section<F> {
         let snapshot = oracle.snapshot_own_clock(slot);
         F::domain().call_with(move || _ = snapshot.check(), DeferOptions::new());
     }
-    read_delay(state);
+    read_delay(alternating);
     oracle.recheck(slot, seen);
-    Section { seen, cookie }
+    Section { alternating, seen, cookie }
 }
 
 impl<F: Flavor> Section<F> {
@@ -125,7 +129,7 @@ impl<F: Flavor> Section<F> {
         let section = oracle.clock(slot) / 2;
         let history = &oracle.histories[slot];
         history.note(EventKind::Halfway, section);
-        read_delay(state);
+        read_delay(self.alternating);
         if self.cookie.is_some_and(|cookie| cookie.is_elapsed()) {
             report(ViolationKind::CookieInSection { reader: slot, section });
         }
@@ -138,9 +142,9 @@ impl<F: Flavor> Section<F> {
 
 /// Stays in the section for a while, which is mostly short.
 #[inline]
-fn read_delay(state: &TestState) {
+fn read_delay(alternating: bool) {
     let spin = |most| (0..fastrand::u32(..most)).for_each(|_| hint::spin_loop());
-    if state.is_alternating() {
+    if alternating {
         // About as long as a leader spins before it sleeps.
         return spin(400);
     }

@@ -100,14 +100,12 @@ impl Coordinator {
         let fork_storm = !alternating && rng.u8(..8) == 0;
         let all = if alternating { BLOCKING_MODES } else { WAIT_MODES.len() };
         let one = if plain { 0 } else { rng.usize(..all) };
-        state.begin(
-            alternating,
-            match rng.u8(..3) {
-                0 => 0..all,
-                1 => 0..BLOCKING_MODES,
-                _ => one..one + 1,
-            },
-        );
+        let modes = match rng.u8(..3) {
+            0 => 0..all,
+            1 => 0..BLOCKING_MODES,
+            _ => one..one + 1,
+        };
+        state.stop.store(false, Relaxed);
 
         let jitters = if alternating { 0 } else { rng.usize(..=state.cpus.len()) };
         let mut threads = Vec::new();
@@ -117,10 +115,11 @@ impl Coordinator {
             anyhow::Ok(())
         };
         for slot in 0..readers {
-            start(Box::new(move || reader::run::<F>(state, slot)))?;
+            start(Box::new(move || reader::run::<F>(state, slot, alternating)))?;
         }
         for slot in 0..updaters {
-            start(Box::new(move || updater::run::<F>(state, slot)))?;
+            let modes = modes.clone();
+            start(Box::new(move || updater::run::<F>(state, slot, modes)))?;
         }
         for _ in 0..jitters {
             start(Box::new(|| faults::jitter(&state.cpus, || state.stops())))?;
@@ -140,7 +139,7 @@ impl Coordinator {
                 self.forks += 1;
             }
         }
-        state.stop();
+        state.stop.store(true, Relaxed);
         self.wait_for::<F>(threads, "ended")?;
         // Twice, as callbacks defer some.
         let barriers = thread::Builder::new().spawn(|| (0..2).for_each(|_| F::domain().barrier()));

@@ -1,7 +1,6 @@
 //! What the threads of `torture rcu`, `qsbr` and `srcu` share, and what each updater does.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -22,10 +21,8 @@ pub(super) struct TestState {
     start: Instant,
     /// Microseconds that this process has had: see [`clock`](Self::clock).
     clock: AtomicU64,
-    stop: AtomicBool,
-    alternating: AtomicBool,
-    /// The wait modes of this interval: the first, and the end.
-    modes: [AtomicUsize; 2],
+    /// Ends the interval.
+    pub(super) stop: AtomicBool,
 }
 
 impl TestState {
@@ -39,40 +36,12 @@ impl TestState {
             start: Instant::now(),
             clock: AtomicU64::new(0),
             stop: AtomicBool::new(false),
-            alternating: AtomicBool::new(false),
-            modes: Default::default(),
         })))
-    }
-
-    /// Begins an interval: sets what readers and updaters do in it.
-    pub(super) fn begin(&self, alternating: bool, modes: Range<usize>) {
-        self.alternating.store(alternating, Relaxed);
-        self.modes[0].store(modes.start, Relaxed);
-        self.modes[1].store(modes.end, Relaxed);
-        self.stop.store(false, Relaxed);
-    }
-
-    /// Ends the interval.
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Relaxed);
     }
 
     #[inline]
     pub(super) fn stops(&self) -> bool {
         self.stop.load(Relaxed)
-    }
-
-    /// Returns `true` if readers alternate with updaters, which wait all the time: this covers most interleavings of
-    /// the end of a section and a leader's sleep, and no later section makes up for a lost wake-up.
-    #[inline]
-    pub(super) fn is_alternating(&self) -> bool {
-        self.alternating.load(Relaxed)
-    }
-
-    /// Returns the wait modes of this interval.
-    pub(super) fn modes(&self) -> Range<usize> {
-        let [first, end] = &self.modes;
-        first.load(Relaxed)..end.load(Relaxed)
     }
 
     pub(super) fn elapsed(&self) -> Duration {

@@ -20,7 +20,7 @@ use super::state::TestState;
 use super::violation::{ViolationKind, report};
 
 /// Chooses one of some modes, by weight.
-fn choose(among: Range<usize>) -> usize {
+fn choose(among: &Range<usize>) -> usize {
     let total = WAIT_MODES[among.clone()].iter().map(|mode| mode.1).sum::<usize>();
     let mut left = fastrand::usize(..total);
     for mode in among.clone() {
@@ -37,8 +37,8 @@ const FUTURES: usize = 8;
 const VALUES: usize = 48;
 const BURST: usize = 3000;
 
-/// Runs an updater until the interval ends.
-pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
+/// Runs an updater in these wait modes until the interval ends.
+pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize, modes: Range<usize>) {
     let history = &state.oracle.histories[READERS + slot];
     history.note(EventKind::Started, 0);
     while !state.stops() {
@@ -46,7 +46,7 @@ pub(super) fn run<F: Flavor>(state: &'static TestState, slot: usize) {
             // Some updaters are registered readers, and some not yet.
             F::visit(|| ());
         }
-        let mode = choose(state.modes());
+        let mode = choose(&modes);
         state.updaters[slot].perform(state, mode, || {
             history.note(EventKind::Waits, mode as u64);
             let beside = Updater { state, slot, mode }.perform::<F>();

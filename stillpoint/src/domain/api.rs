@@ -12,8 +12,8 @@ use crate::reclaim::options::DeferOptions;
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
 /// Implemented by [`rcu::Global`](crate::rcu::Global), [`qsbr::Global`](crate::qsbr::Global), the types made by
-/// [`rcu::domain!`](crate::domain) and [`qsbr::domain!`](crate::qsbr_domain), and [`srcu::Domain`](crate::srcu::Domain). Other
-/// types cannot implement it.
+/// [`rcu::domain!`](crate::domain) and [`qsbr::domain!`](crate::qsbr_domain), and
+/// [`srcu::Domain`](crate::srcu::Domain). Other types cannot implement it.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Rcu};
@@ -47,9 +47,9 @@ use crate::reclaim::options::DeferOptions;
 pub trait Domain:
     Clone + Send + Sync + Unpin + RawDomain<Lender = <Self as Domain>::Section> + 'static
 {
-    /// What lends references ([`Rcu::load`](crate::rcu::Rcu::load)): while it is borrowed, no grace period ends that began
-    /// meanwhile. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a [`Section`](crate::srcu::Section), to
-    /// which a reference to a [guard](crate::srcu::Guard) coerces.
+    /// What lends references ([`Rcu::load`](crate::rcu::Rcu::load)): while it is borrowed, no grace period ends that
+    /// began meanwhile. A [`Guard`](crate::rcu::Guard), a [`Handle`](crate::qsbr::Handle), or a
+    /// [`Section`](crate::srcu::Section), to which a reference to a [guard](crate::srcu::Guard) coerces.
     type Section;
 
     /// Blocks until a grace period has elapsed.
@@ -58,8 +58,8 @@ pub trait Domain:
     ///
     /// # Panics
     ///
-    /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. Inside a section
-    /// of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
+    /// Inside a read-side critical section of the domain, where it would wait for itself, and in a stall hook. Inside a
+    /// section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
     #[track_caller]
     fn synchronize(&self) {
         let own = reader_outside(self);
@@ -99,12 +99,13 @@ pub trait Domain:
         values.into_iter().for_each(|value| self.retire(value));
     }
 
-    /// [`retire`](Self::retire) for a value that readers still reference, which a `Box`, as the only reference, cannot be.
+    /// [`retire`](Self::retire) for a value that readers still reference, which a `Box`, as the only reference, cannot
+    /// be.
     ///
     /// # Safety
     ///
-    /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that are open now,
-    /// nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) is gone.
+    /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that
+    /// are open now, nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) is gone.
     #[inline]
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {

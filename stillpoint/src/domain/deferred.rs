@@ -1,5 +1,5 @@
-//! Deferred work at the boundary to the program: the threads that defer it, and the code of the program that runs. The algorithm
-//! is in [`crate::reclaim::worker`].
+//! Deferred work at the boundary to the program: the threads that defer it, and the code of the program that runs. The
+//! algorithm is in [`crate::reclaim::worker`].
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -108,7 +108,8 @@ pub(crate) fn flush(domain: &impl RawDomain, queue: &Queue, action: PushAction) 
     }
 }
 
-/// After a push to a queue that is not the calling thread's: counts what was pushed, and reduces the backlog if need be.
+/// After a push to a queue that is not the calling thread's: counts what was pushed, and reduces the backlog if need
+/// be.
 #[cold]
 pub(crate) fn reduce_backlog(domain: &impl RawDomain, queue: &Queue, reported: [Amount; 2]) {
     let callbacks = &domain.core().callbacks;
@@ -118,8 +119,8 @@ pub(crate) fn reduce_backlog(domain: &impl RawDomain, queue: &Queue, reported: [
 
 fn context<D: RawDomain>(domain: &D) -> CallerContext {
     let is_inside = domain.in_read_section();
-    // Not in callbacks of other domains either: two workers would wait for each other's backlog to shrink until they time out,
-    // although the program does not make them wait.
+    // Not in callbacks of other domains either: two workers would wait for each other's backlog to shrink until they
+    // time out, although the program does not make them wait.
     let wait = if is_inside || running::is_any() || stall::is_reporting() {
         MayWait::No
     } else if D::MAY_BE_INSIDE || fork::in_read_section() {
@@ -131,7 +132,8 @@ fn context<D: RawDomain>(domain: &D) -> CallerContext {
     CallerContext { is_owner: domain.current_reader().is_some(), is_inside, wait }
 }
 
-/// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the rest.
+/// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the
+/// rest.
 pub(crate) fn end_of_owner(domain: &impl RawDomain, queue: &Queue) {
     let callbacks = &domain.core().callbacks;
     callbacks.report(queue);

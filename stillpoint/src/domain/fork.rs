@@ -1,11 +1,11 @@
 //! The domains that are types, in the child of a `fork`.
 //!
-//! The child has a copy of the parent's memory, and one thread, the one that forked. Its domains become those of a process with
-//! that thread alone: other readers are gone, with the sections they were in; no grace period is in progress; nothing is
-//! deferred, as the parent runs it; there are no workers until there is work.
+//! The child has a copy of the parent's memory, and one thread, the one that forked. Its domains become those of a
+//! process with that thread alone: other readers are gone, with the sections they were in; no grace period is in
+//! progress; nothing is deferred, as the parent runs it; there are no workers until there is work.
 //!
-//! [`crate::sys::fork`] calls this in the child, before `fork` returns. Locks that other threads held are not acquired but
-//! overwritten ([`ForkSafe`]).
+//! [`crate::sys::fork`] calls this in the child, before `fork` returns. Locks that other threads held are not acquired
+//! but overwritten ([`ForkSafe`]).
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
@@ -17,7 +17,8 @@ use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::init_array;
 
-/// The list of domains in use. It changes under the lock, and is consistent at every moment, as another thread may fork.
+/// The list of domains in use. It changes under the lock, and is consistent at every moment, as another thread may
+/// fork.
 static DOMAINS: AtomicPtr<DomainFork> = AtomicPtr::new(ptr::null_mut());
 static LIST_LOCK: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
 

@@ -1,8 +1,9 @@
 //! A domain as the library sees it: its readers, grace periods and callbacks.
 //!
-//! Most domains are types ([`StaticDomain`]): their state lies in statics, and the [`RawDomain`] is a value without size. A domain
-//! that is made at run time is a counted handle. Values that defer, wait or publish contain their domain, so there is one
-//! [`Rcu`](crate::rcu::Rcu), one [`Retired`](crate::rcu::Retired) and one [`GracePeriod`](crate::rcu::GracePeriod) for all.
+//! Most domains are types ([`StaticDomain`]): their state lies in statics, and the [`RawDomain`] is a value without
+//! size. A domain that is made at run time is a counted handle. Values that defer, wait or publish contain their
+//! domain, so there is one [`Rcu`](crate::rcu::Rcu), one [`Retired`](crate::rcu::Retired) and one
+//! [`GracePeriod`](crate::rcu::GracePeriod) for all.
 //!
 //! | trait | visible | what it gives |
 //! |---|---|---|
@@ -10,8 +11,8 @@
 //! | [`StaticDomain`] | to the macros that make domains | state whose fields and methods are the library's own |
 //! | [`RawDomain`] | in the library | the protocol: readers, grace periods, queues |
 //!
-//! [`RawDomain`] is private, not only hidden: so the compiler refuses its methods outside of the library, even where a bound implies
-//! the trait.
+//! [`RawDomain`] is private, not only hidden: so the compiler refuses its methods outside of the library, even where a
+//! bound implies the trait.
 
 use core::ops::Deref;
 use core::panic::Location;
@@ -31,8 +32,8 @@ use crate::reclaim::worker_pool;
 ///
 /// # Safety
 ///
-/// While a [`Lender`](Self::Lender) that [`check`](Self::check) lets pass is borrowed, no grace period of the domain ends that
-/// began meanwhile.
+/// While a [`Lender`](Self::Lender) that [`check`](Self::check) lets pass is borrowed, no grace period of the domain
+/// ends that began meanwhile.
 pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
     type Readers: ReaderSet<Reader: 'static>;
     /// See [`Domain::Section`].

@@ -23,8 +23,8 @@ pub(crate) type QueuedReaders<P> = ThreadReaders<P, Queue>;
 ///
 /// # Safety
 ///
-/// Each type has a [`DomainState`] and a [`ThreadState`] of its own. While a `Section` is borrowed, no grace period of the domain
-/// ends that began meanwhile.
+/// Each type has a [`DomainState`] and a [`ThreadState`] of its own. While a `Section` is borrowed, no grace period of
+/// the domain ends that began meanwhile.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a domain",
@@ -204,7 +204,8 @@ pub(crate) fn register<D: StaticDomain>(
     })
 }
 
-/// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see [`Registration`].
+/// Gives the reader back if the thread's destructor has run and nothing needs the reader any more: see
+/// [`Registration`].
 #[cold]
 pub(crate) fn leave_if_ended<D: StaticDomain>() {
     let shared = D::shared();
@@ -227,8 +228,9 @@ pub(crate) fn leave_if_ended<D: StaticDomain>() {
 unsafe extern "C" fn exit<D: StaticDomain>(reader: *mut c_void) {
     // SAFETY: the reader comes from `register`; readers are never freed.
     let reader: &'static Reader = unsafe { &*reader.cast::<Reader>() };
-    // In the child of a fork, glibc gives new threads the memory of those that the parent had, and does not clear the pointers of
-    // a thread that was about to call its destructors: then the reader is not this thread's. Or a destructor has given it back.
+    // In the child of a fork, glibc gives new threads the memory of those that the parent had, and does not clear the
+    // pointers of a thread that was about to call its destructors: then the reader is not this thread's. Or a
+    // destructor has given it back.
     if !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
         return;
     }
@@ -291,8 +293,8 @@ macro_rules! domain {
     };
 }
 
-/// Defines a type without data, and the state of its domain. The caller gives the kind; the rest is here, because the lint that
-/// forbids `unsafe` to a program does not see that of a macro which the program calls.
+/// Defines a type without data, and the state of its domain. The caller gives the kind; the rest is here, because the
+/// lint that forbids `unsafe` to a program does not see that of a macro which the program calls.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
@@ -364,8 +366,8 @@ macro_rules! static_domain {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
 
-        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr` that is
-        // borrowed cannot report a quiescent state.
+        // SAFETY: the statics below belong to this type alone. A guard of `rcu` is an open section; a handle of `qsbr`
+        // that is borrowed cannot report a quiescent state.
         unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
             const INSIDE: &'static str = $crate::static_domain!(@inside $kind);

@@ -88,9 +88,13 @@ impl fmt::Display for Report {
 ///
 /// Takes half a microsecond while the process has one thread, and about ten milliseconds later.
 pub fn init() -> &'static Report {
+    init_with(asked_by_environment)
+}
+
+fn asked_by_environment() -> Asked<Backend> {
     use Backend::*;
     let backends = [("membarrier", Membarrier), ("signal", Signal), ("seqcst", SeqCst)];
-    init_with(|| Asked::by_environment(c"STILLPOINT_FENCE", &backends))
+    Asked::by_environment(c"STILLPOINT_FENCE", &backends)
 }
 
 /// Sets the backend to `backend`, or to [`Backend::SeqCst`] if that is not available. Ignores the environment.

@@ -36,8 +36,8 @@
 //!
 //! # Trade-offs
 //!
-//! - `heavy()` interrupts other CPUs that run this process. Kernels from 6.8 on serialize the calls of the whole
-//!   system. Concurrent callers here share one call: see [`stats`].
+//! - `heavy()` interrupts other CPUs that run this process. Kernels from 6.8 on, and older ones with the fix of
+//!   CVE-2024-26602, serialize the calls of the whole system. Concurrent callers here share one call: see [`stats`].
 //! - `membarrier` must stay allowed. If a seccomp filter that was installed *after* the choice denies it, `heavy()`
 //!   panics, as nothing could order the readers any more. Install filters first, or set `SeqCst`.
 //! - With the signal backend, `heavy()` takes milliseconds if registered threads are not running. No thread may block

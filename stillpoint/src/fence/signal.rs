@@ -30,8 +30,7 @@ use std::time::Duration;
 
 use super::why::Why;
 use crate::sync::{ForkSafe, Futex};
-use crate::sys::thread::tid;
-use crate::sys::{rt_signal, tls_destructor::AtThreadExit};
+use crate::sys::{rt_signal, thread::tid, tls_destructor::AtThreadExit};
 
 /// How often a sleeping sender looks for threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -1,12 +1,18 @@
 //! Which module is for which job. To port code from other libraries, see [`porting`].
 //!
+//! The tables use five terms. A *section* is the time in which a reader may hold references: while it has a guard. A
+//! *grace period* ends when every section that was open at its start has ended. A *domain* is a set of readers with the
+//! grace periods that wait for them; most programs need one. A *cookie* is a number that stands for a grace period. A
+//! thread of [`qsbr`](crate::qsbr) has no sections: while it is *online*, it must report now and then that it holds no
+//! references.
+//!
 //! # By the data that threads share
 //!
 //! | data | use | instead of | because |
 //! |---|---|---|---|
 //! | a value that many threads read and few replace: configuration, a routing table, a list of peers | [`Rcu`](crate::rcu::Rcu) in [`rcu`](crate::rcu) | `RwLock<T>` | its readers all write one shared word |
 //! | the same, in a loop that only reads | [`qsbr`](crate::qsbr) | [`rcu`](crate::rcu) | a read is a plain load, and the loop can report once per round |
-//! | the same, where readers sleep or hold a reference over `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
+//! | the same, where readers sleep or hold a reference across `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
 //! | the same, where readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
 //! | a map with changing entries | an array of [`Rcu`](crate::rcu::Rcu)s, one per bucket | one `Rcu` of the map | [`modify`](crate::rcu::Rcu::modify) copies the value |
 //! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to each node that they visit |
@@ -33,8 +39,9 @@
 //! | signal handlers | may read | must not read | may read |
 //! | a domain is | a type | a type | a value, freed with its last handle |
 //!
-//! Threads that cannot tolerate interrupts use [`qsbr`](crate::qsbr) and wait in
-//! [`qsbr::synchronize`](crate::qsbr::synchronize): the worker of deferred callbacks interrupts CPUs before it sleeps.
+//! Threads that cannot tolerate interrupts use [`qsbr`](crate::qsbr), and their writers call
+//! [`qsbr::synchronize`](crate::qsbr::synchronize) or [`Retired::wait`](crate::rcu::Retired::wait). Nothing should be
+//! deferred (nor a `Retired` dropped): the worker that runs callbacks interrupts CPUs whenever it goes to sleep.
 //!
 //! All three share pointers, cookies, deferred callbacks and stall reports. To change from one to another, change how
 //! readers begin and in which domain an [`Rcu`](crate::rcu::Rcu) is created. If in doubt, start with
@@ -42,13 +49,13 @@
 //!
 //! # Disposing of the old value
 //!
-//! | a writer that | writes | which |
+//! | a writer that | writes | effect |
 //! |---|---|---|
-//! | has no more use for it | `pointer.replace(new);` | drops it after a grace period, in a thread of the library |
-//! | takes it back | `pointer.replace(new).wait()` | blocks for some microseconds, and for the longest section |
-//! | runs code afterwards | [`call`](crate::rcu::call) | does not block |
-//! | has many such values, and checks now and then | [`GracePeriod::start`](crate::rcu::GracePeriod::start), `is_elapsed` | does not block |
-//! | is a task | `GracePeriod::now().await` | does not block its thread |
+//! | does not need the old value | `pointer.replace(new);` | the library drops it after a grace period |
+//! | needs the old value back | `pointer.replace(new).wait()` | blocks for some microseconds, or until the longest open section ends |
+//! | runs code afterwards | [`call`](crate::rcu::call) | does not block: the code runs in a thread of the library |
+//! | keeps many old values, and checks now and then which have no readers left | [`GracePeriod::start`](crate::rcu::GracePeriod::start), `is_elapsed` | does not block |
+//! | is an async task | `GracePeriod::now().await` | suspends the task, not its thread |
 //! | shuts down, or is a test | [`barrier`](crate::rcu::barrier) | blocks until all deferred callbacks have run |
 //!
 //! # Example
@@ -60,9 +67,9 @@
 //! use stillpoint::{fence, lock::Mutex};
 //!
 //! static REQUESTS: Counter = Counter::new(); // changed by all threads, read by few
-//! static SLOWEST: Mutex<Vec<u32>> = Mutex::new(Vec::new()); // changed by all threads, in order
+//! static ADMITTED: Mutex<Vec<u32>> = Mutex::new(Vec::new()); // changed by all threads, one at a time
 //!
-//! fence::init(); // call it first: takes half a microsecond now, ten milliseconds once there are threads
+//! fence::init(); // optional: sets up `membarrier`; half a microsecond here, ten milliseconds once there are threads
 //! let limit = Rcu::new(10); // read by all threads, changed by few
 //!
 //! thread::scope(|s| {
@@ -72,7 +79,7 @@
 //!             REQUESTS.add(1);
 //!             // A guard that lives for one expression is enough for one load ...
 //!             if client < *limit.load(&rcu::enter()) {
-//!                 SLOWEST.lock().push(client);
+//!                 ADMITTED.lock().push(client);
 //!             }
 //!         });
 //!     }
@@ -81,7 +88,7 @@
 //! // ... and a reference that is used for longer needs a guard that lives as long.
 //! let guard = rcu::enter();
 //! let current = limit.load(&guard);
-//! assert_eq!((*current, REQUESTS.sum(), SLOWEST.lock().len()), (20, 4, 4));
+//! assert_eq!((*current, REQUESTS.sum(), ADMITTED.lock().len()), (20, 4, 4)); // all are below both limits
 //! ```
 //!
 //! The repository has longer programs in `stillpoint/examples`:
@@ -95,7 +102,8 @@
 //!
 //! # Rules that are easy to break
 //!
-//! - Do not wait inside a section: neither for a grace period of its domain, nor for a thread that may do so.
+//! - Inside a section, do not wait for a grace period of its domain, nor for a thread that may be waiting for one: no
+//!   joins, and no locks that are held while waiting for a grace period.
 //! - Load once and use the result: two loads in one section may return two values.
 //! - Put values that must match into one [`Rcu`](crate::rcu::Rcu). Two of them never change at the same moment.
 //! - After a `replace`, readers use the old value until their sections end. If that matters, wait for a grace period.
@@ -103,7 +111,7 @@
 //!   [`update`](crate::rcu::Rcu::update) lose no change; a `load` followed by a `replace` may.
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
-//! - Callbacks, destructors of retired values, wakers and stall hooks that fork must `exec` or `_exit` in the child.
+//! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or `_exit`.
 //! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics. [`Rcu`](crate::rcu::Rcu) and
 //!   [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a `LazyLock`.
 //!

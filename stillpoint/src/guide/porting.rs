@@ -23,8 +23,8 @@
 //!
 //! Differences:
 //!
-//! - A writer does not wait for readers: they use the old value until their sections end. If it must be out of use
-//!   before the next step, wait for it.
+//! - A writer does not wait for readers: they use the old value until their sections end. If no reader may use it any
+//!   more when the writer goes on, use `pointer.replace(new).wait()`.
 //! - `modify` and `update` copy the value. If it is large, put parts of it into `Arc`s or into `Rcu`s of their own.
 //! - The value must be `Send`, `Sync` and `'static`: it may outlive the `Rcu`, and another thread may drop it.
 //! - Writers do not exclude each other: `modify` and `update` call their closure again if another writer was faster. If
@@ -109,8 +109,7 @@
 //! crossbeam-epoch; so are nodes that only own memory (a `String`) with
 //! [`DeferOptions::run_on_retiring_thread`](crate::rcu::DeferOptions::run_on_retiring_thread). Garbage is freed
 //! promptly, not when the thread pins again. A thread that retires more than can be freed blocks when it drops its
-//! guard. The writer executes the readers' half of the fence, so a grace period interrupts the CPUs that run this
-//! process.
+//! guard. Readers execute no fence: instead each grace period interrupts the CPUs that run this process.
 //!
 //! # From liburcu
 //!
@@ -157,8 +156,9 @@
 //! });
 //! ```
 //!
-//! Differences: a grace period takes one fence and one pass, no thread polls, and threads that defer faster than
-//! callbacks run are throttled. The compiler checks the domain of a guard and the lifetime of a reference.
+//! Differences: a grace period that no reader holds up takes one fence and one scan of the threads; threads sleep
+//! instead of polling; threads that defer faster than callbacks run are throttled. The compiler checks the domain of a
+//! guard and the lifetime of a reference.
 //!
 //! # From `Mutex`
 //!
@@ -183,9 +183,10 @@
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |
 //! | `Once`, `ReentrantMutex` | std's `OnceLock`, and `lock_api::ReentrantMutex` |
 //!
-//! Signal handlers may call `try_lock` and release what it took, and nothing else.
+//! In a signal handler only `try_lock` is allowed, and the release of a lock that it took.
 //!
-//! It pays with more threads than CPUs: `cargo run --release -- bench lock` measures it on your machine.
+//! `lock::Mutex` is worthwhile if more threads than CPUs use the lock: `cargo run --release -- bench lock`, in the
+//! repository, measures that on your machine.
 //!
 //! # From atomic counters
 //!

@@ -22,9 +22,13 @@
 //! threads wait for the scheduler. Locks that running threads take, such as those of the standard library, keep their
 //! throughput, but a sleeping thread waits as long as others are faster: a quarter of a second with 64 threads on 2
 //! CPUs. Here waiting threads queue, running threads take the lock past the queue, and the head of the queue gets the
-//! lock when it has waited for a *quantum* of a fraction of a millisecond. With `n` waiting threads, no wait is much
-//! longer than `n` quanta, if the scheduler runs the thread. The design is that of the queued spinlock of Linux guests
-//! (`pvqspinlock`, 2015), with a thread for each virtual CPU.
+//! lock when it has waited for a *quantum* of a fraction of a millisecond. With `n` threads in the queue, a wait takes
+//! about `n` times a quantum, a critical section, and the time for which a woken head waits for a CPU, added up. That
+//! time is the scheduler's, and the largest of the three where threads also work outside the lock.
+//!
+//! The design is derived from the queued spinlock of Linux guests (`pvqspinlock`, 2015), with a thread for each virtual
+//! CPU. There a waiter tries to steal the lock once, before it queues, and a spinning head forbids that at once. Here
+//! threads steal as often as they find the lock free, until the head's quantum is over.
 //!
 //! # Contents
 //!

@@ -1,4 +1,8 @@
-//! The wait queue: an MCS-style list of nodes, after the kernel's `qspinlock_paravirt.h`.
+//! The wait queue: a list of nodes as in an MCS lock, but with `prev` links that are set first.
+//!
+//! The states of nodes, and which thread parks and kicks which, follow the kernel's `qspinlock_paravirt.h`. The links
+//! do not: in `qspinlock.c` a waiter exchanges the tail and then stores its predecessor's `next`, and a head that
+//! leaves waits until that store is visible.
 //!
 //! The lock word holds the numbers of the head and tail nodes. A waiter stores `prev` *before* it publishes its node by
 //! the compare-exchange on the tail, so a preempted waiter never leaves a gap. The head walks back from the tail to

@@ -1,10 +1,11 @@
 //! Per-CPU data, updated without locked instructions.
 //!
 //! A counter that all CPUs increment is a cache line that moves between them. A word for each CPU does not move. But a
-//! thread may be migrated between finding its word and changing it, so the change still needs a `lock` instruction.
-//! Linux avoids that since 4.18: a *restartable sequence* (`rseq(2)`) is a few instructions that the kernel restarts
-//! instead of resuming if it has interrupted them. The idea is that of the per-CPU critical sections of Paul Turner and
-//! Andrew Hunter (2015).
+//! thread may be migrated between finding its word and changing it, so the change still needs a `lock` instruction,
+//! unless it is made in a *restartable sequence* (`rseq(2)`): a few instructions that end with one store. If the kernel
+//! preempts or migrates the thread, or delivers a signal, before that store, the thread continues at an abort handler,
+//! which tries again or falls back. The idea is that of the per-CPU critical sections of Paul Turner and Andrew Hunter
+//! (2015).
 //!
 //! | container | what it is |
 //! |---|---|

@@ -65,7 +65,7 @@ const BATCH: usize = 32;
 pub struct Pool<T> {
     /// The offset of the rseq areas that the C library registers; 0 if it registers none, or sections are not used.
     fast: isize,
-    /// Whether sections are used at all.
+    /// `true` if sections are used.
     sections: bool,
     capacity: usize,
     areas: Box<[CpuArea]>,
@@ -157,10 +157,8 @@ impl<T> Pool<T> {
             for (word, object) in words.iter_mut().zip(objects.drain(first..)) {
                 *word = into_word(object);
             }
-            let offset = self.offset();
-            let stored =
-                offset.and_then(|offset| tries().find_map(|_| self.push_batch(offset, &words[..count])));
-            let stored = stored.unwrap_or(0);
+            let push = |offset| tries().find_map(|_| self.push_batch(offset, &words[..count]));
+            let stored = self.offset().and_then(push).unwrap_or(0);
             // SAFETY: a batch is stored from its front; these were not stored, so they are still ours.
             objects.extend(words[stored..count].iter().map(|&word| unsafe { from_word(word) }));
             if stored < count
@@ -178,14 +176,12 @@ impl<T> Pool<T> {
         while objects.len() - before < most {
             let mut words = [0; BATCH];
             let count = BATCH.min(most - (objects.len() - before));
-            let offset = self.offset();
-            let popped =
-                offset.and_then(|offset| tries().find_map(|_| self.pop_batch(offset, &mut words[..count])));
-            let popped = popped.unwrap_or(0);
+            let pop = |offset| tries().find_map(|_| self.pop_batch(offset, &mut words[..count]));
+            let popped = self.offset().and_then(pop).unwrap_or(0);
             // SAFETY: removed, so ours alone (1).
             objects.extend(words[..popped].iter().map(|&word| unsafe { from_word(word) }));
             if popped == 0 {
-                // From an overflow array, which refills the local stack, or from another CPU.
+                // Takes from an overflow array and refills the local stack, or takes from another CPU.
                 match self.pop() {
                     Some(object) => objects.push(object),
                     None => break,

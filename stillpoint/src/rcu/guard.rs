@@ -62,8 +62,9 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
 
 /// An open read-side critical section of the domain `D`. Dropping the guard ends the section.
 ///
-/// A thread may hold several guards and drop them in any order; the section lasts until the last one is dropped. While
-/// it exists, no grace period that begins can end, even if it is leaked (see [stalls](super#stalls)).
+/// A thread may hold several guards and drop them in any order; the section lasts until the last one is dropped. No
+/// grace period that begins in the meantime can end before that, or ever, if a guard is leaked (see
+/// [stalls](super#stalls)).
 ///
 /// Dropping the outermost guard blocks if values were retired inside the section and the backlog exceeds its
 /// [limits](super::set_limits); otherwise it never blocks.
@@ -99,11 +100,11 @@ impl<D: RcuDomain> Guard<D> {
         Self { reader, _thread: PhantomData }
     }
 
-    /// Ends the section and begins a new one, if this is the thread's only guard.
+    /// Ends the section and begins a new one, if this is the thread's only guard: for long loops of reads.
     ///
-    /// Grace periods that began before no longer wait for it. References loaded through the guard end here, as the
-    /// compiler checks. For long loops of reads. Takes a few loads if no grace period has begun since the section did.
-    /// Blocks as dropping the guard does, outside the section.
+    /// Grace periods that began before no longer wait for this thread. The compiler ensures that references loaded
+    /// through the guard are not used afterwards. Takes a few loads if no grace period has begun since the section did.
+    /// May block where dropping the guard would; while it blocks, the section has ended.
     ///
     /// ```
     /// use stillpoint::rcu::{self, Rcu};

@@ -1,10 +1,11 @@
-//! Read-copy update: reads take about a nanosecond and never wait; writers wait for a *grace period*.
+//! Read-copy update: reads take about a nanosecond and wait for no writer; writers wait for a *grace period*.
 //!
 //! A reader begins a *read-side critical section* ([`enter`]), a section for short. It loads pointers ([`Rcu::load`])
 //! and uses the values behind them until it drops the guard. A writer publishes a new value ([`Rcu::replace`]) and
-//! disposes of the old one after a grace period: when every section that was open has ended. Readers write only to a
-//! cache line of their own, take no lock and execute no fence. The writer pays for both sides, by one
-//! [`fence::heavy`](crate::fence::heavy) per grace period.
+//! disposes of the old one after a grace period: when every section that was open at the replacement has ended. Readers
+//! write only to a cache line of their own, take no lock and execute no fence. Instead, each grace period makes every
+//! running thread of the process execute a fence, by one call of [`fence::heavy`](crate::fence::heavy), or two if
+//! readers hold it up.
 //!
 //! ```
 //! use std::thread;
@@ -36,7 +37,7 @@
 //! (`pthread_key_create(3)`) may read and defer too. A thread that uses a domain for the *first* time in the last round
 //! of these destructors, the fourth in glibc, leaks its reader record.
 //!
-//! A global allocator may read in each of its calls, from the first one in the process on.
+//! A global allocator may read in any of its calls, even in the first one of the process.
 //!
 //! # Signal handlers
 //!
@@ -61,32 +62,37 @@
 //!
 //! [`call`] and [`retire`] run a callback or a destructor after a grace period; so does dropping a [`Retired`]. Each
 //! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
-//! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, its grace
-//! periods begin at least a millisecond apart, so that a busy writer causes at most a thousand interrupts a second. The
-//! first one begins after 0.1 ms: a caller that defers something and then calls [`synchronize`] so leads the grace
-//! period that serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all have
-//! run.
+//! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, the grace
+//! periods that it leads begin at least a millisecond apart, so that a busy writer causes a few thousand interrupts a
+//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own. The
+//! worker's first one begins after 0.1 ms. So if a thread defers something and then calls [`synchronize`], the grace
+//! period of that call serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all
+//! have run.
 //!
 //! | thread | work |
 //! |---|---|
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
-//! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left. A callback
-//! that blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One
-//! idle worker thread is kept for all domains.
+//! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left, but for ten
+//! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, slowly. A callback that
+//! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One idle
+//! worker thread is kept for all domains.
 //!
 //! # Waiting
 //!
-//! There is no separate expedited grace period: one that no reader delays takes a few microseconds, most of them in
-//! `membarrier`, which interrupts only CPUs that run this process. Threads that cannot tolerate interrupts use
-//! [`qsbr`](crate::qsbr).
+//! There is no separate expedited grace period: each one is expedited. One that no reader delays takes little more than
+//! its `membarrier` call: some microseconds if no other thread of the process runs, and 15 to 30 us next to running
+//! ones (measured in virtual machines). It interrupts only other CPUs that run this process. If some threads cannot
+//! tolerate interrupts, the whole process must do without `rcu`, `srcu` and [`fence::heavy`](crate::fence::heavy), and
+//! wait in [`qsbr::synchronize`](crate::qsbr::synchronize): workers of callbacks issue heavy fences in `qsbr` too.
 //!
 //! # Stalls
 //!
 //! A grace period that has waited for 10 seconds reports on standard error which threads it waits for and where they
 //! registered, again after 20, and so on; with the feature `tracing`, a subscriber gets an event instead.
-//! [`set_stall_timeout`] and [`set_stall_hook`] change that. [`Stats::longest_wait`] and [`Stats::stalls`] count.
+//! [`set_stall_timeout`] and [`set_stall_hook`] change that. [`Stats::stalls`] counts the reports, and
+//! [`Stats::longest_wait`] is the longest wait so far.
 //!
 //! A leaked guard (`mem::forget`, `Box::leak`) may have lent references for ever, so its section never ends: grace
 //! periods of the domain wait for it, and nothing is freed, even after its thread has exited
@@ -94,8 +100,9 @@
 //!
 //! # Checks
 //!
-//! In debug builds every wait asserts that a full grace period has passed, by a count that is independent of the
-//! algorithm. That costs each grace period and each caller a few atomic operations, and readers nothing.
+//! In debug builds every wait asserts that a grace period has begun and ended since it was requested, by a count that
+//! is independent of how callers share grace periods. That costs each grace period and each caller a few atomic
+//! operations, and readers nothing.
 //!
 //! # Fork
 //!
@@ -110,24 +117,25 @@
 //! - Callbacks, destructors of retired values, wakers and [stall hooks](set_stall_hook) may fork, but must not return
 //!   in the child, which must `exec` or `_exit`.
 //!
-//! Workers are not threads of `std`, which promises less: a child cannot call `std::thread::spawn` if another thread
-//! was starting or exiting at the fork.
+//! The library does not start its workers with `std::thread::spawn`, which a child must not call if another thread of
+//! the parent was starting or exiting at the fork.
 //!
 //! Not supported: a fork in a signal handler that interrupted a function of this library; use in handlers of
 //! `pthread_atfork(3)`; processes created without the C library's `fork` (`_Fork`, `clone`), unless they `exec`.
 //!
 //! # Trade-offs
 //!
-//! - A long section delays every grace period of its domain, and thereby the memory that waits to be freed. It never
-//!   delays readers that retire nothing.
-//! - A reader that a sleeping grace period waits for wakes it on leaving, and yields its CPU once: one or two system
-//!   calls.
+//! - A long section delays every grace period of its domain, and so the freeing of memory. It delays other readers only
+//!   by the yield below, and by the limit of the backlog if they retire values.
+//! - A reader that a sleeping grace period waits for counts down when it leaves its section, and yields its CPU
+//!   (`sched_yield(2)`); the last one wakes the leader. Where threads outnumber CPUs, a reader may thus lose its CPU for
+//!   a time slice: the writer's latency is bought with the reader's.
 //! - [`synchronize`] costs a heavy fence, a look at each registered thread, and the rest of the longest open section.
 //!   Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop the [`Retired`]
 //!   instead of waiting.
-//! - Two threads deadlock if each waits, inside a section of one domain, for a grace period of the domain whose section
-//!   the other is in. Waiting inside a section of the *same* domain panics. The same goes for [`barrier`] and
-//!   callbacks.
+//! - Two threads deadlock if one waits for a grace period of domain B inside a section of domain A, and the other for
+//!   one of A inside a section of B. Waiting inside a section of the *same* domain panics. Likewise for callbacks that
+//!   call [`barrier`]: two that wait for each other's domains deadlock, one that waits for its own panics.
 //! - One worker runs the callbacks of a domain one after the other, since the thread that deferred one may hold a lock
 //!   that the callback takes. A program that defers faster is throttled. Values without destructors, and those with
 //!   [`DeferOptions::run_on_retiring_thread`], are freed by the threads that retire them, several times faster.
@@ -137,8 +145,8 @@
 //! # Sources
 //!
 //! McKenney and Slingwine, *Read-copy update* (1998); Desnoyers, McKenney, Stern, Dagenais and Walpole, *User-level
-//! implementations of read-copy update* (2012). The source (`grace_period/engine.rs`, `readers/threads.rs`) argues the
-//! algorithm.
+//! implementations of read-copy update* (2012). The comments in the source (`grace_period/engine.rs`,
+//! `readers/threads.rs`) explain why the algorithm is correct.
 
 mod block_on;
 mod grace_period;
@@ -241,6 +249,9 @@ pub fn call_with(f: impl FnOnce() + Send + 'static, options: DeferOptions) {
 
 /// Drops `value` after a grace period, in the worker. Its destructor is a callback: see [`call`].
 ///
+/// For a box whose destructor releases something that readers use. A value that readers reference is retired by
+/// dropping what [`Rcu::replace`] returns, or by [`retire_raw`].
+///
 /// A value without a destructor (no drop glue) is freed by the thread that retired it if that thread goes on retiring,
 /// or else by the worker.
 ///
@@ -268,13 +279,14 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
     Global.retire_all(values);
 }
 
-/// [`retire`] for a value that readers still reference, so that it must not be a `Box`.
+/// [`retire`] for a value that readers may still reference, as a raw pointer, since a `Box` must not be aliased.
 ///
 /// For data structures that unlink their own nodes.
 ///
 /// # Safety
 ///
-/// `value` comes from a `Box`. It is not freed otherwise, and not used after the sections that are open now.
+/// `value` must come from a `Box` and must not be freed in any other way. It must be unlinked: no section that begins
+/// after this call may reach it, and nothing else may use it then.
 #[inline]
 #[track_caller]
 pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
@@ -309,13 +321,13 @@ pub fn barrier() {
 
 /// Sets the limits of the backlog, from now on: see [`Limits`].
 ///
-/// Above a limit, [`call`] and [`retire`] block, and so does dropping a [`Retired`], which async code should know.
-/// Inside a section, leaving the outermost one blocks instead ([`Guard::repin`] included). A thread that exits blocks
-/// too. Callbacks never block.
+/// Above a limit, [`call`] and [`retire`] block, and so does dropping a [`Retired`]: mind this in async code. Inside a
+/// section these calls do not block; dropping the outermost guard does ([`Guard::repin`] too). A thread that exits
+/// blocks too. Calls made in callbacks never block.
 ///
-/// A wait times out after ten seconds, since what it waits for may need a lock that the caller holds. The waits after
-/// that time out after one millisecond, until a callback has run ([`Stats::limit_overruns`]). Inside a section of
-/// *another* domain, a wait always times out after one millisecond.
+/// A blocked call gives up and goes on after ten seconds, since the callbacks that it waits for may need a lock that
+/// the caller holds. Until a callback has run, later calls give up after one millisecond ([`Stats::limit_overruns`]).
+/// Inside a section of *another* domain, a call always gives up after one millisecond.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Limits};

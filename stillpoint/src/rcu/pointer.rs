@@ -149,9 +149,9 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
 impl<T: Send + 'static, D: RcuDomain> Rcu<T, D> {
     /// Publishes the value that `f` makes of the current one, and returns the old value for disposal.
     ///
-    /// `f` runs inside a read-side critical section, and again whenever another writer has replaced the value
-    /// meanwhile. For domains of [`crate::rcu`]; in others, [`update_with`](Self::update_with) takes the guard or the
-    /// handle.
+    /// `f` runs inside a read-side critical section, and again whenever another writer has replaced the value in the
+    /// meantime. Only for domains of [`crate::rcu`]: for others, use [`update_with`](Self::update_with), which takes
+    /// the guard or the handle.
     ///
     /// ```
     /// use stillpoint::rcu::Rcu;

@@ -14,8 +14,8 @@
 //! # Why one word and no arithmetic
 //!
 //! Entering stores what it loaded from the counter, and leaving stores a constant. Well-predicted branches decide
-//! whether the section is nested, so nothing on the fast path waits for a store to come back as a load. Only nested
-//! sections count, in a word of their own: so `gp_seen` holds the whole counter, which never wraps.
+//! whether the section is nested, so no store-to-load forwarding is on the critical path. Only nested sections count,
+//! in a word of their own: so `gp_seen` holds the whole counter, which never wraps.
 //!
 //! # Signals
 //!

@@ -1,9 +1,10 @@
 //! SRCU readers: two index values, each with lock and unlock counters on each CPU.
 //!
-//! The readers of [`crate::srcu`], after the Linux kernel's sleepable RCU (`kernel/rcu/srcutree.c`), with 64-bit
-//! counters and asymmetric fences. A section is counted where it begins, in `locks`, and where it ends, perhaps in
-//! another thread, in `unlocks`, each on the current CPU. So a grace period costs a few loads for each CPU, however
-//! many sections are open.
+//! The readers of [`crate::srcu`], after the Linux kernel's sleepable RCU (`kernel/rcu/srcutree.c`). Fences are
+//! asymmetric, as in its SRCU-fast, whose grace periods call `synchronize_rcu()` where these issue a heavy fence. A
+//! section is counted where it begins, in `locks`, and where it ends, perhaps in another thread (the kernel's
+//! `srcu_down_read()` and `srcu_up_read()`), in `unlocks`, each on the current CPU. So a grace period costs a few loads
+//! for each CPU, however many sections are open.
 //!
 //! ```text
 //! read_lock   idx = current index        read_unlock   unlocks[idx] += 1      (Release)
@@ -37,9 +38,11 @@
 //! found drained once, in any order, whatever flips happen meanwhile. A thread that loaded the index before any number
 //! of flips may enter the idle one: (3) and (4) hold for both. Counters of 64 bits do not wrap.
 //!
-//! *It terminates*, although new sections could keep the busy index from ever being drained: the idle index gets none,
-//! except one from each thread that loaded the index before the last flip, as the thread's next load sees the flip.
-//! When the idle index is drained the two change places.
+//! *It terminates*, although new sections could keep the busy index from ever being drained: once a flip is visible to
+//! a thread, its next section enters the other index. Until then it may enter the old one several times, as nothing
+//! orders the relaxed store of the flip before the sums. (The kernel has full barriers around `srcu_flip()`, and bounds
+//! these entries by them, as its counters may wrap.) Such entries delay the end, and cannot affect (1) to (4). When the
+//! idle index is drained the two change places.
 //!
 //! # Sleeping
 //!

@@ -1,4 +1,5 @@
-//! Readers that belong to threads: a grace period takes one heavy fence, one scan, and at most one sleep.
+//! Readers that belong to threads: a grace period takes one heavy fence and one scan, and if readers block it a second
+//! fence, a rescan of these readers, and a sleep.
 //!
 //! The readers of [`crate::rcu`]: [`super::reader`] is what each does, [`super::registry`] where it lies.
 //! [`super::qsbr`] is another [`ReaderProtocol`], which needs no fences; it shares the scan, the sleep and the
@@ -35,14 +36,16 @@
 //! leaves and sees `WAKE_ON_EXIT` counts down; the last one wakes the leader. By B, the reader sees `WAKE_ON_EXIT` or
 //! the leader sees that the reader has left.
 //!
-//! 1. Each request is taken exactly once, by the reader or by the leader. So `awaited` is the number of outstanding
-//!    requests, plus one for the leader until it sleeps. A reader that is late with the wake-up of the last grace
-//!    period may end the sleep early, so the leader checks the number.
+//! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is at
+//!    least the number of outstanding requests, plus one for the leader until it sleeps. A reader that is late with the
+//!    wake-up of the last grace period may end the sleep early, so the leader checks the number.
 //! 2. When `awaited` is 0 no request is outstanding, and no thread changes it before the next leader does.
-//! 3. A reader takes a request after the section that it was made for. The leader takes it back after it has seen the
-//!    reader outside. Either way, what the reader does later comes after A, by the Release and Acquire of the request:
-//!    case 2, even if the reader then stores the old counter, which it may have loaded long before. So no reader is
-//!    checked again: a grace period takes one sleep and one wake-up, however many readers there are.
+//! 3. *No reader is checked again.* Requests are made after A. A reader that takes one acquires it, so what it does
+//!    next follows A: case 2, even if it stores the old counter, which it may have loaded long before. That includes
+//!    the section for which the request was made, if a repin has just begun it: its loads follow the take. A reader
+//!    whose request the leader takes back was seen quiescent, or with the new counter, after A; a later section whose
+//!    light fence preceded A would have been seen instead. So a grace period takes one sleep and one wake-up as a rule,
+//!    however many readers there are.
 //!
 //! The countdown is a chain of read-modify-writes with Release, and the leader's load of `awaited` an Acquire: the
 //! sections of all awaited readers happen before the end of the grace period.

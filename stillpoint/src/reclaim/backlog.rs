@@ -1,15 +1,15 @@
 //! Back-pressure: how much waits in a domain, and when that is too much.
 //!
-//! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run. There are two
-//! watermarks below the [`Limits`]:
+//! Owners report what they have pushed, a block at a time. Threads that run callbacks report what they have run. There
+//! are two watermarks below the [`Limits`]:
 //!
 //! | watermark | at | above it |
 //! |---|---|---|
 //! | [low](Backlog::above_low_mark) | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds, and runs lazy callbacks |
 //! | [high](Backlog::above_high_mark) | seven eighths of a limit | callers are throttled: they block until less waits |
 //!
-//! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after [`THROTTLE_TIMEOUT`]. The
-//! callers after it go on after [`THROTTLE_RETRY`], until a callback has run.
+//! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after
+//! [`THROTTLE_TIMEOUT`]. The callers after it go on after [`THROTTLE_RETRY`], until a callback has run.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ const THROTTLE_RETRY: Duration = Duration::from_millis(1);
 pub struct Limits {
     /// Callbacks and retired values.
     pub count: u64,
-    /// Bytes: of the values themselves, and what callers say that these own ([`DeferOptions::heap_bytes`](crate::rcu::DeferOptions::heap_bytes)).
+    /// Bytes: of the values themselves, and what callers say that these own
+    /// ([`DeferOptions::heap_bytes`](crate::rcu::DeferOptions::heap_bytes)).
     pub bytes: u64,
 }
 
@@ -116,8 +117,8 @@ impl LocalCount {
 pub enum MayWait {
     /// The caller is inside a section, or runs a callback.
     No,
-    /// For [`THROTTLE_RETRY`]: the caller may be inside a section of this domain, or is inside one of another domain, which the
-    /// worker may be waiting for indirectly.
+    /// For [`THROTTLE_RETRY`]: the caller may be inside a section of this domain, or is inside one of another domain,
+    /// which the worker may be waiting for indirectly.
     Briefly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,

@@ -1,7 +1,7 @@
 //! The linked blocks in which the callbacks of a [queue](super::queue) lie, from the consumer's block to the owner's.
 //!
-//! The consumer frees a block, or gives it back to the owner, when it goes on to the next one. So it never frees the owner's last
-//! block (invariant 4 of the queue).
+//! The consumer frees a block, or gives it back to the owner, when it goes on to the next one. So it never frees the
+//! owner's last block (invariant 4 of the queue).
 
 use core::{mem, ptr};
 

@@ -17,8 +17,8 @@ pub struct Callback {
 /// A pointer, or a closure of at most that size.
 pub type Data = MaybeUninit<*mut ()>;
 
-/// Runs a callback, of which it gets the data. Returns what has panicked, if anything has. (A function, as it costs nothing then
-/// without a panic, and no callback has to hold a name.)
+/// Runs a callback, of which it gets the data. Returns what has panicked, if anything has. (A function, as it costs
+/// nothing then without a panic, and no callback has to hold a name.)
 pub type Run = unsafe fn(Data) -> Option<fn() -> Panicked>;
 
 /// What code of the program has panicked, and the name of its type.
@@ -41,7 +41,8 @@ const MAX_BYTES: usize = 1 << 40;
 unsafe impl Send for Callback {}
 
 impl Callback {
-    /// Drops the box that `value` comes from; counted as `bytes`. `local`: the thread that deferred it may run the destructor.
+    /// Drops the box that `value` comes from; counted as `bytes`. `local`: the thread that deferred it may run the
+    /// destructor.
     ///
     /// # Safety
     ///
@@ -113,8 +114,8 @@ impl Callback {
         self.bytes_and_flags & FREE_ONLY != 0
     }
 
-    /// Returns `true` if the thread that deferred it may run it wherever it defers another: it only frees memory, or the program
-    /// allows it.
+    /// Returns `true` if the thread that deferred it may run it wherever it defers another: it only frees memory, or
+    /// the program allows it.
     pub fn may_run_on_owner(&self) -> bool {
         self.bytes_and_flags & LOCAL != 0
     }
@@ -130,8 +131,8 @@ impl Callback {
     ///
     /// A grace period has ended since the callback was made.
     pub unsafe fn run(self) -> Option<fn() -> Panicked> {
-        // SAFETY: `data` is what the function was stored with, and used once, as `self` is consumed. For `free`, the grace period:
-        // no thread uses the value any more.
+        // SAFETY: `data` is what the function was stored with, and used once, as `self` is consumed. For `free`, the
+        // grace period: no thread uses the value any more.
         unsafe { (self.run)(self.data) }
     }
 }

@@ -25,7 +25,8 @@ pub trait Host {
     /// Runs a callback, whose grace period has ended.
     fn run(&self, callback: Callback);
 
-    /// Has a thread call [`CallbackWorker::work`](super::worker::CallbackWorker::work). Returns `false` if there is no thread.
+    /// Has a thread call [`CallbackWorker::work`](super::worker::CallbackWorker::work). Returns `false` if there is no
+    /// thread.
     fn start_worker(&self) -> bool;
 }
 

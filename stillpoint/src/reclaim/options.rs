@@ -27,19 +27,19 @@ impl DeferOptions {
     }
 
     /// Allows it to wait: for callbacks that are not lazy, for a few thousand lazy ones or a quarter of the
-    /// [`Limits`](crate::rcu::Limits), for [`barrier`](crate::rcu::barrier), or for ten seconds. Saves grace periods, and
-    /// wake-ups of an idle process.
+    /// [`Limits`](crate::rcu::Limits), for [`barrier`](crate::rcu::barrier), or for ten seconds. Saves grace periods,
+    /// and wake-ups of an idle process.
     pub const fn lazy(self) -> Self {
         Self { lazy: true, ..self }
     }
 
-    /// Allows the thread that retires the value to run its destructor, in a later call of [`retire`](crate::rcu::retire) or
-    /// the like, when the grace period has ended. The destructor must not take locks, or do anything else that could harm
-    /// that thread.
+    /// Allows the thread that retires the value to run its destructor, in a later call of
+    /// [`retire`](crate::rcu::retire) or the like, when the grace period has ended. The destructor must not take locks,
+    /// or do anything else that could harm that thread.
     ///
-    /// The thread that allocated the memory then frees it, which is several times faster with most allocators: for nodes of
-    /// lists, trees and tables whose values only own memory. This is the default for values without destructors. It has no effect
-    /// on callbacks.
+    /// The thread that allocated the memory then frees it, which is several times faster with most allocators: for
+    /// nodes of lists, trees and tables whose values only own memory. This is the default for values without
+    /// destructors. It has no effect on callbacks.
     ///
     /// What the thread defers afterwards waits until the destructor returns; what other threads defer does not.
     pub const fn run_on_retiring_thread(self) -> Self {

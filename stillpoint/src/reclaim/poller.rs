@@ -1,9 +1,9 @@
 //! Grace periods without a waiting thread: for futures, and for cookies that were started.
 //!
-//! A future that is polled leaves its waker here. [`crate::rcu::GracePeriod`] may also start a grace period for which no thread
-//! waits. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one grace period after
-//! the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures that each of them
-//! serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
+//! A future that is polled leaves its waker here. [`crate::rcu::GracePeriod`] may also start a grace period for which
+//! no thread waits. While there is either, a task of the [worker pool](super::worker_pool), the *poller*, waits for one
+//! grace period after the other as `synchronize` does, hence shares them with all other waiters, and wakes the futures
+//! that each of them serves. It does nothing else: a callback that blocks the domain's worker does not delay it.
 //!
 //! # Invariants
 //!
@@ -16,8 +16,8 @@
 //!
 //! # When no poller can run
 //!
-//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are polled, they wait in
-//! the polling thread, which panics if its grace period fails too.
+//! If the pool has no thread, or a grace period fails, all futures are dismissed: they are woken. When they are polled,
+//! they wait in the polling thread, which panics if its grace period fails too.
 
 use core::mem;
 use core::task::Waker;
@@ -79,16 +79,16 @@ impl GpPoller {
         }
     }
 
-    /// Makes sure that the grace period ends, if there is a thread for the poller. `submit` has a thread call [`run`](Self::run),
-    /// or returns `false` if there is none.
+    /// Makes sure that the grace period ends, if there is a thread for the poller. `submit` has a thread call
+    /// [`run`](Self::run), or returns `false` if there is none.
     pub fn start(&self, cookie: GpCookie, submit: impl FnOnce() -> bool) {
         let mut waiters = self.lock();
         waiters.started = waiters.started.max(Some(cookie));
         self.ensure_running(submit, waiters);
     }
 
-    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it. `submit` as for
-    /// [`start`](Self::start).
+    /// Has `waker` called when the grace period has ended. `id` is the future's, as its last call left it. `submit` as
+    /// for [`start`](Self::start).
     pub fn poll<R>(
         &self,
         engine: &Engine<R>,
@@ -159,7 +159,8 @@ impl GpPoller {
         false
     }
 
-    /// The poller's task. `wait_for_next` blocks until the next grace period has ended. Two pollers at a time do no harm.
+    /// The poller's task. `wait_for_next` blocks until the next grace period has ended. Two pollers at a time do no
+    /// harm.
     pub fn run<R>(&self, engine: &Engine<R>, wait_for_next: impl Fn() -> Result<(), Denied>) {
         loop {
             match self.next(engine) {

@@ -1,12 +1,14 @@
 //! A queue of callbacks: those that one thread has deferred, in order, until they have run.
 //!
-//! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A *consumer*,
-//! the domain's worker or the owner itself, claims the front of the queue and pops them. Callbacks lie in linked [blocks](super::blocks), so
-//! a push is a few plain stores, and one allocation in [`BLOCK`]. The next owner of the reader goes on with its queue.
+//! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A
+//! *consumer*, the domain's worker or the owner itself, claims the front of the queue and pops them. Callbacks lie in
+//! linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in [`BLOCK`]. The next owner of
+//! the reader goes on with its queue.
 //!
 //! # State
 //!
-//! A position is a number of callbacks, counted from the first push. The segments are those of the kernel's `rcu_segcblist`.
+//! A position is a number of callbacks, counted from the first push. The segments are those of the kernel's
+//! `rcu_segcblist`.
 //!
 //! ```text
 //!     completed    next     ready_end   waiting_end    tail
@@ -27,16 +29,18 @@
 //! # Invariants
 //!
 //! 1. `completed <= next <= ready_end <= waiting_end <= tail`, and none of them ever decreases.
-//! 2. `cookie` was taken after the callbacks below `waiting_end` were seen. When it is done, a grace period has begun after
-//!    they were pushed, and has ended.
-//! 3. The thread that has set `claim` is the only consumer until it clears it, also while the callbacks from `completed` to
-//!    `next` run. No thread waits for a claim. So a slow callback delays those behind it in its queue, and no others.
+//! 2. `cookie` was taken after the callbacks below `waiting_end` were seen. When it is done, a grace period has begun
+//!    after they were pushed, and has ended.
+//! 3. The thread that has set `claim` is the only consumer until it clears it, also while the callbacks from
+//!    `completed` to `next` run. No thread waits for a claim. So a slow callback delays those behind it in its queue,
+//!    and no others.
 //! 4. The consumer gives up a block when it goes on to the next one, so never the owner's last block.
 //!
 //! # Orderings
 //!
-//! The owner's Release of `tail` publishes callbacks, blocks and links to the consumer. The consumer's Release of `completed`
-//! publishes the effects of callbacks to `barrier`. A claim acquires what the last consumer released with its own.
+//! The owner's Release of `tail` publishes callbacks, blocks and links to the consumer. The consumer's Release of
+//! `completed` publishes the effects of callbacks to `barrier`. A claim acquires what the last consumer released with
+//! its own.
 
 use core::{mem, ptr};
 
@@ -52,8 +56,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::*, UnsafeCell, const_unless_lo
 
 /// Bytes after which the owner flushes, however few the callbacks; it also flushes after each block.
 const FLUSH_BYTES: u64 = 64 << 10;
-/// The owner runs as many of its ready callbacks in as many pushes, so that what it frees is what it allocates next: the C
-/// library keeps seven pieces of a size within easy reach.
+/// The owner runs as many of its ready callbacks in as many pushes, so that what it frees is what it allocates next:
+/// the C library keeps seven pieces of a size within easy reach.
 pub const STEP: u64 = if cfg!(loom) { 1 } else { 4 };
 /// Callbacks that the worker runs at a time.
 const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
@@ -141,8 +145,8 @@ const CLAIMED: u32 = 1;
 /// Claimed, and the consumer wakes the worker afterwards.
 const WANTED: u32 = 2;
 
-// SAFETY: the owner alone accesses its end of `blocks`, and the thread that has set `claim` alone accesses `consumer`; everything else is
-// atomic. Callbacks are `Send`.
+// SAFETY: the owner alone accesses its end of `blocks`, and the thread that has set `claim` alone accesses `consumer`;
+// everything else is atomic. Callbacks are `Send`.
 unsafe impl Sync for Queue {}
 // SAFETY: a queue goes from one owner to the next through the registry, which orders the two.
 unsafe impl Send for Queue {}
@@ -223,11 +227,12 @@ impl Queue {
         }
     }
 
-    /// Returns `true` if the worker must run callbacks, `lazy` ones if they are to run too. Returns `false` for a queue whose
-    /// owner will wake the worker.
+    /// Returns `true` if the worker must run callbacks, `lazy` ones if they are to run too. Returns `false` for a queue
+    /// whose owner will wake the worker.
     pub fn is_ready(&self, lazy: bool) -> bool {
         let least = if lazy { Pending::Lazy } else { Pending::Urgent };
-        // Relaxed: the worker looks after an operation on its state that acquires, and the owner wakes it by one that releases.
+        // Relaxed: the worker looks after an operation on its state that acquires, and the owner wakes it by one that
+        // releases.
         self.pending() >= least && self.front.claim.load(Relaxed) != WANTED
     }
 
@@ -244,8 +249,8 @@ impl Queue {
         let bytes = owner.added.add(1, callback.bytes() as u64);
         // SAFETY: the caller's contract; the consumer does not access the position before `tail` covers it.
         unsafe { owner.blocks.write(tail, callback) };
-        // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback frees; pairs
-        // with the Acquire in `tail`.
+        // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback
+        // frees; pairs with the Acquire in `tail`.
         owner.tail.store(tail + 1, Release);
         if !lazy {
             // Release: pairs with the Acquire in `pending`.
@@ -266,9 +271,9 @@ impl Queue {
         self.owner.tail.load(Relaxed) >= self.owner.next_gp.load(Relaxed)
     }
 
-    /// The owner has tried a grace period of its own, which took `nanoseconds`. The next one comes when the callbacks have paid
-    /// for it ([`OWN_GP_SHARE`]). With few of them in flight their memory stays in the cache, so a cheap grace period (no other
-    /// thread runs that it would interrupt) is worthwhile soon.
+    /// The owner has tried a grace period of its own, which took `nanoseconds`. The next one comes when the callbacks
+    /// have paid for it ([`OWN_GP_SHARE`]). With few of them in flight their memory stays in the cache, so a cheap
+    /// grace period (no other thread runs that it would interrupt) is worthwhile soon.
     pub fn own_gp_took(&self, nanoseconds: u64) {
         let [least, most] = OWN_GP_INTERVAL;
         let interval = (nanoseconds / OWN_GP_SHARE).clamp(least, most);
@@ -281,7 +286,8 @@ impl Queue {
         [&self.owner.added, &self.owner.freed].map(LocalCount::take)
     }
 
-    /// Returns what the owner has pushed and run since the last report. A statistic: the numbers may be of different moments.
+    /// Returns what the owner has pushed and run since the last report. A statistic: the numbers may be of different
+    /// moments.
     pub fn unreported(&self) -> [Amount; 2] {
         [&self.owner.added, &self.owner.freed].map(LocalCount::amount)
     }
@@ -294,9 +300,10 @@ impl Queue {
 
     /// Claims the front if it is free.
     fn try_claim(&self) -> Option<Claim<'_>> {
-        // Acquire: what the last consumer did; pairs with the Release in `Claim::release`. Relaxed: a failure reads nothing else.
+        // Acquire: what the last consumer did; pairs with the Release in `Claim::release`. Relaxed: a failure reads
+        // nothing else.
         let claimed = self.front.claim.compare_exchange(FREE, CLAIMED, Acquire, Relaxed);
-        claimed.is_ok().then(|| Claim(self))
+        claimed.is_ok().then_some(Claim(self))
     }
 
     /// For the worker: claims the front, or has the consumer wake the worker afterwards.
@@ -313,8 +320,8 @@ impl Queue {
         }
     }
 
-    /// For the worker: assigns a cookie to callbacks without one, unless others still wait for theirs. Returns the cookie that
-    /// the queue waits for.
+    /// For the worker: assigns a cookie to callbacks without one, unless others still wait for theirs. Returns the
+    /// cookie that the queue waits for.
     ///
     /// # Errors
     ///
@@ -332,8 +339,8 @@ impl Queue {
         Ok(cookie)
     }
 
-    /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run are left
-    /// to an owner that is active, unless `all`.
+    /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run
+    /// are left to an owner that is active, unless `all`.
     pub fn run_batch<R>(&self, engine: &Engine<R>, all: bool, run: impl Fn(Callback)) -> Amount {
         let Some(claim) = self.try_claim() else { return Amount::default() };
         let leave = claim.with(|consumer| {
@@ -345,8 +352,8 @@ impl Queue {
         amount
     }
 
-    /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to others. Returns
-    /// `true` if the caller must wake the worker, which has found the queue claimed.
+    /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to others.
+    /// Returns `true` if the caller must wake the worker, which has found the queue claimed.
     #[must_use]
     pub fn run_local<R>(&self, limit: u64, engine: &Engine<R>, run: impl Fn(Callback)) -> bool {
         // The worker has the claim, or this thread itself: a destructor that it runs here may defer something.
@@ -364,7 +371,8 @@ impl Queue {
         claim.release() == WANTED
     }
 
-    /// Returns when the oldest callback that has not run was assigned its cookie, if it was: nanoseconds of [`now`]. A statistic.
+    /// Returns when the oldest callback that has not run was assigned its cookie, if it was: nanoseconds of [`now`]. A
+    /// statistic.
     pub fn oldest(&self) -> Option<u64> {
         let (front, completed) = (&self.front, self.completed());
         let segments = [(&front.ready_end, &front.ready_since), (&front.waiting_end, &front.waiting_since)];
@@ -377,9 +385,11 @@ impl Queue {
 impl Drop for Queue {
     /// Callbacks that have not run leak what they hold; a domain's queues are empty when it is dropped.
     fn drop(&mut self) {
-        let front = self.front.consumer.with(|consumer| unsafe { (*consumer).block });
         // SAFETY: no other thread has the queue.
-        unsafe { self.owner.blocks.free_all(front) };
+        unsafe {
+            let front = self.front.consumer.with(|consumer| (*consumer).block);
+            self.owner.blocks.free_all(front);
+        }
     }
 }
 
@@ -462,7 +472,8 @@ impl Consumer {
             return None;
         }
         let index = (self.next % BLOCK) as usize;
-        // Relaxed: the callback at `next` has been seen, so the link to its block has been acquired (see `OwnerBlocks::add`).
+        // Relaxed: the callback at `next` has been seen, so the link to its block has been acquired (see
+        // `OwnerBlocks::add`).
         let block = match index {
             0 if self.block.is_null() => queue.owner.blocks.first.load(Relaxed),
             // SAFETY: the block before is not freed yet (4).

@@ -1,7 +1,8 @@
-//! The domains whose callbacks, or destructors of retired values, the calling thread runs: a list on its stack, innermost first.
+//! The domains whose callbacks, or destructors of retired values, the calling thread runs: a list on its stack,
+//! innermost first.
 //!
-//! There is more than one where a callback waits for callbacks of another domain that has no worker thread, and where it defers
-//! so much in another domain that it runs some of that domain's callbacks.
+//! There is more than one where a callback waits for callbacks of another domain that has no worker thread, and where
+//! it defers so much in another domain that it runs some of that domain's callbacks.
 
 use core::cell::Cell;
 use core::ptr;

@@ -1,7 +1,7 @@
 //! The queues of a domain whose readers are not tied to threads: a few, which threads share.
 //!
-//! A [`Queue`] has one owner: here, the thread that holds the lock of its stripe, for the time of a push. The worker runs all
-//! callbacks, as no thread is the one that deferred them.
+//! A [`Queue`] has one owner: here, the thread that holds the lock of its stripe, for the time of a push. The worker
+//! runs all callbacks, as no thread is the one that deferred them.
 
 use crossbeam_utils::CachePadded;
 
@@ -36,7 +36,8 @@ impl StripedQueues {
         self.0.iter().map(|stripe| &stripe.queue)
     }
 
-    /// Pushes to the queue of `cpu`. Returns that queue, and what must be reported to the backlog, if it is time for that.
+    /// Pushes to the queue of `cpu`. Returns that queue, and what must be reported to the backlog, if it is time for
+    /// that.
     pub fn push(&self, cpu: usize, callback: Callback, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
         let Stripe { push_lock, queue } = &*self.0[cpu % STRIPES];
         // No code of the program runs under the lock.
@@ -50,8 +51,8 @@ impl StripedQueues {
     ///
     /// # Safety
     ///
-    /// The calling thread is the only one in the process, as after a fork, and not inside another function of this or of the
-    /// queues.
+    /// The calling thread is the only one in the process, as after a fork, and not inside another function of this or
+    /// of the queues.
     #[cfg(not(loom))]
     pub unsafe fn reset_in_child(&self) {
         for stripe in &self.0 {

@@ -1,7 +1,8 @@
 //! The callback worker of a domain: takes callbacks through a grace period and runs them.
 //!
-//! Owners push to their queues ([`crate::reclaim::queue`]) and wake the worker ([`crate::reclaim::worker_state`]). Callers that
-//! wait for the worker use an [`EventCount`]. How much may wait is decided by the [`crate::reclaim::backlog`].
+//! Owners push to their queues ([`crate::reclaim::queue`]) and wake the worker ([`crate::reclaim::worker_state`]).
+//! Callers that wait for the worker use an [`EventCount`]. How much may wait is decided by the
+//! [`crate::reclaim::backlog`].
 //!
 //! # A round
 //!
@@ -13,24 +14,24 @@
 //! wait             for the grace period, which callers of synchronize() share               (Host::wait_for)
 //! ```
 //!
-//! It lingers and waits only when no callbacks are ready. It does not linger if a caller is urgent or the backlog is long. What
-//! does not run within BATCH_TIME_LIMIT runs in the next round, after cookies have been assigned anew. So a callback does not
-//! wait for all of a thousand others that *another* thread has deferred.
+//! It lingers and waits only when no callbacks are ready. It does not linger if a caller is urgent or the backlog is
+//! long. What does not run within BATCH_TIME_LIMIT runs in the next round, after cookies have been assigned anew. So a
+//! callback does not wait for all of a thousand others that *another* thread has deferred.
 //!
-//! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker leads, and the next.
-//! A program that defers something often calls `synchronize()` at once, and that serves the worker's callbacks too: so the worker
-//! lingers before it leads. It waits for a grace period that is in progress, and lingers anew, so that a caller in a loop
-//! leads all of them.
+//! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker leads, and the
+//! next. A program that defers something often calls `synchronize()` at once, and that serves the worker's callbacks
+//! too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers anew, so
+//! that a caller in a loop leads all of them.
 //!
-//! *Owners* run callbacks too, while they push others: those that only free memory, and those of which the program says that it
-//! does no harm. That keeps memory in the allocator's cache of the thread, and threads from waiting for one worker. All other
-//! callbacks and destructors run in the worker only, as a caller may hold a lock that they take.
+//! *Owners* run callbacks too, while they push others: those that only free memory, and those of which the program says
+//! that it does no harm. That keeps memory in the allocator's cache of the thread, and threads from waiting for one
+//! worker. All other callbacks and destructors run in the worker only, as a caller may hold a lock that they take.
 //!
 //! # Throttling
 //!
-//! Above the high watermark of the backlog, a caller that is neither inside a section nor in a callback runs what it may of its
-//! own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost one
-//! (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
+//! Above the high watermark of the backlog, a caller that is neither inside a section nor in a callback runs what it
+//! may of its own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost
+//! one (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
 
 use core::mem;
 use std::panic::catch_unwind;
@@ -48,12 +49,12 @@ use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::stall;
 use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, now, step};
 
-/// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs the readers a
-/// thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it pays:
-/// [`Queue::own_gp_took`].)
+/// Nanoseconds between the beginnings of two rounds, and after a grace period of another leader: so a writer costs the
+/// readers a thousand interrupts a second and not fifty thousand. (Owners add their own, if they defer so much that it
+/// pays: [`Queue::own_gp_took`].)
 const MIN_ROUND_INTERVAL: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
-/// Nanoseconds for which the worker of an idle domain lingers: several times what a caller takes that defers something and
-/// then waits.
+/// Nanoseconds for which the worker of an idle domain lingers: several times what a caller takes that defers something
+/// and then waits.
 const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 /// The time between rounds after one that failed.
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
@@ -132,7 +133,8 @@ impl CallbackWorker {
         if !is_missing || host.start_worker() {
             return true;
         }
-        // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look again.
+        // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look
+        // again.
         self.state.give_up();
         step!("start-failure-without-notify", self.progress.notify_all());
         false
@@ -157,7 +159,8 @@ impl CallbackWorker {
         self.reduce_backlog(queue, context(), host);
     }
 
-    /// After [`count`](Self::count): leads a grace period, throttles the caller, or wakes the worker, if the backlog requires it.
+    /// After [`count`](Self::count): leads a grace period, throttles the caller, or wakes the worker, if the backlog
+    /// requires it.
     #[cold]
     pub fn reduce_backlog(&self, queue: &Queue, context: CallerContext, host: &impl Host) {
         if !context.is_inside {
@@ -182,8 +185,8 @@ impl CallbackWorker {
         }
     }
 
-    /// Reports to the backlog what the owner of the queue has pushed and run. Also when the thread exits, so that what it has run
-    /// does not count for ever.
+    /// Reports to the backlog what the owner of the queue has pushed and run. Also when the thread exits, so that what
+    /// it has run does not count for ever.
     pub fn report(&self, queue: &Queue) {
         self.count(queue.take_unreported());
     }
@@ -215,8 +218,8 @@ impl CallbackWorker {
         self.backlog.above_high_mark() && queue.pending() != Pending::None
     }
 
-    /// Throttles the caller if too much waits, and if it may wait. `own` is the calling thread's queue. Returns `true` if it has
-    /// waited.
+    /// Throttles the caller if too much waits, and if it may wait. `own` is the calling thread's queue. Returns `true`
+    /// if it has waited.
     pub fn throttle_above_mark(&self, own: Option<&Queue>, wait: MayWait, host: &impl Host) -> bool {
         let must_wait = wait != MayWait::No && self.backlog.above_high_mark();
         if must_wait {
@@ -298,8 +301,8 @@ impl CallbackWorker {
         Ok(())
     }
 
-    /// Has all callbacks run now, by a worker, or by this thread if none can be started. Nothing is pushed any more, and there
-    /// are no readers.
+    /// Has all callbacks run now, by a worker, or by this thread if none can be started. Nothing is pushed any more,
+    /// and there are no readers.
     #[cfg(not(loom))]
     pub fn close(&self, host: &impl Host) {
         // Relaxed: ordered by `wake`.
@@ -347,7 +350,8 @@ impl CallbackWorker {
                 Pending::None if found.is_held => {
                     let is_ready = || is_ready(self.must_hurry());
                     if again {
-                        // It was woken for nothing. What is retired in the owner's destructor must not wake it each time.
+                        // It was woken for nothing. What is retired in the owner's destructor must not wake it each
+                        // time.
                         let time = Duration::from_nanos(MIN_ROUND_INTERVAL);
                         self.state.sleep_timeout(RATE_LIMITED, time, || (), is_ready);
                     } else {

@@ -1,7 +1,8 @@
 //! When a domain's worker sleeps, and which thread wakes it.
 //!
-//! A thread that has pushed a callback loads one word that hardly ever changes, and does nothing if a worker is running. The
-//! worker pays for both sides: before it sleeps, it executes a heavy fence and looks at the queues once more.
+//! A thread that has pushed a callback loads one word that hardly ever changes, and does nothing if a worker is
+//! running. The worker pays for both sides: before it sleeps, it executes a heavy fence and looks at the queues once
+//! more.
 //!
 //! # State
 //!
@@ -16,12 +17,12 @@
 //!
 //! 1. A domain has at most one worker: from the change of `IDLE` to `RUNNING`, whose thread provides the worker, to the
 //!    worker's change of `RUNNING` to `IDLE` that it does not undo.
-//! 2. *No callback is forgotten.* The owner pushes, executes a light fence and loads the state. The worker changes the state,
-//!    executes a heavy fence and looks at the queues. If the owner's fence came first, the worker finds the callback. If the
-//!    worker's came first, the owner finds the state that it must change.
-//! 3. An urgent caller publishes that it is urgent, and then changes the state by a read-modify-write. The worker changes the
-//!    state by a read-modify-write, and then looks for urgent callers. One of the two changes comes second, and acquires the
-//!    other.
+//! 2. *No callback is forgotten.* The owner pushes, executes a light fence and loads the state. The worker changes the
+//!    state, executes a heavy fence and looks at the queues. If the owner's fence came first, the worker finds the
+//!    callback. If the worker's came first, the owner finds the state that it must change.
+//! 3. An urgent caller publishes that it is urgent, and then changes the state by a read-modify-write. The worker
+//!    changes the state by a read-modify-write, and then looks for urgent callers. One of the two changes comes second,
+//!    and acquires the other.
 
 use core::num::NonZeroU32;
 use std::time::Duration;
@@ -78,15 +79,16 @@ impl WorkerState {
 
     /// Returns `true` if there is no worker.
     pub fn is_idle(&self) -> bool {
-        // Relaxed: a thread that must see that no worker could be started is notified by an `EventCount`, which orders it.
+        // Relaxed: a thread that must see that no worker could be started is notified by an `EventCount`, which orders
+        // it.
         self.state.load(Relaxed) == IDLE
     }
 
     /// Wakes the worker. Returns `true` if there is none: the caller must provide one.
     #[must_use]
     pub fn wake(&self) -> bool {
-        // Release: publishes that the caller is urgent; pairs with the Acquire in `leave_running`. Acquire: the new worker comes
-        // after the last one; pairs with the Release in `leave_running`.
+        // Release: publishes that the caller is urgent; pairs with the Acquire in `leave_running`. Acquire: the new
+        // worker comes after the last one; pairs with the Release in `leave_running`.
         let old = self.state.swap(RUNNING, AcqRel);
         if matches!(old, LAZY_WAIT | RATE_LIMITED) {
             step!("sleep-not-ended", self.state.wake(1, ALL));
@@ -103,13 +105,13 @@ impl WorkerState {
 
     /// For a caller that could not provide a worker, and for a worker that stops early: there is none.
     pub fn give_up(&self) {
-        // Release: pairs with the Acquire in `wake` by the next worker's provider. A thread that relied on this worker meanwhile
-        // pushes again some day, or waits and is notified.
+        // Release: pairs with the Acquire in `wake` by the next worker's provider. A thread that relied on this worker
+        // meanwhile pushes again some day, or waits and is notified.
         self.state.swap(IDLE, Release);
     }
 
-    /// For the worker: sleeps for `time` in the state `rest`, [`LAZY_WAIT`] or [`RATE_LIMITED`], unless `has_work` returns
-    /// `true` after `fence`.
+    /// For the worker: sleeps for `time` in the state `rest`, [`LAZY_WAIT`] or [`RATE_LIMITED`], unless `has_work`
+    /// returns `true` after `fence`.
     pub fn sleep_timeout(
         &self,
         rest: u64,
@@ -122,21 +124,22 @@ impl WorkerState {
         }
         // Once: if the sleep ends early, the worker looks at the queues, which does no harm.
         self.state.wait_timeout(rest, ALL, time);
-        // Relaxed: if the worker misses what the thread that woke it did, it acquires that in `leave_running`, before it sleeps
-        // again.
+        // Relaxed: if the worker misses what the thread that woke it did, it acquires that in `leave_running`, before
+        // it sleeps again.
         self.state.swap(RUNNING, Relaxed);
     }
 
     /// For the worker: changes the state to `rest`, unless `has_work` returns `true` after `fence`.
     pub fn leave_running(&self, rest: u64, fence: impl FnOnce(), has_work: impl FnOnce() -> bool) -> GoIdle {
-        // Release: pairs with the Acquire in `wake` by the next worker's provider. Acquire: pairs with the Release in an earlier
-        // `wake` (3).
+        // Release: pairs with the Acquire in `wake` by the next worker's provider. Acquire: pairs with the Release in
+        // an earlier `wake` (3).
         self.state.swap(rest, AcqRel);
         step!("no-fence-before-check", fence());
         if !has_work() {
             return GoIdle::Idle;
         }
-        // Acquire: another worker may have come and gone meanwhile; pairs with the Release above. Relaxed: as in `sleep_timeout`.
+        // Acquire: another worker may have come and gone meanwhile; pairs with the Release above. Relaxed: as in
+        // `sleep_timeout`.
         match self.state.compare_exchange(rest, RUNNING, Acquire, Relaxed) {
             Ok(_) => GoIdle::WorkFound,
             // A `wake` came first. From `IDLE` its caller provides another worker (1); otherwise it means this one.

@@ -1,4 +1,4 @@
-//! Sleepable RCU: readers may sleep, move to other threads, and hold a guard over `.await`.
+//! Sleepable RCU: readers may sleep, move to other threads, and hold a guard across `.await`.
 //!
 //! As in [`crate::rcu`], a reader begins a read-side critical section ([`Domain::enter`]), loads pointers of the domain
 //! ([`Rcu`](crate::rcu::Rcu)), and uses the values behind them until it drops the guard; a writer publishes a new value

@@ -1,6 +1,6 @@
 //! The shim under loom.
 //!
-//! # The exact model of a process-wide fence
+//! # The model of a process-wide fence
 //!
 //! `membarrier(2)` makes every running thread of the process execute a full fence at some point between the call and
 //! its return; a context switch counts as a full fence. loom knows nothing of this, so the model acts it out as an

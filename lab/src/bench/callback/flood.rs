@@ -1,4 +1,4 @@
-//! How much waits to be freed while a reader stays in its section.
+//! The memory that is unreclaimed while a reader stays in its section.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use super::payload::Payload;
+use super::Payload;
 use crate::harness::controls::Controls;
-use crate::harness::report::Series;
 use crate::harness::{Config, crew};
 use crate::peers::Reclaim;
 
 /// The writer stops after this many values, so that a library without a limit does not take all memory.
 const LIMIT: u64 = 200_000;
 
-/// What may wait in a library that has a limit.
+/// The limit of libraries that have one.
 const BYTES: u64 = 8 << 20;
 
-/// Time between two readings of what waits.
+/// Time between two readings of the unreclaimed memory.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Bytes of all values that exist. There is one flood at a time.
@@ -47,25 +46,18 @@ impl Drop for Counted {
     }
 }
 
-/// What a flood was like.
+/// The result of a flood.
 #[derive(Debug)]
 pub(super) struct Flood {
     /// The most bytes that existed.
     pub(super) peak: u64,
-    /// Nanoseconds that a value cost the writer.
+    /// Nanoseconds for each value of the writer.
     pub(super) value_ns: f64,
     /// Milliseconds and the bytes that existed then.
-    course: Vec<(f64, f64)>,
+    pub(super) course: Vec<(f64, f64)>,
 }
 
-impl Flood {
-    pub(super) fn series(self, system: &'static str, config: Config) -> Series {
-        let (metric, unit, over) = ("live_bytes".into(), "bytes".into(), "time_ms".into());
-        Series { system: system.into(), metric, unit, over, config, points: self.course }
-    }
-}
-
-/// The parameters of a flood that takes `slice`.
+/// Returns the parameters of a flood that takes `slice`.
 pub(super) fn config(slice: Duration) -> Config {
     Config::new([
         ("threads", 1.into()),
@@ -77,27 +69,27 @@ pub(super) fn config(slice: Duration) -> Config {
     ])
 }
 
-/// How long the reader stays in its section.
+/// Returns how long the reader stays in its first section.
 fn stall(slice: Duration) -> Duration {
     slice / 2
 }
 
-/// A flood of `slice`; the reader stays in its first section for half of it.
+/// Floods for `slice`.
 pub(super) fn run<R: Reclaim>(slice: Duration) -> anyhow::Result<Flood> {
     R::limit(Some(BYTES));
     let system = R::new()?;
     LIVE.store(SIZE, Ordering::Relaxed);
     let slot = R::slot(Counted::new(0));
-    let flood = pour(&system, &slot, slice);
+    let flood = write(&system, &slot, slice);
     drop(slot);
     drop(system.finish());
     R::limit(None);
     let left = LIVE.load(Ordering::Relaxed);
-    ensure!(left == 0, "{} has not freed {left} bytes when all should be done", R::NAME);
+    ensure!(left == 0, "{} has not freed {left} bytes after all deferred work", R::NAME);
     flood
 }
 
-fn pour<R: Reclaim>(system: &R, slot: &R::Slot<Counted>, slice: Duration) -> anyhow::Result<Flood> {
+fn write<R: Reclaim>(system: &R, slot: &R::Slot<Counted>, slice: Duration) -> anyhow::Result<Flood> {
     let controls = Controls::default();
     controls.scope(|scope| {
         crew::spawn(scope, || {

@@ -1,4 +1,4 @@
-//! What it costs to retire a value.
+//! The cost of retiring a value.
 
 use std::hint::black_box;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::payload::Payload;
+use super::Payload;
 use crate::harness::controls::{Controls, join_all, spawn_all};
 use crate::harness::{Config, crew};
 use crate::peers::Reclaim;
@@ -17,58 +17,51 @@ const BATCH: u64 = 64;
 /// A writer stops after this many values, so that a library that frees late does not take all memory.
 const LIMIT: u64 = 10_000_000;
 
-/// How often the measuring thread checks whether the writers are done.
+/// Time between two checks of whether the writers are done.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What is retired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Plain,
-    Vec,
-}
-
-/// Writers, readers and what they share.
+/// Writers, readers, and what is retired.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     threads: usize,
     readers: usize,
-    kind: Kind,
+    payload: &'static str,
 }
 
+const PLAIN: &str = "[u64; 8]";
+const VEC: &str = "Vec of 8 u64";
+
 pub(super) const CELLS: [Cell; 6] = [
-    Cell { threads: 1, readers: 0, kind: Kind::Plain },
-    Cell { threads: 1, readers: 1, kind: Kind::Plain },
-    Cell { threads: 2, readers: 0, kind: Kind::Plain },
-    Cell { threads: 2, readers: 1, kind: Kind::Plain },
-    Cell { threads: 1, readers: 0, kind: Kind::Vec },
-    Cell { threads: 1, readers: 1, kind: Kind::Vec },
+    Cell { threads: 1, readers: 0, payload: PLAIN },
+    Cell { threads: 1, readers: 1, payload: PLAIN },
+    Cell { threads: 2, readers: 0, payload: PLAIN },
+    Cell { threads: 2, readers: 1, payload: PLAIN },
+    Cell { threads: 1, readers: 0, payload: VEC },
+    Cell { threads: 1, readers: 1, payload: VEC },
 ];
 
 impl Cell {
     pub(super) fn config(&self) -> Config {
-        let payload = match self.kind {
-            Kind::Plain => "[u64; 8]",
-            Kind::Vec => "Vec of 8 u64",
-        };
         Config::new([
             ("threads", self.threads.into()),
             ("readers", self.readers.into()),
-            ("payload", payload.into()),
+            ("payload", self.payload.into()),
         ])
     }
 }
 
-/// Nanoseconds for each value, from the first one published to the last one freed.
+/// Returns the nanoseconds for each value, from the first one published to the last one freed.
 pub(super) fn run<R: Reclaim>(cell: &Cell, slice: Duration) -> anyhow::Result<f64> {
-    match cell.kind {
-        Kind::Plain => measure::<R, [u64; 8]>(cell, slice),
-        Kind::Vec => measure::<R, Vec<u64>>(cell, slice),
+    if cell.payload == PLAIN {
+        measure::<R, [u64; 8]>(cell, slice)
+    } else {
+        measure::<R, Vec<u64>>(cell, slice)
     }
 }
 
 fn measure<R: Reclaim, P: Payload>(cell: &Cell, slice: Duration) -> anyhow::Result<f64> {
     let system = R::new()?;
-    // Each writer has a pointer of its own: a race for one is not the question here. Readers follow the first.
+    // Each writer has a pointer of its own: this is not about races for one. Readers follow the first.
     let slots: Vec<_> = (0..cell.threads).map(|_| CachePadded::new(R::slot(P::new(0)))).collect();
     let controls = Controls::default();
     let (start, values) = controls.scope(|scope| {

@@ -1,26 +1,27 @@
-//! Threads that take a lock again and again, and what they find.
+//! Threads that take a lock again and again.
 
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use crate::harness::buckets::histogram;
-use crate::harness::clock::thread_cpu_time;
 use crate::harness::controls::{Controls, join_all, spawn_all};
+use crate::harness::timed_loop::thread_cpu_time;
 use crate::harness::{Config, pin};
 use crate::peers::Lock;
 
-/// What the threads do.
+/// Threads, and their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) threads: usize,
     /// Nanoseconds of work under the lock, and without it.
-    pub(crate) cs: u32,
-    pub(crate) ncs: u32,
+    cs: u32,
+    ncs: u32,
     /// All on one CPU.
-    pub(crate) one_cpu: bool,
+    one_cpu: bool,
 }
 
 impl Cell {
@@ -28,43 +29,51 @@ impl Cell {
         Self { threads, cs, ncs, one_cpu: false }
     }
 
-    pub(crate) const fn on_one_cpu(self) -> Self {
+    pub(super) const fn on_one_cpu(self) -> Self {
         Self { one_cpu: true, ..self }
     }
 
-    /// Few threads that do nothing else are not timed one by one: that would be most of what is measured.
+    /// Returns the number of CPUs of the threads, on a machine with `cpus`.
+    pub(super) fn cpus(&self, cpus: usize) -> usize {
+        if self.one_cpu { 1 } else { cpus }
+    }
+
+    /// Waits of few threads without work are not timed: that would take most of the time.
     fn is_timed(&self) -> bool {
         self.threads > 2 || self.cs > 0
     }
 
-    pub(crate) fn config(&self, cpus: usize) -> Config {
+    pub(super) fn config(&self, cpus: usize) -> Config {
         Config::new([
             ("threads", self.threads.into()),
             ("cs_ns", self.cs.into()),
             ("ncs_ns", self.ncs.into()),
-            ("cpus", if self.one_cpu { 1 } else { cpus }.into()),
+            ("cpus", self.cpus(cpus).into()),
         ])
     }
 }
 
-/// Iterations of a loop that a processor takes a known time for.
+/// Iterations of a loop that takes a known time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
+struct Work {
     /// 1024ths of an iteration in a nanosecond.
     per_ns: u64,
 }
 
 impl Work {
-    /// The fastest of several measurements: an interruption only adds.
-    pub(crate) fn measure() -> Self {
+    /// Returns the work of this machine, by the fastest of several measurements: an interruption only adds.
+    fn calibrated() -> Self {
         const ITERATIONS: u64 = 100_000;
+        static CALIBRATED: OnceLock<Work> = OnceLock::new();
         let time = || {
             let start = Instant::now();
             black_box(iterate(ITERATIONS, black_box(1)));
             start.elapsed().as_nanos() as u64
         };
-        let least = (0..20).map(|_| time()).min().unwrap_or(1).max(1);
-        Self { per_ns: ITERATIONS * 1024 / least }
+        *CALIBRATED.get_or_init(|| {
+            let least = (0..20).map(|_| time()).min().unwrap_or(1).max(1);
+            Self { per_ns: ITERATIONS * 1024 / least }
+        })
     }
 
     #[inline(always)]
@@ -81,39 +90,21 @@ fn iterate(iterations: u64, mut state: u64) -> u64 {
     state
 }
 
-/// What a measurement gave.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Acquisitions of each thread.
-    pub(crate) shares: Vec<u64>,
+    pub(super) shares: Vec<f64>,
     pub(crate) elapsed: Duration,
     /// CPU time of all threads.
-    pub(crate) cpu: Duration,
-    /// Nanoseconds of waiting, if they were timed.
-    pub(crate) waits: Histogram<u64>,
+    pub(super) cpu: Duration,
+    /// Nanoseconds of waiting, if waits are timed.
+    pub(super) waits: Histogram<u64>,
 }
 
-impl Outcome {
-    pub(crate) fn total(&self) -> f64 {
-        self.shares.iter().sum::<u64>() as f64
-    }
-
-    /// Jain's index of fairness: 1 if all have equal shares, 1/n if one has all.
-    pub(crate) fn jain(&self) -> f64 {
-        let squares: f64 = self.shares.iter().map(|&share| (share as f64).powi(2)).sum();
-        self.total().powi(2) / (self.shares.len() as f64 * squares)
-    }
-
-    /// The least share in terms of the greatest.
-    pub(crate) fn min_to_max(&self) -> f64 {
-        let (min, max) = (self.shares.iter().min(), self.shares.iter().max());
-        *min.unwrap_or(&0) as f64 / (*max.unwrap_or(&1)).max(1) as f64
-    }
-}
-
-/// The threads of `cell` take a lock again and again, for the time of `slice`.
-pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::Result<Outcome> {
-    let (lock, controls) = (L::new(), Controls::default());
+/// The threads of `cell` take a lock again and again for `slice`.
+pub(crate) fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
+    let (lock, controls, work) = (L::new(), Controls::default(), Work::calibrated());
     let cpu = if cell.one_cpu { pin::allowed()?.first().copied() } else { None };
     let body = || -> anyhow::Result<(u64, Duration, Histogram<u64>)> {
         if let Some(cpu) = cpu {
@@ -137,7 +128,7 @@ pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::R
         let mut outcome = Outcome { shares: Vec::new(), elapsed, cpu: Duration::ZERO, waits: histogram() };
         for thread in join_all(threads)? {
             let (share, cpu, waits) = thread?;
-            outcome.shares.push(share);
+            outcome.shares.push(share as f64);
             outcome.cpu += cpu;
             outcome.waits.add(waits)?;
         }
@@ -145,7 +136,7 @@ pub(crate) fn run<L: Lock>(cell: Cell, work: Work, slice: Duration) -> anyhow::R
     })
 }
 
-/// A thread: its acquisitions, its CPU time, its waits.
+/// A thread. Returns its acquisitions, its CPU time, and its waits.
 fn repeat<L: Lock, const TIMED: bool>(
     lock: &L,
     cell: Cell,

@@ -1,4 +1,4 @@
-//! One measurement of the sync bench: readers, idle threads and callers, and what they saw.
+//! One measurement of the sync bench: readers, idle threads and callers.
 
 use std::hint::black_box;
 use std::thread;
@@ -8,45 +8,31 @@ use anyhow::Context as _;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
+use crate::harness::Config;
 use crate::harness::buckets::histogram;
-use crate::harness::clock::thread_cpu_time;
 use crate::harness::controls::{Controls, join_all, spawn_all};
-use crate::harness::{Config, Metric};
+use crate::harness::timed_loop::thread_cpu_time;
 use crate::peers::{Events, GracePeriods};
-
-/// Median latency of a call.
-pub(super) const P50: Metric = Metric::nanoseconds("p50_ns");
 
 /// Short sections between two checks of the stop flag.
 const BATCH: u32 = 256;
 
-/// A load, and the share of the time that its tail needs.
+/// The threads of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     pub(super) readers: usize,
-    section: Duration,
+    pub(super) section: Duration,
     pub(super) callers: usize,
-    idle_threads: usize,
-    pub(super) weight: u32,
-    longest_pause: Duration,
+    pub(super) idle_threads: usize,
+    /// Callers pause for a random time up to this between two calls: see the [module](super).
+    pub(super) longest_pause: Duration,
 }
 
 impl Cell {
     /// Threads that read in sections of `section_us` (0: as short as can be), threads that call, and idle ones.
-    pub(crate) const fn new(
-        readers: usize,
-        section_us: u64,
-        callers: usize,
-        idle_threads: usize,
-        weight: u32,
-    ) -> Self {
+    pub(crate) const fn new(readers: usize, section_us: u64, callers: usize, idle_threads: usize) -> Self {
         let section = Duration::from_micros(section_us);
-        Self { readers, section, callers, idle_threads, weight, longest_pause: Duration::from_micros(200) }
-    }
-
-    /// Callers pause for a random time up to this between two calls: see the [module](super).
-    pub(super) const fn with_pauses(self, longest_pause: Duration) -> Self {
-        Self { longest_pause, ..self }
+        Self { readers, section, callers, idle_threads, longest_pause: Duration::from_micros(200) }
     }
 
     pub(super) fn config(&self) -> Config {
@@ -59,19 +45,16 @@ impl Cell {
     }
 }
 
-/// What one measurement saw.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Latency of each call, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
     /// Events while the callers were calling.
-    pub(crate) events: Events,
+    pub(super) events: Events,
     /// CPU time of the readers for each of their sections, in nanoseconds; not a number without readers.
     pub(crate) section_ns: f64,
 }
-
-/// Measures a library with grace periods.
-pub(crate) type Measure = fn(Cell, Duration) -> anyhow::Result<Outcome>;
 
 /// Runs the callers of `cell` beside its other threads for `slice`.
 pub(crate) fn run<S: GracePeriods>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
@@ -79,13 +62,14 @@ pub(crate) fn run<S: GracePeriods>(cell: Cell, slice: Duration) -> anyhow::Resul
 }
 
 /// [`run`], for callers that call `wait`.
-pub(crate) fn run_with<S: GracePeriods>(
+pub(super) fn run_with<S: GracePeriods>(
     cell: &Cell,
     slice: Duration,
     wait: impl Fn(&S) + Sync,
 ) -> anyhow::Result<Outcome> {
     let controls = Controls::default();
     let shared = CachePadded::new(S::new());
+    let threads = cell.readers + cell.callers + cell.idle_threads;
     let outcome = controls.scope(|scope| {
         spawn_all(scope, cell.idle_threads, || {
             let _reader = shared.reader();
@@ -94,22 +78,22 @@ pub(crate) fn run_with<S: GracePeriods>(
         })?;
         let readers = spawn_all(scope, cell.readers, || {
             let sections = read(&controls, &*shared, cell.section);
-            // Nearly all that the thread has done; preemption does not count.
+            // Nearly all of the CPU time of the thread; preemption does not count.
             (sections, thread_cpu_time())
         })?;
         let callers =
             spawn_all(scope, cell.callers, || call(&controls, cell.longest_pause, || wait(&shared)))?;
-        controls.ready.wait_for(cell.idle_threads + cell.readers + cell.callers);
-        let before = S::events();
+        controls.ready.wait_for(threads);
+        let before = shared.events();
         controls.start.open();
         thread::sleep(slice);
-        // Readers go on until the last caller is back, so that every call meets the same load.
+        // Readers go on until the last caller returns, so that every call meets the same load.
         controls.stop();
         let mut latencies = histogram();
         for its_latencies in join_all(callers)? {
             latencies.add(its_latencies).context("cannot add up the latencies of the callers")?;
         }
-        let events = S::events() - before;
+        let events = shared.events() - before;
         controls.release();
         let (mut sections, mut time) = (0, Duration::ZERO);
         for (its_sections, its_time) in join_all(readers)? {
@@ -118,10 +102,7 @@ pub(crate) fn run_with<S: GracePeriods>(
         }
         Ok(Outcome { latencies, events, section_ns: time.as_nanos() as f64 / sections as f64 })
     });
-    outcome.with_context(|| {
-        let threads = cell.readers + cell.callers + cell.idle_threads;
-        format!("the load {} of {} needs {threads} threads", cell.config(), S::NAME)
-    })
+    outcome.with_context(|| format!("the load {} of {} needs {threads} threads", cell.config(), S::NAME))
 }
 
 /// A reader: sections as short as can be, or sections of `length` that read the clock. Returns their number.

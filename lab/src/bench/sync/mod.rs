@@ -4,10 +4,10 @@
 //! are pure updaters, registered with neither library, and nothing is bound to a CPU: grace periods meet the scheduler
 //! as they do in programs.
 //!
-//! Between two calls a caller sleeps for a random time, 0.1 ms in the mean, so that calls come at times that have nothing
-//! to do with what readers are doing. Called back to back, most calls fall into the moments in which every reader happens
-//! to be preempted outside a section, a thousand short ones in the time of one long one: the median would be that
-//! of these moments only.
+//! Between two calls a caller sleeps for a random time, 0.1 ms in the mean, so that calls are independent of the
+//! readers' rhythm. Of calls back to back, most would fall into the moments in which every reader happens to be
+//! preempted outside a section, a thousand short ones in the time of one long one: the median would be that of these
+//! moments only.
 //!
 //! The events of a grace period are differences of counters over a measurement, divided by its grace periods. The
 //! counters of stillpoint are the library's own; those of liburcu are counted at its syscalls, and its grace periods
@@ -20,16 +20,14 @@
 mod deferred;
 pub(crate) mod load;
 
-use std::time::Duration;
-
-use crate::harness::buckets::{self, BUCKETS};
-use crate::harness::report::Series;
-use crate::harness::{self, Better, Budget, Metric, Plan, Recorder, Report, System, systems};
+use crate::harness::buckets::{Collected, counts};
+use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, systems};
 use crate::peers::{self, ReadSide as _, stillpoint};
-use load::{Cell, Measure, Outcome, P50, run as run_load};
+use load::{Cell, Outcome, run as run_load};
 
-/// Latencies of a call; [`P50`] is one of them.
-const P99: Metric = Metric::nanoseconds("p99_ns");
+/// Latencies of a call.
+pub(crate) const P50: Metric = Metric::nanoseconds("p50_ns");
+pub(crate) const P99: Metric = Metric::nanoseconds("p99_ns");
 const P999: Metric = Metric::nanoseconds("p999_ns");
 const MAX: Metric = Metric::nanoseconds("max_ns");
 /// Process-wide fences, or calls of `membarrier`, for each grace period.
@@ -39,22 +37,24 @@ const WAKES: Metric = Metric::count("wakes_per_gp", Better::Lower);
 /// Calls that a grace period serves.
 const CALLERS: Metric = Metric::count("callers_per_gp", Better::Higher);
 
-/// Slow grace periods (long sections, many callers) get more time than fast ones.
+/// In the order of [`values`].
+const METRICS: [&Metric; 7] = [&P50, &P99, &P999, &MAX, &HEAVY, &WAKES, &CALLERS];
+
 const CELLS: [Cell; 7] = [
-    Cell::new(0, 0, 1, 0, 1),
-    Cell::new(1, 0, 1, 0, 1),
-    Cell::new(4, 0, 1, 0, 2),
-    Cell::new(4, 1000, 1, 0, 3),
-    Cell::new(2, 0, 1, 0, 1),
-    Cell::new(2, 0, 8, 0, 2),
-    Cell::new(2, 0, 32, 0, 3),
+    Cell::new(0, 0, 1, 0),
+    Cell::new(1, 0, 1, 0),
+    Cell::new(4, 0, 1, 0),
+    Cell::new(4, 1000, 1, 0),
+    Cell::new(2, 0, 1, 0),
+    Cell::new(2, 0, 8, 0),
+    Cell::new(2, 0, 32, 0),
 ];
 
 /// Measured after all rounds of the others: a registry that keeps the size it once had would slow them.
-const CROWD: [Cell; 1] = [Cell::new(0, 0, 1, 1000, 1)];
+const CROWD: [Cell; 1] = [Cell::new(0, 0, 1, 1000)];
 
-/// In the order of [`values`].
-const METRICS: [&Metric; 7] = [&P50, &P99, &P999, &MAX, &HEAVY, &WAKES, &CALLERS];
+/// Slow grace periods (long sections, many callers) need as long to show their tail.
+const SLICE_MS: u64 = 600;
 
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
@@ -62,45 +62,26 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         stillpoint::RcuReaders,
         #[cfg(feature = "liburcu")] peers::liburcu::Readers,
     ];
-    let skipped = peers::missing(&[peers::LIBURCU]);
-    let weights: u32 = CELLS.iter().chain(&CROWD).map(|cell| cell.weight).sum();
-    let slices = f64::from(weights) * systems.len() as f64 + deferred::slices();
-    let timing = budget.split(slices, Duration::from_millis(300));
-    let mut recorder = Recorder::default();
-    let mut series = measure("bench sync", &CELLS, &mut systems, timing, &mut recorder)?;
-    deferred::measure(timing, &mut recorder)?;
-    series.extend(measure("bench sync: idle threads", &CROWD, &mut systems, timing, &mut recorder)?);
-    Ok(Report::new("sync", &recorder, skipped).with_series(series))
+    let (mut recorder, mut collected) = (Recorder::new("sync"), Collected::default());
+    let mut measure = |cells: &[Cell], part, recorder: &mut Recorder| {
+        Plan::new(budget.share(part), SLICE_MS, cells, &mut systems, METRICS).run(
+            recorder,
+            |cell, _| Some(cell.config()),
+            |cell, system, slice| {
+                let outcome = (system.measure)(*cell, slice)?;
+                collected.add(system.name, "calls", &cell.config(), &counts(&outcome.latencies));
+                Ok(values(&outcome, cell.callers))
+            },
+        )
+    };
+    measure(&CELLS, 0.65, &mut recorder)?;
+    deferred::measure(budget.share(0.25), &mut recorder)?;
+    measure(&CROWD, 0.1, &mut recorder)?;
+    let report = Report::new(&recorder, peers::missing(&[peers::LIBURCU]));
+    Ok(Report { series: collected.into_series(), ..report })
 }
 
-/// Records the metrics of `cells`; the histograms of the latencies.
-fn measure(
-    title: &str,
-    cells: &[Cell],
-    systems: &mut [System<Measure>],
-    timing: (usize, Duration),
-    recorder: &mut Recorder,
-) -> anyhow::Result<Vec<Series>> {
-    let loads = cells.iter().flat_map(|cell| systems.iter().map(|system| (system.name, cell.config())));
-    let mut histograms: Vec<_> = loads.map(|load| (load, [0; BUCKETS])).collect();
-    let plan = Plan { title, timing, cells, systems, metrics: METRICS };
-    harness::run(
-        plan,
-        recorder,
-        |cell, _| cell.config(),
-        |cell, system, slice| {
-            let outcome = (system.measure)(*cell, slice * cell.weight)?;
-            let load = (system.name, cell.config());
-            let histogram = histograms.iter_mut().find(|(its_load, _)| *its_load == load);
-            histogram.into_iter().for_each(|(_, counts)| buckets::add(counts, &outcome.latencies));
-            Ok(values(&outcome, cell.callers))
-        },
-    )?;
-    let series = histograms.into_iter();
-    Ok(series.map(|((system, config), counts)| buckets::series(system, "calls", config, counts)).collect())
-}
-
-/// The values of [`METRICS`].
+/// Returns the values of [`METRICS`].
 fn values(outcome: &Outcome, callers: usize) -> [f64; 7] {
     let latency = |quantile| outcome.latencies.value_at_quantile(quantile) as f64;
     let calls = outcome.latencies.len();
@@ -125,26 +106,22 @@ fn values(outcome: &Outcome, callers: usize) -> [f64; 7] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::buckets::histogram;
     use crate::peers::Events;
-
-    fn outcome(events: Events) -> Outcome {
-        let mut latencies = buckets::histogram();
-        for latency in [100, 200, 300, 400] {
-            latencies.record(latency).expect("within the bounds");
-        }
-        Outcome { latencies, events, section_ns: f64::NAN }
-    }
 
     #[test]
     fn events_are_counted_per_grace_period() {
-        let [.., max, heavy, wakes, callers] =
-            values(&outcome(Events { grace_periods: 2, heavy: 3, wakes: 2 }), 8);
-        assert_eq!([max, heavy, wakes, callers], [400.0, 1.5, 1.0, 2.0]);
-    }
-
-    #[test]
-    fn single_caller_without_grace_periods_counts_one_a_call() {
-        let [.., heavy, _, callers] = values(&outcome(Events::default()), 1);
-        assert_eq!([heavy, callers], [0.0, 1.0]);
+        let mut latencies = histogram();
+        for latency in [100, 200, 300, 400] {
+            latencies.record(latency).expect("within the bounds");
+        }
+        let mut outcome = Outcome {
+            latencies,
+            events: Events { grace_periods: 2, heavy: 3, wakes: 2 },
+            section_ns: f64::NAN,
+        };
+        assert_eq!(values(&outcome, 8)[3..], [400.0, 1.5, 1.0, 2.0]);
+        outcome.events = Events::default();
+        assert_eq!(values(&outcome, 1)[4..], [0.0, 0.0, 1.0]);
     }
 }

@@ -252,7 +252,7 @@ fn publish(found: Report) -> Option<(&'static Report, bool)> {
 }
 
 thread_local! {
-    /// Whether the calling thread is in [`unless_making`].
+    /// `true` while the calling thread is in [`unless_making`].
     static MAKING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -271,6 +271,7 @@ fn asked_by_environment() -> Asked<Mode> {
     Asked::by_environment(c"STILLPOINT_PERCPU", &[("rseq", Mode::Rseq), ("atomic", Mode::Atomic)])
 }
 
+/// Returns the report on the mode that is asked for, or on the fallback.
 fn select(asked: Asked<Mode>) -> Report {
     #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
     super::faults::select();
@@ -286,8 +287,12 @@ fn select(asked: Asked<Mode>) -> Report {
     }
 }
 
-/// Returns what makes sections possible, and offset (0 if each thread has its own) and size of the rseq areas; or what
-/// prevents sections.
+/// Returns the reason that sections can be used, and the offset (0 if each thread has its own) and size of the rseq
+/// areas.
+///
+/// # Errors
+///
+/// Returns the reason that sections cannot be used.
 fn try_rseq() -> Result<(Why, isize, usize), Why> {
     if !rseq::SUPPORTED {
         return Err(Why::NoArchitecture);

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::peers::Reclaim;
 
-pub(super) struct Node<V> {
+struct Node<V> {
     value: V,
     next: *mut Node<V>,
 }
 
-// SAFETY: a node is sent to be freed only.
+// SAFETY: a node is only sent to be freed.
 unsafe impl<V: Send> Send for Node<V> {}
 
 /// As many nodes as threads have pushed and not popped.

@@ -1,4 +1,4 @@
-//! A `cmpxchg` without `lock` in a critical section: the third row of the post, which the library has no use for.
+//! A `cmpxchg` without `lock` in an rseq critical section: the third row of E5, which the library does not need.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,13 +7,12 @@ use crossbeam_utils::CachePadded;
 /// The counter of a CPU.
 pub(super) type Row = CachePadded<AtomicU64>;
 
-/// The section counts on it.
-#[cfg(target_arch = "x86_64")]
+// The section multiplies by this.
 const _: () = assert!(size_of::<Row>() == 128);
 
-/// Where the area of each thread lies, from the thread pointer; nothing where the C library does not register threads.
-#[cfg(target_arch = "x86_64")]
-pub(super) fn offset() -> Option<isize> {
+/// Returns the offset of each thread's rseq area from the thread pointer; `None` if the C library does not register
+/// threads.
+pub(super) fn area_offset() -> Option<isize> {
     // SAFETY: the names are C strings; the C library defines the symbols as constants of these types.
     unsafe {
         let find = |name: &std::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
@@ -23,22 +22,15 @@ pub(super) fn offset() -> Option<isize> {
     }
 }
 
-/// There is no such section for this architecture.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) fn offset() -> Option<isize> {
-    None
-}
-
-/// Adds 1 to the counter of the current CPU. False if the thread was interrupted.
+/// Adds 1 to the counter of the current CPU. Returns `false` if the thread was interrupted.
 ///
 /// # Safety
 ///
-/// `offset` is that of [`offset`], and there is a row for each CPU.
-#[cfg(target_arch = "x86_64")]
+/// `offset` comes from [`area_offset`], and there is a row for each CPU.
 #[inline(always)]
 pub(super) unsafe fn increment(rows: *const Row, cpus: usize, offset: isize) -> bool {
-    // SAFETY: the caller's contract. Until the exchange nothing is written but `rseq_cs`; the kernel interrupts the thread if
-    // another one has come between.
+    // SAFETY: the caller's contract. Until the exchange only `rseq_cs` is written; the kernel aborts the section if
+    // another thread has run in between.
     unsafe {
         std::arch::asm!(
             ".pushsection __rseq_cs, \"aw\", @progbits",
@@ -79,14 +71,4 @@ pub(super) unsafe fn increment(rows: *const Row, cpus: usize, offset: isize) -> 
         );
     }
     true
-}
-
-/// Never called.
-///
-/// # Safety
-///
-/// None.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) unsafe fn increment(_: *const Row, _: usize, _: isize) -> bool {
-    false
 }
