@@ -4,6 +4,8 @@
 #[path = "support/deadline.rs"]
 mod deadline;
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,15 +62,28 @@ fn local_destructor_may_wait_for_another_threads_callback() {
     .expect("it does not panic");
 }
 
-/// Returns the CPU time of the library's threads, in nanoseconds.
-fn worker_time() -> u64 {
+/// Numbers of the library's threads, by thread id.
+type Workers = HashMap<OsString, u64>;
+
+/// Reads a number from `file` in the folder of each of the library's threads in `/proc`.
+fn workers(file: &str, number: fn(&str) -> Option<u64>) -> Workers {
     let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
-    tasks.fold(0, |time, task| {
-        let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        let is_worker = read("comm").trim() == "stillpoint-rcu";
-        let ran = read("schedstat").split(' ').next().and_then(|time| time.parse().ok());
-        time + if is_worker { ran.unwrap_or(0) } else { 0 }
-    })
+    let workers = tasks.filter_map(|task| {
+        let read = |name| fs::read_to_string(task.path().join(name)).ok();
+        let is_worker = read("comm")?.trim() == "stillpoint-rcu";
+        is_worker.then_some((task.file_name(), number(&read(file)?)?))
+    });
+    workers.collect()
+}
+
+/// Returns the CPU time of the library's threads, in nanoseconds.
+fn worker_time() -> Workers {
+    workers("schedstat", |text| text.split(' ').next()?.parse().ok())
+}
+
+/// Returns by how much the numbers have grown. Threads that have exited meanwhile do not count.
+fn growth(before: &Workers, after: Workers) -> u64 {
+    after.into_iter().map(|(thread, number)| number - before.get(&thread).unwrap_or(&0)).sum()
 }
 
 #[test]
@@ -84,22 +99,18 @@ fn worker_sleeps_while_a_local_destructor_runs() {
         let (begin, before) = (Instant::now(), worker_time());
         // Long enough to notice a worker that polls.
         thread::sleep(Duration::from_millis(200));
-        (barrier, Instant::now(), worker_time() - before, begin.elapsed().as_nanos() as u64)
+        (barrier, Instant::now(), growth(&before, worker_time()), begin.elapsed().as_nanos() as u64)
     });
     assert!(ran < all / 4, "the worker ran for {ran} of {all} ns, although no callback could run");
     assert!(barrier.join().expect("it does not panic") > ended, "the barrier waits for the destructor");
 }
 
 /// Returns how often the library's threads have gone to sleep.
-fn worker_sleeps() -> u64 {
-    let tasks = fs::read_dir("/proc/self/task").expect("the process has threads").flatten();
-    let status = tasks.flat_map(|task| fs::read_to_string(task.path().join("status")));
-    let workers = status.filter(|status| status.contains("stillpoint-rcu"));
-    let sleeps = |status: String| {
-        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    workers.filter_map(sleeps).sum()
+fn worker_sleeps() -> Workers {
+    workers("status", |text| {
+        let line = text.lines().find(|line| line.starts_with("voluntary_ctxt"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    })
 }
 
 #[test]
@@ -115,7 +126,7 @@ fn nested_retirements_do_not_each_wake_the_worker() {
             // Long enough for a woken worker to sleep again.
             while begin.elapsed() < number * Duration::from_micros(20) {}
         }
-        (worker_sleeps() - before, begin.elapsed())
+        (growth(&before, worker_sleeps()), begin.elapsed())
     });
     // A spurious wake-up for each retirement would make it twice a millisecond.
     let bound = 4 * time.as_millis() as u64;

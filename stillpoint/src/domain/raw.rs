@@ -1,14 +1,14 @@
 //! A domain as the library sees it: its readers, grace periods and callbacks.
 //!
-//! Most domains are types ([`StaticDomain`]): their state lies in statics, and the [`RawDomain`] is a value without
+//! Most domains are types ([`StaticDomain`](super::static_domain::StaticDomain)): their state lies in statics, and the [`RawDomain`] is a value without
 //! size. A domain that is made at run time is a counted handle. Values that defer, wait or publish contain their
 //! domain, so there is one [`Rcu`](crate::rcu::Rcu), one [`Retired`](crate::rcu::Retired) and one
 //! [`GracePeriod`](crate::rcu::GracePeriod) for all.
 //!
 //! | trait | visible | what it gives |
 //! |---|---|---|
-//! | [`Domain`] | to all | the operations of programs, and the type of sections |
-//! | [`StaticDomain`] | to the macros that make domains | state whose fields and methods are the library's own |
+//! | [`Domain`](crate::Domain) | to all | the operations of programs, and the type of sections |
+//! | [`StaticDomain`](super::static_domain::StaticDomain) | to the macros that make domains | state whose fields and methods are the library's own |
 //! | [`RawDomain`] | in the library | the protocol: readers, grace periods, queues |
 //!
 //! [`RawDomain`] is private, not only hidden: so the compiler refuses its methods outside of the library, even where a
@@ -36,7 +36,7 @@ use crate::reclaim::worker_pool;
 /// ends that began meanwhile.
 pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
     type Readers: ReaderSet<Reader: 'static>;
-    /// See [`Domain::Section`].
+    /// See [`Domain::Section`](crate::Domain::Section).
     type Lender;
     /// Keeps the domain for a task of the library.
     type WorkerRef: Deref<Target = Self> + Send + 'static;
