@@ -1,5 +1,5 @@
-//! The torture as a program of its own (feature `alone`): `torture NAME` is `stillpoint torture NAME`. It compiles fast,
-//! which builds of the library with broken steps need.
+//! The torture as a program of its own (feature `alone`): `torture NAME` is `stillpoint torture NAME`. It compiles
+//! fast, which builds of the library with broken steps need.
 
 mod harness {
     //! The modules that the torture uses.
