@@ -17,7 +17,7 @@ use crate::guard::Guard;
 
 /// A participant of a [`Collector`], of one thread.
 ///
-/// Its guards may be nested, and may outlive it. They do not pin the thread's other handles, nor [`pin`] them.
+/// Its guards may be nested, and may outlive it. They do not pin the thread's other handles, nor does [`pin`](crate::pin) pin them.
 ///
 /// ```
 /// use crossbeam_epoch::Collector;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_epoch::{self as epoch, Collector, Guard, Owned, default_collector};
+use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
 use support::deadline::deadline;
 use support::{Participant, Participants, Tracked};
 
