@@ -74,7 +74,8 @@ pub(crate) fn system<T: Sync + 'static, R>(
     op: impl Fn(&T) -> R + Sync + 'static,
 ) -> System<Loop> {
     batches(name, shared, move |shared, n| {
-        repeat(n, || {
+        let op = &op;
+        repeat(n, move || {
             op(shared);
             0
         })
@@ -82,7 +83,7 @@ pub(crate) fn system<T: Sync + 'static, R>(
 }
 
 /// A system that runs a number of operations at a time.
-fn batches<T: Sync + 'static>(
+pub(crate) fn batches<T: Sync + 'static>(
     name: &'static str,
     shared: T,
     batch: impl Fn(&T, u32) -> u64 + Sync + 'static,

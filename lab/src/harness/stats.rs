@@ -193,12 +193,9 @@ mod tests {
     #[test]
     fn ratio_needs_same_round_same_config_and_a_divisor() {
         let (one, two) = (threads(1), threads(2));
-        let no_number = f64::NAN;
-        let ours = ("ours", &one, &[1.0, 1.0, 1.0, no_number][..]);
-        let apart =
-            recorder(&[ours, ("theirs", &one, &[no_number, no_number, 0.0, 1.0]), ("theirs", &two, &[1.0])]);
-        assert!(apart.ratios("ours").is_empty());
-        assert_eq!(apart.rows().len(), 3);
+        let ours = ("ours", &one, &[1.0, 1.0, f64::NAN][..]);
+        let theirs = ("theirs", &one, &[f64::NAN, 0.0, 1.0][..]);
+        assert!(recorder(&[ours, theirs, ("theirs", &two, &[1.0])]).ratios("ours").is_empty());
     }
 
     #[test]

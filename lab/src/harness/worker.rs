@@ -83,12 +83,12 @@ impl Worker {
         Self::start_with(arguments, backend, Stdio::inherit())
     }
 
-    /// [`start`](Self::start), without the child's standard error: for a parent that draws on the terminal.
-    pub(crate) fn start_silent(arguments: &[&str], backend: Option<&str>) -> anyhow::Result<Self> {
-        Self::start_with(arguments, backend, Stdio::null())
-    }
-
-    fn start_with(arguments: &[&str], backend: Option<&str>, errors: Stdio) -> anyhow::Result<Self> {
+    /// [`start`](Self::start), with another standard error, as for a parent that draws on the terminal.
+    pub(crate) fn start_with(
+        arguments: &[&str],
+        backend: Option<&str>,
+        errors: Stdio,
+    ) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find this program to start it again")?;
         let mut command = Command::new(program);
         command.arg("worker").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);

@@ -1,9 +1,9 @@
 //! E3: `synchronize()` on its own track, against the old way: a callback that wakes its caller.
 //!
 //! Many threads each wait for a grace period and free something, over and over, alone and beside a thread that keeps
-//! 3600 callbacks queued; and a single thread waits behind 3600 callbacks of its own. Every thread is registered. Two
-//! witnesses read all the time, and each wake-up is checked against them (see [`witness`](super::witness)): a grace
-//! period that was too short ends the run with an error.
+//! 3600 callbacks queued; and a single thread waits behind 3600 callbacks of its own. Every thread is registered. A
+//! witness reads all the time, and each wake-up is checked against it: a grace period that was too short ends the run
+//! with an error.
 
 use std::thread;
 
@@ -16,7 +16,7 @@ use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, Sys
 
 /// Time of 1000 loops of each thread, at the rate of a measurement.
 const ALL_LOOPS: Metric = Metric::nanoseconds("loops_ns");
-/// Share of the wake-ups at which the check against the witnesses could have failed.
+/// Share of the wake-ups at which the check against the witness could have failed.
 const CHECKED: Metric = Metric::count("checked", Better::Higher);
 /// Median latency of a single waiter.
 const WAIT: Metric = Metric::nanoseconds("wait_p50_ns");
@@ -87,7 +87,7 @@ fn most_threads(wanted: usize) -> usize {
         end.open();
         started
     });
-    // Room for others, and for the witnesses.
+    // Room for others, and for the witness.
     if started < wanted { started * 3 / 4 } else { wanted }
 }
 

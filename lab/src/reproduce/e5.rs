@@ -10,9 +10,9 @@ use crossbeam_utils::CachePadded;
 use stillpoint::percpu::{self, Counter};
 
 use super::posted;
-use crate::bench::percpu::{Loop, config, cpu_number, measure, system};
+use crate::bench::percpu::{Loop, batches, config, cpu_number, measure, system};
 use crate::harness::report::{OURS, Skipped};
-use crate::harness::timed_loop::Threads;
+use crate::harness::timed_loop::{Threads, repeat};
 use crate::harness::{Budget, Metric, Recorder, Report, System};
 
 /// CPU time of an iteration.
@@ -80,7 +80,7 @@ fn restarted() -> Option<System<Loop>> {
 /// Runs the experiment.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut loops = vec![
-        system(BARE, (), |()| black_box(0)),
+        batches(BARE, (), |(), n| repeat(n, || black_box(0))),
         system(LOCKED, counters(), |words| increment(&words[percpu::cpu()])),
         system(OURS, Counter::new(), |counter| counter.add(1)),
     ];
@@ -97,7 +97,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     match vdso_getcpu() {
         Some(getcpu) => {
             loops.push(system(LOCKED_VDSO, counters(), move |words| increment(&words[call(getcpu)])));
-            numbers.push(system(VDSO, (), move |()| black_box(call(getcpu))));
+            numbers.push(batches(VDSO, (), move |(), n| repeat(n, || black_box(call(getcpu)) as u64)));
         }
         None => [LOCKED_VDSO, VDSO].iter().for_each(|name| skip(name, "the vdso has no getcpu")),
     }

@@ -11,7 +11,6 @@ pub(crate) mod e6;
 #[cfg(target_arch = "x86_64")]
 mod section;
 pub(crate) mod track;
-mod witness;
 
 use crate::harness::Options;
 use crate::harness::options::{Offer, parser};

@@ -2,15 +2,15 @@
 
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use crossbeam_utils::CachePadded;
 use serde::{Deserialize, Serialize};
 use stillpoint::rcu;
 
-use super::witness::{WITNESSES, Witnesses};
 use crate::harness::buckets::{BUCKETS, bucket, histogram};
 use crate::harness::controls::{Controls, join_all, spawn_all};
 use crate::harness::crew;
@@ -21,6 +21,10 @@ use crate::peers::{LIBURCU, Reclaim};
 
 /// Work of a callback.
 const WORK: Duration = Duration::from_micros(3);
+
+/// Length of a section of the witness, and of the pause after it.
+const SECTION: Duration = Duration::from_micros(5);
+const PAUSE_US: std::ops::RangeInclusive<u64> = 0..=100;
 
 /// Callbacks that wait during a flood, or in front of a waiter: as many as in the post.
 pub(super) const CALLBACKS: usize = 3600;
@@ -42,7 +46,7 @@ pub(crate) enum Load {
 pub(crate) struct Answer {
     /// Time of [`LOOPS`] loops of all threads, or the median latency of a waiter.
     pub(super) ns: f64,
-    /// Share of the waits that began while a witness was inside a section.
+    /// Share of the waits that began while the witness was inside a section.
     pub(super) checked: f64,
     /// Latencies in the form of the JSON.
     pub(super) counts: Vec<(f64, f64)>,
@@ -100,16 +104,14 @@ struct Track<R: Reclaim> {
     wait: fn(&R::Thread<'_>),
     barrier: fn(),
     controls: Controls,
-    witnesses: Witnesses,
+    witness: Witness,
 }
 
 fn measure<R: Reclaim>(load: Load, wait: fn(&R::Thread<'_>), barrier: fn()) -> anyhow::Result<Answer> {
-    let (controls, witnesses) = Default::default();
-    let track = &Track { library: R::new()?, wait, barrier, controls, witnesses };
+    let (controls, witness) = Default::default();
+    let track = &Track { library: R::new()?, wait, barrier, controls, witness };
     track.controls.scope(|scope| {
-        for index in 0..WITNESSES {
-            crew::spawn(scope, move || track.witnesses.read(index, &track.library, &track.controls))?;
-        }
+        crew::spawn(scope, || track.witness.read(&track.library, &track.controls))?;
         match load {
             Load::Loops { threads, flood, time } => {
                 if flood {
@@ -154,7 +156,7 @@ impl<R: Reclaim> Track<R> {
         while !self.controls.must_stop() || buckets == [0; BUCKETS] {
             let memory = black_box(Box::new([0_u64; 8]));
             let start = Instant::now();
-            checked += u64::from(self.witnesses.check(|| (self.wait)(&thread)));
+            checked += u64::from(self.witness.check(|| (self.wait)(&thread)));
             buckets[bucket(start.elapsed())] += 1;
             drop(memory);
         }
@@ -190,7 +192,7 @@ impl<R: Reclaim> Track<R> {
         while begin.elapsed() < time || latencies.is_empty() {
             Self::queue(&thread, callbacks);
             let start = Instant::now();
-            checked += u64::from(self.witnesses.check(|| (self.wait)(&thread)));
+            checked += u64::from(self.witness.check(|| (self.wait)(&thread)));
             latencies.saturating_record(start.elapsed().as_nanos() as u64);
             (self.barrier)();
             let queued = QUEUED.load(Ordering::Relaxed);
@@ -200,5 +202,58 @@ impl<R: Reclaim> Track<R> {
         }
         let (ns, waits) = (latencies.value_at_quantile(0.5) as f64, latencies.len() as f64);
         Ok(Answer { ns, checked: checked as f64 / waits, counts: Vec::new() })
+    }
+}
+
+/// A thread that shows when it reads, so that a waiter can check that it waited long enough.
+///
+/// The witness increments its number at the beginning of each section and before its end, so the number is odd inside.
+/// A number that is odd before a grace period must have changed after it: the section had begun, so the grace period
+/// waited for its end, which comes after the second increment.
+#[derive(Debug, Default)]
+struct Witness(CachePadded<AtomicU64>);
+
+impl Witness {
+    fn read<R: Reclaim>(&self, library: &R, controls: &Controls) {
+        let thread = library.thread();
+        // Only this thread writes the number. Release: a thread that reads it knows that the section has begun, or
+        // ended; pairs with the Acquire in `check`.
+        let step = || self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+        while !controls.background_must_stop() {
+            let guard = R::enter(&thread);
+            step();
+            let start = Instant::now();
+            while start.elapsed() < SECTION {}
+            step();
+            drop(guard);
+            thread::sleep(Duration::from_micros(fastrand::u64(PAUSE_US)));
+        }
+    }
+
+    /// Calls `wait`, which waits for a grace period. Returns whether the witness was inside a section before, and
+    /// panics if it is still inside the same section afterwards.
+    fn check(&self, wait: impl FnOnce()) -> bool {
+        // Acquire: the grace period begins after this; pairs with the Release in `read`.
+        let before = self.0.load(Ordering::Acquire);
+        wait();
+        let was_inside = before % 2 == 1;
+        // Relaxed: the grace period orders the end of the section before this.
+        let is_still_inside = was_inside && self.0.load(Ordering::Relaxed) == before;
+        assert!(!is_still_inside, "a grace period ended inside section {before}, which began before it");
+        was_inside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a grace period ended inside section 3")]
+    fn short_grace_period_is_noticed() {
+        let witness = Witness::default();
+        witness.0.store(1, Ordering::Relaxed);
+        assert!(witness.check(|| witness.0.store(3, Ordering::Relaxed)));
+        witness.check(|| ());
     }
 }

@@ -58,6 +58,11 @@ impl Callback {
         unsafe fn free<T>(data: Data) -> Option<fn() -> Panicked> {
             // SAFETY: the caller's contract.
             let value = unsafe { Box::from_raw(data.assume_init().cast::<T>()) };
+            if !mem::needs_drop::<T>() {
+                // Nothing here panics, and catching would take as long as freeing.
+                drop(value);
+                return None;
+            }
             let what = || Panicked { what: "the destructor of a value retired", name: type_name::<T>() };
             catch(|| drop(value), what)
         }

@@ -122,11 +122,11 @@ impl<const SLEEPS: bool> GracePeriods for Reference<SLEEPS> {
                 fence(Ordering::SeqCst);
             }
             if self.threads().iter().all(|thread| thread.load(Ordering::Acquire) >= number) {
-                self.flag.store(0, Ordering::SeqCst);
-                return;
+                return self.flag.store(0, Ordering::Relaxed);
             }
             match (must_sleep, SLEEPS) {
-                (false, _) => spin_loop(),
+                (false, true) => spin_loop(),
+                (false, false) => (),
                 (true, true) => drop(futex::wait(&self.flag, futex::Flags::PRIVATE, 1, None)),
                 (true, false) => thread::sleep(Duration::from_micros(20)),
             }

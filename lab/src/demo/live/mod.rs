@@ -6,6 +6,7 @@
 mod view;
 
 use std::collections::VecDeque;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -99,7 +100,7 @@ impl Live {
     fn start(&mut self) -> Result<()> {
         for _ in BACKENDS {
             let arguments = ["table", self.store(), "--prefixes", &self.prefixes];
-            let worker = Worker::start_silent(&arguments, Some(BACKENDS[self.backend]))?;
+            let worker = Worker::start_with(&arguments, Some(BACKENDS[self.backend]), Stdio::null())?;
             let Some(why) = worker.missing() else {
                 self.worker = Some(worker);
                 break;
