@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# compat/crossbeam-epoch keeps the promises of crossbeam-epoch. In place of it, crossbeam-deque and crossbeam-skiplist pass all of their
-# tests and documented examples, and crossbeam-epoch's own documented examples pass. Cargo fetches the three; nothing of them is in this
-# repository. Then the package's pointers run in Miri (`ci/setup.sh`), with strict provenance. A minute, after the builds.
+# compat/crossbeam-epoch keeps the promises of crossbeam-epoch. In place of it, crossbeam-deque and crossbeam-skiplist
+# pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples. Cargo fetches the
+# three; none of their code is in this repository. Then the package's pointers run in Miri (`ci/setup.sh`), with strict
+# provenance. A minute, after the builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The newest versions whose packages contain their tests.
 epoch=0.9.21 deque=0.8.8 skiplist=0.1.3
 
-# The tests inside crossbeam-epoch's source, which cannot run here, and why. Those of its public API have counterparts in
-# compat/crossbeam-epoch/tests. The others test parts that only crossbeam-epoch has:
+# The tests inside crossbeam-epoch's source, which cannot run here. Those of its public API have counterparts in
+# compat/crossbeam-epoch/tests. The others, with a dash, test parts that only crossbeam-epoch has:
 #   bag     the thread-local garbage, its capacity and its sizes
 #   advance the global epoch, advanced and collected by hand
 #   queue   the queue of garbage
@@ -152,6 +153,7 @@ if ! cargo +nightly miri --version >/dev/null 2>&1; then
     exit 77 # see .ci/run
 fi
 unset CARGO_TARGET_DIR RUSTFLAGS
-miri=(cargo +nightly miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri --test pointers --)
+miri=(cargo +nightly miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
+    --test pointers --)
 MIRIFLAGS=-Zmiri-strict-provenance "${miri[@]}" --skip address
 MIRIFLAGS=-Zmiri-permissive-provenance "${miri[@]}" address

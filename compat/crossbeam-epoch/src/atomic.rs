@@ -216,8 +216,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         unsafe { exchanged(new, result) }
     }
 
-    /// Stores what `func` returns for the pointer, and returns the previous pointer. Calls `func` again if another thread has
-    /// changed the pointer meanwhile.
+    /// Stores what `func` returns for the pointer, and returns the previous pointer. Calls `func` again if another
+    /// thread has changed the pointer meanwhile.
     ///
     /// # Errors
     ///

@@ -17,8 +17,8 @@ stillpoint::domain! {
     pub(crate) struct DefaultDomain;
 }
 
-/// On processors with this property, loads that acquire suffice where crossbeam-deque relies on the fence of [`pin`]. The README
-/// has the argument.
+/// On processors with this property, loads that acquire suffice where crossbeam-deque relies on the fence of [`pin`].
+/// The README has the argument.
 pub(crate) const MULTI_COPY_ATOMIC: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
 
@@ -83,8 +83,8 @@ pub(crate) fn default_domain() -> DefaultDomain {
 
 /// A garbage collector: participants, which pin, and functions that they defer.
 ///
-/// Clones are the same collector. It is a `stillpoint::srcu::Domain`, whose worker runs what is still deferred when the last clone
-/// and the last handle are dropped.
+/// Clones are the same collector. It is a `stillpoint::srcu::Domain`, whose worker runs what is still deferred when the
+/// last clone and the last handle are dropped.
 ///
 /// ```
 /// use crossbeam_epoch::Collector;

@@ -57,9 +57,9 @@ impl Guard {
 
     /// Calls `f` when all threads that are pinned now have been unpinned.
     ///
-    /// In this thread, when it defers more or calls [`flush`](Self::flush), or in a thread of the library, within some milliseconds
-    /// if no thread stays pinned. It must not panic: a panic is reported and goes no further. Unless its closure is larger than a
-    /// pointer, nothing is allocated for it. Never blocks.
+    /// In this thread, when it defers more or calls [`flush`](Self::flush), or in a thread of the library, within some
+    /// milliseconds if no thread stays pinned. It must not panic: a panic is reported and goes no further. Unless its
+    /// closure is larger than a pointer, nothing is allocated for it. Never blocks.
     ///
     /// With an [`unprotected`] guard `f` is called at once.
     ///
@@ -83,7 +83,8 @@ impl Guard {
     ///
     /// # Safety
     ///
-    /// What `f` uses may be used by any thread, and exists until `f` was called, however late: it borrows nothing from a stack.
+    /// What `f` uses may be used by any thread, and exists until `f` was called, however late: it borrows nothing from
+    /// a stack.
     ///
     /// ```
     /// use crossbeam_epoch::{self as epoch, Owned};
@@ -148,8 +149,8 @@ impl Guard {
     /// Has deferred functions run as soon as possible.
     ///
     /// Runs those of this thread that are ready. The library's thread runs the others, or a guard of a
-    /// [`LocalHandle`](crate::LocalHandle) when it is dropped, if no other handle is pinned. Does nothing with an [`unprotected`]
-    /// guard. Never blocks.
+    /// [`LocalHandle`](crate::LocalHandle) when it is dropped, if no other handle is pinned. Does nothing with an
+    /// [`unprotected`] guard. Never blocks.
     ///
     /// ```
     /// use crossbeam_epoch as epoch;
@@ -186,7 +187,8 @@ impl Guard {
         }
     }
 
-    /// Calls `f` while the thread, or the handle, is unpinned, if this is its only guard. Pins it again, also if `f` panics.
+    /// Calls `f` while the thread, or the handle, is unpinned, if this is its only guard. Pins it again, also if `f`
+    /// panics.
     ///
     /// ```
     /// use crossbeam_epoch as epoch;
@@ -263,8 +265,8 @@ impl fmt::Debug for Guard {
 ///
 /// # Safety
 ///
-/// Values that are loaded with it are not freed meanwhile: because no other thread changes the pointers, or only ones that lead to
-/// values which are never freed.
+/// Values that are loaded with it are not freed meanwhile: because no other thread changes the pointers, or only ones
+/// that lead to values which are never freed.
 ///
 /// ```
 /// use crossbeam_epoch::{self as epoch, Atomic};

@@ -7,8 +7,8 @@
 //! crossbeam-epoch = { path = ".../compat/crossbeam-epoch" }
 //! ```
 //!
-//! [`pin`] then costs what `stillpoint::rcu::enter` does, and executes no fence; what a thread defers waits for a grace period of a
-//! domain of this crate's own. The README says what else is different.
+//! Then [`pin`] costs what `stillpoint::rcu::enter` does, and executes no fence. What a thread defers waits for a grace
+//! period of a domain of this crate. The README says what else is different.
 //!
 //! ```
 //! use crossbeam_epoch::{self as epoch, Atomic, Owned};

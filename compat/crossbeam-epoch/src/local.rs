@@ -17,7 +17,8 @@ use crate::guard::Guard;
 
 /// A participant of a [`Collector`], of one thread.
 ///
-/// Its guards may be nested, and may outlive it. They do not pin the thread's other handles, nor does [`pin`](crate::pin) pin them.
+/// Its guards may be nested, and may outlive it. They do not pin the thread's other handles, nor does
+/// [`pin`](crate::pin) pin them.
 ///
 /// ```
 /// use crossbeam_epoch::Collector;
@@ -113,7 +114,8 @@ impl Local {
         let section = match self.domain() {
             None => Section::Default(DefaultDomain::enter()),
             Some(domain) => {
-                // SAFETY: this value keeps the domain, which is on the heap, and each guard of the section keeps this value.
+                // SAFETY: this value keeps the domain, which is on the heap, and each guard of the section keeps this
+                // value.
                 let domain: &'static srcu::Domain = unsafe { &*ptr::from_ref(domain) };
                 Section::Own(domain.enter())
             }

@@ -180,8 +180,8 @@ impl<T> Header<T> {
     ///
     /// `header` comes from [`Pointable::init_pointer`] of a slice, and was not dropped.
     unsafe fn items(header: *mut Self) -> *mut [MaybeUninit<T>] {
-        // SAFETY: the caller's contract. The pointer to the empty array may be used for what follows, as it comes from one to
-        // the whole allocation.
+        // SAFETY: the caller's contract. The pointer to the empty array may be used for what follows, as it comes from
+        // one to the whole allocation.
         unsafe { ptr::slice_from_raw_parts_mut((&raw mut (*header).items).cast(), (*header).len) }
     }
 }

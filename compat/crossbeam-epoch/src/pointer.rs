@@ -7,8 +7,8 @@ use crate::pointable::Pointable;
 
 /// [`Owned`](crate::Owned) or [`Shared`](crate::Shared): what an [`Atomic`](crate::Atomic) can store.
 ///
-/// The functions with addresses are those of crossbeam-epoch. They expose the provenance of the pointer. This crate uses the hidden
-/// ones, which have implementations by the others.
+/// The functions with addresses are those of crossbeam-epoch. They expose the provenance of the pointer. This crate
+/// uses the hidden ones, which have implementations by the others.
 pub trait Pointer<T: ?Sized + Pointable> {
     /// Returns the address with the tag.
     fn into_usize(self) -> usize;

@@ -11,8 +11,8 @@ use crate::pointer::{Pointer, aligned, format, tag_mask, with_tag};
 
 /// A pointer that is valid while a guard is borrowed: to a value or null, with a tag.
 ///
-/// The bits of an address below the [alignment](Pointable::ALIGN) of its type are always zero, so they have room for a number,
-/// the *tag*: to mark a node as deleted, for example. Pointers are equal, and ordered, by address and tag.
+/// The bits of an address below the [alignment](Pointable::ALIGN) of its type are always zero, so they have room for a
+/// number, the *tag*: to mark a node as deleted, for example. Pointers are equal, and ordered, by address and tag.
 ///
 /// ```
 /// use crossbeam_epoch::{self as epoch, Atomic};
@@ -80,8 +80,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     ///
     /// # Safety
     ///
-    /// The pointer is valid and not null. Its value was written before the load: the pointer was stored with Release and
-    /// loaded with Acquire, for example.
+    /// The pointer is valid and not null. Its value was written before the load: the pointer was stored with Release
+    /// and loaded with Acquire, for example.
     ///
     /// ```
     /// # use crossbeam_epoch::{self as epoch, Atomic};

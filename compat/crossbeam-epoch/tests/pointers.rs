@@ -1,4 +1,5 @@
-//! Pointers and tags. Nothing is pinned, so Miri can run all of it; with strict provenance, unless the name has `address`.
+//! Pointers and tags. Nothing is pinned, so Miri can run all of it; with strict provenance, unless the name has
+//! `address`.
 
 use std::borrow::{Borrow, BorrowMut};
 use std::cell::Cell;

@@ -16,7 +16,8 @@ const ROUNDS: usize = 20_000;
 const LIVE: u64 = 0x6c69_7665;
 const DEAD: u64 = 0x6465_6164;
 
-/// Says whether it exists. Its memory is checked by those that read it, for as long as the allocator does not use it again.
+/// Says whether it exists. Its memory is checked by those that read it, for as long as the allocator does not use it
+/// again.
 struct Life(AtomicU64, #[expect(dead_code, reason = "it is dropped")] Tracked);
 
 impl Life {

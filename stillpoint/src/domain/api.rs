@@ -147,7 +147,8 @@ pub trait Domain:
         self.defer(callback, options.lazy);
     }
 
-    /// Runs or hands over what the calling thread has deferred, without blocking: see [`rcu::flush`](crate::rcu::flush).
+    /// Runs or hands over what the calling thread has deferred, without blocking: see
+    /// [`rcu::flush`](crate::rcu::flush).
     ///
     /// What is deferred in an [`srcu::Domain`](crate::srcu::Domain) belongs to no thread: all of it is handed to the
     /// worker, and the result says whether any is left.

@@ -296,7 +296,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOpt
 
 /// [`call_with`] for a closure that is neither `Send` nor `'static`.
 ///
-/// With [`DeferOptions::run_on_retiring_thread`] the calling thread may run it too, in a later call of this or the like.
+/// With [`DeferOptions::run_on_retiring_thread`] the calling thread may run it too, in a later call of this or the
+/// like.
 ///
 /// # Safety
 ///

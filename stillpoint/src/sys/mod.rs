@@ -18,8 +18,8 @@ pub mod rt_signal;
 pub mod thread;
 pub mod tls_destructor;
 
-/// Calls a function before `main`, or when a shared library with this crate is loaded. Not in Miri, which has not the system
-/// calls: it runs what programs do without this crate's functions.
+/// Calls a function before `main`, or when a shared library with this crate is loaded. Not in Miri, which lacks the
+/// system calls, so that programs run there until they use them.
 macro_rules! init_array {
     ($function:ident($($argument:expr)?)) => {
         const _: () = {
