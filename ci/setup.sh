@@ -37,6 +37,9 @@ done
 has_nightly() { [[ -d $(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library ]]; }
 has_nightly || rustup toolchain install nightly --profile minimal --component rust-src --no-self-update ||
     echo "rustup could not install nightly with rust-src" >&2
+# Not every nightly has it; `ci/compat.sh` says so then.
+cargo +nightly miri --version >/dev/null 2>&1 || rustup component add miri --toolchain nightly ||
+    echo "rustup could not add miri" >&2
 
 targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu)
 has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }

@@ -84,6 +84,11 @@ fn one_lock(number: &Mutex<u64>) {
 }
 
 fn main() {
+    // First, while there is one thread: `ci/percpu.sh` steps through the second add in a debugger.
+    let counter = Counter::new();
+    count(black_box(&counter));
+    count(black_box(&counter));
+    assert_eq!(counter.sum(), 2);
     let number = Rcu::new(7);
     assert_eq!(one_section(black_box(&number)), 7);
     let domain = Domain::new();
@@ -96,10 +101,6 @@ fn main() {
     retire_one(black_box(Box::new(7)));
     one_lock(black_box(&Mutex::new(1)));
     assert_eq!(light_fence(&Default::default(), &Default::default()), 0);
-    let counter = Counter::new();
-    count(black_box(&counter));
-    count(black_box(&counter));
-    assert_eq!(counter.sum(), 2);
     assert!(cpu_number() < percpu::report().cpus());
     println!("{}", percpu::report());
 }

@@ -113,6 +113,49 @@ pub trait Domain:
         unsafe { deferred::retire(self, value, options) };
     }
 
+    /// Calls `f` after a grace period, as [`call_with`](Self::call_with) does: see
+    /// [`rcu::call_unchecked`](crate::rcu::call_unchecked).
+    ///
+    /// # Safety
+    ///
+    /// What `f` uses may be used by any thread, and exists until `f` has run, however late.
+    #[inline]
+    #[track_caller]
+    unsafe fn call_unchecked(&self, f: impl FnOnce(), options: DeferOptions) {
+        // SAFETY: the caller's contract; callbacks run after a grace period.
+        let callback = unsafe { Callback::call_unchecked(f, options.bytes, options.local) };
+        self.defer(callback, options.lazy);
+    }
+
+    /// Calls `drop_fn` with `pointer` after a grace period: see [`rcu::retire_raw_with`](crate::rcu::retire_raw_with).
+    ///
+    /// # Safety
+    ///
+    /// Any thread may call `drop_fn` with `pointer` once, however late, when the sections that are open now have ended.
+    #[inline]
+    #[track_caller]
+    unsafe fn retire_raw_with(
+        &self,
+        pointer: *mut (),
+        bytes: usize,
+        drop_fn: unsafe fn(*mut ()),
+        options: DeferOptions,
+    ) {
+        let bytes = bytes.saturating_add(options.bytes);
+        // SAFETY: the caller's contract; callbacks run after a grace period.
+        let callback = unsafe { Callback::drop_raw(pointer, bytes, drop_fn, options.local) };
+        self.defer(callback, options.lazy);
+    }
+
+    /// Runs or hands over what the calling thread has deferred, without blocking: see
+    /// [`rcu::flush`](crate::rcu::flush).
+    ///
+    /// What is deferred in an [`srcu::Domain`](crate::srcu::Domain) belongs to no thread: all of it is handed to the
+    /// worker, and the result says whether any is left.
+    fn flush(&self) -> bool {
+        RawDomain::flush(self)
+    }
+
     /// Blocks until all callbacks that were deferred before have run: see [`rcu::barrier`](crate::rcu::barrier).
     ///
     /// # Panics

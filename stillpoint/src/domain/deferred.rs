@@ -94,6 +94,11 @@ pub(crate) unsafe fn retire<T: Send + 'static>(
     domain.defer(callback, options.lazy);
 }
 
+/// [`Domain::flush`](crate::Domain::flush) for `queue`, which is the calling thread's.
+pub(crate) fn hand_over(domain: &impl RawDomain, queue: &Queue) -> bool {
+    domain.core().callbacks.hand_over(queue, || domain.in_read_section(), domain)
+}
+
 /// After a push: does what the owner of the queue must do.
 #[cold]
 pub(crate) fn flush(domain: &impl RawDomain, queue: &Queue, action: PushAction) {

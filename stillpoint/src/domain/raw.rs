@@ -73,6 +73,9 @@ pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
     #[track_caller]
     fn defer(&self, callback: Callback, lazy: bool);
 
+    /// See [`Domain::flush`](crate::Domain::flush).
+    fn flush(&self) -> bool;
+
     /// Panics if the section is of another domain of this type.
     fn check(&self, section: &Self::Lender);
 

@@ -91,6 +91,13 @@ unsafe impl<D: StaticDomain> RawDomain for D {
         }
     }
 
+    fn flush(&self) -> bool {
+        let Some(queue) = D::with_thread_state(|local| local.queue.get()) else { return false };
+        let is_pending = while_it_stays::<D, _>(|| deferred::hand_over(self, queue));
+        leave_if_ended::<D>();
+        is_pending
+    }
+
     #[inline(always)]
     fn check(&self, _section: &D::Section) {}
 

@@ -37,6 +37,9 @@
 //!
 //! # From crossbeam-epoch
 //!
+//! A program that should stay as it is, or that uses crossbeam-epoch through other crates, can use the package
+//! `compat/crossbeam-epoch` of the repository, which has the API of crossbeam-epoch, by a line of `[patch.crates-io]`.
+//!
 //! | crossbeam-epoch | here |
 //! |---|---|
 //! | `epoch::pin()`, `Guard` | [`rcu::enter()`](crate::rcu::enter), [`Guard`](crate::rcu::Guard) |
@@ -47,7 +50,7 @@
 //! | links between nodes | `AtomicPtr`, and [`retire_raw`](crate::rcu::retire_raw) for unlinked nodes |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |
-//! | `guard.flush()` | not needed |
+//! | `guard.flush()` | hardly needed; [`flush`](crate::rcu::flush) |
 //! | `Collector`, `LocalHandle` | [`domain!`](crate::domain), or [`srcu::Domain`](crate::srcu::Domain) for a domain that is a value |
 //! | `epoch::unprotected()` | [`get_mut`](crate::rcu::Rcu::get_mut), [`into_inner`](crate::rcu::Rcu::into_inner) |
 //! | no way to wait | [`synchronize`](crate::rcu::synchronize), [`Retired::wait`](crate::rcu::Retired::wait), [`GracePeriod`](crate::rcu::GracePeriod), [`barrier`](crate::rcu::barrier) |

@@ -294,6 +294,86 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOpt
     unsafe { Global.retire_raw(value, options) };
 }
 
+/// [`call_with`] for a closure that is neither `Send` nor `'static`.
+///
+/// With [`DeferOptions::run_on_retiring_thread`] the calling thread may run it too, in a later call of this or the
+/// like.
+///
+/// # Safety
+///
+/// What `f` uses may be used by any thread, and exists until `f` has run, however late.
+///
+/// ```
+/// use stillpoint::rcu::{self, DeferOptions};
+///
+/// let node: *mut String = Box::into_raw(Box::new("unlinked".into()));
+/// // SAFETY: no other thread finds the string, and a string may be dropped by any thread.
+/// unsafe { rcu::call_unchecked(|| drop(Box::from_raw(node)), DeferOptions::new()) };
+/// ```
+#[inline]
+#[track_caller]
+pub unsafe fn call_unchecked(f: impl FnOnce(), options: DeferOptions) {
+    // SAFETY: the caller's contract.
+    unsafe { Global.call_unchecked(f, options) };
+}
+
+/// Calls `drop_fn` with `pointer` after a grace period: for values that are not in a `Box`.
+///
+/// Allocates nothing for it. `bytes` is the memory that the call frees, which counts towards the [`Limits`].
+///
+/// # Safety
+///
+/// Any thread may call `drop_fn` with `pointer` once, however late, when the sections that are open now have ended.
+///
+/// ```
+/// use std::alloc::{Layout, alloc, dealloc};
+/// use stillpoint::rcu::{self, DeferOptions};
+///
+/// const PAGE: Layout = Layout::new::<[u8; 4096]>();
+///
+/// /// # Safety
+/// ///
+/// /// `page` was allocated with the layout `PAGE`, and is not used again.
+/// unsafe fn free(page: *mut ()) {
+///     // SAFETY: the caller's contract.
+///     unsafe { dealloc(page.cast(), PAGE) };
+/// }
+///
+/// // SAFETY: the layout has a size.
+/// let page = unsafe { alloc(PAGE) };
+/// // SAFETY: no other thread finds the page.
+/// unsafe { rcu::retire_raw_with(page.cast(), PAGE.size(), free, DeferOptions::new()) };
+/// ```
+#[inline]
+#[track_caller]
+pub unsafe fn retire_raw_with(
+    pointer: *mut (),
+    bytes: usize,
+    drop_fn: unsafe fn(*mut ()),
+    options: DeferOptions,
+) {
+    // SAFETY: the caller's contract.
+    unsafe { Global.retire_raw_with(pointer, bytes, drop_fn, options) };
+}
+
+/// Runs or hands over what the calling thread has deferred. Returns `true` if any of it is left.
+///
+/// Runs what is ready and [may run on this thread](DeferOptions::run_on_retiring_thread). Outside sections it tries to
+/// complete a grace period for that first, and gives up if a reader blocks it. The worker runs the rest soon, also if
+/// it was [lazy](DeferOptions::lazy). Never blocks, except in destructors that it runs.
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// rcu::retire(Box::new([0_u8; 1 << 16]));
+/// while rcu::flush() {
+///     std::thread::yield_now();
+/// }
+/// ```
+pub fn flush() -> bool {
+    Global.flush()
+}
+
 /// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
 ///
 /// Call it before code or data goes away that callbacks use, or at the end of a test. Callbacks of *other* domains may

@@ -8,9 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
 pub struct Callback {
+    /// With [`RAW`], an `unsafe fn(*mut ())` for the pointer in `data`.
     run: Run,
     data: Data,
-    /// The bytes that count towards the limits, and below them [`FREE_ONLY`] and [`LOCAL`].
+    /// The bytes that count towards the limits, and below them [`FREE_ONLY`], [`LOCAL`] and [`RAW`].
     bytes_and_flags: usize,
 }
 
@@ -32,12 +33,14 @@ pub struct Panicked {
 const FREE_ONLY: usize = 1;
 /// The thread that deferred it may run it.
 const LOCAL: usize = 2;
-const FLAGS: u32 = 2;
+/// It calls a function of the program with a pointer.
+const RAW: usize = 4;
+const FLAGS: u32 = 3;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
 const MAX_BYTES: usize = 1 << 40;
 
-// SAFETY: made of values that are `Send` only.
+// SAFETY: made of values that are `Send`, or that the caller allows any thread to use.
 unsafe impl Send for Callback {}
 
 impl Callback {
@@ -55,6 +58,11 @@ impl Callback {
         unsafe fn free<T>(data: Data) -> Option<fn() -> Panicked> {
             // SAFETY: the caller's contract.
             let value = unsafe { Box::from_raw(data.assume_init().cast::<T>()) };
+            if !mem::needs_drop::<T>() {
+                // Nothing here panics, and catching would take as long as freeing.
+                drop(value);
+                return None;
+            }
             let what = || Panicked { what: "the destructor of a value retired", name: type_name::<T>() };
             catch(|| drop(value), what)
         }
@@ -63,8 +71,31 @@ impl Callback {
         Self { run: free::<T>, data, bytes_and_flags: shifted(bytes) | flags }
     }
 
+    /// Calls `drop_fn` with `pointer`; counted as `bytes`. `local`: the thread that deferred it may call it.
+    ///
+    /// # Safety
+    ///
+    /// Any thread may call `drop_fn` with `pointer` once, after a grace period.
+    #[inline]
+    pub unsafe fn drop_raw(pointer: *mut (), bytes: usize, drop_fn: unsafe fn(*mut ()), local: bool) -> Self {
+        // SAFETY: all pointers to functions have the same representation; `run` turns it back.
+        let run = unsafe { mem::transmute::<unsafe fn(*mut ()), Run>(drop_fn) };
+        let flags = RAW | (usize::from(local) * LOCAL);
+        Self { run, data: MaybeUninit::new(pointer), bytes_and_flags: shifted(bytes) | flags }
+    }
+
     /// Calls `f`; counted as `bytes` and the size of the closure itself.
     pub fn call<F: FnOnce() + Send + 'static>(f: F, bytes: usize) -> Self {
+        // SAFETY: any thread may call it, however late.
+        unsafe { Self::call_unchecked(f, bytes, false) }
+    }
+
+    /// [`call`](Self::call). `local`: the thread that deferred it may call it.
+    ///
+    /// # Safety
+    ///
+    /// Any thread may call `f` after a grace period, however late.
+    pub unsafe fn call_unchecked<F: FnOnce()>(f: F, bytes: usize, local: bool) -> Self {
         /// # Safety
         ///
         /// `data` holds an `F`, which is not used again.
@@ -82,7 +113,8 @@ impl Callback {
         fn call<F: FnOnce()>(f: F) -> Option<fn() -> Panicked> {
             catch(f, || Panicked { what: "a callback deferred", name: type_name::<F>() })
         }
-        let bytes_and_flags = shifted(bytes.saturating_add(size_of::<F>()));
+        let bytes = shifted(bytes.saturating_add(size_of::<F>()));
+        let bytes_and_flags = bytes | (usize::from(local) * LOCAL);
         let mut data = Data::uninit();
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
             // SAFETY: `data` has the size and the alignment.
@@ -131,6 +163,13 @@ impl Callback {
     ///
     /// A grace period has ended since the callback was made.
     pub unsafe fn run(self) -> Option<fn() -> Panicked> {
+        if self.bytes_and_flags & RAW != 0 {
+            // SAFETY: `drop_raw` made it of such a function.
+            let drop_fn = unsafe { mem::transmute::<Run, unsafe fn(*mut ())>(self.run) };
+            let panicked = || Panicked { what: "a drop function", name: "of a raw pointer" };
+            // SAFETY: the contract of `drop_raw`, and the grace period.
+            return catch(|| unsafe { drop_fn(self.data.assume_init()) }, panicked);
+        }
         // SAFETY: `data` is what the function was stored with, and used once, as `self` is consumed. For `free`, the
         // grace period: no thread uses the value any more.
         unsafe { (self.run)(self.data) }

@@ -39,7 +39,7 @@ impl DeferOptions {
     ///
     /// The thread that allocated the memory then frees it, which is several times faster with most allocators: for
     /// nodes of lists, trees and tables whose values only own memory. This is the default for values without
-    /// destructors. It has no effect on callbacks.
+    /// destructors. Of callbacks, it affects those of [`call_unchecked`](crate::rcu::call_unchecked) only.
     ///
     /// What the thread defers afterwards waits until the destructor returns; what other threads defer does not.
     pub const fn run_on_retiring_thread(self) -> Self {

@@ -236,6 +236,12 @@ impl Queue {
         self.pending() >= least && self.front.claim.load(Relaxed) != WANTED
     }
 
+    /// Makes lazy callbacks urgent. The owner calls this.
+    pub fn expedite(&self) {
+        // Relaxed: only the owner writes `tail`. Release: as in `push`.
+        self.owner.urgent_end.store(self.owner.tail.load(Relaxed), Release);
+    }
+
     /// Appends a callback.
     ///
     /// # Safety

@@ -47,6 +47,15 @@ impl StripedQueues {
         (queue, (action == PushAction::Flush).then(|| queue.take_unreported()))
     }
 
+    /// Makes lazy callbacks urgent. Returns what must be reported to the backlog.
+    pub fn flush(&self) -> [[Amount; 2]; STRIPES] {
+        self.0.each_ref().map(|stripe| {
+            let _guard = stripe.push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            stripe.queue.expedite();
+            stripe.queue.take_unreported()
+        })
+    }
+
     /// Forgets all callbacks, which the parent runs.
     ///
     /// # Safety

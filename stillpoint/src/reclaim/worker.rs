@@ -178,6 +178,30 @@ impl CallbackWorker {
         }
     }
 
+    /// The owner runs what it may, and hands over the rest, without blocking. Returns `true` if callbacks are left.
+    #[cfg(not(loom))]
+    pub fn hand_over(&self, queue: &Queue, is_inside: impl FnOnce() -> bool, host: &impl Host) -> bool {
+        self.run_own(queue, host, u64::MAX);
+        // Only now: as in `flush`.
+        if !is_inside() && queue.pending() != Pending::None {
+            host.try_synchronize();
+            self.run_own(queue, host, u64::MAX);
+        }
+        queue.expedite();
+        self.report(queue);
+        self.notify_if_pending(queue, host)
+    }
+
+    /// Wakes the worker if the queue has callbacks. Returns `true` if it has.
+    #[cfg(not(loom))]
+    pub fn notify_if_pending(&self, queue: &Queue, host: &impl Host) -> bool {
+        let is_pending = queue.pending() != Pending::None;
+        if is_pending {
+            self.notify(false, host);
+        }
+        is_pending
+    }
+
     fn run_own(&self, queue: &Queue, host: &impl Host, limit: u64) {
         let is_wanted = queue.run_local(limit, host.engine(), |callback| host.run(callback));
         if is_wanted {

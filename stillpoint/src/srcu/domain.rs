@@ -25,6 +25,7 @@ use crate::domain::deferred;
 use crate::domain::raw::{Core, RawDomain};
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
+use crate::reclaim::host::Host;
 use crate::reclaim::queue::Queue;
 use crate::sync::Block;
 
@@ -300,6 +301,14 @@ unsafe impl RawDomain for Domain {
         if let Some(reported) = reported {
             deferred::reduce_backlog(self, queue, reported);
         }
+    }
+
+    fn flush(&self) -> bool {
+        let Shared { core, queues, .. } = &self.inner().shared;
+        queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
+        Host::try_synchronize(self);
+        // Not `any`, which would stop at the first.
+        queues.iter().filter(|queue| core.callbacks.notify_if_pending(queue, self)).count() != 0
     }
 
     #[inline(always)]

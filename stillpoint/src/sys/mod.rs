@@ -18,7 +18,8 @@ pub mod rt_signal;
 pub mod thread;
 pub mod tls_destructor;
 
-/// Calls a function before `main`, or when a shared library with this crate is loaded.
+/// Calls a function before `main`, or when a shared library with this crate is loaded. Not in Miri, which lacks the
+/// system calls, so that programs run there until they use them.
 macro_rules! init_array {
     ($function:ident($($argument:expr)?)) => {
         const _: () = {
@@ -27,7 +28,7 @@ macro_rules! init_array {
             }
             #[used]
             // SAFETY: the section is an array of such functions, which the C library calls.
-            #[unsafe(link_section = ".init_array")]
+            #[cfg_attr(not(miri), unsafe(link_section = ".init_array"))]
             static CALLED: extern "C" fn() = call;
         };
     };

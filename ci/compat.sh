@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# compat/crossbeam-epoch keeps the promises of crossbeam-epoch. In place of it, crossbeam-deque and crossbeam-skiplist
+# pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples. Cargo fetches the
+# three; none of their code is in this repository. Then the package's pointers run in Miri (`ci/setup.sh`), with strict
+# provenance. A minute, after the builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The newest versions whose packages contain their tests.
+epoch=0.9.21 deque=0.8.8 skiplist=0.1.3
+
+# The tests inside crossbeam-epoch's source, which cannot run here. Those of its public API have counterparts in
+# compat/crossbeam-epoch/tests. The others, with a dash, test parts that only crossbeam-epoch has:
+#   bag     the thread-local garbage, its capacity and its sizes
+#   advance the global epoch, advanced and collected by hand
+#   queue   the queue of garbage
+#   list    the list of participants
+#   store   how a deferred function is stored
+#   loom    a build with loom's atomics
+inside=(
+    atomic::valid_tag_i8=tags_have_the_bits_below_the_alignment
+    atomic::valid_tag_i64=tags_have_the_bits_below_the_alignment
+    atomic::const_null=null_is_a_constant
+    atomic::array_init=slices_have_their_length_with_them
+    atomic::format_null=pointers_are_formatted_without_being_read
+    collector::pin_reentrant=guards_nest_and_end_in_any_order
+    collector::flush_local_bag=-bag
+    collector::garbage_buffering=-bag
+    collector::pin_holds_advance=-advance
+    collector::incremental=-advance
+    collector::buffering=functions_wait_for_all_that_are_pinned
+    collector::count_drops=functions_of_all_kinds_run_once
+    collector::count_destroy=values_of_all_kinds_are_destroyed_once
+    collector::drop_array=values_of_all_kinds_are_destroyed_once
+    collector::destroy_array=values_of_all_kinds_are_destroyed_once
+    collector::stress=readers_see_whole_values
+    default::pin_while_exiting=thread_local_destructors_may_pin
+    deferred::on_stack=-store
+    deferred::on_heap=-store
+    deferred::string=-store
+    deferred::boxed_slice_i32=-store
+    deferred::long_slice_usize=-store
+    internal::local_size=-bag
+    internal::check_defer=-store
+    internal::check_bag=-bag
+    list::insert=-list
+    list::delete=-list
+    list::insert_delete_multi=-list
+    list::iter_multi=-list
+    loom::it_works=-loom
+    loom::treiber_stack=-loom
+    queue::push_try_pop_1=-queue
+    queue::push_try_pop_2=-queue
+    queue::push_try_pop_many_seq=-queue
+    queue::push_pop_1=-queue
+    queue::push_pop_2=-queue
+    queue::push_pop_many_seq=-queue
+    queue::push_try_pop_many_spsc=-queue
+    queue::push_try_pop_many_spmc=-queue
+    queue::push_try_pop_many_mpmc=-queue
+    queue::push_pop_many_spsc=-queue
+    queue::is_empty_dont_pop=-queue
+)
+
+scratch=target/compat
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+rm -rf "$scratch"/{fetch,vendor,programs}
+mkdir -p "$scratch"/{fetch/src,programs/epoch}
+touch "$scratch/fetch/src/lib.rs"
+cat >"$scratch/fetch/Cargo.toml" <<END
+[package]
+name = "fetch"
+edition = "2024"
+[dependencies]
+crossbeam-epoch = "=$epoch"
+crossbeam-deque = "=$deque"
+crossbeam-skiplist = "=$skiplist"
+[workspace]
+END
+cargo vendor --quiet --versioned-dirs --manifest-path "$scratch/fetch/Cargo.toml" "$scratch/vendor" >/dev/null
+
+echo "-- the tests inside crossbeam-epoch $epoch"
+tests() {
+    awk '/#\[test\]/ { found = 1 }
+        found && match($0, /fn [a-z0-9_]+/) {
+            file = FILENAME; sub(".*/", "", file); sub("[.]rs$", "", file)
+            print file "::" substr($0, RSTART + 3, RLENGTH - 3); found = 0
+        }' $(find "$@" -name '*.rs') | sort
+}
+original=$PWD/$scratch/vendor/crossbeam-epoch-$epoch
+diff <(printf '%s\n' "${inside[@]%=*}" | sort) <(tests "$original"/{src,tests}) ||
+    fail "crossbeam-epoch has other tests than this script lists"
+for test in "${inside[@]}"; do
+    counterpart=${test#*=}
+    [[ $counterpart == -* ]] || grep --quiet "fn $counterpart\b" compat/crossbeam-epoch/tests/*.rs ||
+        fail "compat/crossbeam-epoch has no test $counterpart"
+done
+[[ -z $(tests "$scratch"/vendor/crossbeam-{deque-$deque,skiplist-$skiplist}/src) ]] ||
+    fail "crossbeam-deque or crossbeam-skiplist has tests of its internals, which this script does not judge"
+echo "${#inside[@]}, as listed"
+
+programs=$scratch/programs
+cp -r "$scratch/vendor/crossbeam-deque-$deque" "$programs/deque"
+cp -r "$scratch/vendor/crossbeam-skiplist-$skiplist" "$programs/skiplist"
+cat >"$programs/Cargo.toml" <<END
+[workspace]
+members = ["deque", "epoch", "skiplist"]
+resolver = "2"
+[patch.crates-io]
+crossbeam-epoch = { path = "$PWD/compat/crossbeam-epoch" }
+END
+# A library of crossbeam-epoch's source under another name: its documented examples use the dependency.
+cat >"$programs/epoch/Cargo.toml" <<END
+[package]
+name = "epoch"
+edition = "2021"
+[lib]
+path = "$original/src/lib.rs"
+test = false
+[features]
+default = ["alloc", "std"]
+alloc = []
+std = []
+[[example]]
+name = "sanitize"
+path = "$original/examples/sanitize.rs"
+[dependencies]
+crossbeam-epoch = "0.9"
+crossbeam-utils = "0.8"
+[dev-dependencies]
+rand = "0.8"
+END
+
+# Lints on that code are not ours to judge.
+export CARGO_TARGET_DIR=$scratch/build RUSTFLAGS=--cap-lints=allow RUSTDOCFLAGS=--cap-lints=allow
+all=(--manifest-path "$programs/Cargo.toml")
+tree=$(cargo tree --quiet "${all[@]}" --workspace --invert crossbeam-epoch --depth 1 --edges normal)
+echo "$tree"
+grep --quiet --fixed-strings "$PWD/compat/crossbeam-epoch" <<<"$tree" || fail "the patch is not in use"
+
+echo "-- the tests and documented examples of crossbeam-deque, crossbeam-skiplist and crossbeam-epoch"
+cargo test --quiet "${all[@]}" --workspace --no-fail-fast
+echo "-- crossbeam-epoch's example"
+timeout 120 cargo run --quiet "${all[@]}" --package epoch --example sanitize
+
+echo "-- pointers in Miri"
+if ! cargo +nightly miri --version >/dev/null 2>&1; then
+    echo "CANNOT CHECK: Miri is not installed" >&2
+    exit 77 # see .ci/run
+fi
+unset CARGO_TARGET_DIR RUSTFLAGS
+miri=(cargo +nightly miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
+    --test pointers --)
+MIRIFLAGS=-Zmiri-strict-provenance "${miri[@]}" --skip address
+MIRIFLAGS=-Zmiri-permissive-provenance "${miri[@]}" address

@@ -1,0 +1,526 @@
+//! Pointers that threads change.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::guard::Guard;
+use crate::owned::Owned;
+use crate::pointable::Pointable;
+use crate::pointer::{Pointer, aligned, format, tag_mask, with_tag};
+use crate::shared::Shared;
+
+/// A pointer that threads load and change at the same time: to a value, or null, with a [tag](Shared::tag).
+///
+/// It does not own its value: dropping it drops nothing.
+///
+/// ```
+/// use crossbeam_epoch::{self as epoch, Atomic, Owned, Shared};
+/// use std::sync::atomic::Ordering::SeqCst;
+///
+/// let current = Atomic::new(1);
+/// let guard = &epoch::pin();
+/// let old = current.load(SeqCst, guard);
+/// let new = current.compare_exchange(old, Owned::new(2), SeqCst, SeqCst, guard).expect("no other thread");
+/// // SAFETY: neither pointer is null.
+/// assert_eq!(unsafe { (*old.deref(), *new.deref()) }, (1, 2));
+/// // SAFETY: no other thread can load them any more.
+/// unsafe {
+///     guard.defer_destroy(old);
+///     guard.defer_destroy(current.swap(Shared::null(), SeqCst, guard));
+/// }
+/// ```
+pub struct Atomic<T: ?Sized + Pointable> {
+    pointer: AtomicPtr<()>,
+    _pointee: PhantomData<*mut T>,
+}
+
+// SAFETY: lends `&T` to several threads (`T: Sync`), and passes values from one thread to another (`T: Send`).
+unsafe impl<T: ?Sized + Pointable + Send + Sync> Send for Atomic<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Pointable + Send + Sync> Sync for Atomic<T> {}
+
+impl<T> Atomic<T> {
+    /// Allocates `init`, and creates a pointer to it.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Atomic;
+    /// let number = Atomic::new(1234);
+    /// # // SAFETY: no other thread has the pointer.
+    /// # drop(unsafe { number.into_owned() });
+    /// ```
+    pub fn new(init: T) -> Self {
+        Self::init(init)
+    }
+}
+
+impl<T: ?Sized + Pointable> Atomic<T> {
+    /// Allocates a value, which may be unsized, and creates a pointer to it.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Atomic;
+    /// # use std::mem::MaybeUninit;
+    /// let buffer = Atomic::<[MaybeUninit<u8>]>::init(100);
+    /// # // SAFETY: no other thread has the pointer.
+    /// # drop(unsafe { buffer.into_owned() });
+    /// ```
+    pub fn init(init: T::Init) -> Self {
+        Self::from(Owned::init(init))
+    }
+
+    /// Creates a null pointer.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Atomic;
+    /// static FIRST: Atomic<String> = Atomic::null();
+    /// ```
+    pub const fn null() -> Self {
+        Self::from_pointer(ptr::null_mut())
+    }
+
+    const fn from_pointer(pointer: *mut ()) -> Self {
+        Self { pointer: AtomicPtr::new(pointer), _pointee: PhantomData }
+    }
+
+    /// Loads the pointer.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// # use std::sync::atomic::Ordering::Acquire;
+    /// let first = Atomic::<u32>::null();
+    /// assert!(first.load(Acquire, &epoch::pin()).is_null());
+    /// ```
+    #[inline]
+    pub fn load<'g>(&self, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
+        Shared::from_pointer(self.pointer.load(ord))
+    }
+
+    /// Loads the pointer, so that what depends on it comes after what was done before it was stored. Here, an
+    /// [Acquire](Ordering::Acquire) load.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// let first = Atomic::<u32>::null();
+    /// assert!(first.load_consume(&epoch::pin()).is_null());
+    /// ```
+    #[inline]
+    pub fn load_consume<'g>(&self, guard: &'g Guard) -> Shared<'g, T> {
+        self.load(Ordering::Acquire, guard)
+    }
+
+    /// Stores `new`, which is an [`Owned`] or a [`Shared`]. The previous pointer is forgotten.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{Atomic, Owned};
+    /// # use std::sync::atomic::Ordering::Release;
+    /// let first = Atomic::null();
+    /// first.store(Owned::new(1), Release);
+    /// # // SAFETY: no other thread has the pointer.
+    /// # drop(unsafe { first.into_owned() });
+    /// ```
+    #[inline]
+    pub fn store<P: Pointer<T>>(&self, new: P, ord: Ordering) {
+        self.pointer.store(new.into_pointer(), ord);
+    }
+
+    /// Stores `new` and returns the previous pointer.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
+    /// # use std::sync::atomic::Ordering::AcqRel;
+    /// let first = Atomic::new(1);
+    /// let guard = &epoch::pin();
+    /// let old = first.swap(Shared::null(), AcqRel, guard);
+    /// // SAFETY: no other thread can load it.
+    /// unsafe { guard.defer_destroy(old) };
+    /// ```
+    #[inline]
+    pub fn swap<'g, P: Pointer<T>>(&self, new: P, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
+        Shared::from_pointer(self.pointer.swap(new.into_pointer(), ord))
+    }
+
+    /// Stores `new` if the pointer is `current`, tag included. Returns the pointer that was stored.
+    ///
+    /// The orderings are those of [`AtomicPtr::compare_exchange`].
+    ///
+    /// # Errors
+    ///
+    /// If the pointer is another one. The error has it, and gives `new` back.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic, Owned, Shared};
+    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// let first = Atomic::<u32>::null();
+    /// let guard = &epoch::pin();
+    /// let one = first.compare_exchange(Shared::null(), Owned::new(1), AcqRel, Acquire, guard).unwrap();
+    /// let error = first.compare_exchange(Shared::null(), Owned::new(2), AcqRel, Acquire, guard).unwrap_err();
+    /// assert_eq!((error.current, *error.new), (one, 2));
+    /// # // SAFETY: no other thread has the pointer.
+    /// # drop(unsafe { first.into_owned() });
+    /// ```
+    #[inline]
+    pub fn compare_exchange<'g, P>(
+        &self,
+        current: Shared<'_, T>,
+        new: P,
+        success: Ordering,
+        failure: Ordering,
+        _: &'g Guard,
+    ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>>
+    where
+        P: Pointer<T>,
+    {
+        let new = new.into_pointer();
+        let result = self.pointer.compare_exchange(current.into_pointer(), new, success, failure);
+        // SAFETY: `new` comes from a `P`.
+        unsafe { exchanged(new, result) }
+    }
+
+    /// [`compare_exchange`](Self::compare_exchange) that may also return an error if the pointer is `current`: for loops.
+    ///
+    /// # Errors
+    ///
+    /// If `new` was not stored.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// /// Marks the node that `next` leads to.
+    /// fn mark<T>(next: &Atomic<T>) {
+    ///     let guard = &epoch::pin();
+    ///     let mut current = next.load(Acquire, guard);
+    ///     while let Err(error) =
+    ///         next.compare_exchange_weak(current, current.with_tag(1), AcqRel, Acquire, guard)
+    ///     {
+    ///         current = error.current;
+    ///     }
+    /// }
+    /// # mark(&Atomic::<u32>::null());
+    /// ```
+    #[inline]
+    pub fn compare_exchange_weak<'g, P>(
+        &self,
+        current: Shared<'_, T>,
+        new: P,
+        success: Ordering,
+        failure: Ordering,
+        _: &'g Guard,
+    ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>>
+    where
+        P: Pointer<T>,
+    {
+        let new = new.into_pointer();
+        let result = self.pointer.compare_exchange_weak(current.into_pointer(), new, success, failure);
+        // SAFETY: `new` comes from a `P`.
+        unsafe { exchanged(new, result) }
+    }
+
+    /// Stores what `func` returns for the pointer, and returns the previous pointer. Calls `func` again if another
+    /// thread has changed the pointer meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If `func` returns `None`: the pointer as it is.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// # use std::sync::atomic::Ordering::SeqCst;
+    /// let next = Atomic::<u32>::null();
+    /// let guard = &epoch::pin();
+    /// let mark = || next.fetch_update(SeqCst, SeqCst, guard, |p| (p.tag() == 0).then(|| p.with_tag(1)));
+    /// assert_eq!(mark().unwrap().tag(), 0);
+    /// assert_eq!(mark().unwrap_err().tag(), 1);
+    /// ```
+    pub fn fetch_update<'g, F>(
+        &self,
+        set_order: Ordering,
+        fail_order: Ordering,
+        guard: &'g Guard,
+        mut func: F,
+    ) -> Result<Shared<'g, T>, Shared<'g, T>>
+    where
+        F: FnMut(Shared<'g, T>) -> Option<Shared<'g, T>>,
+    {
+        let mut current = self.load(fail_order, guard);
+        while let Some(next) = func(current) {
+            match self.compare_exchange_weak(current, next, set_order, fail_order, guard) {
+                Ok(_) => return Ok(current),
+                Err(error) => current = error.current,
+            }
+        }
+        Err(current)
+    }
+
+    /// [`compare_exchange`](Self::compare_exchange) with the orderings of [`CompareAndSetOrdering`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[allow(deprecated, reason = "as in the crate whose API this is")]
+    #[deprecated(note = "Use `compare_exchange` instead")]
+    pub fn compare_and_set<'g, O, P>(
+        &self,
+        current: Shared<'_, T>,
+        new: P,
+        ord: O,
+        guard: &'g Guard,
+    ) -> Result<Shared<'g, T>, CompareAndSetError<'g, T, P>>
+    where
+        O: CompareAndSetOrdering,
+        P: Pointer<T>,
+    {
+        self.compare_exchange(current, new, ord.success(), ord.failure(), guard)
+    }
+
+    /// [`compare_exchange_weak`](Self::compare_exchange_weak) with the orderings of [`CompareAndSetOrdering`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[allow(deprecated, reason = "as in the crate whose API this is")]
+    #[deprecated(note = "Use `compare_exchange_weak` instead")]
+    pub fn compare_and_set_weak<'g, O, P>(
+        &self,
+        current: Shared<'_, T>,
+        new: P,
+        ord: O,
+        guard: &'g Guard,
+    ) -> Result<Shared<'g, T>, CompareAndSetError<'g, T, P>>
+    where
+        O: CompareAndSetOrdering,
+        P: Pointer<T>,
+    {
+        self.compare_exchange_weak(current, new, ord.success(), ord.failure(), guard)
+    }
+
+    /// Clears the bits of the tag that `val` does not have. Returns the previous pointer.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
+    /// # use std::sync::atomic::Ordering::SeqCst;
+    /// let next = Atomic::<u32>::from(Shared::null().with_tag(3));
+    /// let guard = &epoch::pin();
+    /// assert_eq!(next.fetch_and(2, SeqCst, guard).tag(), 3);
+    /// assert_eq!(next.load(SeqCst, guard).tag(), 2);
+    /// ```
+    #[inline]
+    pub fn fetch_and<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
+        Shared::from_pointer(self.pointer.fetch_and(val | !tag_mask::<T>(), ord))
+    }
+
+    /// Sets the bits of `val` in the tag. Returns the previous pointer.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
+    /// # use std::sync::atomic::Ordering::SeqCst;
+    /// let next = Atomic::<u32>::from(Shared::null().with_tag(1));
+    /// let guard = &epoch::pin();
+    /// assert_eq!(next.fetch_or(2, SeqCst, guard).tag(), 1);
+    /// assert_eq!(next.load(SeqCst, guard).tag(), 3);
+    /// ```
+    #[inline]
+    pub fn fetch_or<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
+        Shared::from_pointer(self.pointer.fetch_or(val & tag_mask::<T>(), ord))
+    }
+
+    /// Flips the bits of `val` in the tag. Returns the previous pointer.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic, Shared};
+    /// # use std::sync::atomic::Ordering::SeqCst;
+    /// let next = Atomic::<u32>::from(Shared::null().with_tag(1));
+    /// let guard = &epoch::pin();
+    /// assert_eq!(next.fetch_xor(3, SeqCst, guard).tag(), 1);
+    /// assert_eq!(next.load(SeqCst, guard).tag(), 2);
+    /// ```
+    #[inline]
+    pub fn fetch_xor<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
+        Shared::from_pointer(self.pointer.fetch_xor(val & tag_mask::<T>(), ord))
+    }
+
+    /// Takes the value: for destructors of data structures.
+    ///
+    /// # Panics
+    ///
+    /// If the pointer is null, in debug builds.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is not null, and no other thread or pointer uses the value.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Atomic;
+    /// # use std::mem;
+    /// struct Cell(Atomic<String>);
+    ///
+    /// impl Drop for Cell {
+    ///     fn drop(&mut self) {
+    ///         // SAFETY: no other thread has the cell, which is never empty.
+    ///         drop(unsafe { mem::take(&mut self.0).into_owned() });
+    ///     }
+    /// }
+    /// # drop(Cell(Atomic::new("a".into())));
+    /// ```
+    pub unsafe fn into_owned(self) -> Owned<T> {
+        // SAFETY: the caller's contract.
+        unsafe { Owned::from_pointer(self.pointer.into_inner()) }
+    }
+
+    /// Takes the value. Returns `None` if the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// No other thread or pointer uses the value.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Atomic;
+    /// // SAFETY: the pointers were not copied.
+    /// unsafe {
+    ///     assert_eq!(Atomic::new(1).try_into_owned().as_deref(), Some(&1));
+    ///     assert!(Atomic::<u32>::null().try_into_owned().is_none());
+    /// }
+    /// ```
+    pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
+        // SAFETY: the caller's contract.
+        unsafe { Shared::from_pointer(self.pointer.into_inner()).try_into_owned() }
+    }
+}
+
+/// Returns the result of an exchange.
+///
+/// # Safety
+///
+/// `new` comes from [`Pointer::into_pointer`] of a `P`, and was stored if `result` is not an error.
+#[inline]
+unsafe fn exchanged<'g, T: ?Sized + Pointable, P: Pointer<T>>(
+    new: *mut (),
+    result: Result<*mut (), *mut ()>,
+) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
+    match result {
+        Ok(_) => Ok(Shared::from_pointer(new)),
+        Err(current) => {
+            // SAFETY: the caller's contract.
+            let new = unsafe { P::from_pointer(new) };
+            Err(CompareExchangeError { current: Shared::from_pointer(current), new })
+        }
+    }
+}
+
+impl<T: ?Sized + Pointable> Clone for Atomic<T> {
+    /// Returns another pointer to the same value, by a [Relaxed](Ordering::Relaxed) load.
+    fn clone(&self) -> Self {
+        Self::from_pointer(self.pointer.load(Ordering::Relaxed))
+    }
+}
+
+impl<T: ?Sized + Pointable> Default for Atomic<T> {
+    /// A null pointer.
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl<T: ?Sized + Pointable> From<Owned<T>> for Atomic<T> {
+    fn from(owned: Owned<T>) -> Self {
+        Self::from_pointer(owned.into_pointer())
+    }
+}
+
+impl<T> From<Box<T>> for Atomic<T> {
+    fn from(value: Box<T>) -> Self {
+        Self::from(Owned::from(value))
+    }
+}
+
+impl<T> From<T> for Atomic<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<'g, T: ?Sized + Pointable> From<Shared<'g, T>> for Atomic<T> {
+    fn from(shared: Shared<'g, T>) -> Self {
+        Self::from_pointer(shared.into_pointer())
+    }
+}
+
+impl<T> From<*const T> for Atomic<T> {
+    /// # Panics
+    ///
+    /// If the pointer is not aligned.
+    #[track_caller]
+    fn from(raw: *const T) -> Self {
+        Self::from_pointer(aligned(raw))
+    }
+}
+
+impl<T: ?Sized + Pointable> fmt::Debug for Atomic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        format::<T>("Atomic", self.pointer.load(Ordering::SeqCst), f)
+    }
+}
+
+impl<T: ?Sized + Pointable> fmt::Pointer for Atomic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Pointer::fmt(&with_tag::<T>(self.pointer.load(Ordering::SeqCst), 0), f)
+    }
+}
+
+/// An [`Atomic`] had another value than expected: see [`Atomic::compare_exchange`].
+pub struct CompareExchangeError<'g, T: ?Sized + Pointable, P: Pointer<T>> {
+    /// The pointer that the `Atomic` had.
+    pub current: Shared<'g, T>,
+    /// The pointer that was not stored.
+    pub new: P,
+}
+
+impl<T: ?Sized + Pointable, P: Pointer<T> + fmt::Debug> fmt::Debug for CompareExchangeError<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompareExchangeError")
+            .field("current", &self.current)
+            .field("new", &self.new)
+            .finish()
+    }
+}
+
+/// See [`CompareExchangeError`].
+#[deprecated(note = "Use `CompareExchangeError` instead")]
+pub type CompareAndSetError<'g, T, P> = CompareExchangeError<'g, T, P>;
+
+/// The orderings of [`Atomic::compare_and_set`]: one for both cases, or one for each.
+#[deprecated(note = "`compare_and_set` and `compare_and_set_weak`, which use it, are deprecated")]
+pub trait CompareAndSetOrdering {
+    /// Returns the ordering of a successful operation.
+    fn success(&self) -> Ordering;
+
+    /// Returns the ordering of one that fails.
+    fn failure(&self) -> Ordering;
+}
+
+#[allow(deprecated, reason = "as in the crate whose API this is")]
+impl CompareAndSetOrdering for Ordering {
+    fn success(&self) -> Ordering {
+        *self
+    }
+
+    /// Returns the strongest that goes with the other.
+    fn failure(&self) -> Ordering {
+        match self {
+            Ordering::Release => Ordering::Relaxed,
+            Ordering::AcqRel => Ordering::Acquire,
+            same => *same,
+        }
+    }
+}
+
+#[allow(deprecated, reason = "as in the crate whose API this is")]
+impl CompareAndSetOrdering for (Ordering, Ordering) {
+    fn success(&self) -> Ordering {
+        self.0
+    }
+
+    fn failure(&self) -> Ordering {
+        self.1
+    }
+}

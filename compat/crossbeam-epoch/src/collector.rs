@@ -1,0 +1,155 @@
+//! Collectors: the default one, a domain of `stillpoint::rcu`, and others, domains of `stillpoint::srcu`.
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::{DeferOptions, Limits};
+use stillpoint::srcu;
+
+use crate::guard::Guard;
+use crate::local::LocalHandle;
+
+stillpoint::domain! {
+    /// The domain of the default collector.
+    pub(crate) struct DefaultDomain;
+}
+
+/// On processors with this property, loads that acquire suffice where crossbeam-deque relies on the fence of [`pin`].
+/// The README has the argument.
+pub(crate) const MULTI_COPY_ATOMIC: bool =
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
+
+/// Pins the current thread: until the guard is dropped, no function runs that is deferred from now on.
+///
+/// ```
+/// use crossbeam_epoch as epoch;
+///
+/// let guard = epoch::pin();
+/// assert!(epoch::is_pinned());
+/// drop(guard);
+/// assert!(!epoch::is_pinned());
+/// ```
+#[inline]
+#[track_caller]
+pub fn pin() -> Guard {
+    let guard = Guard::of_thread(DefaultDomain::enter());
+    if !MULTI_COPY_ATOMIC {
+        fence(SeqCst);
+    }
+    guard
+}
+
+/// Returns `true` if the current thread has a guard of [`pin`].
+#[inline]
+pub fn is_pinned() -> bool {
+    DefaultDomain::in_read_section()
+}
+
+/// Returns the collector that [`pin`] uses.
+///
+/// ```
+/// use crossbeam_epoch as epoch;
+///
+/// assert_eq!(epoch::pin().collector(), Some(epoch::default_collector()));
+/// ```
+#[inline]
+pub fn default_collector() -> &'static Collector {
+    static DEFAULT: Collector = Collector { domain: None };
+    &DEFAULT
+}
+
+/// Deferred functions may run in the thread that has deferred them, as in crossbeam-epoch.
+pub(crate) const OPTIONS: DeferOptions = DeferOptions::new().run_on_retiring_thread();
+
+/// Returns the domain of the default collector, in which functions are deferred.
+#[inline]
+pub(crate) fn default_domain() -> DefaultDomain {
+    static HAS_LIMITS: AtomicBool = AtomicBool::new(false);
+    #[cold]
+    fn set_limits() {
+        // Neither deferring a function nor dropping a guard blocks.
+        DefaultDomain.set_limits(Limits { count: u64::MAX, bytes: u64::MAX });
+        HAS_LIMITS.store(true, Relaxed);
+    }
+    // Relaxed: the limits are words of their own.
+    if !HAS_LIMITS.load(Relaxed) {
+        set_limits();
+    }
+    DefaultDomain
+}
+
+/// A garbage collector: participants, which pin, and functions that they defer.
+///
+/// Clones are the same collector. It is a `stillpoint::srcu::Domain`, whose worker runs what is still deferred when the
+/// last clone and the last handle are dropped.
+///
+/// ```
+/// use crossbeam_epoch::Collector;
+///
+/// let collector = Collector::new();
+/// let handle = collector.register();
+/// drop(collector);
+/// assert!(handle.pin().collector() == Some(handle.collector()));
+/// ```
+pub struct Collector {
+    /// None: the default collector.
+    domain: Option<Arc<srcu::Domain>>,
+}
+
+impl Collector {
+    /// Creates a collector.
+    #[track_caller]
+    pub fn new() -> Self {
+        let domain = srcu::Domain::new();
+        domain.set_limits(Limits { count: u64::MAX, bytes: u64::MAX });
+        Self { domain: Some(Arc::new(domain)) }
+    }
+
+    /// Creates a handle, by which a thread takes part.
+    pub fn register(&self) -> LocalHandle {
+        LocalHandle::new(self.clone())
+    }
+
+    /// Returns the domain, or `None` for the default collector.
+    #[inline]
+    pub(crate) fn domain(&self) -> Option<&srcu::Domain> {
+        self.domain.as_deref()
+    }
+
+    fn address(&self) -> *const srcu::Domain {
+        self.domain().map_or(ptr::null(), ptr::from_ref)
+    }
+}
+
+impl Default for Collector {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for Collector {
+    /// Returns another reference to the same collector.
+    fn clone(&self) -> Self {
+        Self { domain: self.domain.clone() }
+    }
+}
+
+impl PartialEq for Collector {
+    /// Returns `true` if both are the same collector.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self.address(), other.address())
+    }
+}
+
+impl Eq for Collector {}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,302 @@
+//! Guards: what keeps a thread or a handle pinned.
+
+use std::fmt;
+use std::mem::{self, ManuallyDrop};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu;
+
+use crate::collector::{Collector, DefaultDomain, OPTIONS, default_collector, default_domain, pin};
+use crate::local::HandleGuard;
+use crate::pointable::Pointable;
+use crate::shared::Shared;
+
+/// Keeps the current thread pinned, or the [`LocalHandle`](crate::LocalHandle) that it comes from.
+///
+/// Guards may be nested and dropped in any order. The thread is unpinned when the last one is dropped.
+///
+/// ```
+/// use crossbeam_epoch as epoch;
+///
+/// let outer = epoch::pin();
+/// let inner = epoch::pin();
+/// drop(outer);
+/// assert!(epoch::is_pinned());
+/// drop(inner);
+/// assert!(!epoch::is_pinned());
+/// ```
+///
+/// A guard stays in its thread:
+///
+/// ```compile_fail,E0277
+/// let guard = crossbeam_epoch::pin();
+/// std::thread::spawn(move || drop(guard));
+/// ```
+pub struct Guard {
+    section: ManuallyDrop<Section>,
+}
+
+enum Section {
+    /// Of the current thread, in the default collector.
+    Thread(rcu::Guard<DefaultDomain>),
+    Handle(HandleGuard),
+    /// See [`unprotected`].
+    None,
+}
+
+impl Guard {
+    #[inline(always)]
+    pub(crate) fn of_thread(guard: rcu::Guard<DefaultDomain>) -> Self {
+        Self { section: ManuallyDrop::new(Section::Thread(guard)) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn of_handle(guard: HandleGuard) -> Self {
+        Self { section: ManuallyDrop::new(Section::Handle(guard)) }
+    }
+
+    /// Calls `f` when all threads that are pinned now have been unpinned.
+    ///
+    /// In this thread, when it defers more or calls [`flush`](Self::flush), or in a thread of the library, within some
+    /// milliseconds if no thread stays pinned. It must not panic: a panic is reported and goes no further. Unless its
+    /// closure is larger than a pointer, nothing is allocated for it. Never blocks.
+    ///
+    /// With an [`unprotected`] guard `f` is called at once.
+    ///
+    /// ```
+    /// use crossbeam_epoch as epoch;
+    ///
+    /// epoch::pin().defer(|| println!("no thread is pinned any more that was"));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn defer<F, R>(&self, f: F)
+    where
+        F: FnOnce() -> R,
+        F: Send + 'static,
+    {
+        // SAFETY: any thread may call it, at any time.
+        unsafe { self.defer_unchecked(f) };
+    }
+
+    /// [`defer`](Self::defer) for a closure that is neither `Send` nor `'static`.
+    ///
+    /// # Safety
+    ///
+    /// What `f` uses may be used by any thread, and exists until `f` was called, however late: it borrows nothing from
+    /// a stack.
+    ///
+    /// ```
+    /// use crossbeam_epoch::{self as epoch, Owned};
+    ///
+    /// let guard = &epoch::pin();
+    /// let removed = Owned::new(String::from("a node")).into_shared(guard);
+    /// // SAFETY: no other thread has the pointer, and a string may be dropped by any.
+    /// unsafe { guard.defer_unchecked(move || removed.into_owned()) };
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub unsafe fn defer_unchecked<F, R>(&self, f: F)
+    where
+        F: FnOnce() -> R,
+    {
+        let f = move || drop(f());
+        match &*self.section {
+            // SAFETY: the caller's contract.
+            Section::Thread(_) => unsafe { default_domain().call_unchecked(f, OPTIONS) },
+            // SAFETY: the caller's contract.
+            Section::Handle(handle) => unsafe { handle.defer(f) },
+            Section::None => f(),
+        }
+    }
+
+    /// Drops the value and frees its memory, as [`defer`](Self::defer) calls a function. Allocates nothing.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is not null. No thread can load it any more or drops its value otherwise, and any thread may drop it.
+    ///
+    /// ```
+    /// use crossbeam_epoch::{self as epoch, Atomic, Owned};
+    /// use std::sync::atomic::Ordering::AcqRel;
+    ///
+    /// let name = Atomic::new("old");
+    /// let guard = &epoch::pin();
+    /// let old = name.swap(Owned::new("new"), AcqRel, guard);
+    /// // SAFETY: no thread can load it any more.
+    /// unsafe { guard.defer_destroy(old) };
+    /// # // SAFETY: no other thread has the pointer.
+    /// # drop(unsafe { name.into_owned() });
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub unsafe fn defer_destroy<T: ?Sized + Pointable>(&self, ptr: Shared<'_, T>) {
+        let pointer = ptr.untagged();
+        // SAFETY: the caller's contract: the value exists. (Nothing is read if its type has a size.)
+        let bytes = || size_of_val(unsafe { T::deref_pointer(pointer) });
+        match &*self.section {
+            Section::Thread(_) => {
+                // SAFETY: the caller's contract.
+                unsafe { default_domain().retire_raw_with(pointer, bytes(), T::drop_pointer, OPTIONS) };
+            }
+            // SAFETY: the caller's contract.
+            Section::Handle(handle) => unsafe { handle.defer_drop(pointer, bytes(), T::drop_pointer) },
+            // SAFETY: the caller's contract.
+            Section::None => unsafe { T::drop_pointer(pointer) },
+        }
+    }
+
+    /// Has deferred functions run as soon as possible.
+    ///
+    /// Runs those of this thread that are ready. The library's thread runs the others, or a guard of a
+    /// [`LocalHandle`](crate::LocalHandle) when it is dropped, if no other handle is pinned. Does nothing with an
+    /// [`unprotected`] guard. Never blocks.
+    ///
+    /// ```
+    /// use crossbeam_epoch as epoch;
+    ///
+    /// let guard = epoch::pin();
+    /// guard.defer(|| println!("soon"));
+    /// guard.flush();
+    /// ```
+    pub fn flush(&self) {
+        match &*self.section {
+            Section::Thread(_) => _ = default_domain().flush(),
+            Section::Handle(handle) => handle.flush(),
+            Section::None => {}
+        }
+    }
+
+    /// Unpins and pins the thread, or the handle, if this is its only guard.
+    ///
+    /// ```
+    /// use crossbeam_epoch as epoch;
+    ///
+    /// let mut guard = epoch::pin();
+    /// for _ in 0..1000 {
+    ///     // Functions that were deferred meanwhile may run.
+    ///     guard.repin();
+    /// }
+    /// ```
+    #[inline]
+    pub fn repin(&mut self) {
+        match &mut *self.section {
+            Section::Thread(guard) => guard.repin(),
+            Section::Handle(handle) => handle.repin_after(|| ()),
+            Section::None => {}
+        }
+    }
+
+    /// Calls `f` while the thread, or the handle, is unpinned, if this is its only guard. Pins it again, also if `f`
+    /// panics.
+    ///
+    /// ```
+    /// use crossbeam_epoch as epoch;
+    ///
+    /// let mut guard = epoch::pin();
+    /// assert!(!guard.repin_after(|| epoch::is_pinned()));
+    /// assert!(epoch::is_pinned());
+    /// ```
+    pub fn repin_after<F, R>(&mut self, f: F) -> R
+    where
+        F: FnOnce() -> R,
+    {
+        struct Repin<'a>(&'a mut Guard);
+        impl Drop for Repin<'_> {
+            fn drop(&mut self) {
+                *self.0 = pin();
+            }
+        }
+        match &*self.section {
+            Section::Thread(_) => {
+                drop(mem::replace(self, Self { section: ManuallyDrop::new(Section::None) }));
+                let _repin = Repin(self);
+                f()
+            }
+            Section::Handle(handle) => handle.repin_after(f),
+            Section::None => f(),
+        }
+    }
+
+    /// Returns the guard's collector, or `None` for an [`unprotected`] guard.
+    ///
+    /// ```
+    /// use crossbeam_epoch as epoch;
+    ///
+    /// assert!(epoch::pin().collector() == epoch::pin().collector());
+    /// ```
+    #[inline]
+    pub fn collector(&self) -> Option<&Collector> {
+        match &*self.section {
+            Section::Thread(_) => Some(default_collector()),
+            Section::Handle(handle) => Some(handle.collector()),
+            Section::None => None,
+        }
+    }
+}
+
+impl Drop for Guard {
+    /// Inlined, as is what makes a guard, and takes no address of it: so the compiler knows the guard's kind.
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the section is not used again.
+        match unsafe { ManuallyDrop::take(&mut self.section) } {
+            Section::Thread(guard) => drop(guard),
+            Section::Handle(guard) => drop_handle(guard),
+            Section::None => {}
+        }
+    }
+}
+
+#[cold]
+fn drop_handle(guard: HandleGuard) {
+    drop(guard);
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}
+
+/// Returns a guard that pins nothing, for data that no other thread uses.
+///
+/// What is deferred with it runs at once.
+///
+/// # Safety
+///
+/// Values that are loaded with it are not freed meanwhile: because no other thread changes the pointers, or only ones
+/// that lead to values which are never freed.
+///
+/// ```
+/// use crossbeam_epoch::{self as epoch, Atomic};
+/// use std::sync::atomic::Ordering::Relaxed;
+///
+/// struct Stack(Atomic<Node>);
+///
+/// struct Node {
+///     next: Atomic<Node>,
+/// }
+///
+/// impl Drop for Stack {
+///     fn drop(&mut self) {
+///         // SAFETY: no other thread has the stack, whose nodes are in it once.
+///         unsafe {
+///             let guard = epoch::unprotected();
+///             let mut next = self.0.load(Relaxed, guard);
+///             while let Some(node) = next.try_into_owned() {
+///                 next = node.next.load(Relaxed, guard);
+///             }
+///         }
+///     }
+/// }
+/// # drop(Stack(Atomic::new(Node { next: Atomic::null() })));
+/// ```
+#[inline]
+pub unsafe fn unprotected() -> &'static Guard {
+    struct Unprotected(Guard);
+    // SAFETY: it has nothing that belongs to a thread.
+    unsafe impl Sync for Unprotected {}
+    static UNPROTECTED: Unprotected = Unprotected(Guard { section: ManuallyDrop::new(Section::None) });
+    &UNPROTECTED.0
+}

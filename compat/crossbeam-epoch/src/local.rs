@@ -1,0 +1,263 @@
+//! Handles of collectors, and what their guards hold.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::mem;
+use std::ptr;
+use std::rc::Rc;
+use std::sync::atomic::{Ordering::SeqCst, fence};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, DeferOptions, GracePeriod};
+use stillpoint::srcu;
+
+use crate::collector::{Collector, DefaultDomain, MULTI_COPY_ATOMIC, OPTIONS, default_domain};
+use crate::deferred::Bag;
+use crate::guard::Guard;
+
+/// A participant of a [`Collector`], of one thread.
+///
+/// Its guards may be nested, and may outlive it. They do not pin the thread's other handles, nor does
+/// [`pin`](crate::pin) pin them.
+///
+/// ```
+/// use crossbeam_epoch::Collector;
+///
+/// let handle = Collector::new().register();
+/// let guard = handle.pin();
+/// assert!(handle.is_pinned() && !crossbeam_epoch::is_pinned());
+/// drop(guard);
+/// assert!(!handle.is_pinned());
+/// ```
+pub struct LocalHandle {
+    local: Rc<Local>,
+}
+
+impl LocalHandle {
+    pub(crate) fn new(collector: Collector) -> Self {
+        Self { local: Rc::new(Local::new(collector)) }
+    }
+
+    /// Pins the handle.
+    #[inline]
+    pub fn pin(&self) -> Guard {
+        Guard::of_handle(HandleGuard::new(&self.local))
+    }
+
+    /// Returns `true` if the handle has a guard.
+    #[inline]
+    pub fn is_pinned(&self) -> bool {
+        self.local.guards.get() != 0
+    }
+
+    /// Returns the handle's collector.
+    #[inline]
+    pub fn collector(&self) -> &Collector {
+        &self.local.collector
+    }
+}
+
+impl fmt::Debug for LocalHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalHandle").finish_non_exhaustive()
+    }
+}
+
+/// What a handle and its guards share.
+struct Local {
+    collector: Collector,
+    /// The guards, one of which has opened the section.
+    guards: Cell<usize>,
+    section: Cell<Option<Section>>,
+    /// What is not handed to the domain yet.
+    bag: RefCell<Bag>,
+    /// [`Guard::flush`] was called in the section.
+    must_flush: Cell<bool>,
+}
+
+#[expect(dead_code, reason = "they are held until they are dropped")]
+enum Section {
+    Default(rcu::Guard<DefaultDomain>),
+    Own(srcu::Guard<'static>),
+}
+
+impl Local {
+    fn new(collector: Collector) -> Self {
+        Self {
+            collector,
+            guards: Cell::new(0),
+            section: Cell::new(None),
+            bag: RefCell::default(),
+            must_flush: Cell::new(false),
+        }
+    }
+
+    #[inline]
+    fn pin(&self) {
+        let guards = self.guards.get();
+        self.guards.set(guards + 1);
+        if guards == 0 {
+            self.section.set(Some(self.enter()));
+        }
+    }
+
+    #[inline]
+    fn unpin(&self) {
+        let guards = self.guards.get() - 1;
+        self.guards.set(guards);
+        if guards == 0 {
+            self.leave();
+        }
+    }
+
+    fn enter(&self) -> Section {
+        let section = match self.domain() {
+            None => Section::Default(DefaultDomain::enter()),
+            Some(domain) => {
+                // SAFETY: this value keeps the domain, which is on the heap, and each guard of the section keeps this
+                // value.
+                let domain: &'static srcu::Domain = unsafe { &*ptr::from_ref(domain) };
+                Section::Own(domain.enter())
+            }
+        };
+        if !MULTI_COPY_ATOMIC {
+            fence(SeqCst);
+        }
+        section
+    }
+
+    /// Ends the section. Functions that run here may pin the handle again.
+    fn leave(&self) {
+        drop(self.section.take());
+        if self.must_flush.take() {
+            self.flush();
+        }
+    }
+
+    /// Runs what the bag has if a grace period can be completed now. Otherwise hands it over.
+    #[cold]
+    fn flush(&self) {
+        let bag = self.bag.take();
+        if let Some(domain) = self.domain()
+            && !bag.is_empty()
+        {
+            let readers = GracePeriod::now_in(domain.clone());
+            domain.flush();
+            if readers.is_elapsed() {
+                // SAFETY: the grace period began after all were pushed.
+                unsafe { bag.run() };
+            } else {
+                hand_over(domain, bag);
+            }
+        }
+    }
+
+    /// Returns the collector's domain if it is not the default one.
+    #[inline]
+    fn domain(&self) -> Option<&srcu::Domain> {
+        self.collector.domain()
+    }
+
+    /// Calls `push` with the bag, which has room.
+    fn with_bag(&self, domain: &srcu::Domain, push: impl FnOnce(&mut Bag)) {
+        let mut bag = self.bag.borrow_mut();
+        push(&mut bag);
+        if bag.is_full() {
+            let full = mem::take(&mut *bag);
+            drop(bag);
+            hand_over(domain, full);
+        }
+    }
+}
+
+/// Has the bag's functions run after a grace period.
+fn hand_over(domain: &srcu::Domain, bag: Bag) {
+    let options = DeferOptions::new().heap_bytes(bag.bytes());
+    // SAFETY: the contracts under which the functions were pushed; the grace period begins now.
+    unsafe { domain.call_unchecked(move || bag.run(), options) };
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let bag = self.bag.take();
+        if let Some(domain) = self.domain()
+            && !bag.is_empty()
+        {
+            hand_over(domain, bag);
+        }
+    }
+}
+
+/// What a guard of a handle holds.
+pub(crate) struct HandleGuard(Rc<Local>);
+
+impl HandleGuard {
+    #[inline]
+    fn new(local: &Rc<Local>) -> Self {
+        local.pin();
+        Self(Rc::clone(local))
+    }
+
+    #[inline]
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.0.collector
+    }
+
+    pub(crate) fn flush(&self) {
+        match self.0.domain() {
+            None => _ = default_domain().flush(),
+            // No grace period can end before the section does.
+            Some(_) => self.0.must_flush.set(true),
+        }
+    }
+
+    /// Ends the section and calls `f`, if this is the handle's only guard. Then begins a new one, also if `f` panics.
+    pub(crate) fn repin_after<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Repin<'a>(&'a Local);
+        impl Drop for Repin<'_> {
+            fn drop(&mut self) {
+                self.0.pin();
+            }
+        }
+        self.0.unpin();
+        let _repin = Repin(&self.0);
+        f()
+    }
+
+    /// Defers `f`: by [`push_call`](Bag::push_call), or in the default domain.
+    ///
+    /// # Safety
+    ///
+    /// Any thread may call `f` after a grace period, however late.
+    pub(crate) unsafe fn defer(&self, f: impl FnOnce()) {
+        match self.0.domain() {
+            // SAFETY: the caller's contract.
+            None => unsafe { default_domain().call_unchecked(f, OPTIONS) },
+            // SAFETY: the caller's contract.
+            Some(domain) => self.0.with_bag(domain, |bag| unsafe { bag.push_call(f) }),
+        }
+    }
+
+    /// Defers a call of `drop_fn`.
+    ///
+    /// # Safety
+    ///
+    /// Any thread may call `drop_fn` with `pointer` once after a grace period, however late.
+    pub(crate) unsafe fn defer_drop(&self, pointer: *mut (), bytes: usize, drop_fn: unsafe fn(*mut ())) {
+        match self.0.domain() {
+            // SAFETY: the caller's contract.
+            None => unsafe { default_domain().retire_raw_with(pointer, bytes, drop_fn, OPTIONS) },
+            Some(domain) => {
+                // SAFETY: the caller's contract.
+                self.0.with_bag(domain, |bag| unsafe { bag.push_drop(pointer, bytes, drop_fn) });
+            }
+        }
+    }
+}
+
+impl Drop for HandleGuard {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
+}

@@ -1,0 +1,231 @@
+//! Pointers that own their value.
+
+use std::borrow::{Borrow, BorrowMut};
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+
+use crate::guard::Guard;
+use crate::pointable::Pointable;
+use crate::pointer::{Pointer, aligned, format, tag_mask, with_tag};
+use crate::shared::Shared;
+
+/// A value that no other thread has, or has yet: a `Box` of one word, with a [tag](Shared::tag).
+///
+/// ```
+/// # use crossbeam_epoch::Owned;
+/// let mut name = Owned::new(String::from("a"));
+/// name.push('b');
+/// assert_eq!(*name.into_box(), "ab");
+/// ```
+pub struct Owned<T: ?Sized + Pointable> {
+    /// Not null, with the tag.
+    pointer: *mut (),
+    _owns: PhantomData<Box<T>>,
+}
+
+// SAFETY: owns its value, as a `Box` does.
+unsafe impl<T: ?Sized + Pointable + Send> Send for Owned<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Pointable + Sync> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// Makes an owned pointer of a raw one.
+    ///
+    /// # Panics
+    ///
+    /// If it is not aligned.
+    ///
+    /// # Safety
+    ///
+    /// `raw` comes from a `Box` or an `Owned`, and is not used otherwise.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Owned;
+    /// let raw = Box::into_raw(Box::new(1234));
+    /// // SAFETY: comes from a box, and is not used again.
+    /// assert_eq!(*unsafe { Owned::from_raw(raw) }, 1234);
+    /// ```
+    #[track_caller]
+    pub unsafe fn from_raw(raw: *mut T) -> Self {
+        Self { pointer: aligned(raw), _owns: PhantomData }
+    }
+
+    /// Returns the value in its box. The tag is lost.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Owned;
+    /// assert_eq!(*Owned::new(1234).with_tag(1).into_box(), 1234);
+    /// ```
+    pub fn into_box(self) -> Box<T> {
+        let pointer = mem::ManuallyDrop::new(self).untagged();
+        // SAFETY: values that have a size are in boxes, and the destructor of `self` does not run.
+        unsafe { Box::from_raw(pointer.cast()) }
+    }
+
+    /// Allocates `init`.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Owned;
+    /// assert_eq!(*Owned::new(1234), 1234);
+    /// ```
+    #[inline]
+    pub fn new(init: T) -> Self {
+        Self::init(init)
+    }
+}
+
+impl<T: ?Sized + Pointable> Owned<T> {
+    /// Allocates a value, which may be unsized: see [`Pointable`].
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Owned;
+    /// assert_eq!(*Owned::<u32>::init(1234), 1234);
+    /// ```
+    #[inline]
+    pub fn init(init: T::Init) -> Self {
+        // SAFETY: the implementations return aligned addresses.
+        Self { pointer: unsafe { T::init_pointer(init) }, _owns: PhantomData }
+    }
+
+    /// Makes it a pointer that can be copied. The value leaks unless that is stored, destroyed, or made
+    /// [owned](Shared::into_owned) again.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Owned};
+    /// let guard = &epoch::pin();
+    /// let shared = Owned::new(1234).into_shared(guard);
+    /// // SAFETY: no other thread has the pointer.
+    /// assert_eq!(*unsafe { shared.into_owned() }, 1234);
+    /// ```
+    #[inline]
+    pub fn into_shared<'g>(self, _: &'g Guard) -> Shared<'g, T> {
+        Shared::from_pointer(self.into_pointer())
+    }
+
+    /// Returns the tag: see [`Shared::tag`].
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Owned;
+    /// assert_eq!(Owned::new(1234).tag(), 0);
+    /// ```
+    pub fn tag(&self) -> usize {
+        self.pointer.addr() & tag_mask::<T>()
+    }
+
+    /// Returns the pointer with another tag: see [`Shared::with_tag`].
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Owned;
+    /// assert_eq!(Owned::new(0_u64).with_tag(2).tag(), 2);
+    /// ```
+    #[must_use]
+    pub fn with_tag(self, tag: usize) -> Self {
+        Self { pointer: with_tag::<T>(self.into_pointer(), tag), _owns: PhantomData }
+    }
+
+    #[inline]
+    fn untagged(&self) -> *mut () {
+        with_tag::<T>(self.pointer, 0)
+    }
+}
+
+impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {
+    fn into_usize(self) -> usize {
+        self.into_pointer().expose_provenance()
+    }
+
+    /// # Panics
+    ///
+    /// If `data` is zero, in debug builds.
+    unsafe fn from_usize(data: usize) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe { Self::from_pointer(ptr::with_exposed_provenance_mut(data)) }
+    }
+
+    #[inline]
+    fn into_pointer(self) -> *mut () {
+        mem::ManuallyDrop::new(self).pointer
+    }
+
+    #[inline]
+    unsafe fn from_pointer(pointer: *mut ()) -> Self {
+        debug_assert!(!with_tag::<T>(pointer, 0).is_null(), "an `Owned` of a null pointer");
+        Self { pointer, _owns: PhantomData }
+    }
+}
+
+impl<T: ?Sized + Pointable> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: the value is this pointer's alone.
+        unsafe { T::drop_pointer(self.untagged()) };
+    }
+}
+
+impl<T: ?Sized + Pointable> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the value is this pointer's alone, which is borrowed.
+        unsafe { T::deref_pointer(self.untagged()) }
+    }
+}
+
+impl<T: ?Sized + Pointable> DerefMut for Owned<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, exclusively.
+        unsafe { T::deref_pointer_mut(self.untagged()) }
+    }
+}
+
+impl<T: ?Sized + Pointable> AsRef<T> for Owned<T> {
+    fn as_ref(&self) -> &T {
+        self
+    }
+}
+
+impl<T: ?Sized + Pointable> AsMut<T> for Owned<T> {
+    fn as_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
+impl<T: ?Sized + Pointable> Borrow<T> for Owned<T> {
+    fn borrow(&self) -> &T {
+        self
+    }
+}
+
+impl<T: ?Sized + Pointable> BorrowMut<T> for Owned<T> {
+    fn borrow_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
+impl<T: Clone> Clone for Owned<T> {
+    /// Allocates a clone of the value, with the same tag.
+    fn clone(&self) -> Self {
+        Self::new(T::clone(self)).with_tag(self.tag())
+    }
+}
+
+impl<T> From<T> for Owned<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T> From<Box<T>> for Owned<T> {
+    fn from(value: Box<T>) -> Self {
+        // SAFETY: comes from a box.
+        unsafe { Self::from_raw(Box::into_raw(value)) }
+    }
+}
+
+impl<T: ?Sized + Pointable> fmt::Debug for Owned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        format::<T>("Owned", self.pointer, f)
+    }
+}

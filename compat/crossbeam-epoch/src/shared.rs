@@ -1,0 +1,279 @@
+//! Pointers that a guard protects.
+
+use std::cmp;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+
+use crate::owned::Owned;
+use crate::pointable::Pointable;
+use crate::pointer::{Pointer, aligned, format, tag_mask, with_tag};
+
+/// A pointer that is valid while a guard is borrowed: to a value or null, with a tag.
+///
+/// The bits of an address below the [alignment](Pointable::ALIGN) of its type are always zero, so they have room for a
+/// number, the *tag*: to mark a node as deleted, for example. Pointers are equal, and ordered, by address and tag.
+///
+/// ```
+/// use crossbeam_epoch::{self as epoch, Atomic};
+/// use std::sync::atomic::Ordering::SeqCst;
+///
+/// let next = Atomic::new(7_u64);
+/// let guard = &epoch::pin();
+/// let before = next.fetch_or(1, SeqCst, guard);
+/// let marked = next.load(SeqCst, guard);
+/// assert!(before != marked && before.as_raw() == marked.as_raw());
+/// # // SAFETY: no other thread has the pointer.
+/// # drop(unsafe { next.into_owned() });
+/// ```
+pub struct Shared<'g, T: 'g + ?Sized + Pointable> {
+    pointer: *mut (),
+    _guard: PhantomData<(&'g (), *const T)>,
+}
+
+impl<'g, T> Shared<'g, T> {
+    /// Returns the pointer without its tag.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// assert!(Shared::<u32>::null().with_tag(1).as_raw().is_null());
+    /// ```
+    #[inline]
+    pub fn as_raw(&self) -> *const T {
+        self.untagged().cast()
+    }
+}
+
+impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
+    /// Creates a null pointer.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// assert!(Shared::<u32>::null().is_null());
+    /// ```
+    pub const fn null() -> Self {
+        Self::from_pointer(ptr::null_mut())
+    }
+
+    #[inline(always)]
+    pub(crate) const fn from_pointer(pointer: *mut ()) -> Self {
+        Self { pointer, _guard: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn untagged(&self) -> *mut () {
+        with_tag::<T>(self.pointer, 0)
+    }
+
+    /// Returns `true` if the pointer is null, whatever its tag.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// assert!(Shared::<u32>::null().with_tag(1).is_null());
+    /// ```
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        self.untagged().is_null()
+    }
+
+    /// Returns the value.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid and not null. Its value was written before the load: the pointer was stored with Release
+    /// and loaded with Acquire, for example.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// # use std::sync::atomic::Ordering::Acquire;
+    /// let number = Atomic::new(1234);
+    /// let guard = &epoch::pin();
+    /// // SAFETY: not null, and written by this thread.
+    /// assert_eq!(unsafe { number.load(Acquire, guard).deref() }, &1234);
+    /// # // SAFETY: no other thread has the pointer.
+    /// # drop(unsafe { number.into_owned() });
+    /// ```
+    #[inline]
+    pub unsafe fn deref(&self) -> &'g T {
+        // SAFETY: the caller's contract.
+        unsafe { T::deref_pointer(self.untagged()) }
+    }
+
+    /// Returns the value.
+    ///
+    /// # Safety
+    ///
+    /// As for [`deref`](Self::deref), and no thread uses the value otherwise.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// # use std::sync::atomic::Ordering::Acquire;
+    /// let list = Atomic::new(vec![1]);
+    /// let guard = &epoch::pin();
+    /// // SAFETY: no other thread has the pointer.
+    /// unsafe { list.load(Acquire, guard).deref_mut().push(2) };
+    /// # // SAFETY: no other thread has the pointer.
+    /// # drop(unsafe { list.into_owned() });
+    /// ```
+    #[inline]
+    pub unsafe fn deref_mut(&mut self) -> &'g mut T {
+        // SAFETY: the caller's contract.
+        unsafe { T::deref_pointer_mut(self.untagged()) }
+    }
+
+    /// Returns the value, or `None` if the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// As for [`deref`](Self::deref), unless it is null.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// // SAFETY: null.
+    /// assert_eq!(unsafe { Shared::<u32>::null().as_ref() }, None);
+    /// ```
+    #[inline]
+    pub unsafe fn as_ref(&self) -> Option<&'g T> {
+        // SAFETY: the caller's contract.
+        (!self.is_null()).then(|| unsafe { self.deref() })
+    }
+
+    /// Takes the value.
+    ///
+    /// # Panics
+    ///
+    /// If the pointer is null, in debug builds.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is valid and not null, and no other thread or pointer uses the value, now or later.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::{self as epoch, Atomic};
+    /// # use std::sync::atomic::Ordering::Relaxed;
+    /// let number = Atomic::new(1234);
+    /// // SAFETY: no other thread has the pointer.
+    /// unsafe { drop(number.load(Relaxed, epoch::unprotected()).into_owned()) };
+    /// ```
+    pub unsafe fn into_owned(self) -> Owned<T> {
+        // SAFETY: the caller's contract.
+        unsafe { Owned::from_pointer(self.pointer) }
+    }
+
+    /// Takes the value. Returns `None` if the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// As for [`into_owned`](Self::into_owned), unless it is null.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// // SAFETY: null.
+    /// assert!(unsafe { Shared::<u32>::null().try_into_owned() }.is_none());
+    /// ```
+    pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
+        // SAFETY: the caller's contract.
+        (!self.is_null()).then(|| unsafe { self.into_owned() })
+    }
+
+    /// Returns the tag.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// assert_eq!(Shared::<u64>::null().with_tag(5).tag(), 5);
+    /// ```
+    #[inline]
+    pub fn tag(&self) -> usize {
+        self.pointer.addr() & tag_mask::<T>()
+    }
+
+    /// Returns the pointer with another tag. Bits of `tag` that there is no room for are ignored.
+    ///
+    /// ```
+    /// # use crossbeam_epoch::Shared;
+    /// assert_eq!(Shared::<u32>::null().with_tag(5).tag(), 1);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn with_tag(&self, tag: usize) -> Self {
+        Self::from_pointer(with_tag::<T>(self.pointer, tag))
+    }
+}
+
+impl<T: ?Sized + Pointable> Pointer<T> for Shared<'_, T> {
+    fn into_usize(self) -> usize {
+        self.pointer.expose_provenance()
+    }
+
+    unsafe fn from_usize(data: usize) -> Self {
+        Self::from_pointer(ptr::with_exposed_provenance_mut(data))
+    }
+
+    #[inline]
+    fn into_pointer(self) -> *mut () {
+        self.pointer
+    }
+
+    #[inline]
+    unsafe fn from_pointer(pointer: *mut ()) -> Self {
+        Self::from_pointer(pointer)
+    }
+}
+
+impl<T> From<*const T> for Shared<'_, T> {
+    /// # Panics
+    ///
+    /// If the pointer is not aligned.
+    #[track_caller]
+    fn from(raw: *const T) -> Self {
+        Self::from_pointer(aligned(raw))
+    }
+}
+
+impl<T: ?Sized + Pointable> Clone for Shared<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized + Pointable> Copy for Shared<'_, T> {}
+
+impl<T: ?Sized + Pointable> Default for Shared<'_, T> {
+    /// A null pointer.
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl<T: ?Sized + Pointable> PartialEq for Shared<'_, T> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.pointer == other.pointer
+    }
+}
+
+impl<T: ?Sized + Pointable> Eq for Shared<'_, T> {}
+
+impl<T: ?Sized + Pointable> PartialOrd for Shared<'_, T> {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: ?Sized + Pointable> Ord for Shared<'_, T> {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.pointer.cmp(&other.pointer)
+    }
+}
+
+impl<T: ?Sized + Pointable> fmt::Debug for Shared<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        format::<T>("Shared", self.pointer, f)
+    }
+}
+
+impl<T: ?Sized + Pointable> fmt::Pointer for Shared<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Pointer::fmt(&self.untagged(), f)
+    }
+}

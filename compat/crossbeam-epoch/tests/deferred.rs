@@ -1,0 +1,287 @@
+//! Deferred functions and destructors: they run once, not too early, and soon.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
+use support::deadline::deadline;
+use support::{Participant, Participants, Tracked};
+
+in_all_ways!(
+    functions_wait_for_all_that_are_pinned,
+    functions_of_all_kinds_run_once,
+    values_of_all_kinds_are_destroyed_once,
+    functions_may_pin_defer_and_flush,
+    panic_does_not_keep_others_from_running,
+    deferring_never_blocks,
+    functions_run_when_their_thread_ends,
+);
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+// SAFETY: the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Returns a counter, which a thread of the library may change as late as it likes.
+fn counter() -> &'static AtomicUsize {
+    Box::leak(Box::default())
+}
+
+fn functions_wait_for_all_that_are_pinned(way: &impl Participants) {
+    let ran = counter();
+    let (pinned, deferred) = (AtomicBool::new(false), AtomicBool::new(false));
+    let until = |flag: &AtomicBool| {
+        while !flag.load(Acquire) {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let participant = way.participant();
+            let guard = participant.pin();
+            pinned.store(true, Release);
+            until(&deferred);
+            // Functions run within a millisecond or two if they may.
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(ran.load(Acquire), 0);
+            drop(guard);
+        });
+        until(&pinned);
+        let participant = way.participant();
+        for _ in 0..200 {
+            let guard = participant.pin();
+            guard.defer(|| ran.fetch_add(1, Release));
+            guard.flush();
+        }
+        deferred.store(true, Release);
+        participant.until(|| ran.load(Acquire) == 200);
+    });
+}
+
+fn functions_of_all_kinds_run_once(way: &impl Participants) {
+    let ran = counter();
+    let participant = way.participant();
+    // Not `Send`. Only the functions use it until they have run.
+    let shared = Rc::new(ran);
+    let guard = participant.pin();
+    for _ in 0..100 {
+        let (small, large) = (Rc::clone(&shared), (Rc::clone(&shared), [1_usize; 100]));
+        guard.defer(|| Tracked(ran));
+        // SAFETY: see above.
+        unsafe {
+            guard.defer_unchecked(move || small.fetch_add(1, Release));
+            guard.defer_unchecked(move || large.0.fetch_add(large.1[99], Release));
+        }
+    }
+    drop(guard);
+    participant.until(|| ran.load(Acquire) == 300);
+    // Their references are dropped a moment later.
+    participant.until(|| Rc::strong_count(&shared) == 1);
+    assert_eq!(ran.load(Acquire), 300);
+}
+
+fn values_of_all_kinds_are_destroyed_once(way: &impl Participants) {
+    let dropped = counter();
+    let participant = way.participant();
+    for _ in 0..100 {
+        let guard = &participant.pin();
+        // SAFETY: no other thread has the pointers.
+        unsafe {
+            guard.defer_destroy(Owned::new(Tracked(dropped)).into_shared(guard));
+            guard.defer_destroy(Owned::new([(); 10].map(|()| Tracked(dropped))).into_shared(guard));
+            guard.defer_destroy(
+                Owned::new(vec![Tracked(dropped), Tracked(dropped)]).with_tag(1).into_shared(guard),
+            );
+            // Without drop glue.
+            guard.defer_destroy(Owned::new(7).into_shared(guard));
+            guard.defer_destroy(Owned::<[MaybeUninit<u8>]>::init(1000).into_shared(guard));
+        }
+    }
+    participant.until(|| dropped.load(Acquire) >= 1300);
+    assert_eq!(dropped.load(Acquire), 1300);
+}
+
+fn functions_may_pin_defer_and_flush<W: Participants>(way: &W) {
+    /// Defers itself from within, again and again.
+    fn again<W: Participants>(way: &W, ran: &AtomicUsize) {
+        if ran.fetch_add(1, Release) < 100 {
+            let participant = way.participant();
+            let guards = [participant.pin(), participant.pin()];
+            // SAFETY: the test waits until it has run.
+            unsafe { guards[0].defer_unchecked(move || again(way, ran)) };
+            guards[1].flush();
+        }
+    }
+    let ran = AtomicUsize::new(0);
+    again(way, &ran);
+    way.participant().until(|| ran.load(Acquire) == 101);
+}
+
+fn panic_does_not_keep_others_from_running(way: &impl Participants) {
+    let ran = counter();
+    let participant = way.participant();
+    let guard = participant.pin();
+    for i in 0..10 {
+        guard.defer(move || {
+            ran.fetch_add(1, Release);
+            assert!(i % 2 == 0, "expected");
+        });
+    }
+    drop(guard);
+    participant.until(|| ran.load(Acquire) == 10);
+}
+
+fn deferring_never_blocks(way: &impl Participants) {
+    const COUNT: usize = 300_000;
+    let dropped = counter();
+    let participant = way.participant();
+    let guard = participant.pin();
+    thread::scope(|scope| {
+        let deferring = scope.spawn(|| {
+            let (participant, begin) = (way.participant(), Instant::now());
+            for _ in 0..COUNT {
+                let guard = &participant.pin();
+                // SAFETY: no other thread has the pointer.
+                unsafe { guard.defer_destroy(Owned::new(Tracked(dropped)).into_shared(guard)) };
+            }
+            begin.elapsed()
+        });
+        let time = deferring.join().expect("it does not panic");
+        assert!(time < Duration::from_secs(9), "{time:?}");
+    });
+    assert_eq!(dropped.load(Acquire), 0);
+    drop(guard);
+    participant.until(|| dropped.load(Acquire) == COUNT);
+}
+
+fn functions_run_when_their_thread_ends(way: &impl Participants) {
+    let ran = counter();
+    for _ in 0..10 {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let participant = way.participant();
+                participant.pin().defer(|| ran.fetch_add(1, Release));
+            });
+        });
+    }
+    // Nothing else happens.
+    while ran.load(Acquire) != 10 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn functions_of_a_thread_run_without_further_activity() {
+    let _running = deadline();
+    let ran = counter();
+    epoch::pin().defer(|| ran.fetch_add(1, Release));
+    while ran.load(Acquire) == 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn flush_of_the_only_handle_runs_functions_when_it_is_unpinned() {
+    let _running = deadline();
+    let handle = Collector::new().register();
+    for i in 1..100 {
+        let ran = Cell::new(0);
+        let guard = handle.pin();
+        for _ in 0..i % 64 {
+            let ran = &ran;
+            // SAFETY: they run before `ran` is dropped.
+            unsafe { guard.defer_unchecked(move || ran.set(ran.get() + 1)) };
+        }
+        guard.flush();
+        assert_eq!(ran.get(), 0);
+        drop(guard);
+        assert_eq!(ran.get(), i % 64);
+    }
+}
+
+#[test]
+fn flush_does_not_wait_for_other_handles() {
+    let _running = deadline();
+    let ran = counter();
+    let collector = Collector::new();
+    let (handle, other) = (collector.register(), collector.register());
+    let guard = other.pin();
+    handle.pin().defer(|| ran.fetch_add(1, Release));
+    for _ in 0..10 {
+        handle.pin().flush();
+    }
+    assert_eq!(ran.load(Acquire), 0);
+    drop(guard);
+    // A thread of the library does it.
+    while ran.load(Acquire) == 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn functions_run_when_the_collector_is_dropped() {
+    let _running = deadline();
+    let ran = counter();
+    let collector = Collector::new();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let handle = collector.register();
+                (0..1000).for_each(|_| handle.pin().defer(|| ran.fetch_add(1, Release)));
+            });
+        }
+    });
+    drop(collector);
+    while ran.load(Acquire) != 4000 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn destroying_a_value_allocates_nothing() {
+    const COUNT: usize = 10_000;
+    let _running = deadline();
+    let dropped = counter();
+    let allocations = |guard: &Guard| {
+        let values: Vec<_> = (0..COUNT).map(|_| Owned::new(Tracked(dropped))).collect();
+        let before = ALLOCATIONS.get();
+        for value in values {
+            // SAFETY: no other thread has the pointer.
+            unsafe { guard.defer_destroy(value.into_shared(guard)) };
+        }
+        ALLOCATIONS.get() - before
+    };
+    // A block of the queue for 64 of them. Of a handle, the bag too.
+    let handle = Collector::new().register();
+    for (guard, limit) in [(epoch::pin(), COUNT / 32), (handle.pin(), COUNT / 4)] {
+        let count = allocations(&guard);
+        assert!(count < limit, "{count} allocations");
+    }
+    handle.until(|| dropped.load(Acquire) == 2 * COUNT);
+}

@@ -1,0 +1,108 @@
+//! What the tests share.
+
+#![allow(dead_code, reason = "not every test program uses all of it")]
+
+#[path = "../../../../stillpoint/tests/support/deadline.rs"]
+pub mod deadline;
+
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::thread;
+
+use crossbeam_epoch::{self as epoch, Collector, Guard};
+
+/// Counts how often it is dropped.
+pub struct Tracked(pub &'static AtomicUsize);
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Release);
+    }
+}
+
+/// A way to pin a thread.
+pub trait Participant {
+    fn pin(&self) -> Guard;
+
+    fn is_pinned(&self) -> bool;
+
+    fn until(&self, condition: impl Fn() -> bool) {
+        while !condition() {
+            self.pin().flush();
+            thread::yield_now();
+        }
+    }
+}
+
+/// The threads' own participants in the default collector.
+pub struct Thread;
+
+impl Participant for Thread {
+    fn pin(&self) -> Guard {
+        epoch::pin()
+    }
+
+    fn is_pinned(&self) -> bool {
+        epoch::is_pinned()
+    }
+}
+
+impl Participant for epoch::LocalHandle {
+    fn pin(&self) -> Guard {
+        self.pin()
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.is_pinned()
+    }
+}
+
+/// Where threads take part.
+pub trait Participants: Sync {
+    type Participant: Participant;
+
+    fn participant(&self) -> Self::Participant;
+}
+
+impl Participants for Thread {
+    type Participant = Thread;
+
+    fn participant(&self) -> Thread {
+        Thread
+    }
+}
+
+impl Participants for Collector {
+    type Participant = epoch::LocalHandle;
+
+    fn participant(&self) -> epoch::LocalHandle {
+        self.register()
+    }
+}
+
+/// Has the test run in all ways to pin.
+#[macro_export]
+macro_rules! in_all_ways {
+    ($($test:ident),* $(,)?) => {$(
+        mod $test {
+            use $crate::support::{Thread, deadline::deadline};
+
+            #[test]
+            fn of_threads() {
+                let _running = deadline();
+                super::$test(&Thread);
+            }
+
+            #[test]
+            fn of_handles_of_the_default_collector() {
+                let _running = deadline();
+                super::$test(crossbeam_epoch::default_collector());
+            }
+
+            #[test]
+            fn of_handles_of_a_collector() {
+                let _running = deadline();
+                super::$test(&crossbeam_epoch::Collector::new());
+            }
+        }
+    )*};
+}
