@@ -11,6 +11,7 @@ pub use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarr
 use rustix::time::Timespec;
 
 pub mod fork;
+pub mod fork_lock;
 pub mod pin;
 pub mod rseq;
 #[cfg(feature = "signal-fence")]
