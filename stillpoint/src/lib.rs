@@ -98,7 +98,7 @@ mod sync;
 mod sys;
 
 #[cfg(not(loom))]
-pub use domain::api::Domain;
+pub use domain::api::{Domain, EnterSection};
 
 // The algorithms, for the models in `tests/loom_*.rs`: without the statics, thread-locals and public types above them.
 #[cfg(loom)]

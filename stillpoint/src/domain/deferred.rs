@@ -1,7 +1,6 @@
 //! Deferred work at the boundary to the program: the threads that defer it, and the code of the program that runs. The
 //! algorithm is in [`crate::reclaim::worker`].
 
-use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +15,7 @@ use crate::reclaim::callback::{Callback, Panicked};
 use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
+use crate::reclaim::thin_ptr::ThinPtr;
 use crate::reclaim::{running, worker_pool};
 
 /// Callbacks and destructors that have panicked, in all domains.
@@ -80,17 +80,17 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
 ///
 /// # Safety
 ///
-/// `value` comes from a `Box`, has been unpublished, and is not used by the caller again.
+/// `value` has been unpublished, and is not used by the caller again.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<T: Send + 'static>(
+pub(crate) unsafe fn retire<T: ?Sized + Send + 'static>(
     domain: &impl RawDomain,
-    value: NonNull<T>,
+    value: ThinPtr<T>,
     options: DeferOptions,
 ) {
     // SAFETY: the caller's contract; callbacks run after a grace period.
     let callback =
-        unsafe { Callback::free(value, size_of::<T>().saturating_add(options.bytes), options.local) };
+        unsafe { Callback::free(value, value.bytes().saturating_add(options.bytes), options.local) };
     domain.defer(callback, options.lazy);
 }
 

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::EnterSection;
+use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::static_domain::{
     StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
@@ -138,6 +140,18 @@ impl<D: RcuDomain> Drop for Guard<D> {
 impl<D: RcuDomain> fmt::Debug for Guard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
+    }
+}
+
+impl<D: RcuDomain> Sealed for D {}
+
+impl<D: RcuDomain> EnterSection for D {
+    type Guard<'a> = Guard<D>;
+
+    #[inline(always)]
+    #[track_caller]
+    fn enter_section(&self) -> Guard<D> {
+        D::enter()
     }
 }
 

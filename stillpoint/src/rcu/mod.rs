@@ -151,8 +151,11 @@
 mod block_on;
 mod grace_period;
 mod guard;
+mod option;
 mod pointer;
 mod published_ptr;
+mod reference;
+mod retired;
 
 use core::ptr::NonNull;
 
@@ -160,7 +163,10 @@ use crate::Domain as _;
 
 pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
 pub use guard::{Global, Guard, RcuDomain};
-pub use pointer::{Rcu, Retired};
+pub use option::{CompareExchangeError, RcuOption};
+pub use pointer::Rcu;
+pub use reference::{OwnedRef, Ref};
+pub use retired::{Reclaim, Retired};
 
 pub use crate::domain::stats::Stats;
 pub use crate::grace_period::stall::{

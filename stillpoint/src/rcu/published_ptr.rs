@@ -26,10 +26,11 @@ impl<T> PublishedPtr<T> {
         self.0.swap(new, AcqRel)
     }
 
-    /// Publishes `new` if the pointer still is `seen`. Returns `false` if not.
-    pub fn compare_exchange(&self, seen: *mut T, new: *mut T) -> bool {
-        // Release, Acquire: as in `swap`. Relaxed: after a failure the caller loads again.
-        self.0.compare_exchange(seen, new, AcqRel, Relaxed).is_ok()
+    /// Publishes `new` if the pointer still is `seen`. Returns the previous pointer, as an error if it is not `seen`.
+    pub fn compare_exchange(&self, seen: *mut T, new: *mut T) -> Result<*mut T, *mut T> {
+        // Release, Acquire: as in `swap`. Acquire on failure: as in `load`, for the caller reads the value that it
+        // found.
+        self.0.compare_exchange(seen, new, AcqRel, Acquire)
     }
 
     #[cfg(not(loom))]

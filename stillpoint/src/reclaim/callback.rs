@@ -5,6 +5,8 @@ use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::thin_ptr::ThinPtr;
+
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
 pub struct Callback {
@@ -49,15 +51,16 @@ impl Callback {
     ///
     /// # Safety
     ///
-    /// `value` comes from a `Box`, and is not freed otherwise. When the callback runs, no thread uses it any more.
+    /// `value` is not freed otherwise. When the callback runs, no thread uses it any more.
     #[inline]
-    pub unsafe fn free<T: Send + 'static>(value: NonNull<T>, bytes: usize, local: bool) -> Self {
+    pub unsafe fn free<T: ?Sized + Send + 'static>(value: ThinPtr<T>, bytes: usize, local: bool) -> Self {
         /// # Safety
         ///
-        /// `data` is the only pointer from a `Box<T>`.
-        unsafe fn free<T>(data: Data) -> Option<fn() -> Panicked> {
-            // SAFETY: the caller's contract.
-            let value = unsafe { Box::from_raw(data.assume_init().cast::<T>()) };
+        /// `data` is the only [`ThinPtr<T>`] of a value.
+        unsafe fn free<T: ?Sized>(data: Data) -> Option<fn() -> Panicked> {
+            // SAFETY: the caller's contract; a `ThinPtr` is not null.
+            let value =
+                unsafe { ThinPtr::<T>::from_word(NonNull::new_unchecked(data.assume_init())).into_box() };
             if !mem::needs_drop::<T>() {
                 // Nothing here panics, and catching would take as long as freeing.
                 drop(value);
@@ -66,7 +69,7 @@ impl Callback {
             let what = || Panicked { what: "the destructor of a value retired", name: type_name::<T>() };
             catch(|| drop(value), what)
         }
-        let data = MaybeUninit::new(value.as_ptr().cast());
+        let data = MaybeUninit::new(value.word().as_ptr());
         let flags = if mem::needs_drop::<T>() { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
         Self { run: free::<T>, data, bytes_and_flags: shifted(bytes) | flags }
     }
@@ -215,7 +218,7 @@ mod tests {
     fn only_frees_without_destructors_are_free_only() {
         fn free<T: Send + 'static>(value: T) -> Callback {
             // SAFETY: the value was never shared.
-            unsafe { Callback::free(NonNull::from(Box::leak(Box::new(value))), 12, false) }
+            unsafe { Callback::free(ThinPtr::new(Box::new(value)), 12, false) }
         }
         let callbacks = [free([1_u8; 3]), free(()), free(vec![1]), Callback::call(|| (), 12)];
         assert_eq!(callbacks.each_ref().map(Callback::is_free_only), [true, true, false, false]);

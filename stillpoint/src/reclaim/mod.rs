@@ -11,6 +11,7 @@ pub mod queue;
 #[cfg(not(loom))]
 pub mod running;
 pub mod striped;
+pub mod thin_ptr;
 pub mod worker;
 #[cfg(not(loom))]
 pub mod worker_pool;

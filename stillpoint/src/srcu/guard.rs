@@ -1,5 +1,6 @@
 //! Sleepable read-side critical sections as values.
 
+use core::borrow::Borrow;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -65,6 +66,13 @@ impl Deref for Guard<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &Section {
+        &self.section
+    }
+}
+
+impl Borrow<Section> for Guard<'_> {
+    #[inline(always)]
+    fn borrow(&self) -> &Section {
         &self.section
     }
 }
