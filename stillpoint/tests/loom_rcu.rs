@@ -344,3 +344,46 @@ fn scan_finds_readers_of_a_new_chunk() {
         t.join().unwrap();
     });
 }
+
+/// Of two writers one fails, and reads the value that the other has published.
+#[test]
+fn failed_exchange_finds_an_initialized_value() {
+    check(0, 3, || {
+        let domain = Domain::new();
+        let exchange = |domain: &Domain, new| {
+            let seen = domain.published.load();
+            if let Err(found) = domain.published.compare_exchange(seen, boxed(new)) {
+                look_at(found);
+            }
+        };
+        let w = domain.clone();
+        let t = thread::spawn(move || exchange(&w, 8));
+        exchange(&domain, 9);
+        t.join().unwrap();
+    });
+}
+
+/// A writer takes a value back, changes it, and publishes it again. Another one, which has loaded its address before,
+/// exchanges it.
+#[test]
+fn exchange_sees_what_was_published_again() {
+    check(0, 3, || {
+        let domain = Domain::new();
+        let seen = domain.published.load();
+        let w = domain.clone();
+        let t = thread::spawn(move || {
+            let old = w.published.swap(boxed(8));
+            // SAFETY: the memory of values is never freed.
+            let is_first = unsafe { &*old }.with(|cell| unsafe { *cell == 7 });
+            if is_first {
+                // SAFETY: as above.
+                unsafe { &*old }.with_mut(|cell| unsafe { *cell = 6 });
+                w.published.swap(old);
+            }
+        });
+        if let Ok(old) = domain.published.compare_exchange(seen, boxed(9)) {
+            look_at(old);
+        }
+        t.join().unwrap();
+    });
+}

@@ -149,6 +149,7 @@
 //! `readers/threads.rs`) explain why the algorithm is correct.
 
 mod block_on;
+mod exchange_error;
 mod grace_period;
 mod guard;
 mod option;
@@ -161,9 +162,10 @@ use core::ptr::NonNull;
 
 use crate::Domain as _;
 
+pub use exchange_error::CompareExchangeError;
 pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
 pub use guard::{Global, Guard, RcuDomain};
-pub use option::{CompareExchangeError, RcuOption};
+pub use option::RcuOption;
 pub use pointer::Rcu;
 pub use reference::{OwnedRef, Ref};
 pub use retired::{Reclaim, Retired};

@@ -1,11 +1,11 @@
 //! A pointer to a value that may be missing. All other pointers to published values are made of it.
 
 use core::borrow::Borrow as _;
-use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use super::exchange_error::CompareExchangeError;
 use super::guard::Global;
 use super::retired::Retired;
 use crate::rcu::published_ptr::PublishedPtr;
@@ -253,25 +253,3 @@ impl<T: ?Sized + Send + Sync + fmt::Debug + 'static, D: Domain> fmt::Debug for R
 
 /// The result of [`RcuOption::compare_exchange`], which finds a `C`.
 type ExchangeResult<T, D, C> = Result<Option<Retired<T, D>>, CompareExchangeError<C, Option<Box<T>>>>;
-
-/// An error: another value is published than a `compare_exchange` expected.
-pub struct CompareExchangeError<C, N> {
-    /// The value that is published instead.
-    pub current: C,
-    /// The value that was not published.
-    pub new: N,
-}
-
-impl<C, N> fmt::Debug for CompareExchangeError<C, N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompareExchangeError").finish_non_exhaustive()
-    }
-}
-
-impl<C, N> fmt::Display for CompareExchangeError<C, N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("another value is published than expected")
-    }
-}
-
-impl<C, N> Error for CompareExchangeError<C, N> {}

@@ -3,8 +3,9 @@
 use core::borrow::Borrow as _;
 use core::fmt;
 
+use super::exchange_error::CompareExchangeError;
 use super::guard::Global;
-use super::option::{CompareExchangeError, RcuOption};
+use super::option::RcuOption;
 use super::retired::Retired;
 use crate::{Domain, EnterSection};
 

@@ -26,10 +26,11 @@ impl<T> PublishedPtr<T> {
         self.0.swap(new, AcqRel)
     }
 
-    /// Publishes `new` if the pointer still is `seen`. Returns the previous pointer, as an error if it is not `seen`.
+    /// Publishes `new` if the pointer is `seen`, which it returns then. Returns the pointer as an error if not.
+    #[inline]
     pub fn compare_exchange(&self, seen: *mut T, new: *mut T) -> Result<*mut T, *mut T> {
-        // Release, Acquire: as in `swap`. Acquire on failure: as in `load`, for the caller reads the value that it
-        // found.
+        // Release: as in `swap`. Acquire: the caller sees what the writer of `seen` did before, also if `seen` was
+        // stored again after the caller loaded it. Acquire of a failure: as in `load`.
         self.0.compare_exchange(seen, new, AcqRel, Acquire)
     }
 

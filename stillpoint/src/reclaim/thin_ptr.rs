@@ -1,5 +1,6 @@
 //! A pointer of one word to a value from a `Box`, which may be unsized.
 
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem;
 use core::ptr::NonNull;
@@ -20,6 +21,12 @@ impl<T: ?Sized> Clone for ThinPtr<T> {
 }
 
 impl<T: ?Sized> Copy for ThinPtr<T> {}
+
+impl<T: ?Sized> fmt::Debug for ThinPtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Pointer::fmt(&self.word, f)
+    }
+}
 
 impl<T: ?Sized> ThinPtr<T> {
     const IS_BOX: bool = size_of::<*mut T>() == size_of::<*mut ()>();
