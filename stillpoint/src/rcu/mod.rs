@@ -31,6 +31,16 @@
 //! });
 //! ```
 //!
+//! # Pointers
+//!
+//! | type | for |
+//! |---|---|
+//! | [`Rcu`] | a value that many threads read: read it with [`load`](Rcu::load), or [`read`](Rcu::read) without a guard of its own |
+//! | [`RcuOption`] | a value that may be missing, and statics |
+//! | `Rcu<dyn Trait>`, `Rcu<[T]>`, `Rcu<str>` | a value without a size, from a `Box` |
+//! | [`Ref`], [`OwnedRef`] | a reference that brings its section with it, borrowed from the pointer or owning a share of it |
+//! | [`Retired`], [`Reclaim`] | a value that has been replaced: drop it, wait for it, `.await` it, or poll |
+//!
 //! # Threads
 //!
 //! A thread registers itself at its first read, and unregisters when it exits. Destructors of thread-specific data

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::guard::Global;
 use super::option::RcuOption;
 use super::pointer::Rcu;
-use crate::EnterSection;
+use crate::{Domain, EnterSection};
 
 /// A reference to a published value, and the read-side critical section in which it was loaded.
 ///
@@ -84,11 +84,16 @@ unsafe impl<T: ?Sized + Send + Sync, D: EnterSection> Send for OwnedRef<T, D> wh
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send + Sync, D: EnterSection> Sync for OwnedRef<T, D> where D::Guard<'static>: Sync {}
 
-impl<T: ?Sized + Send + 'static, D: EnterSection> RcuOption<T, D> {
+impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     /// Begins a read-side critical section and loads the value: see [`Rcu::read`].
+    ///
+    /// The section ends at once if there is no value.
     #[inline]
     #[track_caller]
-    pub fn read(&self) -> Option<Ref<'_, T, D>> {
+    pub fn read(&self) -> Option<Ref<'_, T, D>>
+    where
+        D: EnterSection,
+    {
         let guard = self.domain().enter_section();
         let value = NonNull::from(self.load(guard.borrow())?);
         Some(Ref { value, guard, _lends: PhantomData })
@@ -96,7 +101,10 @@ impl<T: ?Sized + Send + 'static, D: EnterSection> RcuOption<T, D> {
 
     /// [`read`](Self::read), for a reference that keeps the pointer: see [`Rcu::read_owned`].
     #[track_caller]
-    pub fn read_owned(self: &Arc<Self>) -> Option<OwnedRef<T, D>> {
+    pub fn read_owned(self: &Arc<Self>) -> Option<OwnedRef<T, D>>
+    where
+        D: EnterSection,
+    {
         // SAFETY: the domain lies in the `Arc`, and the `OwnedRef` keeps that until it has dropped the guard.
         let domain: &'static D = unsafe { &*ptr::from_ref(self.domain()) };
         let guard = domain.enter_section();
@@ -105,7 +113,7 @@ impl<T: ?Sized + Send + 'static, D: EnterSection> RcuOption<T, D> {
     }
 }
 
-impl<T: ?Sized + Send + 'static, D: crate::Domain> Rcu<T, D> {
+impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     /// Begins a read-side critical section and loads the value, which lives as long as the section.
     ///
     /// Takes as long as [`rcu::enter`](super::enter) and [`load`](Self::load) together. To load several pointers, or

@@ -45,7 +45,7 @@ unsafe impl<T: ?Sized + Send + 'static, D: Domain> Send for Retired<T, D> {}
 unsafe impl<T: ?Sized + Send + 'static, D: Domain> Sync for Retired<T, D> {}
 
 impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
-    /// `value` is the caller's alone, who has just unpublished it.
+    /// The caller has unpublished `value`, and does not use it again.
     pub(super) fn new(value: ThinPtr<T>, domain: D) -> Self {
         Self { value, domain }
     }

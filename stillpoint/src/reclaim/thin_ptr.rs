@@ -94,3 +94,41 @@ impl<T: ?Sized> ThinPtr<T> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::any::Any;
+    use core::fmt::Debug;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Turns a box into a word and back, and checks what is read meanwhile.
+    fn round_trip<T: ?Sized + Debug>(value: Box<T>, bytes: usize) -> Box<T> {
+        let text = format!("{value:?}");
+        let thin = ThinPtr::<T>::from_word(ThinPtr::new(value).word());
+        // SAFETY: from the box, and used no more after `into_box`.
+        unsafe {
+            assert_eq!(format!("{:?}", &*thin.as_ptr()), text);
+            assert_eq!(thin.bytes(), bytes);
+            thin.into_box()
+        }
+    }
+
+    #[test]
+    fn values_come_back_from_their_word() {
+        const POINTER: usize = 2 * size_of::<usize>();
+        assert_eq!(*round_trip(Box::new(7_u32), 4), 7);
+        round_trip(Box::new(()), 0);
+        assert_eq!(*round_trip::<[u16]>(Box::new([1, 2, 3]), POINTER + 6), [1, 2, 3]);
+        assert_eq!(&*round_trip::<str>("four".into(), POINTER + 4), "four");
+        assert!(round_trip::<[u64]>(Box::new([]), POINTER).is_empty());
+        let counted = Arc::new(5);
+        let any: Box<dyn Any> = Box::new(Arc::clone(&counted));
+        let any = round_trip(any, POINTER + size_of::<usize>());
+        assert_eq!(Arc::strong_count(&counted), 2);
+        assert_eq!(any.downcast_ref::<Arc<i32>>(), Some(&counted));
+        drop(any);
+        assert_eq!(Arc::strong_count(&counted), 1);
+    }
+}
