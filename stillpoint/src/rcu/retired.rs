@@ -96,7 +96,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     pub fn retire_with(self, options: DeferOptions) {
         let (value, domain) = self.into_parts();
         // SAFETY: as in `drop`, which does not run.
-        unsafe { deferred::retire(&domain, value, options) };
+        unsafe { deferred::retire::<ThinPtr<T>>(&domain, value.word(), options) };
     }
 
     /// # Safety
@@ -126,7 +126,7 @@ impl<T: ?Sized + Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 impl<T: ?Sized + Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
         // SAFETY: the value has been unpublished, and is not used again here.
-        unsafe { deferred::retire(&self.domain, self.value, DeferOptions::new()) };
+        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), DeferOptions::new()) };
     }
 }
 

@@ -4,6 +4,7 @@ pub mod backlog;
 pub mod blocks;
 pub mod callback;
 pub mod host;
+pub mod node;
 #[cfg(not(loom))]
 pub mod options;
 pub mod poller;

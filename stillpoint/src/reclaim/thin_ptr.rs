@@ -5,6 +5,8 @@ use core::marker::PhantomData;
 use core::mem;
 use core::ptr::NonNull;
 
+use super::callback::Word;
+
 /// A raw pointer to a value from a `Box<T>`.
 ///
 /// The word is the box's pointer, if that has one word. Otherwise it points to another box, which holds the pointer.
@@ -65,18 +67,6 @@ impl<T: ?Sized> ThinPtr<T> {
         }
     }
 
-    /// Returns the bytes that [`into_box`](Self::into_box), and dropping the box, frees.
-    ///
-    /// # Safety
-    ///
-    /// As for [`as_ptr`](Self::as_ptr).
-    #[inline]
-    pub unsafe fn bytes(self) -> usize {
-        // SAFETY: the caller's contract.
-        let value = unsafe { size_of_val(&*self.as_ptr()) };
-        value + if Self::IS_BOX { 0 } else { size_of::<*mut T>() }
-    }
-
     /// Returns the box.
     ///
     /// # Safety
@@ -95,6 +85,25 @@ impl<T: ?Sized> ThinPtr<T> {
     }
 }
 
+// SAFETY: without drop glue, dropping a box only frees memory.
+unsafe impl<T: ?Sized> Word for ThinPtr<T> {
+    type Value = T;
+    const NEEDS_DROP: bool = mem::needs_drop::<T>();
+
+    #[inline]
+    unsafe fn bytes(word: NonNull<()>) -> usize {
+        // SAFETY: the caller's contract.
+        let value = unsafe { size_of_val(&*Self::from_word(word).as_ptr()) };
+        value + if Self::IS_BOX { 0 } else { size_of::<*mut T>() }
+    }
+
+    #[inline]
+    unsafe fn drop(word: NonNull<()>) {
+        // SAFETY: the caller's contract.
+        drop(unsafe { Self::from_word(word).into_box() });
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use core::any::Any;
@@ -110,7 +119,7 @@ mod tests {
         // SAFETY: from the box, and used no more after `into_box`.
         unsafe {
             assert_eq!(format!("{:?}", &*thin.as_ptr()), text);
-            assert_eq!(thin.bytes(), bytes);
+            assert_eq!(ThinPtr::<T>::bytes(thin.word()), bytes);
             thin.into_box()
         }
     }
