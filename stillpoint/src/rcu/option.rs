@@ -15,7 +15,7 @@ use crate::{Domain, EnterSection};
 /// An [`Rcu`](super::Rcu) that may be empty, for statics: it is `const` to create, and allocates nothing then.
 ///
 /// ```
-/// use stillpoint::rcu::{self, RcuOption};
+/// use stillpoint::rcu::RcuOption;
 ///
 /// static BANNER: RcuOption<String> = RcuOption::empty();
 ///
@@ -31,11 +31,11 @@ use crate::{Domain, EnterSection};
 /// use stillpoint::rcu::RcuOption;
 /// use stillpoint::srcu::Domain;
 ///
-/// static ROUTES: RcuOption<Vec<&str>, Domain> = RcuOption::empty_in(Domain::new());
+/// static VISITS: RcuOption<u64, Domain> = RcuOption::empty_in(Domain::new());
 ///
-/// ROUTES.update(|old| Some([old.map_or(&[][..], |old| old), &["10.0.0.0/8"]].concat()));
-/// let guard = ROUTES.domain().enter();
-/// assert_eq!(ROUTES.load(&guard).map(Vec::len), Some(1));
+/// VISITS.update(|visits| Some(visits.map_or(1, |visits| visits + 1)));
+/// let guard = VISITS.domain().enter();
+/// assert_eq!(VISITS.load(&guard), Some(&1));
 /// ```
 pub struct RcuOption<T: ?Sized + Send + 'static, D: Domain = Global> {
     /// The word of a [`ThinPtr`], or null.
@@ -58,7 +58,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         Self { value: PublishedPtr::new(ptr::null_mut()), domain, _owns: PhantomData }
     }
 
-    /// Publishes `value` to the readers of `domain`.
+    /// Publishes `value`, if there is one, to the readers of `domain`.
     pub fn from_box_in(value: Option<Box<T>>, domain: D) -> Self {
         Self { value: PublishedPtr::new(into_word(value)), domain, _owns: PhantomData }
     }
