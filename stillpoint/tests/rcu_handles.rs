@@ -208,26 +208,21 @@ mod each {
     pub fn empty_pointer_is_filled_by_one_of_the_writers<F: Flavour>() {
         let drops = counter();
         let slot = RcuOption::empty_in(F::make());
+        // Returns the value if another one is published.
         let fill = || {
             slot.domain().within(|section| {
-                let new = Some(Box::new(Tracked(drops)));
-                match slot.compare_exchange(section, None, new) {
-                    Ok(old) => usize::from(old.is_none()),
-                    Err(failed) => {
-                        assert!(failed.new.is_some());
-                        assert_eq!(failed.current.unwrap().0.load(Acquire), 0);
-                        // Dropped later, so that the load above sees no drop.
-                        std::mem::forget(failed.new);
-                        0
-                    }
-                }
+                let failed = slot.compare_exchange(section, None, Some(Box::new(Tracked(drops)))).err()?;
+                assert_eq!(failed.current.unwrap().0.load(Acquire), 0);
+                failed.new
             })
         };
-        let filled: usize = thread::scope(|scope| {
+        let left: Vec<_> = thread::scope(|scope| {
             let writers = [(); 4].map(|()| scope.spawn(fill));
-            writers.into_iter().map(|writer| writer.join().expect("the writer ends")).sum()
+            writers.into_iter().filter_map(|writer| writer.join().expect("the writer ends")).collect()
         });
-        assert_eq!((filled, drops.load(Acquire)), (1, 0));
+        assert_eq!((left.len(), drops.load(Acquire)), (3, 0));
+        drop(left);
+        assert_eq!(drops.swap(0, AcqRel), 3);
 
         slot.domain().within(|section| assert!(slot.load(section).is_some()));
         drop(slot.take().unwrap().wait());
