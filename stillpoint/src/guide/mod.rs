@@ -103,7 +103,7 @@
 //! # Rules that are easy to break
 //!
 //! - Inside a section, do not wait for a grace period of its domain, nor for a thread that may be waiting for one: no
-//!   joins, and no locks that are held while waiting for a grace period.
+//!   joins, and no locks that are held while waiting for a grace period. A [`Ref`](crate::rcu::Ref) is a section.
 //! - Load once and use the result: two loads in one section may return two values.
 //! - Put values that must match into one [`Rcu`](crate::rcu::Rcu). Two of them never change at the same moment.
 //! - After a `replace`, readers use the old value until their sections end. If that matters, wait for a grace period.
@@ -112,8 +112,9 @@
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
 //! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or `_exit`.
-//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics. [`Rcu`](crate::rcu::Rcu) and
-//!   [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a `LazyLock`.
+//! - `Counter`, `Histogram`, `lock::Mutex`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption) can be statics.
+//!   [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a
+//!   `LazyLock`.
 //!
 //! # Observing a program
 //!

@@ -5,20 +5,52 @@
 //! | `RwLock<T>` | here |
 //! |---|---|
 //! | `RwLock::new(value)` | `Rcu::new(value)` |
-//! | `let value = lock.read().unwrap();` | `let guard = rcu::enter(); let value = pointer.load(&guard);` |
+//! | `let value = lock.read().unwrap();` | `let value = pointer.read();` |
+//! | `MappedRwLockReadGuard` of parking_lot | [`Ref::map`](crate::rcu::Ref::map) |
 //! | `*lock.write().unwrap() = new;` | `pointer.replace(new);` |
 //! | `lock.write().unwrap().push(x);` | `pointer.modify(\|value\| value.push(x));` |
 //! | `mem::replace(&mut *lock.write().unwrap(), new)` | `pointer.replace(new).wait()` |
 //! | `static LOCK: RwLock<T> = RwLock::new(...);` | `static POINTER: LazyLock<Rcu<T>> = LazyLock::new(\|\| Rcu::new(...));` |
+//! | `static LOCK: RwLock<Option<T>> = RwLock::new(None);` | `static POINTER: RcuOption<T> = RcuOption::empty();` |
 //! | `get_mut`, `into_inner` | the same |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu};
 //!
 //! let hosts = Rcu::new(vec!["a"]); // RwLock::new(vec!["a"])
-//! let first = hosts.load(&rcu::enter())[0]; // hosts.read().unwrap()[0]
+//! let first = hosts.read()[0]; // hosts.read().unwrap()[0]
 //! hosts.modify(|hosts| hosts.push("b")); // hosts.write().unwrap().push("b")
-//! assert_eq!((first, hosts.load(&rcu::enter()).len()), ("a", 2));
+//! assert_eq!((first, hosts.read().len()), ("a", 2));
+//!
+//! // One section for several reads:
+//! let guard = rcu::enter();
+//! assert_eq!(hosts.load(&guard).first(), hosts.load(&guard).iter().min());
+//! ```
+//!
+//! A `RwLock<Arc<T>>`, from which readers clone the `Arc` so as not to hold the lock, becomes an `Rcu<T>`: a section
+//! holds up no writer. Tasks hold a reference across `.await` in a domain of [`srcu`](crate::srcu):
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stillpoint::{rcu::Rcu, srcu};
+//!
+//! # struct Config { name: &'static str }
+//! type Shared = Arc<Rcu<Config, srcu::Domain>>; // Arc<RwLock<Arc<Config>>>
+//!
+//! async fn greet(shared: &Shared) -> String {
+//!     let config = shared.read(); // Arc::clone(&shared.read().unwrap())
+//!     tokio::task::yield_now().await;
+//!     format!("hello from {}", config.name)
+//! }
+//!
+//! # tokio::runtime::Builder::new_multi_thread().build().unwrap().block_on(async {
+//! let shared = Shared::new(Rcu::new_in(Config { name: "a" }, srcu::Domain::new()));
+//! let config = shared.read_owned(); // the same, 'static: for a task or a thread
+//! let task = tokio::spawn(async move { config.name });
+//! let old = shared.replace(Config { name: "b" }).await; // when its readers are gone
+//! assert_eq!((old.name, task.await.unwrap()), ("a", "a"));
+//! assert_eq!(greet(&shared).await, "hello from b");
+//! # });
 //! ```
 //!
 //! Differences:
@@ -32,8 +64,44 @@
 //! - There is no poisoning. A panic in `modify` leaves the value unchanged.
 //! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu).
 //!
-//! From arc-swap: `ArcSwap<T>` becomes `Rcu<T>`, `load()` becomes `load(&guard)`, and `rcu()` becomes `update`. To keep
-//! an `Arc`, as by `load_full()`, clone it from an `Rcu<Arc<T>>`.
+//! # From arc-swap
+//!
+//! | arc-swap | here |
+//! |---|---|
+//! | `ArcSwap<T>`, `ArcSwap::from_pointee(value)` | [`Rcu<T>`](crate::rcu::Rcu), `Rcu::new(value)` |
+//! | `ArcSwapOption<T>`, `ArcSwapOption::const_empty()` | [`RcuOption<T>`](crate::rcu::RcuOption), `RcuOption::empty()` |
+//! | `ArcSwap<Box<dyn Trait>>` | `Rcu<dyn Trait>` |
+//! | `load()`: a `Guard` | [`read()`](crate::rcu::Rcu::read): a [`Ref`](crate::rcu::Ref); or [`load(&guard)`](crate::rcu::Rcu::load) |
+//! | `load_full()`: an `Arc` | `Arc::clone(&pointer.read())` of an `Rcu<Arc<T>>` |
+//! | `store(new)` | [`replace(new)`](crate::rcu::Rcu::replace) |
+//! | `swap(new)`: the old `Arc` | `replace(new)`: a [`Retired`](crate::rcu::Retired); `.wait()` or `.await` gives the value |
+//! | `compare_and_swap(&current, new)` | [`compare_exchange(&guard, current, new)`](crate::rcu::Rcu::compare_exchange) |
+//! | `rcu(f)` | [`update(f)`](crate::rcu::Rcu::update) |
+//! | `map`, `access::Map` | [`Ref::map`](crate::rcu::Ref::map) |
+//! | `Cache` | nothing: a read is as cheap |
+//!
+//! ```
+//! use stillpoint::rcu::{self, Rcu, RcuOption};
+//!
+//! static OVERRIDE: RcuOption<String> = RcuOption::empty(); // ArcSwapOption::const_empty()
+//!
+//! let name = Rcu::new(String::from("a")); // ArcSwap::from_pointee(...)
+//! assert_eq!(name.read().len(), 1); // name.load().len()
+//! name.replace("b".into()); // name.store(Arc::new(...))
+//! name.update(|name| format!("{name}c")); // name.rcu(...)
+//!
+//! let guard = rcu::enter();
+//! let seen = name.load(&guard); // name.load()
+//! if let Err(failed) = name.compare_exchange(&guard, seen, Box::new("d".into())) {
+//!     println!("{} has been faster", failed.current);
+//! }
+//! assert_eq!(name.load(&guard), "d");
+//! assert!(OVERRIDE.load(&guard).is_none());
+//! ```
+//!
+//! Differences: what a reader holds delays the freeing of all retired values of the domain, not only of the one it
+//! reads. To keep a value for long, use an `Rcu<Arc<T>>`. A guard stays in its thread, except in
+//! [`srcu`](crate::srcu). The old value is dropped by a thread of the library, not by the last reader.
 //!
 //! # From crossbeam-epoch
 //!
@@ -44,9 +112,9 @@
 //! |---|---|
 //! | `epoch::pin()`, `Guard` | [`rcu::enter()`](crate::rcu::enter), [`Guard`](crate::rcu::Guard) |
 //! | `Atomic<T>`, never null: `load`, `unsafe { shared.deref() }` | [`Rcu<T>`](crate::rcu::Rcu): [`load`](crate::rcu::Rcu::load), without `unsafe` |
-//! | `Atomic<T>` that may be null | `Rcu<Option<T>>` |
+//! | `Atomic<T>` that may be null | [`RcuOption<T>`](crate::rcu::RcuOption) |
 //! | `swap`, then `unsafe { guard.defer_destroy(old) }` | [`replace`](crate::rcu::Rcu::replace) |
-//! | a loop of `compare_exchange` | [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
+//! | `compare_exchange`; a loop of it | [`compare_exchange`](crate::rcu::Rcu::compare_exchange); [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
 //! | links between nodes | `AtomicPtr`, and [`retire_raw`](crate::rcu::retire_raw) for unlinked nodes |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |
@@ -127,7 +195,7 @@
 //! | `rcu_read_ongoing` | [`in_read_section`](crate::rcu::in_read_section) |
 //! | `rcu_dereference` | [`Rcu::load`](crate::rcu::Rcu::load) |
 //! | `rcu_xchg_pointer`, `rcu_assign_pointer` | [`Rcu::swap`](crate::rcu::Rcu::swap), [`Rcu::replace`](crate::rcu::Rcu::replace) |
-//! | `rcu_cmpxchg_pointer` | [`Rcu::update`](crate::rcu::Rcu::update) |
+//! | `rcu_cmpxchg_pointer` | [`Rcu::compare_exchange`](crate::rcu::Rcu::compare_exchange), [`Rcu::update`](crate::rcu::Rcu::update) |
 //! | `synchronize_rcu` | [`synchronize`](crate::rcu::synchronize), or [`Retired::wait`](crate::rcu::Retired::wait) |
 //! | `start_poll_synchronize_rcu`, `poll_state_synchronize_rcu` | [`GracePeriod::start`](crate::rcu::GracePeriod::start), [`is_elapsed`](crate::rcu::GracePeriod::is_elapsed) |
 //! | `call_rcu`, `defer_rcu` | [`call`](crate::rcu::call), [`retire`](crate::rcu::retire) |

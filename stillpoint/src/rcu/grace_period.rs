@@ -184,7 +184,7 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Elapse<D: Domain = Global> {
-    period: GracePeriod<D>,
+    pub(super) period: GracePeriod<D>,
     id: WaiterId,
 }
 

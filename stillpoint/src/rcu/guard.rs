@@ -3,6 +3,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::EnterSection;
+use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::static_domain::{
     StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
@@ -11,6 +13,7 @@ use crate::readers::reader::{ExitPath, Reader};
 use crate::readers::registration;
 use crate::readers::threads::Memb;
 use crate::reclaim::queue::PushAction;
+use crate::tagged::shared::sealed::ReadSection;
 
 /// A domain of [`crate::rcu`]: readers, and grace periods that wait for these readers only.
 ///
@@ -126,6 +129,8 @@ impl<D: RcuDomain> Guard<D> {
     }
 }
 
+impl<D: RcuDomain> ReadSection for Guard<D> {}
+
 impl<D: RcuDomain> Drop for Guard<D> {
     #[inline]
     fn drop(&mut self) {
@@ -138,6 +143,18 @@ impl<D: RcuDomain> Drop for Guard<D> {
 impl<D: RcuDomain> fmt::Debug for Guard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
+    }
+}
+
+impl<D: RcuDomain> Sealed for D {}
+
+impl<D: RcuDomain> EnterSection for D {
+    type Guard<'a> = Guard<D>;
+
+    #[inline(always)]
+    #[track_caller]
+    fn enter_section(&self) -> Guard<D> {
+        D::enter()
     }
 }
 

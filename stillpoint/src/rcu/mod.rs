@@ -31,6 +31,16 @@
 //! });
 //! ```
 //!
+//! # Pointers
+//!
+//! | type | for |
+//! |---|---|
+//! | [`Rcu`] | a value that many threads read: read it with [`load`](Rcu::load), or [`read`](Rcu::read) without a guard of its own |
+//! | [`RcuOption`] | a value that may be missing, and statics |
+//! | `Rcu<dyn Trait>`, `Rcu<[T]>`, `Rcu<str>` | a value without a size, from a `Box` |
+//! | [`Ref`], [`OwnedRef`] | a reference that brings its section with it, borrowed from the pointer or owning a share of it |
+//! | [`Retired`], [`Reclaim`] | a value that has been replaced: drop it, wait for it, `.await` it, or poll |
+//!
 //! # Threads
 //!
 //! A thread registers itself at its first read, and unregisters when it exits. Destructors of thread-specific data
@@ -148,19 +158,29 @@
 //! implementations of read-copy update* (2012). The comments in the source (`grace_period/engine.rs`,
 //! `readers/threads.rs`) explain why the algorithm is correct.
 
+mod atomic;
 mod block_on;
+mod exchange_error;
 mod grace_period;
 mod guard;
+mod option;
 mod pointer;
 mod published_ptr;
+mod reference;
+mod retired;
 
 use core::ptr::NonNull;
 
 use crate::Domain as _;
 
+pub use atomic::Atomic;
+pub use exchange_error::CompareExchangeError;
 pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
 pub use guard::{Global, Guard, RcuDomain};
-pub use pointer::{Rcu, Retired};
+pub use option::RcuOption;
+pub use pointer::Rcu;
+pub use reference::{OwnedRef, Ref};
+pub use retired::{Reclaim, Retired};
 
 pub use crate::domain::stats::Stats;
 pub use crate::grace_period::stall::{
@@ -168,6 +188,9 @@ pub use crate::grace_period::stall::{
 };
 pub use crate::reclaim::backlog::Limits;
 pub use crate::reclaim::options::DeferOptions;
+pub use crate::tagged::owned::Owned;
+pub use crate::tagged::pointable::{HeaderSlice, Pointable};
+pub use crate::tagged::shared::{Pointer, ReadSection, Shared};
 
 // For the macros that define domains.
 #[doc(hidden)]
@@ -292,6 +315,36 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
 pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
     // SAFETY: the caller's contract.
     unsafe { Global.retire_raw(value, options) };
+}
+
+/// Drops the node of an [`Atomic`] after a grace period, as [`retire`] does a value. Does nothing if `node` is null.
+///
+/// For data structures that unlink their own nodes.
+///
+/// # Safety
+///
+/// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise.
+///
+/// So the node is unlinked, and never linked again, and no `Atomic` of another domain leads to it.
+///
+/// ```
+/// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};
+///
+/// let current: Atomic<[u8]> = Atomic::new(Owned::init(vec![1, 2, 3]));
+/// let guard = rcu::enter();
+/// let old = current.swap(Shared::null(), &guard);
+/// // SAFETY: no other pointer led to the node.
+/// unsafe { rcu::retire_shared(old, DeferOptions::new()) };
+/// assert_eq!(old.as_ref(), Some(&[1, 2, 3][..])); // until the guard is dropped
+/// ```
+#[inline]
+#[track_caller]
+pub unsafe fn retire_shared<T>(node: Shared<'_, T>, options: DeferOptions)
+where
+    T: ?Sized + Pointable + Send + 'static,
+{
+    // SAFETY: the caller's contract.
+    unsafe { Global.retire_shared(node, options) };
 }
 
 /// [`call_with`] for a closure that is neither `Send` nor `'static`.

@@ -21,6 +21,8 @@ use super::counts::Counts;
 use super::fork;
 use super::guard::{Guard, Section};
 use super::shared::Shared;
+use crate::EnterSection;
+use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::raw::{Core, RawDomain};
 use crate::readers::srcu::SrcuReaders;
@@ -250,6 +252,18 @@ impl Drop for WorkerRef {
 
 impl crate::Domain for Domain {
     type Section = Section;
+}
+
+impl Sealed for Domain {}
+
+impl EnterSection for Domain {
+    type Guard<'a> = Guard<'a>;
+
+    #[inline(always)]
+    #[track_caller]
+    fn enter_section(&self) -> Guard<'_> {
+        self.enter()
+    }
 }
 
 // SAFETY: a section that passes `check` is one of this domain, and it is open while it is borrowed; see

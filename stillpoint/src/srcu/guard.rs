@@ -1,5 +1,6 @@
 //! Sleepable read-side critical sections as values.
 
+use core::borrow::Borrow;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -7,6 +8,7 @@ use core::ptr::NonNull;
 
 use super::shared::Shared;
 use crate::readers::srcu::Idx;
+use crate::tagged::shared::sealed::ReadSection;
 
 /// An open read-side critical section of a [`Domain`](super::Domain). Dropping the guard, in any thread, ends it.
 ///
@@ -60,11 +62,22 @@ impl Section {
     }
 }
 
+impl ReadSection for Section {}
+
+impl ReadSection for Guard<'_> {}
+
 impl Deref for Guard<'_> {
     type Target = Section;
 
     #[inline(always)]
     fn deref(&self) -> &Section {
+        &self.section
+    }
+}
+
+impl Borrow<Section> for Guard<'_> {
+    #[inline(always)]
+    fn borrow(&self) -> &Section {
         &self.section
     }
 }

@@ -30,6 +30,8 @@
 //! # runtime.block_on(async { greet(&motd).await; change(&motd, String::from("bye")).await });
 //! ```
 //!
+//! A spawned task needs references that are `'static`: see [`Rcu::read_owned`](crate::rcu::Rcu::read_owned).
+//!
 //! Cookies ([`GracePeriod`](crate::rcu::GracePeriod)), deferred callbacks, limits and stall reports are those of
 //! [`crate::rcu`].
 //!
