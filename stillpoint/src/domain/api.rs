@@ -112,7 +112,7 @@ pub trait Domain:
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire::<T>(self, value.cast(), options) };
+        unsafe { deferred::retire::<T>(self, value.cast(), size_of::<T>(), options) };
     }
 
     /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period: see
@@ -128,9 +128,9 @@ pub trait Domain:
     where
         T: ?Sized + Pointable + Send + 'static,
     {
-        if let Some(node) = node.node() {
+        if let (Some(pointer), Some(node)) = (node.node(), node.as_ref()) {
             // SAFETY: the caller's contract.
-            unsafe { deferred::retire::<T>(self, node, options) };
+            unsafe { deferred::retire::<T>(self, pointer, size_of_val(node), options) };
         }
     }
 

@@ -77,7 +77,7 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
     let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{site} has panicked: {name}");
 }
 
-/// Frees the value after a grace period.
+/// Frees the value, which has `bytes`, after a grace period.
 ///
 /// # Safety
 ///
@@ -88,10 +88,10 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
 pub(crate) unsafe fn retire<T: ?Sized + Pointable + Send + 'static>(
     domain: &impl RawDomain,
     value: NonNull<()>,
+    bytes: usize,
     options: DeferOptions,
 ) {
-    // SAFETY: the value exists, and is only shared.
-    let bytes = size_of_val(unsafe { T::deref(value) }).saturating_add(options.bytes);
+    let bytes = bytes.saturating_add(options.bytes);
     // SAFETY: the caller's contract; callbacks run after a grace period.
     let callback = unsafe { Callback::free::<T>(value, bytes, options.local) };
     domain.defer(callback, options.lazy);

@@ -256,7 +256,7 @@ impl<T: Send + 'static, D: Domain> Retired<T, D> {
     pub fn retire_with(self, options: DeferOptions) {
         let (value, domain) = self.into_parts();
         // SAFETY: as in `drop`, which does not run.
-        unsafe { deferred::retire::<T>(&domain, value.cast(), options) };
+        unsafe { deferred::retire::<T>(&domain, value.cast(), size_of::<T>(), options) };
     }
 
     /// [`wait`](Self::wait), without moving the value out of its box.
@@ -287,7 +287,9 @@ impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box, has been unpublished, and is not used again here.
-        unsafe { deferred::retire::<T>(&self.domain, self.value.cast(), DeferOptions::new()) };
+        unsafe {
+            deferred::retire::<T>(&self.domain, self.value.cast(), size_of::<T>(), DeferOptions::new())
+        };
     }
 }
 
