@@ -34,8 +34,8 @@ fn repin_and_load(number: &Rcu<u64>, guard: &mut Guard) -> u64 {
 /// A link, and the node behind it.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn load_node<'g>(link: &Atomic<u64>, guard: &'g Guard) -> Option<&'g u64> {
-    link.load(guard).as_ref()
+fn load_node(link: &Atomic<u64>, guard: &Guard) -> u64 {
+    link.load(guard).as_ref().map_or(0, |node| *node)
 }
 
 /// A QSBR read.
@@ -103,7 +103,7 @@ fn main() {
     assert_eq!(sleepable_section(black_box(&domain), black_box(&sleepable)), 7);
     assert_eq!(repin_and_load(black_box(&number), &mut rcu::enter()), 7);
     let link = Atomic::new(Owned::new(7));
-    assert_eq!(load_node(black_box(&link), &rcu::enter()), Some(&7));
+    assert_eq!(load_node(black_box(&link), &rcu::enter()), 7);
     let mut thread = qsbr::register();
     assert_eq!(qsbr_load(&Rcu::new_in(7, qsbr::Global), &thread), 7);
     qsbr_report(&mut thread);

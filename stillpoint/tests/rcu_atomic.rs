@@ -298,7 +298,9 @@ fn null_pointers_differ_from_values_without_size() {
     assert!(unsafe { next.take() }.is_some());
     // SAFETY: as above.
     assert!(unsafe { next.take() }.is_none());
-    assert!(catch_unwind(|| unsafe { Shared::<()>::null().into_owned() }).is_err());
+    // SAFETY: there is no node.
+    let of_null = catch_unwind(|| unsafe { Shared::<()>::null().into_owned() });
+    assert!(of_null.is_err());
 }
 
 #[test]
