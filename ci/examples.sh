@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-programs=(hot_reload connection_table metrics_endpoint job_queue)
+programs=(hot_reload connection_table metrics_endpoint job_queue sorted_list)
 cargo build --workspace --examples
 for program in "${programs[@]}"; do
     echo "-- $program"

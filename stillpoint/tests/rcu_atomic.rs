@@ -298,7 +298,9 @@ fn null_pointers_differ_from_values_without_size() {
     assert!(unsafe { next.take() }.is_some());
     // SAFETY: as above.
     assert!(unsafe { next.take() }.is_none());
-    assert!(catch_unwind(|| unsafe { Shared::<()>::null().into_owned() }).is_err());
+    // SAFETY: there is no node.
+    let of_null = catch_unwind(|| unsafe { Shared::<()>::null().into_owned() });
+    assert!(of_null.is_err());
 }
 
 #[test]
@@ -386,21 +388,23 @@ fn retiring_a_null_pointer_does_nothing() {
     assert_eq!((Own.stats().queued, Own.stats().done), (0, 0));
 }
 
-#[test]
-fn panicking_destructors_are_counted_and_memory_is_freed() {
-    stillpoint::domain! { struct Own; }
-    struct Fragile(#[expect(dead_code, reason = "counts its drop")] Tracked);
-    impl Drop for Fragile {
-        fn drop(&mut self) {
-            panic!("on purpose");
-        }
+/// Panics when it is dropped, and then counts that.
+struct Fragile(#[expect(dead_code, reason = "counts its drop")] Tracked);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("on purpose");
     }
+}
+
+#[test]
+fn panicking_destructors_of_nodes_are_counted() {
+    stillpoint::domain! { struct Own; }
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
-    let fragile = || Fragile(Tracked(&DROPS));
     let guard = Own::enter();
-    let first: Atomic<Fragile, Own> = Atomic::new(Owned::new(fragile()));
-    let slice: Atomic<[Fragile], Own> = Atomic::new(Owned::init(vec![fragile()]));
+    let first: Atomic<Fragile, Own> = Atomic::new(Owned::new(Fragile(Tracked(&DROPS))));
+    let slice: Atomic<[Fragile], Own> = Atomic::new(Owned::init(vec![Fragile(Tracked(&DROPS))]));
     // SAFETY: unlinked, and not linked again.
     unsafe {
         Own.retire_shared(first.swap(Shared::null(), &guard), DeferOptions::new());
@@ -409,9 +413,18 @@ fn panicking_destructors_are_counted_and_memory_is_freed() {
     drop(guard);
     Own.barrier();
     assert_eq!((Own.stats().panics, DROPS.load(Acquire)), (2, 2));
-    let owned = Owned::<HeaderSlice<Tracked, [Fragile]>>::init((Tracked(&DROPS), vec![fragile()]));
+}
+
+#[test]
+fn panic_in_an_item_does_not_leak_the_others() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let tracked = || Tracked(&DROPS);
+    type Parts = (Tracked, Result<Fragile, Tracked>);
+    let items: Vec<Parts> =
+        vec![(tracked(), Err(tracked())), (tracked(), Ok(Fragile(tracked()))), (tracked(), Err(tracked()))];
+    let owned = Owned::<HeaderSlice<Tracked, [Parts]>>::init((tracked(), items));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(owned))).is_err());
-    assert_eq!(DROPS.load(Relaxed), 4);
+    assert_eq!(DROPS.load(Relaxed), 7);
 }
 
 #[test]

@@ -15,7 +15,7 @@
 //! | the same, where readers sleep or hold a reference across `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
 //! | the same, where readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
 //! | a map with changing entries | an array of [`Rcu`](crate::rcu::Rcu)s, one per bucket | one `Rcu` of the map | [`modify`](crate::rcu::Rcu::modify) copies the value |
-//! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to each node that they visit |
+//! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`rcu::retire_shared`](crate::rcu::retire_shared) | reference counts in each node | readers would write to each node that they visit |
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a `Vec` in a mutex | the same |
@@ -99,6 +99,7 @@
 //! | `connection_table` | a hash table in a packet loop, and final bills (`qsbr`) |
 //! | `metrics_endpoint` | counters and histograms, read over HTTP (`percpu`) |
 //! | `job_queue` | many threads on one CPU (`lock`) |
+//! | `sorted_list` | a list of nodes that threads link and unlink (`rcu::Atomic`) |
 //!
 //! # Rules that are easy to break
 //!

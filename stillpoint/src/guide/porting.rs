@@ -115,64 +115,53 @@
 //! | `Atomic<T>` that may be null | [`RcuOption<T>`](crate::rcu::RcuOption) |
 //! | `swap`, then `unsafe { guard.defer_destroy(old) }` | [`replace`](crate::rcu::Rcu::replace) |
 //! | `compare_exchange`; a loop of it | [`compare_exchange`](crate::rcu::Rcu::compare_exchange); [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
-//! | links between nodes | `AtomicPtr`, and [`retire_raw`](crate::rcu::retire_raw) for unlinked nodes |
+//! | `Atomic<T>` that links nodes, `Owned`, `Shared`, `Pointable` | [`Atomic`](crate::rcu::Atomic), [`Owned`](crate::rcu::Owned), [`Shared`](crate::rcu::Shared), [`Pointable`](crate::rcu::Pointable): see below |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |
 //! | `guard.flush()` | hardly needed; [`flush`](crate::rcu::flush) |
 //! | `Collector`, `LocalHandle` | [`domain!`](crate::domain), or [`srcu::Domain`](crate::srcu::Domain) for a domain that is a value |
-//! | `epoch::unprotected()` | [`get_mut`](crate::rcu::Rcu::get_mut), [`into_inner`](crate::rcu::Rcu::into_inner) |
+//! | `epoch::unprotected()` | [`get_mut`](crate::rcu::Atomic::get_mut), [`take`](crate::rcu::Atomic::take), [`into_inner`](crate::rcu::Rcu::into_inner) |
 //! | no way to wait | [`synchronize`](crate::rcu::synchronize), [`Retired::wait`](crate::rcu::Retired::wait), [`GracePeriod`](crate::rcu::GracePeriod), [`barrier`](crate::rcu::barrier) |
 //!
-//! A stack of nodes that are linked by hand:
+//! Data structures that link nodes:
+//!
+//! | crossbeam-epoch | here |
+//! |---|---|
+//! | `Atomic<T>` | `Atomic<T>` in the domain [`Global`](crate::rcu::Global), or `Atomic<T, D>` |
+//! | `Atomic::new(value)` | `Atomic::new(Owned::new(value))` |
+//! | `load(ord, &guard)`, `store(new, ord)`, `swap(new, ord, &guard)` | `load(&guard)`, `store(new)`, `swap(new, &guard)`: loads acquire, and changes publish |
+//! | `compare_exchange(current, new, success, failure, &guard)` | `compare_exchange(current, new, &guard)`, with the same error |
+//! | `fetch_or(tag, ord, &guard)`, `tag`, `with_tag` | `fetch_or(tag, &guard)`, `tag`, `with_tag` |
+//! | `unsafe { shared.as_ref() }`, `unsafe { shared.deref() }` | `shared.as_ref()`, which is safe |
+//! | `unsafe { shared.into_owned() }`, `unsafe { atomic.try_into_owned() }` | the same, and `unsafe { atomic.take() }` |
+//! | `unsafe { guard.defer_destroy(shared) }` | `unsafe { retire_shared(shared, options) }`: see [`retire_shared`](crate::rcu::retire_shared) |
+//! | `Owned::<[MaybeUninit<T>]>::init(len)` | `Owned::<[T]>::init(items)`, also for `str` and [`HeaderSlice`](crate::rcu::HeaderSlice) |
 //!
 //! ```
-//! use std::ptr::{self, NonNull};
-//! use std::sync::atomic::{AtomicPtr, Ordering::*};
-//! use stillpoint::rcu::{self, DeferOptions};
+//! use stillpoint::rcu::{self, Atomic, DeferOptions, Guard, Owned};
 //!
 //! struct Node {
 //!     value: u64,
-//!     next: *mut Node,
-//! }
-//! // SAFETY: a node is sent only to be freed.
-//! unsafe impl Send for Node {}
-//!
-//! #[derive(Default)]
-//! struct Stack {
-//!     head: AtomicPtr<Node>,
+//!     next: Atomic<Node>,
 //! }
 //!
-//! impl Stack {
-//!     fn push(&self, value: u64) {
-//!         let node = Box::into_raw(Box::new(Node { value, next: ptr::null_mut() }));
-//!         let publish = |head| {
-//!             // SAFETY: the node is not published yet.
-//!             unsafe { (*node).next = head };
-//!             Some(node)
-//!         };
-//!         self.head.fetch_update(Release, Relaxed, publish).expect("never none");
-//!     }
-//!
-//!     fn pop(&self) -> Option<u64> {
-//!         // While it exists, no node that was in the stack is freed, and no address reused.
-//!         let _guard = rcu::enter();
-//!         loop {
-//!             let head = NonNull::new(self.head.load(Acquire))?;
-//!             // SAFETY: the guard.
-//!             let Node { value, next } = *unsafe { head.as_ref() };
-//!             if self.head.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
-//!                 // SAFETY: from a box, and unlinked by this thread.
-//!                 unsafe { rcu::retire_raw(head, DeferOptions::new()) };
-//!                 return Some(value);
-//!             }
+//! fn pop(head: &Atomic<Node>, guard: &Guard) -> Option<u64> {
+//!     loop {
+//!         let first = head.load(guard); // head.load(Acquire, guard)
+//!         let node = first.as_ref()?; // unsafe { first.as_ref() }?
+//!         let next = node.next.load(guard); // node.next.load(Acquire, guard)
+//!         // head.compare_exchange(first, next, AcqRel, Acquire, guard)
+//!         if head.compare_exchange(first, next, guard).is_ok() {
+//!             // SAFETY: unlinked, and not linked again.
+//!             unsafe { rcu::retire_shared(first, DeferOptions::new()) }; // guard.defer_destroy(first)
+//!             return Some(node.value);
 //!         }
 //!     }
 //! }
 //!
-//! let stack = Stack::default();
-//! stack.push(1);
-//! stack.push(2);
-//! assert_eq!([stack.pop(), stack.pop(), stack.pop()], [Some(2), Some(1), None]);
+//! let head = Atomic::new(Owned::new(Node { value: 1, next: Atomic::null() }));
+//! let guard = rcu::enter();
+//! assert_eq!([pop(&head, &guard), pop(&head, &guard)], [Some(1), None]);
 //! ```
 //!
 //! Differences: destructors and callbacks run in a thread of the library, so they must be `Send`, and may take locks

@@ -102,7 +102,8 @@ use crate::tagged::shared::{Pointer, Shared, sealed::Pointer as _};
 /// sections from its callers refuses those of another domain by [`check_section`](Domain::check_section).
 pub struct Atomic<T: ?Sized + Pointable, D: Domain = Global> {
     pointer: PublishedPtr<()>,
-    _pointee: PhantomData<(*mut T, fn() -> D)>,
+    _pointee: PhantomData<*mut T>,
+    _domain: PhantomData<fn() -> D>,
 }
 
 // SAFETY: lends `&T` to several threads (`T: Sync`), and passes nodes from one thread to another (`T: Send`).
@@ -113,12 +114,16 @@ unsafe impl<T: ?Sized + Pointable + Send + Sync, D: Domain> Sync for Atomic<T, D
 impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     /// Creates a null pointer.
     pub const fn null() -> Self {
-        Self { pointer: PublishedPtr::new(ptr::null_mut()), _pointee: PhantomData }
+        Self::from_word(ptr::null_mut())
     }
 
     /// Creates a pointer to `new`, an [`Owned`] or a [`Shared`].
     pub fn new(new: impl Pointer<T>) -> Self {
-        Self { pointer: PublishedPtr::new(new.into_word()), _pointee: PhantomData }
+        Self::from_word(new.into_word())
+    }
+
+    const fn from_word(word: *mut ()) -> Self {
+        Self { pointer: PublishedPtr::new(word), _pointee: PhantomData, _domain: PhantomData }
     }
 
     /// Loads the pointer. Its node can be used until the section ends.

@@ -89,6 +89,11 @@
 //! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One idle
 //! worker thread is kept for all domains.
 //!
+//! # Linked nodes
+//!
+//! [`Atomic`], [`Owned`] and [`Shared`] are pointers for lists, maps and queues whose nodes threads link and unlink.
+//! [`retire_shared`] frees an unlinked node after a grace period.
+//!
 //! # Waiting
 //!
 //! There is no separate expedited grace period: each one is expedited. One that no reader delays takes little more than
@@ -325,7 +330,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOpt
 ///
 /// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise.
 ///
-/// So the node is unlinked, and never linked again, and no `Atomic` of another domain leads to it.
+/// So the node is unlinked and never linked again, and no `Atomic` of another domain leads to it. A structure that gives
+/// `Shared`s or `Atomic`s to its callers cannot promise that, since callers may store them: it should give references.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};
