@@ -81,8 +81,8 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
 ///
 /// # Safety
 ///
-/// `value` comes from [`T::init`](Pointable::init), for a sized type from a `Box`, has been unpublished, and is not used
-/// by the caller again.
+/// `value` comes from [`T::init`](Pointable::init), for a sized type from a `Box`, has been unpublished, and is not
+/// used by the caller again.
 #[inline]
 #[track_caller]
 pub(crate) unsafe fn retire<T: ?Sized + Pointable + Send + 'static>(
