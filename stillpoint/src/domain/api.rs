@@ -137,10 +137,10 @@ pub trait Domain:
         }
     }
 
-    /// Panics if `section` is one of another [`srcu::Domain`](crate::srcu::Domain). Sections of other domains have other
-    /// types.
+    /// Panics if `section` is one of another [`srcu::Domain`](crate::srcu::Domain). (Sections of other domains have
+    /// other types.)
     ///
-    /// For data structures that take a section from their caller, and load from an [`Atomic`](crate::rcu::Atomic) in it.
+    /// For data structures that take a section from their caller and load from an [`Atomic`](crate::rcu::Atomic) in it.
     ///
     /// ```
     /// use stillpoint::{Domain as _, srcu::Domain};

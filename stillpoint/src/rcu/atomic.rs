@@ -16,9 +16,9 @@ use crate::tagged::shared::{Pointer, Shared, sealed::Pointer as _};
 /// A pointer that threads load and change at the same time: to a node, or null, with a [tag](Shared::tag).
 ///
 /// For lists, maps and queues that link and unlink nodes. To publish one value, [`Rcu`](super::Rcu) is simpler. The
-/// types are those of crossbeam-epoch, without the choice of orderings: every load acquires, and every change publishes.
-/// So a node that was loaded in a section can be used safely until the section ends. Only freeing it is `unsafe`
-/// ([`retire_shared`](super::retire_shared)).
+/// types are those of crossbeam-epoch, without the choice of orderings: every load acquires, and every change
+/// publishes. So a node that was loaded in a section can be used safely until the section ends. Only freeing it is
+/// `unsafe` ([`retire_shared`](super::retire_shared)).
 ///
 /// An `Atomic` does not own its node: dropping it drops nothing.
 ///

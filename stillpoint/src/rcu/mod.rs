@@ -330,8 +330,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOpt
 ///
 /// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise.
 ///
-/// So the node is unlinked and never linked again, and no `Atomic` of another domain leads to it. A structure that gives
-/// `Shared`s or `Atomic`s to its callers cannot promise that, since callers may store them: it should give references.
+/// So the node is unlinked and never linked again, and no `Atomic` of another domain leads to it. A structure that
+/// gives `Shared`s or `Atomic`s to its callers cannot promise that, since they may store them; references are safe.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};
