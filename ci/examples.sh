@@ -14,3 +14,6 @@ done
 echo "-- tracing and metrics"
 cargo test --package stillpoint-integrations --features tests --quiet
 cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
+
+echo "-- locks of lock_api 0.4, and guards that are Send"
+cargo test --package stillpoint --features lock_api_04,send_guard --test lock --test lock_condvar --test fuzz_lock --quiet

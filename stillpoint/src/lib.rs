@@ -43,7 +43,8 @@
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
-//! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 as well |
+//! | `lock_api_04` | [`lock::RawMutex`] and [`lock::Condvar`] for `lock_api` 0.4 as well |
+//! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |
 //!
 //! Events have the fields `domain` and `number` (of the grace period within its domain), and `took`, or for a stall
 //! `waited`.
