@@ -71,11 +71,16 @@
 //!
 //! McKenney, *Sleepable RCU* (2006); the Linux kernel's Tree SRCU. The source (`readers/srcu.rs`) argues the algorithm.
 
+mod close;
+mod close_waiters;
 mod counts;
 mod domain;
 mod fork;
 mod guard;
+mod owned_guard;
 mod shared;
 
+pub use close::Close;
 pub use domain::Domain;
 pub use guard::{Guard, Section};
+pub use owned_guard::OwnedGuard;
