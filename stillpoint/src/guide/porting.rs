@@ -30,7 +30,8 @@
 //! - Writers do not exclude each other: `modify` and `update` call their closure again if another writer was faster. If
 //!   that is too expensive or has side effects, hold a `Mutex<()>` while writing.
 //! - There is no poisoning. A panic in `modify` leaves the value unchanged.
-//! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu).
+//! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu), whose
+//!   [`enter_owned`](crate::srcu::Domain::enter_owned) stands for `read_owned`.
 //!
 //! From arc-swap: `ArcSwap<T>` becomes `Rcu<T>`, `load()` becomes `load(&guard)`, and `rcu()` becomes `update`. To keep
 //! an `Arc`, as by `load_full()`, clone it from an `Rcu<Arc<T>>`.

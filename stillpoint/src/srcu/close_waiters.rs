@@ -50,10 +50,10 @@ impl CloseWaiters {
         }
         let waker = waker.clone();
         let mut waiters = self.lock();
-        let old = waiters.wakers.insert(*id, waker);
+        // Dropped at the end, as it may panic.
+        let _old = waiters.wakers.insert(*id, waker);
         let had_task = mem::replace(&mut waiters.has_task, true);
         drop(waiters);
-        drop(old);
         if had_task || submit() {
             return true;
         }

@@ -29,8 +29,8 @@ impl Counts {
         assert!(handles < u64::MAX / 2, "too many handles of a domain");
     }
 
-    /// Returns `true` for the last handle, which must then call [`notify_no_handles`](Self::notify_no_handles), and drop
-    /// the internal reference of all handles.
+    /// Returns `true` for the last handle. The caller must then call [`notify_no_handles`](Self::notify_no_handles) and
+    /// drop the internal reference of all handles.
     #[must_use]
     pub fn drop_handle(&self) -> bool {
         // Release, Acquire: use through the other handles happens before what follows the last; pairs with itself.
