@@ -62,7 +62,8 @@
 //! - Writers do not exclude each other: `modify` and `update` call their closure again if another writer was faster. If
 //!   that is too expensive or has side effects, hold a `Mutex<()>` while writing.
 //! - There is no poisoning. A panic in `modify` leaves the value unchanged.
-//! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu).
+//! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu), whose
+//!   [`enter_owned`](crate::srcu::Domain::enter_owned) stands for `read_owned`.
 //!
 //! # From arc-swap
 //!
@@ -233,12 +234,13 @@
 //! | `condvar.wait_timeout(guard, time)` | `condvar.wait_for(&mut guard, time)` |
 //! | `condvar.wait_timeout_while(guard, time, condition)` | `condvar.wait_while_for(&mut guard, condition, time)` |
 //! | `drop(guard)` | the same, or `MutexGuard::unlock_fair(guard)`, which hands the lock to the longest waiter |
-//! | the guard is not `Send` | the guard is `Send` |
+//! | the guard is not `Send` | the same, unless the feature `send_guard` is on |
 //!
 //! | parking_lot | here |
 //! |---|---|
 //! | `parking_lot::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.4 with the feature `lock_api_04` |
+//! | the feature `send_guard` | the same |
 //! | `notify_one()` returns whether there was a waiter, `notify_all()` how many | the same, for sleeping waiters: one that is about to sleep is not counted |
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |
 //! | `Once`, `ReentrantMutex` | std's `OnceLock`, and `lock_api::ReentrantMutex` |
@@ -250,11 +252,11 @@
 //!
 //! # From atomic counters
 //!
-//! | `AtomicU64`, `AtomicI64` | [`percpu::Counter`](crate::percpu::Counter) |
+//! | `AtomicU64`, `AtomicI64`, `AtomicUsize` | [`percpu::Counter`](crate::percpu::Counter) |
 //! |---|---|
-//! | `AtomicU64::new(0)`, `AtomicI64::new(0)` | `Counter::new()`, `Counter::signed()` |
+//! | `AtomicU64::new(0)`, `AtomicI64::new(0)` | `Counter::<u64>::new()`, `Counter::<i64>::new()`; also `usize` and `isize` |
 //! | `fetch_add(n, Relaxed)` | `add(n)`, which does not return the old value |
-//! | `fetch_sub(1, Relaxed)` | `add(-1)` on a `Counter::signed()` |
+//! | `fetch_sub(1, Relaxed)` | `add(-1)` on a `Counter<i64>` |
 //! | `load(Relaxed)` | `sum()`: visits each CPU, and is not a snapshot |
 //! | `swap(0, Relaxed)` | none: keep the last sum, and subtract |
 //! | `fetch_max`, `compare_exchange` | none |

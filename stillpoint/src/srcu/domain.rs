@@ -2,7 +2,7 @@
 //!
 //! | count | of | when it drops to zero |
 //! |---|---|---|
-//! | `handles` | [`Domain`]s of the program, including those in pointers, cookies and retired values | no section can be open: see [`SrcuReaders::close`] |
+//! | `handles` | [`Domain`]s of the program, including those in pointers, cookies, retired values and owned guards | no section can be open: see [`SrcuReaders::close`] |
 //! | `internal_refs` | tasks of the library, and one for all handles | the memory is freed |
 //!
 //! Guards borrow a handle and are not counted. So without handles no thread can read or defer, and deferred callbacks
@@ -52,6 +52,8 @@ use crate::sync::Block;
 /// ```
 ///
 /// [`Rcu::load`](crate::rcu::Rcu::load) panics if the guard is of another domain than the pointer.
+///
+/// Handles are equal if they are of the same domain.
 pub struct Domain {
     /// Null before the first use.
     inner: AtomicPtr<Inner>,
@@ -87,7 +89,7 @@ impl Domain {
     #[inline]
     #[track_caller]
     pub fn enter(&self) -> Guard<'_> {
-        Guard::enter(&self.inner().shared)
+        Guard::enter(self.shared())
     }
 
     /// Blocks until every section that is open now has ended: see [`Domain::synchronize`](crate::Domain::synchronize).
@@ -113,6 +115,16 @@ impl Domain {
     #[track_caller]
     pub fn prepare(&self) {
         self.inner();
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.inner().shared
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.inner().counts
     }
 
     #[inline(always)]
@@ -199,7 +211,7 @@ impl Clone for Domain {
     /// If there is no memory for the first use.
     #[track_caller]
     fn clone(&self) -> Self {
-        self.inner().counts.add_handle();
+        self.counts().add_handle();
         self.alias()
     }
 }
@@ -212,11 +224,22 @@ impl Drop for Domain {
         if counts.drop_handle() {
             shared.readers().close();
             shared.core.callbacks.close(&*self);
+            counts.notify_no_handles();
             // SAFETY: this was the last handle, and all handles have one internal reference.
             unsafe { release(inner) };
         }
     }
 }
+
+impl PartialEq for Domain {
+    fn eq(&self, other: &Self) -> bool {
+        // Relaxed, both: only the addresses matter. A clone shows that its original has been used.
+        let [inner, others] = [self, other].map(|domain| domain.inner.load(Relaxed));
+        if inner.is_null() { ptr::eq(self, other) } else { inner == others }
+    }
+}
+
+impl Eq for Domain {}
 
 impl Default for Domain {
     #[track_caller]
@@ -280,11 +303,11 @@ unsafe impl RawDomain for Domain {
 
     #[inline(always)]
     fn core(&self) -> &Core<SrcuReaders> {
-        &self.inner().shared.core
+        &self.shared().core
     }
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
-        self.inner().shared.queues.iter()
+        self.shared().queues.iter()
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {
@@ -292,7 +315,7 @@ unsafe impl RawDomain for Domain {
     }
 
     unsafe fn worker_ref(&self) -> WorkerRef {
-        self.inner().counts.add_internal_ref();
+        self.counts().add_internal_ref();
         WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
@@ -309,7 +332,7 @@ unsafe impl RawDomain for Domain {
     }
 
     fn defer(&self, callback: Callback, lazy: bool) {
-        let shared = &self.inner().shared;
+        let shared = self.shared();
         let (queue, reported) = shared.queues.push(crate::percpu::cpu(), callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
@@ -318,7 +341,7 @@ unsafe impl RawDomain for Domain {
     }
 
     fn flush(&self) -> bool {
-        let Shared { core, queues, .. } = &self.inner().shared;
+        let Shared { core, queues, .. } = self.shared();
         queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
         Host::try_synchronize(self);
         // Not `any`, which would stop at the first.
