@@ -446,7 +446,10 @@ fn programs_of_locks_match_the_model() {
 
 #[test]
 fn lock_held_by_two_threads_is_found() {
-    raw_mutex!(Shared, |lock: &RawMutex| try_lock(lock) || true);
+    raw_mutex!(Shared, |lock: &RawMutex| {
+        try_lock(lock);
+        true
+    });
     is_found(&["two threads hold a lock"], 8, ops, |how| (TestState::<Shared>::new(how), LockModel::new()));
 }
 

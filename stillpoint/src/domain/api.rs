@@ -8,9 +8,10 @@ use super::raw::{RawDomain, reader_outside};
 use super::stats::Stats;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::Callback;
-use crate::reclaim::node::Node;
+
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::thin_ptr::ThinPtr;
+use crate::reclaim::word::Node;
 use crate::tagged::pointable::Pointable;
 use crate::tagged::shared::Shared;
 

@@ -12,10 +12,11 @@ use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::backlog::{Amount, MayWait};
-use crate::reclaim::callback::{Callback, Panicked, Word};
+use crate::reclaim::callback::{Callback, Panicked};
 use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
+use crate::reclaim::word::Word;
 use crate::reclaim::{running, worker_pool};
 
 /// Callbacks and destructors that have panicked, in all domains.

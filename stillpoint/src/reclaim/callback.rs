@@ -5,6 +5,8 @@ use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::word::Word;
+
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
 pub struct Callback {
@@ -39,32 +41,6 @@ const FLAGS: u32 = 3;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
 const MAX_BYTES: usize = 1 << 40;
-
-/// A kind of pointers of one word.
-///
-/// # Safety
-///
-/// If `NEEDS_DROP` is `false`, `drop` does not panic and runs no code of the program.
-pub unsafe trait Word {
-    /// What it points to.
-    type Value: ?Sized;
-    /// `false` if [`drop`](Self::drop) only frees memory.
-    const NEEDS_DROP: bool;
-
-    /// Returns the bytes that [`drop`](Self::drop) frees.
-    ///
-    /// # Safety
-    ///
-    /// `word` points to a value that is not dropped.
-    unsafe fn bytes(word: NonNull<()>) -> usize;
-
-    /// Drops the value and frees its memory.
-    ///
-    /// # Safety
-    ///
-    /// `word` points to a value that no thread uses any more.
-    unsafe fn drop(word: NonNull<()>);
-}
 
 // SAFETY: made of values that are `Send`, or that the caller allows any thread to use.
 unsafe impl Send for Callback {}

@@ -4,7 +4,6 @@ pub mod backlog;
 pub mod blocks;
 pub mod callback;
 pub mod host;
-pub mod node;
 #[cfg(not(loom))]
 pub mod options;
 pub mod poller;
@@ -13,6 +12,7 @@ pub mod queue;
 pub mod running;
 pub mod striped;
 pub mod thin_ptr;
+pub mod word;
 pub mod worker;
 #[cfg(not(loom))]
 pub mod worker_pool;

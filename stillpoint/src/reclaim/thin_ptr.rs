@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use core::mem;
 use core::ptr::NonNull;
 
-use super::callback::Word;
+use super::word::Word;
 
 /// A raw pointer to a value from a `Box<T>`.
 ///
