@@ -9,6 +9,11 @@ mod sealed {
     use core::fmt::{Debug, Display};
 
     /// The number types of a [`Counter`](super::Counter): the integers of 64 bits.
+    #[diagnostic::on_unimplemented(
+        message = "a `Counter` does not count in `{Self}`",
+        note = "it counts in `u64`, `i64`, `usize` or `isize`; `Counter` as a type, as in `let hits: Counter = \
+                Counter::new()`, is that of `u64`"
+    )]
     pub trait Number: Copy + Debug + Display {
         fn to_bits(self) -> u64;
         fn from_bits(bits: u64) -> Self;
