@@ -41,8 +41,12 @@ impl Domain {
     /// let sum = AtomicU32::new(0);
     /// let domain = Domain::new();
     /// for n in 1..=4 {
+    ///     let add = {
+    ///         let sum = &sum;
+    ///         move || _ = sum.fetch_add(n, Relaxed)
+    ///     };
     ///     // SAFETY: `sum` exists until the domain is closed, and threads may share it.
-    ///     unsafe { domain.call_unchecked(|| _ = sum.fetch_add(n, Relaxed), DeferOptions::new()) };
+    ///     unsafe { domain.call_unchecked(add, DeferOptions::new()) };
     /// }
     /// domain.close().wait();
     /// assert_eq!(sum.into_inner(), 10);
