@@ -21,6 +21,7 @@
 //! |---|---|---|
 //! | `tail` | owner | callbacks pushed |
 //! | `urgent_end` | owner | the position after the last callback that is not lazy |
+//! | `worker_end` | owner | the position after the last callback that the owner must not run |
 //! | `added`, `freed` | owner | what the owner has pushed and run since its last report to the backlog |
 //! | `completed` | consumer | callbacks that have run |
 //! | `claim` | all | [`FREE`], [`CLAIMED`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
@@ -63,6 +64,8 @@ pub const STEP: u64 = if cfg!(loom) { 1 } else { 4 };
 const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
 /// Nanoseconds for each callback that the owner's own grace periods may take.
 const OWN_GP_SHARE: u64 = 2;
+/// Nanoseconds after which the worker assesses an owner anew.
+pub const ASSESSMENT_INTERVAL: u64 = if cfg!(loom) { 0 } else { 4_000_000 };
 /// Callbacks between two grace periods of the owner: at least, and at most.
 const OWN_GP_INTERVAL: [u64; 2] = [2 * BLOCK, 8192];
 
@@ -92,6 +95,17 @@ pub enum Pending {
 #[derive(Debug)]
 pub struct Held;
 
+/// What the owner has done between the last two assessments by the worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnerActivity {
+    /// Little.
+    Idle,
+    /// It has pushed a block, so it will soon flush.
+    Pushes,
+    /// Besides, a block of its callbacks has run.
+    Reclaims,
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Queue {
@@ -104,6 +118,7 @@ pub struct Queue {
 struct Owner {
     tail: AtomicU64,
     urgent_end: AtomicU64,
+    worker_end: AtomicU64,
     added: LocalCount,
     freed: LocalCount,
     /// Ready callbacks that the owner has left for its next steps; some may have run since.
@@ -133,10 +148,11 @@ struct Consumer {
     block: *mut Block,
     next: u64,
     cookie: Option<GpCookie>,
-    /// `tail` when the worker last looked.
-    seen: u64,
-    /// The owner had pushed a block between the last two looks of the worker, so it will soon flush.
-    owner_is_active: bool,
+    /// `tail`, `next` and the time when the worker last assessed the owner.
+    seen_tail: u64,
+    seen_next: u64,
+    seen_at: u64,
+    activity: OwnerActivity,
 }
 
 // States of `Front::claim`.
@@ -160,7 +176,7 @@ impl Attached for Queue {
     #[cfg(not(loom))]
     unsafe fn reset_in_child(&self) {
         let (owner, front) = (&self.owner, &self.front);
-        for position in [&owner.tail, &owner.urgent_end, &owner.ready, &owner.next_gp] {
+        for position in [&owner.tail, &owner.urgent_end, &owner.worker_end, &owner.ready, &owner.next_gp] {
             position.store(0, Relaxed);
         }
         for position in [&front.completed, &front.ready_end, &front.waiting_end] {
@@ -183,6 +199,7 @@ impl Queue {
                 owner: CachePadded::new(Owner {
                     tail: AtomicU64::new(0),
                     urgent_end: AtomicU64::new(0),
+                    worker_end: AtomicU64::new(0),
                     added: LocalCount::new(),
                     freed: LocalCount::new(),
                     ready: AtomicU64::new(0),
@@ -253,6 +270,9 @@ impl Queue {
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
         let bytes = owner.added.add(1, callback.bytes() as u64);
+        if !callback.may_run_on_owner() {
+            owner.worker_end.store(tail + 1, Relaxed);
+        }
         // SAFETY: the caller's contract; the consumer does not access the position before `tail` covers it.
         unsafe { owner.blocks.write(tail, callback) };
         // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback
@@ -327,22 +347,20 @@ impl Queue {
     }
 
     /// For the worker: assigns a cookie to callbacks without one, unless others still wait for theirs. Returns the
-    /// cookie that the queue waits for.
+    /// cookie that the queue waits for, and whether the worker can leave the queue to its owner.
     ///
     /// # Errors
     ///
     /// The owner is running callbacks, and will wake the worker.
-    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<Option<GpCookie>, Held> {
+    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<(Option<GpCookie>, bool), Held> {
         let claim = self.claim_or_want()?;
-        let cookie = claim.with(|consumer| {
-            let tail = self.tail();
-            consumer.owner_is_active = tail - consumer.seen >= BLOCK;
-            consumer.seen = tail;
+        let found = claim.with(|consumer| {
+            let owner_suffices = consumer.assess_owner(self);
             consumer.accelerate(self, engine);
-            consumer.cookie
+            (consumer.cookie, owner_suffices)
         });
         claim.release();
-        Ok(cookie)
+        Ok(found)
     }
 
     /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run
@@ -351,7 +369,7 @@ impl Queue {
         let Some(claim) = self.try_claim() else { return Amount::default() };
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
-            !all && consumer.owner_is_active
+            !all && consumer.activity != OwnerActivity::Idle
         });
         let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
         claim.release();
@@ -438,7 +456,30 @@ impl Claim<'_> {
 }
 
 impl Consumer {
-    const NEW: Self = Self { block: ptr::null_mut(), next: 0, cookie: None, seen: 0, owner_is_active: false };
+    const NEW: Self = Self {
+        block: ptr::null_mut(),
+        next: 0,
+        cookie: None,
+        seen_tail: 0,
+        seen_next: 0,
+        seen_at: 0,
+        activity: OwnerActivity::Idle,
+    };
+
+    /// For the worker: returns `true` if the owner reclaims without it, and may run all callbacks of the queue.
+    fn assess_owner(&mut self, queue: &Queue) -> bool {
+        let (tail, next, time) = (queue.tail(), self.next, now());
+        if time.saturating_sub(self.seen_at) >= ASSESSMENT_INTERVAL {
+            self.activity = match [tail - self.seen_tail >= BLOCK, next - self.seen_next >= BLOCK] {
+                [true, true] => OwnerActivity::Reclaims,
+                [true, false] => OwnerActivity::Pushes,
+                [false, _] => OwnerActivity::Idle,
+            };
+            (self.seen_tail, self.seen_next, self.seen_at) = (tail, next, time);
+        }
+        // Relaxed: written before the `tail` that was acquired.
+        self.activity == OwnerActivity::Reclaims && queue.owner.worker_end.load(Relaxed) <= next
+    }
 
     /// Makes callbacks ready whose grace period has ended.
     fn advance<R>(&mut self, queue: &Queue, engine: &Engine<R>) {

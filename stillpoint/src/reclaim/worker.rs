@@ -18,6 +18,9 @@
 //! long. What does not run within BATCH_TIME_LIMIT runs in the next round, after cookies have been assigned anew. So a
 //! callback does not wait for all of a thousand others that *another* thread has deferred.
 //!
+//! Where all queues are those of owners that reclaim by themselves ([`Queue::assign_cookies`]), the worker leads no
+//! grace period. It looks again after ASSESSMENT_INTERVAL. Grace periods of its own would interrupt the owners.
+//!
 //! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker leads, and the
 //! next. A program that defers something often calls `synchronize()` at once, and that serves the worker's callbacks
 //! too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers anew, so
@@ -42,7 +45,7 @@ use crossbeam_utils::CachePadded;
 use super::backlog::{Amount, Backlog, Limits, MayWait};
 use super::blocks::BLOCK;
 use super::host::{CallerContext, Denied, Host};
-use super::queue::{Held, Pending, Queue, STEP};
+use super::queue::{ASSESSMENT_INTERVAL, Held, Pending, Queue, STEP};
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
 use crate::fence::heavy;
 use crate::grace_period::cookie::GpCookie;
@@ -87,6 +90,8 @@ struct Found {
     cookie: Option<GpCookie>,
     /// The owner of a queue is running callbacks.
     is_held: bool,
+    /// The owners of the other queues reclaim without the worker.
+    owners_suffice: bool,
 }
 
 /// Makes the worker hurry until it is dropped.
@@ -405,6 +410,13 @@ impl CallbackWorker {
                 _ if self.run_slice(host) => {
                     step!("run-without-notify", self.progress.notify_all());
                 }
+                _ if found.owners_suffice
+                    && let Some(time) = self.time_until(now() + ASSESSMENT_INTERVAL) =>
+                {
+                    // No fence: as in `wait_for_grace_period`.
+                    self.state.sleep_timeout(RATE_LIMITED, time, || (), || self.must_hurry());
+                    lingers_since = None;
+                }
                 _ => self.wait_for_grace_period(found.cookie, &mut lingers_since, host),
             }
         }
@@ -450,14 +462,15 @@ impl CallbackWorker {
 
     /// Assigns cookies to the callbacks that have none.
     fn assign_cookies(&self, host: &impl Host) -> Found {
-        let mut found = Found { pending: Pending::None, cookie: None, is_held: false };
+        let mut found = Found { pending: Pending::None, cookie: None, is_held: false, owners_suffice: true };
         for queue in host.queues() {
             let pending = queue.pending();
             if pending == Pending::None {
                 continue;
             }
             match queue.assign_cookies(host.engine()) {
-                Ok(cookie) => {
+                Ok((cookie, owner_suffices)) => {
+                    found.owners_suffice &= owner_suffices;
                     found.pending = found.pending.max(pending);
                     found.cookie = cookie.into_iter().chain(found.cookie).min();
                 }
