@@ -184,7 +184,6 @@ impl CallbackWorker {
     }
 
     /// The owner runs what it may, and hands over the rest, without blocking. Returns `true` if callbacks are left.
-    #[cfg(not(loom))]
     pub fn hand_over(&self, queue: &Queue, is_inside: impl FnOnce() -> bool, host: &impl Host) -> bool {
         self.run_own(queue, host, u64::MAX);
         // Only now: as in `flush`.
@@ -192,13 +191,12 @@ impl CallbackWorker {
             host.try_synchronize();
             self.run_own(queue, host, u64::MAX);
         }
-        queue.expedite();
+        step!("flush-without-expedite", queue.expedite());
         self.report(queue);
         self.notify_if_pending(queue, host)
     }
 
     /// Wakes the worker if the queue has callbacks. Returns `true` if it has.
-    #[cfg(not(loom))]
     pub fn notify_if_pending(&self, queue: &Queue, host: &impl Host) -> bool {
         let is_pending = queue.pending() != Pending::None;
         if is_pending {
