@@ -50,6 +50,7 @@ use crossbeam_utils::CachePadded;
 use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::engine::Engine;
 use crate::readers::registry::Attached;
+use crate::reclaim::activity::OwnerActivity;
 use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
 use crate::reclaim::callback::Callback;
@@ -64,8 +65,6 @@ pub const STEP: u64 = if cfg!(loom) { 1 } else { 4 };
 const BATCH: u64 = if cfg!(loom) { 2 } else { 32 };
 /// Nanoseconds for each callback that the owner's own grace periods may take.
 const OWN_GP_SHARE: u64 = 2;
-/// Nanoseconds after which the worker assesses an owner anew.
-pub const ASSESSMENT_INTERVAL: u64 = if cfg!(loom) { 0 } else { 4_000_000 };
 /// Callbacks between two grace periods of the owner: at least, and at most.
 const OWN_GP_INTERVAL: [u64; 2] = [2 * BLOCK, 8192];
 
@@ -94,17 +93,6 @@ pub enum Pending {
 /// The owner has claimed the queue, and will wake the worker: see [`Queue::run_local`].
 #[derive(Debug)]
 pub struct Held;
-
-/// What the owner has done between the last two assessments by the worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OwnerActivity {
-    /// Little.
-    Idle,
-    /// It has pushed a block, so it will soon flush.
-    Pushes,
-    /// Besides, a block of its callbacks has run.
-    Reclaims,
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -148,10 +136,6 @@ struct Consumer {
     block: *mut Block,
     next: u64,
     cookie: Option<GpCookie>,
-    /// `tail`, `next` and the time when the worker last assessed the owner.
-    seen_tail: u64,
-    seen_next: u64,
-    seen_at: u64,
     activity: OwnerActivity,
 }
 
@@ -355,9 +339,11 @@ impl Queue {
     pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<(Option<GpCookie>, bool), Held> {
         let claim = self.claim_or_want()?;
         let found = claim.with(|consumer| {
-            let owner_suffices = consumer.assess_owner(self);
+            consumer.activity.assess(self.tail(), consumer.next, now());
+            // Relaxed: written before the `tail` that was acquired.
+            let owner_may_run_all = self.owner.worker_end.load(Relaxed) <= consumer.next;
             consumer.accelerate(self, engine);
-            (consumer.cookie, owner_suffices)
+            (consumer.cookie, consumer.activity.reclaims && owner_may_run_all)
         });
         claim.release();
         Ok(found)
@@ -369,7 +355,7 @@ impl Queue {
         let Some(claim) = self.try_claim() else { return Amount::default() };
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
-            !all && consumer.activity != OwnerActivity::Idle
+            !all && consumer.activity.pushes
         });
         let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
         claim.release();
@@ -456,30 +442,7 @@ impl Claim<'_> {
 }
 
 impl Consumer {
-    const NEW: Self = Self {
-        block: ptr::null_mut(),
-        next: 0,
-        cookie: None,
-        seen_tail: 0,
-        seen_next: 0,
-        seen_at: 0,
-        activity: OwnerActivity::Idle,
-    };
-
-    /// For the worker: returns `true` if the owner reclaims without it, and may run all callbacks of the queue.
-    fn assess_owner(&mut self, queue: &Queue) -> bool {
-        let (tail, next, time) = (queue.tail(), self.next, now());
-        if time.saturating_sub(self.seen_at) >= ASSESSMENT_INTERVAL {
-            self.activity = match [tail - self.seen_tail >= BLOCK, next - self.seen_next >= BLOCK] {
-                [true, true] => OwnerActivity::Reclaims,
-                [true, false] => OwnerActivity::Pushes,
-                [false, _] => OwnerActivity::Idle,
-            };
-            (self.seen_tail, self.seen_next, self.seen_at) = (tail, next, time);
-        }
-        // Relaxed: written before the `tail` that was acquired.
-        self.activity == OwnerActivity::Reclaims && queue.owner.worker_end.load(Relaxed) <= next
-    }
+    const NEW: Self = Self { block: ptr::null_mut(), next: 0, cookie: None, activity: OwnerActivity::NEW };
 
     /// Makes callbacks ready whose grace period has ended.
     fn advance<R>(&mut self, queue: &Queue, engine: &Engine<R>) {

@@ -42,10 +42,11 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use super::activity::ASSESSMENT_INTERVAL;
 use super::backlog::{Amount, Backlog, Limits, MayWait};
 use super::blocks::BLOCK;
 use super::host::{CallerContext, Denied, Host};
-use super::queue::{ASSESSMENT_INTERVAL, Held, Pending, Queue, STEP};
+use super::queue::{Held, Pending, Queue, STEP};
 use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
 use crate::fence::heavy;
 use crate::grace_period::cookie::GpCookie;
