@@ -351,26 +351,34 @@ impl<'a> StallDetector<'a> {
         Self { start: Instant::now(), next_report, counters, domain, grace_period }
     }
 
+    /// Returns how long the wait has taken so far.
+    pub fn waited(&self) -> Duration {
+        self.start.elapsed()
+    }
+
     /// Returns how long the leader may sleep before the next [`check`](Self::check).
     pub fn next_report_in(&self) -> Duration {
-        self.next_report.saturating_sub(self.start.elapsed())
+        self.next_report.saturating_sub(self.waited())
     }
 
     /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is called
     /// with the time waited so far and returns `None` if all readers have just left.
     pub fn check(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
-        let waited = self.start.elapsed();
+        let waited = self.waited();
         let nanoseconds = waited.as_nanos() as u64;
         // Relaxed, here and below: statistics only, and only leaders write them.
         if nanoseconds > self.counters.longest_wait.load(Relaxed) {
             self.counters.longest_wait.store(nanoseconds, Relaxed);
         }
-        self.report_if_due(waits_for);
+        self.report_if_due(waited, waits_for);
     }
 
-    /// If a report is due, reports the result of `waits_for`, as [`check`](Self::check) does.
-    pub fn report_if_due(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
-        let waited = self.start.elapsed();
+    /// If a report is due after the time `waited`, reports the result of `waits_for`, as [`check`](Self::check) does.
+    pub fn report_if_due(
+        &mut self,
+        waited: Duration,
+        waits_for: impl FnOnce(Duration) -> Option<StalledReaders>,
+    ) {
         if waited < self.next_report {
             return;
         }

@@ -74,10 +74,11 @@
 //! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
 //! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, the grace
 //! periods that it leads begin at least a millisecond apart, so that a busy writer causes a few thousand interrupts a
-//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own. The
-//! worker's first one begins after 0.1 ms. So if a thread defers something and then calls [`synchronize`], the grace
-//! period of that call serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all
-//! have run.
+//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own. While
+//! they run all that they retire ([`DeferOptions::run_on_retiring_thread`]), the worker leaves it to them, and looks
+//! every four milliseconds whether it is needed. The worker's first grace period begins after 0.1 ms. So if a thread
+//! defers something and then calls [`synchronize`], the grace period of that call serves both. [`DeferOptions::lazy`]
+//! lets a callback wait for others; [`barrier`] waits until all have run.
 //!
 //! | thread | work |
 //! |---|---|

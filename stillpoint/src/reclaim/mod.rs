@@ -1,5 +1,6 @@
 //! Deferred reclamation: callbacks, the queues in which they wait for a grace period, and the worker that invokes them.
 
+pub mod activity;
 pub mod backlog;
 pub mod blocks;
 pub mod callback;

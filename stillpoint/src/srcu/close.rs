@@ -148,7 +148,7 @@ fn wait(domain: &Domain) {
             return;
         }
         if !counts.wait_for_no_handles(Some(detector.next_report_in())) {
-            detector.report_if_due(|_| {
+            detector.report_if_due(detector.waited(), |_| {
                 let (handles, sections) = (counts.handles(), readers.count());
                 let site = domain.made_at()?;
                 (handles != 0).then_some(StalledReaders::Handles { handles, sections, site })
