@@ -149,6 +149,8 @@
 //! `readers/threads.rs`) explain why the algorithm is correct.
 
 mod block_on;
+#[doc(hidden)]
+pub mod foreign;
 mod grace_period;
 mod guard;
 mod pointer;
