@@ -6,8 +6,8 @@ use core::ptr::NonNull;
 use std::time::Duration;
 
 use stillpoint::rcu::foreign::{self, RawCookie};
-use stillpoint::rcu::{self, GracePeriod, Limits, Stats};
-use stillpoint::{Domain, qsbr, srcu};
+use stillpoint::rcu::{GracePeriod, Limits, Stats};
+use stillpoint::{Domain, srcu};
 
 use crate::boundary::{self, Error, misuse};
 

@@ -157,7 +157,8 @@ private:
     {
         auto *self = static_cast<rcu_obj_base *>(static_cast<detail::rcu_node *>(head));
         // Not from inside the object, which the deleter destroys.
-        D deleter = std::move(self->deleter_);
+        D deleter{};
+        deleter = std::move(self->deleter_);
         deleter(static_cast<T *>(self));
     }
 
@@ -187,7 +188,8 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
 
     std::unique_ptr<scheduled> node(new scheduled(p, std::move(d)));
     std::size_t bytes = sizeof(scheduled);
-    if constexpr (std::is_object_v<T>)
+    // Otherwise T may be incomplete.
+    if constexpr (std::is_same_v<D, std::default_delete<T>>)
         bytes += sizeof(T);
     if (detail::schedule(node.get(), scheduled::evaluate, bytes) != 0)
         throw std::bad_alloc();
