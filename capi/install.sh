@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # capi/install.sh DIR: builds libstillpoint, and installs it below DIR (say /usr/local): the headers, the static and the
-# shared library, stillpoint.pc. Set PROFILE=dev for a library that aborts on misuse. Needs cargo, a C compiler, binutils.
+# shared library, stillpoint.pc. Set PROFILE=dev for a library that aborts on misuse. Needs cargo, a C compiler,
+# binutils.
 #
 # The shared library is linked from the static one, because rustc does not export thread-local variables. Both have the
 # symbols of the header only: other Rust code in the program has its own copy of Rust's runtime.

@@ -13,7 +13,8 @@ This page is made from the comments in the header by `capi/reference.sh`.
 
 ## Rules
 
-- *Errors.* Functions that return `int` return 0, another value that is not negative where stated, or a negative `errno`:
+- *Errors.* Functions that return `int` return 0, another value that is not negative where stated, or a negative
+  `errno`:
 
   | code | meaning |
   |---|---|
@@ -27,15 +28,17 @@ This page is made from the comments in the header by `capi/reference.sh`.
   message.
 - *Misuse* that is detected is reported on the standard error and returns an error code. In a debug build of the library
   it aborts. With `SP_DEBUG` defined before the header is included, `sp_rcu_read_unlock` detects misuse too, and aborts.
-- *Exceptions* do not cross the library. If a callback throws, the process ends. A callback must not call `pthread_exit`.
+- *Exceptions* do not cross the library. If a callback throws, the process ends. A callback must not call
+  `pthread_exit`.
 - *Threads.* A thread that exits inside a section leaves the section open: grace periods wait for it, and the stall
-  report names it. What an exiting thread has deferred is run by the library. Destructors of thread-specific data may read
-  and defer.
+  report names it. What an exiting thread has deferred is run by the library. Destructors of thread-specific data may
+  read and defer.
 - *Signals.* A handler may use sections of the rcu domain (`sp_rcu_read_lock`) if `sp_rcu_register_thread` has been
   called in its thread; sections of sleepable domains; `sp_fence_light`; and counters whose thread has used one before.
   It must call nothing else. Registering in a handler is not safe: it may allocate.
 - *Fork.* The child may use the library at once. Only the thread that forked goes on there, with the sections that it
-  had open; other threads' sections of the rcu domain are over. What was deferred before the fork runs in the parent only.
+  had open; other threads' sections of the rcu domain are over. What was deferred before the fork runs in the parent
+  only.
 - *Unloading.* After `dlclose`, the shared library stays mapped until the process ends. A library that is to be unloaded
   calls `sp_barrier` first if its functions are callbacks.
 - *Rust.* A program may mix Rust code that uses the crate `stillpoint` with C code: readers of both are readers of the
@@ -117,8 +120,8 @@ A pointer that readers follow is a plain pointer variable, which these macros ac
 The fast paths are inlined: no function call, no locked instruction, and no fence on machines with `membarrier(2)`.
 
 In a program, the thread-local variable that they use costs one instruction to find. In a shared library, the compiler
-finds it by a function call. A library that is never loaded by `dlopen` defines `SP_INITIAL_EXEC` before it includes this
-header, to avoid that. */
+finds it by a function call. A library that is never loaded by `dlopen` defines `SP_INITIAL_EXEC` before it includes
+this header, to avoid that. */
 
 /** Registers the calling thread with the rcu domain, instead of at its first section. Does nothing if it is registered.
 
@@ -204,7 +207,8 @@ struct sp_domain *sp_qsbr_domain(void) __attribute__((const));
 
 /*# ## Waiting */
 
-/** Blocks until every section that is open now has ended; or, in the qsbr domain, until every online thread has reported.
+/** Blocks until every section that is open now has ended; or, in the qsbr domain, until every online thread has
+reported.
 
 Concurrent callers share grace periods. Returns `-EDEADLK` inside a section of the domain, or online in the qsbr domain.
 A wait inside a section of a *sleepable* domain never returns, as such sections do not belong to threads. */
@@ -232,8 +236,8 @@ static inline int sp_rcu_barrier(void)
 A callback runs after a grace period, in a thread of the library. The callbacks of one thread run in order. A callback
 may read, defer, and wait in other domains.
 
-Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits, for
-ten seconds at most. */
+Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits,
+for ten seconds at most. */
 
 /** What deferred functions are told apart by: flags of `sp_call`, `sp_call_head` and `sp_retire`. */
 enum {
@@ -260,10 +264,12 @@ int sp_call_head(struct sp_domain *domain, struct sp_rcu_head *head, void (*func
 
 /** Frees `pointer` after a grace period: by `function`, or by `free(3)` if `function` is null.
 
-`bytes` is the memory that this frees, which counts towards the limits. Allocates a few words if `function` is not null. */
+`bytes` is the memory that this frees, which counts towards the limits. Allocates a few words if `function` is not null.
+*/
 int sp_retire(struct sp_domain *domain, void *pointer, size_t bytes, void (*function)(void *pointer), unsigned flags);
 
-/** Runs or hands over what the calling thread has deferred, without blocking. Returns 1 if any of it is left, else 0. */
+/** Runs or hands over what the calling thread has deferred, without blocking. Returns 1 if any of it is left, else 0.
+*/
 int sp_flush(struct sp_domain *domain);
 
 /** Sets the limits of what may be deferred in the domain: the number of callbacks, and their bytes. */
@@ -343,7 +349,8 @@ Their readers may sleep, and a section may end in another thread than it began i
 /** Creates a sleepable domain. */
 int sp_srcu_create(struct sp_domain **domain);
 
-/** Destroys a sleepable domain, which no section and no other call uses any more. Its callbacks run, after this returns.
+/** Destroys a sleepable domain, which no section and no other call uses any more. Its callbacks run, after this
+returns.
 
 `domain` may be null. */
 int sp_srcu_destroy(struct sp_domain *domain);
@@ -356,8 +363,8 @@ int sp_srcu_read_unlock(struct sp_domain *domain, int section);
 
 /*# ## Quiescent states (QSBR)
 
-A thread that is registered is *online*: it may load pointers at any time, without sections. Now and then it reports that
-it holds no references. Before it blocks, it goes offline. Signal handlers must not call these functions. */
+A thread that is registered is *online*: it may load pointers at any time, without sections. Now and then it reports
+that it holds no references. Before it blocks, it goes offline. Signal handlers must not call these functions. */
 
 /** Registers the calling thread, which is then online. Returns `-EBUSY` if it is registered. */
 int sp_qsbr_register(void);
@@ -423,8 +430,8 @@ int sp_pool_create(struct sp_pool **pool, size_t capacity);
 more. `pool` may be null. */
 int sp_pool_destroy(struct sp_pool *pool, void (*function)(void *object));
 
-/** Puts an object, which is not null, into the pool. Returns `-ENOSPC` if there is no room: the object stays the caller's.
-Never blocks. */
+/** Puts an object, which is not null, into the pool. Returns `-ENOSPC` if there is no room: the object stays the
+caller's. Never blocks. */
 int sp_pool_push(struct sp_pool *pool, void *object);
 
 /** Takes an object, usually the one that was put back last on this CPU. Returns null if there is none. Never blocks. */

@@ -1,7 +1,7 @@
 //! Readers of the domain `stillpoint::rcu::Global`.
 //!
-//! `stillpoint.h` contains the fast paths, as inline functions: those of `Reader` in `readers/reader.rs` of the library.
-//! They use two things of it.
+//! `stillpoint.h` contains the fast paths, as inline functions: those of `Reader` in `readers/reader.rs` of the
+//! library. They use two things of it.
 //!
 //! - The thread-local variable `sp_thread_v1_`. C code passes its address here, where the library needs it, so Rust
 //!   code never names the variable. A program that is not a shared library accesses it by a constant offset.

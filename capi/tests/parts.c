@@ -1,4 +1,5 @@
-/* Each function of the other parts: cookies, sleepable domains, quiescent states, fences, counters, pools, statistics. */
+/* Each function of the other parts: cookies, sleepable domains, quiescent states, fences, counters, pools, statistics.
+*/
 
 #include "check.h"
 

@@ -153,8 +153,8 @@ void one_default_domain()
     CHECK(first == second && first == &rcu_default_domain());
 }
 
-// [saferecl.rcu.domain.general]/1: Cpp17Lockable, with the library's locks. [saferecl.rcu.domain.locks]/4, /5: try_lock is
-// lock, and returns true.
+// [saferecl.rcu.domain.general]/1: Cpp17Lockable, with the library's locks. [saferecl.rcu.domain.locks]/4, /5: try_lock
+// is lock, and returns true.
 void domain_is_lockable()
 {
     rcu_domain &dom = rcu_default_domain();
@@ -224,7 +224,8 @@ struct Region {
     }
 };
 
-// [saferecl.rcu.general]/5: a region that is open when an object is retired ends before its deleter runs. /6: it runs once.
+// [saferecl.rcu.general]/5: a region that is open when an object is retired ends before its deleter runs. /6: it runs
+// once.
 void deleters_wait_for_open_regions()
 {
     std::atomic<int> count{0}, plain{0};
@@ -261,8 +262,8 @@ void synchronize_waits_for_open_regions()
     CHECK(done);
 }
 
-// [saferecl.rcu.domain.func]/4, /5: rcu_barrier returns after what was scheduled before has been evaluated, also by threads
-// that have exited, and their effects are visible.
+// [saferecl.rcu.domain.func]/4, /5: rcu_barrier returns after what was scheduled before has been evaluated, also by
+// threads that have exited, and their effects are visible.
 void barrier_waits_for_what_was_scheduled()
 {
     int plain = 0; // not atomic: written by deleters, read after the barrier
@@ -354,7 +355,8 @@ struct Throwing {
     void operator()(int *) const { ++*calls; }
 };
 
-// [saferecl.rcu.domain.func]/9 and Note 2: it throws what the initialization of the deleter throws, and nothing is scheduled.
+// [saferecl.rcu.domain.func]/9 and Note 2: it throws what the initialization of the deleter throws, and nothing is
+// scheduled.
 void throwing_move_schedules_nothing()
 {
     std::atomic<int> calls{0};

@@ -1,5 +1,5 @@
-/* unload HOG PLUGIN: loads the plugin when hardly any static TLS is left, uses it, and closes it with callbacks that have
-not run and a thread that has not exited. */
+/* unload HOG PLUGIN: loads the plugin when hardly any static TLS is left, uses it, and closes it with callbacks that
+have not run and a thread that has not exited. */
 
 #include <dlfcn.h>
 #include <pthread.h>

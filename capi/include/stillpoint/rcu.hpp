@@ -5,9 +5,9 @@
 /*#
 # C++26's `<rcu>` for C++17
 
-`stillpoint/rcu.hpp` has the names of the header `<rcu>` ([saferecl.rcu] in the C++26 draft) in the namespace `stillpoint`.
-It needs C++17, GCC or Clang, and `libstillpoint`. With `STILLPOINT_STD_RCU` defined before it is included, the names are in
-the namespace `std` as well, unless the implementation has the header.
+`stillpoint/rcu.hpp` has the names of the header `<rcu>` ([saferecl.rcu] in the C++26 draft) in the namespace
+`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`. With `STILLPOINT_STD_RCU` defined before it is
+included, the names are in the namespace `std` as well, unless the implementation has the header.
 
 This page is made from the comments in the header by `capi/reference.sh`.
 
@@ -24,6 +24,41 @@ This page is made from the comments in the header by `capi/reference.sh`.
 | `lock` that cannot register the thread | calls `std::terminate`. `sp_rcu_register_thread` returns an error code instead |
 | `rcu_synchronize`, `rcu_barrier` inside a region, `rcu_barrier` in a deleter | call `std::terminate`, after a message. By the standard the first blocks for ever. The second would have to run deleters that were scheduled before the region began; here it does not |
 | `unlock` without a region | is undefined, as in the standard. With `SP_DEBUG` the program aborts |
+
+## Synopsis
+
+```cpp
+template <class T, class D = std::default_delete<T>>
+class rcu_obj_base {                     // for class Node : public rcu_obj_base<Node>
+public:
+    // Schedules d(p), where p is the address of this object. Once for each object.
+    void retire(D d = D(), rcu_domain &dom = rcu_default_domain()) noexcept;
+
+protected:
+    // Default constructor, copies, moves and destructor are defaulted.
+};
+
+class rcu_domain {                       // Cpp17Lockable: for std::scoped_lock, std::unique_lock, std::lock_guard
+public:
+    rcu_domain(const rcu_domain &) = delete;
+    rcu_domain &operator=(const rcu_domain &) = delete;
+    void lock() noexcept;                // begins a region, which ends in the same thread
+    bool try_lock() noexcept;            // the same; returns true
+    void unlock() noexcept;
+};
+
+rcu_domain &rcu_default_domain() noexcept;
+
+// Blocks until every region that is open now has ended.
+void rcu_synchronize(rcu_domain &dom = rcu_default_domain()) noexcept;
+
+// Blocks until everything has been evaluated that was scheduled before.
+void rcu_barrier(rcu_domain &dom = rcu_default_domain()) noexcept;
+
+// Schedules d(p). Throws std::bad_alloc, and what moving d throws: then nothing is scheduled.
+template <class T, class D = std::default_delete<T>>
+void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain());
+```
 */
 
 #include <exception>
@@ -84,10 +119,8 @@ struct is_rcu_protectable<T, std::void_t<decltype(base_of(static_cast<T *>(nullp
 
 } // namespace detail
 
-/*# ## Synopsis */
-
-/** A domain of regions of RCU protection ([saferecl.rcu.domain]). It meets *Cpp17Lockable*: for `std::scoped_lock`,
-`std::unique_lock` and `std::lock_guard`. A region ends in the thread that began it. */
+/// A domain of regions of RCU protection ([saferecl.rcu.domain]). It meets *Cpp17Lockable*: for `std::scoped_lock`,
+/// `std::unique_lock` and `std::lock_guard`. A region ends in the thread that began it.
 class rcu_domain {
 public:
     rcu_domain(const rcu_domain &) = delete;
@@ -108,32 +141,32 @@ private:
     friend rcu_domain &rcu_default_domain() noexcept;
 };
 
-/** Returns the only domain. */
+/// Returns the only domain.
 inline rcu_domain &rcu_default_domain() noexcept
 {
     static rcu_domain domain;
     return domain;
 }
 
-/** Blocks until every region that is open now has ended. */
+/// Blocks until every region that is open now has ended.
 inline void rcu_synchronize(rcu_domain &dom = rcu_default_domain()) noexcept
 {
     static_cast<void>(dom);
     detail::terminate_on_error(sp_synchronize_rcu());
 }
 
-/** Blocks until everything has been evaluated that was scheduled before. */
+/// Blocks until everything has been evaluated that was scheduled before.
 inline void rcu_barrier(rcu_domain &dom = rcu_default_domain()) noexcept
 {
     static_cast<void>(dom);
     detail::terminate_on_error(sp_rcu_barrier());
 }
 
-/** The base of classes whose objects retire themselves ([saferecl.rcu.base]): `class Node : public rcu_obj_base<Node>`. */
+/// The base of classes whose objects retire themselves ([saferecl.rcu.base]): `class Node : public rcu_obj_base<Node>`.
 template <class T, class D>
 class rcu_obj_base : private detail::rcu_node {
 public:
-    /** Schedules `d(p)`, where `p` is the address of this object, once. */
+    /// Schedules `d(p)`, where `p` is the address of this object, once.
     void retire(D d = D(), rcu_domain &dom = rcu_default_domain()) noexcept
     {
         static_assert(detail::is_rcu_protectable<T>::value,
@@ -165,7 +198,7 @@ private:
     D deleter_{};
 };
 
-/** Schedules `d(p)`. Throws `std::bad_alloc`, and what moving `d` throws: then nothing is scheduled. */
+/// Schedules `d(p)`. Throws `std::bad_alloc`, and what moving `d` throws: then nothing is scheduled.
 template <class T, class D = std::default_delete<T>>
 void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
 {
