@@ -35,6 +35,13 @@
 //! From arc-swap: `ArcSwap<T>` becomes `Rcu<T>`, `load()` becomes `load(&guard)`, and `rcu()` becomes `update`. To keep
 //! an `Arc`, as by `load_full()`, clone it from an `Rcu<Arc<T>>`.
 //!
+//! # From C and C++
+//!
+//! The package `capi` of the repository has an interface for C, `stillpoint.h`, and the names of C++26's `<rcu>` for
+//! C++17, `stillpoint/rcu.hpp`. A program may move to Rust in parts: readers in C, C++ and Rust are readers of the
+//! domain [`rcu::Global`](crate::rcu::Global), and their sections nest. The Rust program names the crate
+//! `stillpoint_capi`.
+//!
 //! # From crossbeam-epoch
 //!
 //! A program that should stay as it is, or that uses crossbeam-epoch through other crates, can use the package
