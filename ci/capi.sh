@@ -116,6 +116,9 @@ for compiler in g++ clang++; do
     done
     "$compiler" "${cxx[@]}" -std=c++17 capi/tests/throw_through.cpp -o "$bin/program" $(shared "$release")
     runs "tests/throw_through" "$bin/program"
+    "$compiler" "${cxx[@]}" -std=c++17 -fno-exceptions -fsyntax-only $(flags "$release") -x c++ - <<<'
+        #include <stillpoint/rcu.hpp>
+        void f(int *p) { stillpoint::rcu_retire(p); }'
     # A class that is not rcu-protectable is refused.
     ! "$compiler" "${cxx[@]}" -std=c++17 -fsyntax-only $(flags "$release") -x c++ - 2>"$scratch/log" <<<'
         #include <stillpoint/rcu.hpp>

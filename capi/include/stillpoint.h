@@ -239,7 +239,7 @@ may read, defer, and wait in other domains.
 Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits,
 for ten seconds at most. */
 
-/** What deferred functions are told apart by: flags of `sp_call`, `sp_call_head` and `sp_retire`. */
+/** Flags of `sp_call`, `sp_call_head` and `sp_retire`. */
 enum {
     /** It may wait for others, or for ten seconds. */
     SP_LAZY = 1,
@@ -515,6 +515,13 @@ int sp_set_stall_hook(void (*hook)(const struct sp_stall *stall, void *argument)
 
 /** Sets how long a grace period waits before it is reported; 0 for ever. The default is ten seconds. */
 int sp_set_stall_timeout(uint64_t nanoseconds);
+
+/* The library has these sizes too. */
+SP_STATIC_ASSERT_(sizeof(struct sp_rcu_head) == 16, "the layout of the library");
+SP_STATIC_ASSERT_(sizeof(struct sp_cookie) == 16, "the layout of the library");
+SP_STATIC_ASSERT_(sizeof(struct sp_stats) == 160, "the layout of the library");
+SP_STATIC_ASSERT_(sizeof(struct sp_stalled_reader) == 16, "the layout of the library");
+SP_STATIC_ASSERT_(sizeof(struct sp_stall) == 56, "the layout of the library");
 
 #ifdef __cplusplus
 }

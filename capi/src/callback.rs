@@ -21,6 +21,9 @@ pub struct Head {
     _reserved: *mut c_void,
 }
 
+// As the header says.
+const _: () = assert!(size_of::<Head>() == 16);
+
 /// A deferred call.
 struct Call {
     function: Function,

@@ -45,13 +45,16 @@ pub(crate) use with;
 #[repr(C)]
 pub struct Cookie([MaybeUninit<u64>; 2]);
 
-const _: () = assert!(size_of::<RawCookie>() <= size_of::<Cookie>() && align_of::<RawCookie>() <= align_of::<Cookie>());
+const _: () =
+    assert!(size_of::<RawCookie>() <= size_of::<Cookie>() && align_of::<RawCookie>() <= align_of::<Cookie>());
 
 impl Cookie {
-    fn of<D: Domain>(period: &GracePeriod<D>) -> Self {
+    /// Returns the cookie that `take` takes.
+    fn of<D: Domain>(domain: &D, take: fn(D) -> GracePeriod<D>) -> Self {
+        let period = take(domain.clone());
         let mut cookie = Self([MaybeUninit::new(0); 2]);
         // SAFETY: it has the size and the alignment.
-        unsafe { cookie.0.as_mut_ptr().cast::<RawCookie>().write(RawCookie::of(period)) };
+        unsafe { cookie.0.as_mut_ptr().cast::<RawCookie>().write(RawCookie::of(&period)) };
         cookie
     }
 
@@ -85,6 +88,9 @@ pub struct CStats {
     panics: u64,
     _reserved: [u64; 5],
 }
+
+// As the header says.
+const _: () = assert!(size_of::<Cookie>() == 16 && size_of::<CStats>() == 160);
 
 /// Returns nanoseconds, for at most 500 years.
 pub fn nanoseconds(duration: Duration) -> u64 {
@@ -148,7 +154,7 @@ pub extern "C" fn sp_flush(domain: &AnyDomain) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn sp_cookie_now(domain: &AnyDomain, cookie: &mut MaybeUninit<Cookie>) -> c_int {
     boundary::run(|| {
-        cookie.write(with!(domain => Cookie::of(&GracePeriod::now_in(domain.clone()))));
+        cookie.write(with!(domain => Cookie::of(domain, GracePeriod::now_in)));
         Ok(())
     })
 }
@@ -157,7 +163,7 @@ pub extern "C" fn sp_cookie_now(domain: &AnyDomain, cookie: &mut MaybeUninit<Coo
 #[unsafe(no_mangle)]
 pub extern "C" fn sp_cookie_start(domain: &AnyDomain, cookie: &mut MaybeUninit<Cookie>) -> c_int {
     boundary::run(|| {
-        cookie.write(with!(domain => Cookie::of(&GracePeriod::start_in(domain.clone()))));
+        cookie.write(with!(domain => Cookie::of(domain, GracePeriod::start_in)));
         Ok(())
     })
 }

@@ -13,7 +13,7 @@
 //!
 //! # The boundary
 //!
-//! 1. Nothing unwinds into C: each function catches panics and returns an error code ([`boundary::catch`]). In a debug
+//! 1. Nothing unwinds into C: each function catches panics and returns an error code (`boundary::catch`). In a debug
 //!    build it aborts.
 //! 2. Misuse that is detected is reported on the standard error, and returns an error code. In a debug build it aborts.
 //! 3. Functions of the program are called with an ABI that may unwind. A foreign exception ends the process, with a

@@ -13,7 +13,10 @@ use crate::boundary::{self, Error};
 pub struct AnyPool(Pool<()>);
 
 /// Calls `make`, which panics without memory.
-fn create<T>(place: &mut MaybeUninit<NonNull<T>>, make: impl FnOnce() -> T + std::panic::UnwindSafe) -> c_int {
+fn create<T>(
+    place: &mut MaybeUninit<NonNull<T>>,
+    make: impl FnOnce() -> T + std::panic::UnwindSafe,
+) -> c_int {
     boundary::run(|| {
         let value = std::panic::catch_unwind(make).map_err(|_| Error(libc::ENOMEM))?;
         place.write(NonNull::from(Box::leak(Box::new(value))));

@@ -29,8 +29,6 @@ pub unsafe extern "C" fn sp_srcu_read_unlock(domain: &AnyDomain, section: c_int)
             unsafe { domain.exit_raw(section) };
             0
         }
-        _ => {
-            boundary::catch(|| Err(misuse("sp_srcu_read_unlock", "of what is not a section", libc::EINVAL)))
-        }
+        _ => boundary::catch(|| Err(misuse("sp_srcu_read_unlock", "of what is not a section", libc::EINVAL))),
     }
 }

@@ -32,6 +32,9 @@ pub struct CStall {
     text: *const c_char,
 }
 
+// As the header says.
+const _: () = assert!(size_of::<CReader>() == 16 && size_of::<CStall>() == 56);
+
 type Hook = unsafe extern "C-unwind" fn(*const CStall, *mut c_void);
 
 /// The argument of the hook.

@@ -198,6 +198,42 @@ static void forks(void)
     join(reader);
 }
 
+/* Where the library can tell that there is no memory, it returns an error. */
+static void out_of_memory(void)
+{
+    struct sp_pool *pool;
+    CHECK(sp_pool_create(&pool, (size_t)1 << 50) == -ENOMEM);
+    CHECK(sp_pool_create(&pool, 4) == 0 && sp_pool_destroy(pool, NULL) == 0);
+    CHECK(sp_synchronize_rcu() == 0);
+}
+
+/* A program may defer before `main`, and leave callbacks behind when it exits. */
+__attribute__((constructor)) static void defers_before_main(void)
+{
+    CHECK(sp_rcu_read_lock() == 0);
+    CHECK(sp_rcu_retire(malloc(10), NULL, 10) == 0);
+    CHECK(sp_rcu_read_unlock() == 0);
+}
+
+static void retire_again(void *depth)
+{
+    if (depth)
+        CHECK(sp_call(sp_rcu_domain(), retire_again, (void *)((size_t)depth - 1), SP_RUN_ON_RETIRING_THREAD) == 0);
+    else
+        count(NULL);
+}
+
+/* Callbacks that defer, inside sections and outside. */
+static void callbacks_defer(void)
+{
+    calls = 0;
+    CHECK(sp_rcu_read_lock() == 0);
+    for (int i = 0; i < 100; i++)
+        retire_again((void *)20);
+    CHECK(sp_rcu_read_unlock() == 0);
+    UNTIL(load(&calls) == 100);
+}
+
 static void passes(void (*test)(void))
 {
     char text[4096];
@@ -213,6 +249,9 @@ int main(void)
     alarm(100);
     passes(section_outlives_its_thread);
     passes(handler_registers);
+    out_of_memory();
+    callbacks_defer();
+    calls = 0;
     exits_with_callbacks();
     reads_in_destructors();
     handlers_read();

@@ -66,6 +66,9 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain());
 #include <new>
 #include <type_traits>
 #include <utility>
+#if __has_include(<version>)
+#include <version>
+#endif
 
 #include "../stillpoint.h"
 
@@ -224,8 +227,13 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
     // Otherwise T may be incomplete.
     if constexpr (std::is_same_v<D, std::default_delete<T>>)
         bytes += sizeof(T);
-    if (detail::schedule(node.get(), scheduled::evaluate, bytes) != 0)
+    if (detail::schedule(node.get(), scheduled::evaluate, bytes) != 0) {
+#ifdef __cpp_exceptions
         throw std::bad_alloc();
+#else
+        std::terminate();
+#endif
+    }
     static_cast<void>(node.release());
 }
 

@@ -1,6 +1,6 @@
 //! What the package `stillpoint-capi` needs to give C and C++ the domain [`Global`]. No stable interface.
 //!
-//! C code that includes `stillpoint.h` contains the fast paths of [`Reader`]. It finds the thread's reader in a
+//! C code that includes `stillpoint.h` contains the fast paths of `Reader`. It finds the thread's reader in a
 //! thread-local variable of its own, which begins with [`ThreadWords`].
 
 use core::cell::Cell;

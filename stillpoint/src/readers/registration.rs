@@ -45,7 +45,7 @@ pub struct Registration {
     copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
 }
 
-/// See [`unregistered`].
+/// The reader of threads that are not registered.
 #[cfg(not(loom))]
 pub static UNREGISTERED: Reader = Reader::sentinel();
 
