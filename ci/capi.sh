@@ -35,10 +35,7 @@ declared() {
     gcc -std=c11 -E -P "$release/include/stillpoint.h" | tr '\n' ' ' | sed 's/[;{}]/&\n/g' | grep -v 'static inline' |
         grep -E '\(|extern' | grep -v '(\*' | grep -oE '\bsp_[a-z0-9_]+ ?\(|\bsp_thread_v1_' | tr -d ' (' | sort -u
 }
-for function in $(declared); do
-    exported -D --defined-only "$release/lib/libstillpoint.so" | grep --quiet --line-regexp "$function" ||
-        fail "the library has no $function"
-done
+declared >"$scratch/declared"
 grep -oE '\bsp_[a-z0-9_]+' capi/include/stillpoint.h | sort -u >"$scratch/header"
 for library in "$release" "$debug"; do
     exported -D --defined-only "$library/lib/libstillpoint.so" >"$scratch/shared"
@@ -46,8 +43,10 @@ for library in "$release" "$debug"; do
     diff "$scratch/shared" "$scratch/static" || fail "the static and the shared library export other symbols"
     comm -23 "$scratch/shared" "$scratch/header" >"$scratch/leaked"
     [[ ! -s $scratch/leaked ]] || fail "symbols leak: $(tr '\n' ' ' <"$scratch/leaked")"
+    comm -23 "$scratch/declared" "$scratch/shared" >"$scratch/missing"
+    [[ ! -s $scratch/missing ]] || fail "symbols are missing: $(tr '\n' ' ' <"$scratch/missing")"
 done
-readelf --symbols --wide "$release/lib/libstillpoint.so" | grep --quiet ' 24 TLS  *GLOBAL .* sp_thread_v1_$' ||
+readelf --symbols --wide "$release/lib/libstillpoint.so" | grep ' 24 TLS  *GLOBAL .* sp_thread_v1_$' >/dev/null ||
     fail "sp_thread_v1_ is not a thread-local variable of 24 bytes"
 if readelf --dynamic "$release/lib/libstillpoint.so" | grep STATIC_TLS; then fail "the library needs static TLS"; fi
 echo "$(wc -l <"$scratch/shared") exported"
