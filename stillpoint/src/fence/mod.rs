@@ -116,6 +116,11 @@ fn light_slow() {
     }
 }
 
+/// Returns `true` if [`light`] is a compiler fence in every thread. Does not choose the backend.
+pub(crate) fn light_is_compiler_fence() -> bool {
+    backend::is_chosen(Backend::Membarrier)
+}
+
 /// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too.
 #[inline(always)]
 pub(crate) fn light_compiler_only() {

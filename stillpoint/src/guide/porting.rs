@@ -104,6 +104,13 @@
 //! reads. To keep a value for long, use an `Rcu<Arc<T>>`. A guard stays in its thread, except in
 //! [`srcu`](crate::srcu). The old value is dropped by a thread of the library, not by the last reader.
 //!
+//! # From C and C++
+//!
+//! The package `capi` of the repository has an interface for C, `stillpoint.h`, and the names of C++26's `<rcu>` for
+//! C++17, `stillpoint/rcu.hpp`. A program may move to Rust in parts: readers in C, C++ and Rust are readers of the
+//! domain [`rcu::Global`](crate::rcu::Global), and their sections nest. The Rust program names the crate
+//! `stillpoint_capi`.
+//!
 //! # From crossbeam-epoch
 //!
 //! A program that should stay as it is, or that uses crossbeam-epoch through other crates, can use the package

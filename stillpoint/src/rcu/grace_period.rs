@@ -68,8 +68,8 @@ use crate::sync::now;
 /// [`synchronize`](super::synchronize) does, even if the grace period has elapsed. A task that holds a guard over an
 /// `.await` makes other tasks panic that wait on the same thread.
 pub struct GracePeriod<D: Domain = Global> {
-    cookie: GpCookie,
-    domain: D,
+    pub(super) cookie: GpCookie,
+    pub(super) domain: D,
 }
 
 impl GracePeriod {

@@ -99,7 +99,7 @@ pub struct Guard<D: RcuDomain = Global> {
 impl<D: RcuDomain> Guard<D> {
     /// The guard of a section that the calling thread has begun with `reader`.
     #[inline(always)]
-    fn new(reader: &'static Reader) -> Self {
+    pub(super) fn new(reader: &'static Reader) -> Self {
         Self { reader, _thread: PhantomData }
     }
 
@@ -169,7 +169,7 @@ fn enter_slow<D: RcuDomain>() -> Guard<D> {
 
 /// The slow path of the end of a section.
 #[cold]
-fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
+pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
     D::shared().readers().exit_slow(reader);
     if reader.take_reclaim() {
         // The thread keeps the reader meanwhile.

@@ -167,6 +167,8 @@
 mod atomic;
 mod block_on;
 mod exchange_error;
+#[doc(hidden)]
+pub mod foreign;
 mod grace_period;
 mod guard;
 mod option;

@@ -121,7 +121,7 @@ const NO_IDX: u64 = 2;
 
 impl Idx {
     #[inline(always)]
-    fn of(word: u64) -> Self {
+    pub fn of(word: u64) -> Self {
         if word & 1 == 0 { Self::Zero } else { Self::One }
     }
 

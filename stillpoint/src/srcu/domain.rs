@@ -25,7 +25,7 @@ use crate::EnterSection;
 use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::raw::{Core, RawDomain};
-use crate::readers::srcu::SrcuReaders;
+use crate::readers::srcu::{Idx, SrcuReaders};
 use crate::reclaim::callback::Callback;
 use crate::reclaim::host::Host;
 use crate::reclaim::queue::Queue;
@@ -115,6 +115,26 @@ impl Domain {
     #[track_caller]
     pub fn prepare(&self) {
         self.inner();
+    }
+
+    /// [`enter`](Self::enter) for interfaces to other languages: returns the number that
+    /// [`exit_raw`](Self::exit_raw) takes.
+    #[doc(hidden)]
+    #[inline]
+    #[track_caller]
+    pub fn enter_raw(&self) -> u64 {
+        self.inner().shared.readers().read_lock() as u64
+    }
+
+    /// Ends a section, in any thread.
+    ///
+    /// # Safety
+    ///
+    /// `enter_raw` of this domain returned `section`, which has not been ended.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn exit_raw(&self, section: u64) {
+        self.inner().shared.readers().read_unlock(Idx::of(section));
     }
 
     #[inline(always)]
