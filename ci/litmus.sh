@@ -26,15 +26,16 @@ instructions() {
     local target=$1
     shift
     rustc --edition 2024 -O --target "$target" "$@" --emit asm -o "$scratch/$target.s" $folder/instructions.rs
-    awk -v target="${target%%-*}" '
+    awk -v target="${target%%[-g]*}" '
         /^[a-z_]+:$/ { name = $1; sub(/:$/, "", name); order[++count] = name; next }
         name == "" || /^\t\./ || /^\.L/ { next }
-        $1 ~ /^(ld|st|swp|cas|dmb|fence|amo|lr|sc|lock|xchg|mfence)/ || /\(%rdi\)|#MEMBARRIER/ {
-            instruction = $1 ($1 ~ /^(fence|dmb|lock)$/ ? " " $2 $3 : "")
-            if ($1 == "fence" || $1 == "dmb") { gsub(/,/, ", ", instruction); sub(/, $/, "", instruction) }
+        /#MEMBARRIER/ { next } # a fence of the compiler
+        $1 ~ /^(ld|st|sd|swp|cas|dmb|fence|amo|lr|sc|lock|xchg|mfence)/ || /\(%rdi\)/ {
+            instruction = $1 ($1 ~ /^(fence|dmb)$/ ? " " $2 ($3 == "" ? "" : " " $3) : $1 == "lock" ? " " $2 : "")
+            sub(/[$%].*/, "", instruction)
             text[name] = text[name] (text[name] == "" ? "" : "; ") instruction
         }
-        END { for (i = 1; i <= count; i++) printf "%-8s %-34s %s\n", target, order[i], text[order[i]] == "" ? "nothing" : text[order[i]] }
+        END { for (i = 1; i <= count; i++) printf "%-9s %-34s %s\n", target, order[i], text[order[i]] == "" ? "nothing" : text[order[i]] }
     ' "$scratch/$target.s" | sort
 }
 all_instructions() {
@@ -69,9 +70,8 @@ places=$(find stillpoint/src -name '*.rs' -not -path "$faults" -exec awk -f ci/p
 cited=$(sed -n 's/^Functions=//p' $folder/protocols/*/*.litmus | grep -oE '\b[A-Z][A-Za-z]+::[a-z_]+\b' | sort -u)
 missing=$(comm -23 <(echo "$cited") <(echo "$places"))
 names=$(sed -n 's/^Variant=\([^ ]*\) |.*/\1/p' $folder/protocols/*/*.litmus | tr , '\n' | sort -u)
-while read -r name; do
-    sed '/^<!-- Litmus -->/,/^<!-- End of litmus -->/d' "$page" | grep --quiet --fixed-strings "\`$name\`" || missing+=" $name"
-done <<<"$names"
+known=$(sed '/^<!-- Litmus -->/,/^<!-- End of litmus -->/d' "$page" | grep -o '`[^`]*`' | tr -d '`' | sort -u)
+missing+=$(comm -23 <(echo "$names") <(echo "$known"))
 if [[ -n $missing ]]; then
     printf 'litmus tests name what is not in the source, or in %s:\n%s\n' "$page" "$missing" >&2
     exit 1

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*, compiler_fence, fence};
 
 macro_rules! operations {
     ($($name:ident($word:ident) = $operation:expr;)*) => {
-        $(#[unsafe(no_mangle)] pub fn $name($word: &AtomicU64) -> u64 { $operation as u64 })*
+        $(#[unsafe(no_mangle)] pub fn $name($word: &AtomicU64) -> u64 { let value = $operation; value as u64 })*
     };
 }
 
