@@ -35,7 +35,12 @@ instructions() {
             sub(/[$%].*/, "", instruction)
             text[name] = text[name] (text[name] == "" ? "" : "; ") instruction
         }
-        END { for (i = 1; i <= count; i++) printf "%-9s %-34s %s\n", target, order[i], text[order[i]] == "" ? "nothing" : text[order[i]] }
+        END {
+            for (i = 1; i <= count; i++) {
+                found = text[order[i]]
+                printf "%-9s %-34s %s\n", target, order[i], found == "" ? "nothing" : found
+            }
+        }
     ' "$scratch/$target.s" | sort
 }
 all_instructions() {
