@@ -83,7 +83,8 @@ impl ReaderProtocol for Qsbr {
         if seen == 0 {
             step!("offline-seen-by-load", {
                 // Release and Acquire: case 2; pairs with `take_request`. Only here, as the cache line is the owner's,
-                // which is mostly online.
+                // which is mostly online. On x86-64 the compiler leaves the instruction out; there the locked instruction
+                // in `advance_counter` orders what was unpublished before the load (litmus test `qsbr-online`).
                 reader.exit_flags.fetch_or(0, AcqRel);
                 seen = reader.gp_seen.load(Acquire);
             });
