@@ -143,22 +143,28 @@ cargo rustc --quiet --package stillpoint-capi --features mixed --example mixed -
     -Clink-arg="$bin/mixed.o"
 runs examples/mixed "$target/debug/examples/mixed"
 
-echo "-- instructions of a section with a load"
-cargo build --quiet --release --package stillpoint-capi --example pair --target-dir "$target"
+echo "-- instructions of the beginning and the end of a section"
+# In one unit, or it depends on the division into units whether the compiler inlines all of a section.
+cargo rustc --quiet --release --package stillpoint-capi --example pair --target-dir "$target" -- -Ccodegen-units=1
 collected() {
     valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : //p'
 }
 # Hundredths of an instruction in a round of the loop.
-instructions() {
-    local few many
-    few=$(collected "$1" 1000) many=$(collected "$1" 11000)
+round() {
+    local few many program=$1
+    shift
+    few=$(collected "$program" 1000 "$@") many=$(collected "$program" 11000 "$@")
     echo $(((many - few) / 100))
+}
+# What a section adds to a loop that loads.
+instructions() {
+    echo $(($(round "$1") - $(round "$1" bare)))
 }
 gcc "${c[@]}" capi/tests/pair.c -o "$bin/pair" $(shared "$release")
 clang "${c[@]}" capi/tests/pair.c -o "$bin/pair-clang" $(shared "$release")
 rust=$(instructions "$target/release/examples/pair")
 for program in pair pair-clang; do
     count=$(instructions "$bin/$program")
-    echo "$program: $((count / 100)); Rust: $((rust / 100)), with the loop"
+    echo "$program: $((count / 100)); Rust: $((rust / 100))"
     ((10 * count <= 11 * rust)) || fail "$program takes more than 1.1 times the instructions of Rust"
 done
