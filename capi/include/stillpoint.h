@@ -5,8 +5,8 @@
 /*#
 # The C interface
 
-`stillpoint.h` is for C11 and later, and for C++; C++ programs may prefer [`stillpoint/rcu.hpp`](c-rcu-hpp.md). It needs
-64-bit Linux, and GCC or Clang. Link with `-lstillpoint`, or use `pkg-config stillpoint`. The Rust documentation explains
+`stillpoint.h` is for C11 and later, and for C++; C++ programs may prefer [`stillpoint/rcu.hpp`](c-rcu-hpp.md). It
+needs 64-bit Linux, and GCC or Clang. Link with `-lstillpoint`, or use `pkg-config stillpoint`. The Rust documentation explains
 the terms and the costs; this page says what is particular to C.
 
 This page is made from the comments in the header by `capi/reference.sh`.

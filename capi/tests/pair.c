@@ -1,4 +1,5 @@
-/* pair COUNT: begins and ends so many sections, each with a load. Prints the nanoseconds of one. */
+/* pair COUNT [bare]: begins and ends so many sections, each with a load; with "bare", it only loads. Prints the
+nanoseconds of one. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +18,15 @@ int main(int argc, char **argv)
     if (sp_rcu_register_thread() != 0)
         return 1;
     clock_gettime(CLOCK_MONOTONIC, &before);
-    for (unsigned long i = 0; i < count; i++) {
-        sp_rcu_read_lock();
-        sum += *sp_rcu_dereference(pointer);
-        sp_rcu_read_unlock();
+    if (argc > 2) {
+        for (unsigned long i = 0; i < count; i++)
+            sum += *sp_rcu_dereference(pointer);
+    } else {
+        for (unsigned long i = 0; i < count; i++) {
+            sp_rcu_read_lock();
+            sum += *sp_rcu_dereference(pointer);
+            sp_rcu_read_unlock();
+        }
     }
     clock_gettime(CLOCK_MONOTONIC, &after);
     double took = (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
