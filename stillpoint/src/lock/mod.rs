@@ -75,6 +75,9 @@ mod nodes;
 mod policy;
 mod queue;
 mod raw;
+mod rw;
+#[cfg(not(loom))]
+mod rwlock;
 mod thread;
 mod unqueued;
 mod word;
@@ -86,6 +89,12 @@ pub use condvar::WaitTimeoutResult;
 pub use events::Events;
 #[cfg(not(loom))]
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+#[cfg(not(loom))]
+pub use rwlock::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RawRwLockOf, RawRwLockRecursive, RecursiveRwLock,
+    RecursiveRwLockReadGuard, RecursiveRwLockUpgradableReadGuard, RecursiveRwLockWriteGuard, RwLock,
+    RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+};
 
 /// Returns the counts of events in the locks of this process, for tuning. Only with the feature `lock-events`; without
 /// it nothing is counted, at no cost.
@@ -111,9 +120,11 @@ pub mod lab {
 /// The parts that the models in `tests/loom_lock.rs` check.
 #[cfg(loom)]
 pub mod model {
+    pub use super::events::Event;
     pub use super::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
     pub use super::policy::Policy;
     pub use super::queue::Wake;
     pub use super::raw::{Outcome, Raw};
+    pub use super::rw::{Block, RawRw};
     pub use super::thread::{ThreadState, with as with_thread};
 }
