@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use lock_api::{
-    GuardNoSend, RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade,
-    RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
+    GuardNoSend, RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade,
+    RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
 };
 use program::{Expect, How, Model, System, THREADS, holds, is_found};
 use proptest::prelude::*;
@@ -59,7 +59,8 @@ fn ops() -> impl Strategy<Value = Op> {
     use Mode::*;
     let mode = prop_oneof![3 => Just(Read), 1 => Just(Upgradable), 2 => Just(Write)];
     let wait = || {
-        prop_oneof![4 => Just(Wait::Forever), 2 => Just(Wait::Long), 2 => Just(Wait::Short), 2 => Just(Wait::Never)]
+        use Wait::*;
+        prop_oneof![4 => Just(Forever), 2 => Just(Long), 2 => Just(Short), 2 => Just(Never)]
     };
     prop_oneof![
         9 => (mode, wait()).prop_map(|(mode, wait)| Op::Lock(mode, wait)),
@@ -175,7 +176,9 @@ impl<R: Raw> TestState<R> {
             (Mode::Upgradable, Wait::Short) => lock.try_lock_upgradable_until(until()),
             (Mode::Upgradable, Wait::Never) => lock.try_lock_upgradable(),
             (Mode::Write, Wait::Forever) => Some(lock.lock_exclusive()),
-            (Mode::Write, Wait::Long) => Some(lock.try_lock_exclusive_for(LONG).expect("an hour is not over")),
+            (Mode::Write, Wait::Long) => {
+                Some(lock.try_lock_exclusive_for(LONG).expect("an hour is not over"))
+            }
             (Mode::Write, Wait::Short) => lock.try_lock_exclusive_until(until()),
             (Mode::Write, Wait::Never) if self.broken == Broken::WritesNever => None,
             (Mode::Write, Wait::Never) => lock.try_lock_exclusive(),

@@ -436,10 +436,12 @@ fn downgraded_writer_keeps_other_writers_out() {
 fn writers_exclude_each_other_and_a_reader() {
     check(1, 1, || {
         let guarded = Guarded::<OpensAtOnce>::open();
-        let threads =
-            [spawn(&guarded, 0, Guarded::write), spawn(&guarded, 1, |guarded| {
+        let threads = [
+            spawn(&guarded, 0, Guarded::write),
+            spawn(&guarded, 1, |guarded| {
                 guarded.read();
-            })];
+            }),
+        ];
         guarded.write();
         for t in threads {
             t.join().unwrap();

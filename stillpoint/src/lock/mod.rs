@@ -96,6 +96,7 @@ mod policy;
 mod queue;
 mod raw;
 mod rw;
+mod rw_writer;
 #[cfg(not(loom))]
 mod rwlock;
 mod thread;
@@ -111,9 +112,9 @@ pub use events::Events;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 #[cfg(not(loom))]
 pub use rwlock::{
-    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RawRwLockOf, RawRwLockRecursive, RecursiveRwLock,
-    RecursiveRwLockReadGuard, RecursiveRwLockUpgradableReadGuard, RecursiveRwLockWriteGuard, RwLock,
-    RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RawRwLockOf, RawRwLockRecursive,
+    RecursiveRwLock, RecursiveRwLockReadGuard, RecursiveRwLockUpgradableReadGuard, RecursiveRwLockWriteGuard,
+    RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
 
 /// Returns the counts of events in the locks of this process, for tuning. Only with the feature `lock-events`; without

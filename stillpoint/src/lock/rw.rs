@@ -1,4 +1,5 @@
-//! The reader-writer lock: readers count themselves on their CPU, a writer pays for the fence.
+//! The reader-writer lock: readers count themselves on their CPU, a writer pays for the fence. The writers are in
+//! [`rw_writer`](super::rw_writer).
 //!
 //! The scheme is that of the Linux kernel's `percpu_rw_semaphore` (`kernel/locking/percpu-rwsem.c`), with the counters
 //! of [`crate::readers::srcu`] and a heavy fence in place of `rcu_sync`. That readers leave the fast path while there
@@ -70,7 +71,7 @@
 //!    all waiters and changes the phase, the reader's removes itself from an unchanged phase.
 //! 7. *No waiting reader sleeps too long.* It sleeps only while the lower half of the gate is one with its phase and
 //!    [`SLEEPERS`]. The compare-exchange that ends the phase finds the flag, and then wakes all.
-//! 8. *No thread starves.* A reader that arrives while the gate is draining or held waits for this writer only: the next
+//! 8. *No thread starves.* A reader that arrives at a draining or held gate waits for this writer only: the next
 //!    one waits until the admitted readers have left. A writer that drains waits for the readers that it found, and for
 //!    recursive ones. Writers and upgradable readers wait for each other as the queued lock orders them.
 //!
@@ -93,13 +94,11 @@
 //! the child too, and never leaves. No section ends without having begun: the child has a prefix of each thread's
 //! writes (see [`super::nodes`]), and guards stay in their threads.
 
-use core::num::NonZeroU32;
-
-use crate::fence::{self, light, light_compiler_only};
+#[cfg(not(loom))]
+use crate::fence;
+use crate::fence::{light, light_compiler_only};
 use crate::percpu::counters::CpuCounters;
-use crate::sync::{
-    Futex, Futex32, Ordering::*, budget, const_unless_loom, spin_iterations, spin_loop, step,
-};
+use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, spin_iterations, spin_loop, step};
 
 use super::events::Event;
 use super::policy::{Policy, SPIN_NS};
@@ -108,20 +107,17 @@ use super::raw::Raw;
 pub const SHUT: u64 = 1;
 pub const DRAINING: u64 = 2;
 pub const HELD: u64 = 4;
-const ENTERED: u64 = 8;
-const SLEEPERS: u64 = 16;
-const ONE_PHASE: u64 = 32;
-const PHASE: u64 = (1 << 32) - ONE_PHASE;
-const ONE_WAITER: u64 = 1 << 32;
+pub const ENTERED: u64 = 8;
+pub const SLEEPERS: u64 = 16;
+pub const ONE_PHASE: u64 = 32;
+pub const PHASE: u64 = (1 << 32) - ONE_PHASE;
+pub const ONE_WAITER: u64 = 1 << 32;
 /// 24 bits. Linux has at most 2²² threads.
-const WAITERS: u64 = ONE_READ - ONE_WAITER;
+pub const WAITERS: u64 = ONE_READ - ONE_WAITER;
 const ONE_READ: u64 = 1 << 56;
 
-/// How often a writer sums the counters before it sleeps.
-const SUMS: u32 = 100;
-
 /// The words on each CPU.
-const LOCKS: usize = 0;
+pub const LOCKS: usize = 0;
 const UNLOCKS: usize = 1;
 
 /// How long a call may block.
@@ -134,7 +130,7 @@ pub enum Block {
 }
 
 impl Block {
-    fn end(self) -> Option<u64> {
+    pub(super) fn end(self) -> Option<u64> {
         match self {
             Self::Never => Some(0),
             Self::Until(end) => Some(end),
@@ -147,11 +143,11 @@ impl Block {
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawRw<P> {
-    gate: Futex,
+    pub(super) gate: Futex,
     /// The sections that the writer sleeps for, in two's complement.
-    awaited: Futex32,
-    writers: Raw<P>,
-    readers: CpuCounters<2>,
+    pub(super) awaited: Futex32,
+    pub(super) writers: Raw<P>,
+    pub(super) readers: CpuCounters<2>,
 }
 
 /// For the models.
@@ -314,162 +310,6 @@ impl<P: Policy> RawRw<P> {
         false
     }
 
-    /// Opens the gate, or leaves it shut (`shut` is [`SHUT`] or 0), and admits the waiting readers. The caller holds
-    /// `writers`.
-    fn admit_readers(&self, shut: u64) {
-        let mut word = self.gate.load(Relaxed);
-        let waiters = loop {
-            let waiters = (word & WAITERS) / ONE_WAITER;
-            let phase = if waiters == 0 { word } else { word.wrapping_add(ONE_PHASE) } & PHASE;
-            // Release: publishes the writer's section; pairs with the Acquire in `lock_shared` and
-            // `wait_for_admission`.
-            match self.gate.compare_exchange(word, phase | shut, Release, Relaxed) {
-                Ok(_) => break waiters,
-                Err(now) => word = now,
-            }
-        };
-        if waiters != 0 {
-            // Before `writers` is released (2).
-            step!("admitted-not-counted", self.readers.add_without_allocating(LOCKS, waiters));
-            if word & SLEEPERS != 0 {
-                step!("sleeping-readers-not-woken", self.gate.wake(u32::MAX, NonZeroU32::MAX));
-            }
-        }
-    }
-
-    /// Takes the lock for an upgradable read: excludes writers and other upgradable readers. Returns `true` if the
-    /// caller holds it.
-    #[inline]
-    pub fn lock_upgradable(&self, block: Block) -> bool {
-        match block {
-            Block::Never => self.writers.try_lock(),
-            Block::Until(end) => self.writers.lock_until(end),
-            Block::Forever => {
-                self.writers.lock();
-                true
-            }
-        }
-    }
-
-    /// Releases an upgradable read.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for an upgradable read.
-    #[inline]
-    pub unsafe fn unlock_upgradable(&self) {
-        // SAFETY: the caller's contract.
-        unsafe { self.writers.unlock() };
-    }
-
-    /// As [`unlock_upgradable`](Self::unlock_upgradable), but to the thread that has waited longest.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    pub unsafe fn unlock_upgradable_fair(&self) {
-        // SAFETY: the caller's contract.
-        unsafe { self.writers.unlock_fair() };
-    }
-
-    /// Takes the lock for writing. Returns `true` if the caller holds it.
-    #[inline]
-    pub fn lock_exclusive(&self, block: Block) -> bool {
-        if !self.lock_upgradable(block) {
-            return false;
-        }
-        // SAFETY: the caller holds it for an upgradable read.
-        let held = unsafe { self.upgrade_or_unlock(block) };
-        if !held {
-            // SAFETY: as above.
-            unsafe { self.unlock_upgradable() };
-        }
-        held
-    }
-
-    /// [`upgrade`](Self::upgrade), but releases the upgradable read if it panics.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for an upgradable read.
-    pub unsafe fn upgrade_or_unlock(&self, block: Block) -> bool {
-        struct Unlock<'a, P: Policy>(&'a RawRw<P>);
-        impl<P: Policy> Drop for Unlock<'_, P> {
-            fn drop(&mut self) {
-                // SAFETY: the contract of the function.
-                unsafe { self.0.unlock_upgradable() };
-            }
-        }
-        let unlock = Unlock(self);
-        // SAFETY: the caller's contract.
-        let held = unsafe { self.upgrade(block) };
-        core::mem::forget(unlock);
-        held
-    }
-
-    /// Makes an upgradable read a write. Returns `true` if the caller holds the lock for writing; otherwise, and if it
-    /// panics, the caller still holds it for an upgradable read.
-    ///
-    /// # Panics
-    ///
-    /// As [`fence::heavy`].
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for an upgradable read.
-    pub unsafe fn upgrade(&self, block: Block) -> bool {
-        // Neither the fence nor the readers need to be disturbed if it is likely to fail.
-        if block == Block::Never && self.readers() != 0 {
-            return false;
-        }
-        // Acquire: the counts of slow readers; pairs with the Release in `lock_shared_slow`.
-        let was_open = self.gate.fetch_or(SHUT | DRAINING, Acquire) & SHUT == 0;
-        let mut shutting = Shutting { lock: self, needs_fence: was_open };
-        if was_open {
-            // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
-            step!("shut-without-fence", shutting.fence());
-        }
-        let mut sums = budget(SUMS);
-        while sums > 0 {
-            if self.try_hold() == 0 {
-                return shutting.succeeds();
-            }
-            sums -= 1;
-            spin_loop();
-        }
-        if block == Block::Never {
-            return false;
-        }
-        if !was_open {
-            // A reader that leaves is in the sums, or counts down (5).
-            step!("asleep-without-fence", shutting.fence());
-        }
-        self.sleep(block) && shutting.succeeds()
-    }
-
-    /// Sleeps until the caller holds the lock. Returns `false` if the time is over.
-    fn sleep(&self, block: Block) -> bool {
-        loop {
-            // Acquire: the sum contains the unlocks whose countdown is dropped here; pairs with the Release in
-            // `count_down`.
-            self.awaited.swap(0, Acquire);
-            let active = self.try_hold();
-            if active == 0 {
-                return true;
-            }
-            // If there are more, the writer wakes early.
-            let active = active.min(i32::MAX as u64) as u32;
-            let mut awaited = self.awaited.fetch_add(active, Relaxed).wrapping_add(active);
-            while awaited.cast_signed() > 0 {
-                if self.awaited.wait(awaited, block.end()) {
-                    return false;
-                }
-                // Relaxed: the swap acquires.
-                awaited = self.awaited.load(Relaxed);
-            }
-        }
-    }
-
     /// Counts a section as ended for the writer. The last one wakes it.
     #[cold]
     fn count_down(&self) {
@@ -480,96 +320,12 @@ impl<P: Policy> RawRw<P> {
         }
     }
 
-    /// Makes the draining gate held if there are no sections. Returns an estimate of their number otherwise.
-    fn try_hold(&self) -> u64 {
-        loop {
-            let mut word = self.gate.load(Relaxed);
-            if word & ENTERED != 0 {
-                // Acquire: the counts of recursive readers; pairs with the Release in `lock_shared_slow`.
-                word = self.gate.fetch_and(!ENTERED, Acquire) & !ENTERED;
-            }
-            let active = self.readers();
-            if active != 0 {
-                return active;
-            }
-            while word & ENTERED == 0 {
-                // Relaxed, both: readers that find `HELD` wait, or ask the fences.
-                match self.gate.compare_exchange(word, word | HELD, Relaxed, Relaxed) {
-                    Ok(_) => return 0,
-                    Err(now) => word = now,
-                }
-            }
-        }
-    }
-
     /// Returns the number of sections. Only a holder of `writers` that has shut the gate may rely on 0, any other
     /// result is an estimate.
-    fn readers(&self) -> u64 {
+    pub(super) fn readers(&self) -> u64 {
         // In this order: see (2).
         let unlocks = self.readers.sum(UNLOCKS);
         self.readers.sum(LOCKS).wrapping_sub(unlocks)
-    }
-
-    /// Releases a write, and keeps an upgradable read.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for writing.
-    #[inline]
-    pub unsafe fn downgrade_to_upgradable(&self) {
-        self.admit_readers(SHUT);
-    }
-
-    /// Makes an upgradable read an ordinary one.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for an upgradable read.
-    pub unsafe fn downgrade_upgradable(&self) {
-        // No fence is needed: the next writer acquires the count with `writers`.
-        self.readers.add_without_allocating(LOCKS, 1);
-        // SAFETY: the caller's contract.
-        unsafe { self.unlock_upgradable() };
-    }
-
-    /// Makes a write a read.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for writing.
-    pub unsafe fn downgrade(&self) {
-        // SAFETY: the caller's contract, and the result of the first call.
-        unsafe {
-            self.downgrade_to_upgradable();
-            self.downgrade_upgradable();
-        }
-    }
-
-    /// Releases a write.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for writing.
-    #[inline]
-    pub unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller's contract, and the result of the first call.
-        unsafe {
-            self.downgrade_to_upgradable();
-            self.unlock_upgradable();
-        }
-    }
-
-    /// Releases a write. Of the writers and upgradable readers, the one that has waited longest is next.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock for writing.
-    pub unsafe fn unlock_exclusive_fair(&self) {
-        // SAFETY: the caller's contract, and the result of the first call.
-        unsafe {
-            self.downgrade_to_upgradable();
-            self.unlock_upgradable_fair();
-        }
     }
 
     /// Returns `true` if a thread holds the lock, in whatever way.
@@ -586,32 +342,4 @@ impl<P: Policy> RawRw<P> {
 /// Returns `true` if the next read by the slow path opens the gate.
 fn opens<P: Policy>(word: u64) -> bool {
     word / ONE_READ + 1 >= P::OPEN_AFTER
-}
-
-/// A gate that a writer has shut. Ends the attempt when dropped, also if the fence panics.
-#[derive(Debug)]
-struct Shutting<'a, P: Policy> {
-    lock: &'a RawRw<P>,
-    /// There was no fence since the gate was open.
-    needs_fence: bool,
-}
-
-impl<P: Policy> Shutting<'_, P> {
-    fn fence(&mut self) {
-        P::count(Event::WriterFence);
-        fence::heavy();
-        self.needs_fence = false;
-    }
-
-    /// The writer holds the lock. Returns `true`.
-    fn succeeds(self) -> bool {
-        core::mem::forget(self);
-        true
-    }
-}
-
-impl<P: Policy> Drop for Shutting<'_, P> {
-    fn drop(&mut self) {
-        self.lock.admit_readers(if self.needs_fence { 0 } else { SHUT });
-    }
 }
