@@ -95,13 +95,6 @@ impl<P: Policy> RawRw<P> {
     ///
     /// The caller holds the lock for an upgradable read.
     pub unsafe fn upgrade_or_unlock(&self, block: Block) -> bool {
-        struct Unlock<'a, P: Policy>(&'a RawRw<P>);
-        impl<P: Policy> Drop for Unlock<'_, P> {
-            fn drop(&mut self) {
-                // SAFETY: the contract of the function.
-                unsafe { self.0.unlock_upgradable() };
-            }
-        }
         let unlock = Unlock(self);
         // SAFETY: the caller's contract.
         let held = unsafe { self.upgrade(block) };
@@ -282,5 +275,16 @@ impl<P: Policy> Shutting<'_, P> {
 impl<P: Policy> Drop for Shutting<'_, P> {
     fn drop(&mut self) {
         self.lock.admit_readers(if self.needs_fence { 0 } else { SHUT });
+    }
+}
+
+/// Releases an upgradable read when dropped, if an upgrade panics.
+#[derive(Debug)]
+struct Unlock<'a, P: Policy>(&'a RawRw<P>);
+
+impl<P: Policy> Drop for Unlock<'_, P> {
+    fn drop(&mut self) {
+        // SAFETY: the contract of `upgrade_or_unlock`, which makes this.
+        unsafe { self.0.unlock_upgradable() };
     }
 }
