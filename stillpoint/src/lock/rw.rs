@@ -39,9 +39,10 @@
 //! `writers` is the [queued lock](super::raw). Its holder is the writer, or the one upgradable reader. An upgradable
 //! reader leaves the gate as it is, and is not counted: an upgrade is the second half of a write lock.
 //!
-//! So writing costs at most one fence and one wake-up once the lock is the writer's. A lock that is written often stays
-//! shut, and costs no fence: opening it pays only if the reads until the next writer save more than that fence costs.
-//! To open it after as many slow reads as cost one fence is at most twice as expensive as to know the future.
+//! So a write costs at most one fence and, as a rule (5), one wake-up, once the writer holds `writers`. A lock that is
+//! written often stays shut, and costs no fence: opening it pays only if the reads until the next writer save more than
+//! that fence costs. To open it after as many slow reads as cost one fence is at most twice as expensive as to know the
+//! future.
 //!
 //! # Invariants
 //!
