@@ -16,6 +16,7 @@ use crate::reclaim::callback::{Callback, Panicked};
 use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
+use crate::reclaim::word::Word;
 use crate::reclaim::{running, worker_pool};
 
 /// Callbacks and destructors that have panicked, in all domains.
@@ -76,21 +77,17 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
     let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{site} has panicked: {name}");
 }
 
-/// Frees the box after a grace period.
+/// Frees the value after a grace period.
 ///
 /// # Safety
 ///
-/// `value` comes from a `Box`, has been unpublished, and is not used by the caller again.
+/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<T: Send + 'static>(
-    domain: &impl RawDomain,
-    value: NonNull<T>,
-    options: DeferOptions,
-) {
+pub(crate) unsafe fn retire<W: Word>(domain: &impl RawDomain, value: NonNull<()>, options: DeferOptions) {
     // SAFETY: the caller's contract; callbacks run after a grace period.
     let callback =
-        unsafe { Callback::free(value, size_of::<T>().saturating_add(options.bytes), options.local) };
+        unsafe { Callback::free::<W>(value, W::bytes(value).saturating_add(options.bytes), options.local) };
     domain.defer(callback, options.lazy);
 }
 

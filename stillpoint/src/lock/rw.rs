@@ -93,7 +93,8 @@
 //! In the child of a fork, sections of other threads of the parent stay open, and a gate that another thread has shut
 //! stays shut. A reader that waited in the parent when the forking thread held the lock is admitted by this thread in
 //! the child too, and never leaves. No section ends without having begun: the child has a prefix of each thread's
-//! writes (see [`super::nodes`]), and guards stay in their threads.
+//! writes (see [`super::nodes`]), and a guard stays in its thread (with the
+//! feature `send_guard`, what a thread did before it sent a guard must be in the child too).
 
 #[cfg(not(loom))]
 use crate::fence;

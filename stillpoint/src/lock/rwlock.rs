@@ -3,7 +3,10 @@
 use core::fmt;
 use std::time::{Duration, Instant};
 
+#[cfg(not(feature = "send_guard"))]
 use lock_api::GuardNoSend as Held;
+#[cfg(feature = "send_guard")]
+use lock_api::GuardSend as Held;
 
 use super::mutex::{after, at};
 use super::policy::DefaultPolicy;
@@ -48,7 +51,8 @@ pub type RawRwLockRecursive = RawRwLockOf<true>;
 ///
 /// # Guards
 ///
-/// Guards stay in their threads, which the compiler ensures. A read may be unlocked on another CPU, of course.
+/// Guards stay in their threads, unless the feature `send_guard` is on. A read may end on another CPU, and, as a raw
+/// lock, in another thread.
 ///
 /// ```
 /// use stillpoint::lock::{RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
@@ -315,7 +319,10 @@ mod api_04 {
     unsafe impl<const RECURSIVE: bool> lock_api_04::RawRwLock for RawRwLockOf<RECURSIVE> {
         const INIT: Self = Self(RawRw::new());
 
+        #[cfg(not(feature = "send_guard"))]
         type GuardMarker = lock_api_04::GuardNoSend;
+        #[cfg(feature = "send_guard")]
+        type GuardMarker = lock_api_04::GuardSend;
 
         #[inline]
         fn lock_shared(&self) {
