@@ -11,9 +11,13 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
+#[cfg(not(feature = "send_guard"))]
+use lock_api::GuardNoSend as Token;
+#[cfg(feature = "send_guard")]
+use lock_api::GuardSend as Token;
 use lock_api::{
-    GuardNoSend, RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade,
-    RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
+    RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade,
+    RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
 };
 use program::{Expect, How, Model, System, THREADS, holds, is_found};
 use proptest::prelude::*;
@@ -72,12 +76,8 @@ fn ops() -> impl Strategy<Value = Op> {
 }
 
 trait Raw:
-    RawRwLockTimed<
-        SharedGuard = GuardNoSend,
-        ExclusiveGuard = GuardNoSend,
-        Duration = Duration,
-        Instant = Instant,
-    > + RawRwLockUpgrade<UpgradableGuard = GuardNoSend>
+    RawRwLockTimed<SharedGuard = Token, ExclusiveGuard = Token, Duration = Duration, Instant = Instant>
+    + RawRwLockUpgrade<UpgradableGuard = Token>
     + RawRwLockUpgradeTimed
     + RawRwLockUpgradeFair
     + RawRwLockUpgradeDowngrade
@@ -158,7 +158,7 @@ impl<R: Raw> TestState<R> {
         }
     }
 
-    fn lock(&self, mode: Mode, wait: Wait) -> Option<GuardNoSend> {
+    fn lock(&self, mode: Mode, wait: Wait) -> Option<Token> {
         let lock = &self.lock;
         let until = || Instant::now() + SHORT;
         match (mode, wait) {
@@ -166,7 +166,7 @@ impl<R: Raw> TestState<R> {
             (Mode::Read, Wait::Long) => Some(lock.try_lock_shared_for(LONG).expect("an hour is not over")),
             (Mode::Read, Wait::Short) => lock.try_lock_shared_until(until()),
             (Mode::Read, Wait::Never) if self.broken == Broken::ReadsAlways => {
-                lock.try_lock_shared().or_else(|| Some(GuardNoSend::new()))
+                lock.try_lock_shared().or_else(|| Some(Token::new()))
             }
             (Mode::Read, Wait::Never) => lock.try_lock_shared(),
             (Mode::Upgradable, Wait::Forever) => Some(lock.lock_upgradable()),
@@ -188,7 +188,7 @@ impl<R: Raw> TestState<R> {
     /// # Safety
     ///
     /// The calling thread holds the lock for an upgradable read.
-    unsafe fn upgrade(&self, token: GuardNoSend, wait: Wait) -> Result<GuardNoSend, GuardNoSend> {
+    unsafe fn upgrade(&self, token: Token, wait: Wait) -> Result<Token, Token> {
         // SAFETY: the caller's contract.
         unsafe {
             match wait {
@@ -203,7 +203,7 @@ impl<R: Raw> TestState<R> {
     /// # Safety
     ///
     /// The calling thread holds the lock in this way.
-    unsafe fn unlock(&self, mode: Mode, token: GuardNoSend, fair: bool) {
+    unsafe fn unlock(&self, mode: Mode, token: Token, fair: bool) {
         // SAFETY: the caller's contract.
         unsafe {
             match (mode, fair) {
@@ -221,7 +221,7 @@ impl<R: Raw> TestState<R> {
 /// How a thread holds the lock, if it does.
 struct Held<'a, R: Raw> {
     state: &'a TestState<R>,
-    held: Option<(Mode, GuardNoSend)>,
+    held: Option<(Mode, Token)>,
 }
 
 impl<R: Raw> Held<'_, R> {
