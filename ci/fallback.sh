@@ -12,10 +12,10 @@ stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 package
 suite=(cargo test --release --manifest-path "$packaged" --locked --target-dir target/packaged --quiet)
-fenced=("${suite[@]}" --test 'rcu_*' --test 'srcu_*' --test 'fuzz_g*')
+fenced=("${suite[@]}" --test 'rcu_*' --test 'rwlock*' --test 'srcu_*' --test 'fuzz_g*' --test fuzz_rwlock)
 
 echo "-- the default backend: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
-"${suite[@]}" --lib --test seccomp --test fence --test 'lock*' --test 'fuzz_*' --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'srcu_*'
+"${suite[@]}" --lib --test seccomp --test fence --test 'lock*' --test 'fuzz_*' --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'rwlock*' --test 'srcu_*'
 
 echo "-- STILLPOINT_FENCE=seqcst"
 STILLPOINT_FENCE=seqcst "${fenced[@]}"

@@ -46,13 +46,13 @@ detects() {
 # fuzz COMMAND...: the random programs pass. Leaves out the programs of broken variants, which may leak.
 fuzz() {
     local test
-    for test in fuzz_grace_periods fuzz_lock fuzz_percpu; do
+    for test in fuzz_grace_periods fuzz_lock fuzz_percpu fuzz_rwlock; do
         passes "$test" "$@" "${binary[$test]}" match_the_model
     done
 }
 
 tests=()
-for test in fuzz_grace_periods fuzz_lock fuzz_percpu rcu_use_after_free; do tests+=(--test "$test"); done
+for test in fuzz_grace_periods fuzz_lock fuzz_percpu fuzz_rwlock rcu_use_after_free; do tests+=(--test "$test"); done
 host=$(rustc -vV | sed -n 's/^host: //p')
 code=66 # exit status of a program with a report
 
@@ -91,7 +91,7 @@ passes rcu_use_after_free env ASAN_OPTIONS="detect_leaks=0 exitcode=$code" "${bi
 echo "-- memcheck, without rseq, with the fence backend seqcst"
 command -v valgrind >/dev/null || cannot "there is no valgrind"
 unset RUSTFLAGS CARGO_PROFILE_DEV_OPT_LEVEL CARGO_PROFILE_DEV_DEBUG
-build cargo test --package stillpoint-sanitizers --test fuzz_grace_periods --test fuzz_lock --test fuzz_percpu
+build cargo test --package stillpoint-sanitizers --test fuzz_grace_periods --test fuzz_lock --test fuzz_percpu --test fuzz_rwlock
 memcheck=(valgrind --quiet --fair-sched=yes --error-exitcode=$code --leak-check=full --errors-for-leak-kinds=definite)
 wrong=("${memcheck[@]}" ${CARGO_TARGET_DIR:-target}/debug/wrong)
 detects grace-period 'Invalid read' "${wrong[@]}"

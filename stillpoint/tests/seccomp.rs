@@ -14,7 +14,7 @@ mod tracked;
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use seccompiler::{
 };
 use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
+use stillpoint::lock::{RwLock, RwLockUpgradableReadGuard};
 use stillpoint::rcu::{GracePeriod, Rcu};
 use tracked::Tracked;
 
@@ -98,6 +99,30 @@ fn workload() {
     while DROPS.load(Acquire) < 2 {
         thread::yield_now();
     }
+    share_lock();
+}
+
+/// Runs readers beside a writer of a reader-writer lock whose gate opens between writes.
+fn share_lock() {
+    let pair = RwLock::new((0_u64, 0_u64));
+    thread::scope(|scope| {
+        let readers = [(); 2].map(|()| {
+            scope.spawn(|| {
+                while pair.read().0 < 50 {
+                    let pair = pair.read();
+                    assert_eq!(pair.0, pair.1, "written while it was read");
+                }
+            })
+        });
+        for _ in 0..50 {
+            (0..200).for_each(|_| drop(pair.read()));
+            let mut pair = pair.write();
+            pair.0 += 1;
+            thread::yield_now();
+            pair.1 += 1;
+        }
+        readers.into_iter().for_each(|reader| reader.join().expect("no assertion failed"));
+    });
 }
 
 #[test]
@@ -218,6 +243,17 @@ fn late_denial_panics_writers_not_readers() {
         // Concurrent callers panic too.
         let callers = [(); 8].map(|()| scope.spawn(|| catch_unwind(|| Own.synchronize()).is_err()));
         assert!(callers.into_iter().all(|caller| caller.join().expect("the panic was caught")));
+        // A write that needs a fence panics, and leaves the lock as it was.
+        let lock = RwLock::new(0);
+        (0..200).for_each(|_| drop(lock.read()));
+        for _ in 0..3 {
+            let panic = catch_unwind(AssertUnwindSafe(|| *lock.write() = 1)).expect_err("no fence");
+            assert!(message(&*panic).starts_with(denied), "{}", message(&*panic));
+            let upgrade = || drop(RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()));
+            catch_unwind(AssertUnwindSafe(upgrade)).expect_err("no fence");
+            assert!(!lock.is_locked() && lock.try_upgradable_read().is_some());
+            assert_eq!(*lock.read(), 0);
+        }
         // No grace period can end, so no retired value is freed.
         for _ in 0..100 {
             drop(value.replace(Tracked(&DROPS)));

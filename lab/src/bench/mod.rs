@@ -6,6 +6,7 @@ pub(crate) mod lock;
 pub(crate) mod percpu;
 pub(crate) mod qsbr;
 pub(crate) mod read;
+pub(crate) mod rwlock;
 pub(crate) mod srcu;
 pub(crate) mod sync;
 
@@ -23,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Offer; 9] = [
+const BENCHES: [Offer; 10] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
@@ -37,6 +38,7 @@ const BENCHES: [Offer; 9] = [
         400.0,
         lock::ablation::run,
     ),
+    ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),
     ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),
 ];
 

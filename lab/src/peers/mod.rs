@@ -10,6 +10,7 @@ pub(crate) mod crossbeam;
 pub(crate) mod liburcu;
 pub(crate) mod parking_lot;
 pub(crate) mod pthread;
+pub(crate) mod rwlock;
 pub(crate) mod seize;
 pub(crate) mod spin;
 pub(crate) mod std;

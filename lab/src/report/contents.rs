@@ -236,6 +236,14 @@ pub(super) const SECTIONS: [Section; 8] = [
                 Plot(Ratios, "Longest wait: {cs_ns} ns under the lock, threads: {threads}, CPUs: {cpus}", "max_wait_ns",
                     "threads=*, cpus=*, cs_ns=*"),
             ]),
+        Topic("rwlock", "Reader-writer locks",
+            "A read is a lock and its release. Beside writers, 100 ns of work under the lock, and 100 ns without it.",
+            &[
+                Plot(Dots, "Read, {threads} threads", "pair_ns", "threads=max"),
+                Plot(THREADS, "Throughput (acquisitions/µs), {reads_percent} % reads", "mops", "reads_percent=*"),
+                Plot(THREADS, "Longest wait of a writer, {reads_percent} % reads", "write_max_ns", "reads_percent=*"),
+                Plot(THREADS, "Longest wait of a reader, {reads_percent} % reads", "read_max_ns", "reads_percent=*"),
+            ]),
     ]),
     Section("experiments", "Experiments of the posts", RULE, &[
         Topic("e1", "E1: The process-wide fence", "", &[]),

@@ -21,6 +21,8 @@
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a `Vec` in a mutex | the same |
 //! | state that threads change in short critical sections, with more threads than CPUs | [`lock::Mutex`](crate::lock::Mutex) | `std::sync::Mutex` | no thread waits for long |
 //! | the same, in long critical sections or with a CPU for each thread | `std::sync::Mutex` | [`lock`](crate::lock) | it spins for longer, and its fairness is not needed |
+//! | a value that many threads read and few write, and that is changed in place or too large to copy | [`lock::RwLock`](crate::lock::RwLock) | [`Rcu`](crate::rcu::Rcu) | a writer changes the value itself; it waits for readers, and they for it |
+//! | the same, written by more than a few per cent of accesses | `parking_lot::RwLock`, or [`lock::Mutex`](crate::lock::Mutex) | [`lock::RwLock`](crate::lock::RwLock) | readers share a word then too, and a write costs more |
 //! | two flags, one checked all the time, the other now and then | [`fence`](crate::fence) | two `SeqCst` fences | the frequent side pays nothing |
 //! | unique numbers: ids, tickets | `AtomicU64` | [`percpu`](crate::percpu) | a [`Counter`](crate::percpu::Counter) does not return its old value |
 //!
@@ -113,9 +115,9 @@
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
 //! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or `_exit`.
-//! - `Counter`, `Histogram`, `lock::Mutex`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption) can be statics.
-//!   [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a
-//!   `LazyLock`.
+//! - `Counter`, `Histogram`, `lock::Mutex`, `lock::RwLock`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption) can
+//!   be statics. [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a static
+//!   needs a `LazyLock`.
 //!
 //! # Observing a program
 //!

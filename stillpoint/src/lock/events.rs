@@ -20,6 +20,8 @@ pub enum Event {
     Reserve,
     Bypass,
     NoNode,
+    WriterFence,
+    WriterWakeup,
     LatencyKickNs,
     LatencyWakeNs,
 }
@@ -73,6 +75,8 @@ mod counters {
             reserve: sum(Event::Reserve),
             bypass: sum(Event::Bypass),
             no_node: sum(Event::NoNode),
+            writer_fence: sum(Event::WriterFence),
+            writer_wakeup: sum(Event::WriterWakeup),
             latency_kick_ns: sum(Event::LatencyKickNs) / kicks,
             latency_wake_ns: sum(Event::LatencyWakeNs) / kicks,
         }
@@ -102,6 +106,10 @@ mod counters {
         pub bypass: u64,
         /// Waits without a place in the queue.
         pub no_node: u64,
+        /// Heavy fences of writers that found the gate of a reader-writer lock open, or slept for its readers.
+        pub writer_fence: u64,
+        /// Writers that a reader woke.
+        pub writer_wakeup: u64,
         /// Mean nanoseconds of the system calls that woke heads.
         pub latency_kick_ns: u64,
         /// Mean nanoseconds from the call until the head ran.

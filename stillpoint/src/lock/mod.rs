@@ -1,4 +1,4 @@
-//! A mutex for more runnable threads than CPUs.
+//! A mutex for more runnable threads than CPUs, and a reader-writer lock with per-CPU readers.
 //!
 //! [`Mutex`] takes four bytes, and works in statics. It has the throughput of locks that running threads take whenever
 //! they are free, and bounds the waits like a queue:
@@ -37,6 +37,9 @@
 //! | [`Mutex`], [`MutexGuard`] | a mutex around a value, with fair releases and timeouts |
 //! | [`RawMutex`] | the lock by itself, for [`lock_api`]; for its version 0.4 too with the feature `lock_api_04` |
 //! | [`Condvar`] | waiting for a condition that changes under the lock |
+//! | [`RwLock`], [`RwLockReadGuard`], [`RwLockWriteGuard`], [`RwLockUpgradableReadGuard`] | a reader-writer lock around a value |
+//! | [`RecursiveRwLock`] | the same, which a reader may lock for reading again |
+//! | [`RawRwLock`], [`RawRwLockRecursive`] | these by themselves, for [`lock_api`] |
 //!
 //! With the feature `lock-events`, `events()` returns counts of events in locks.
 //!
@@ -67,6 +70,23 @@
 //! - In the child of a `fork`, a lock that another thread held stays held, as usual. A lock that the forking thread
 //!   held, or that was free, can be used, whatever threads waited for it in the parent. Forks in signal handlers that
 //!   have interrupted an operation of a lock are not supported.
+//!
+//! # The reader-writer lock
+//!
+//! Readers of a [`RwLock`] count themselves on their CPU, so they do not slow each other down. A writer queues as for a
+//! [`Mutex`], shuts the readers out, executes [`fence::heavy`](crate::fence::heavy) if the lock has been read often
+//! since the last write, and waits until the readers that it found have left. When it releases the lock, all readers
+//! that have come meanwhile are admitted, before the next writer.
+//!
+//! - A write after many reads costs a heavy fence: half a microsecond to some ten microseconds, and an interrupt of each
+//!   CPU that runs the process. While a lock is written often, its readers share a word instead, and there is no fence.
+//! - Readers that wait, and writers that wait for readers, spin for some microseconds, then sleep.
+//! - Where the kernel lacks or denies `membarrier`, readers execute fences; where rseq is missing, atomic instructions.
+//!   If `membarrier` is denied after it was chosen, writes panic and release the lock.
+//! - A signal handler may call `try_read`, and unlock what it has read; nothing else.
+//! - Reads of the parent's other threads last for ever in the child of a `fork`. If other threads waited to read a lock
+//!   that the forking thread held for writing, the child must not use it after its release.
+//! - The memory of the lock must not be freed before an unlock has returned. References ensure it.
 
 mod condvar;
 mod events;
@@ -76,6 +96,10 @@ mod nodes;
 mod policy;
 mod queue;
 mod raw;
+mod rw;
+mod rw_writer;
+#[cfg(not(loom))]
+mod rwlock;
 mod thread;
 mod unqueued;
 mod word;
@@ -87,6 +111,12 @@ pub use condvar::WaitTimeoutResult;
 pub use events::Events;
 #[cfg(not(loom))]
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+#[cfg(not(loom))]
+pub use rwlock::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RawRwLockOf, RawRwLockRecursive,
+    RecursiveRwLock, RecursiveRwLockReadGuard, RecursiveRwLockUpgradableReadGuard, RecursiveRwLockWriteGuard,
+    RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+};
 
 /// Returns the counts of events in the locks of this process, for tuning. Only with the feature `lock-events`; without
 /// it nothing is counted, at no cost.
@@ -112,9 +142,11 @@ pub mod lab {
 /// The parts that the models in `tests/loom_lock.rs` check.
 #[cfg(loom)]
 pub mod model {
+    pub use super::events::Event;
     pub use super::nodes::{ABANDONED, CAPACITY, DEAD, FORKED, HEAD, IDLE, table};
     pub use super::policy::Policy;
     pub use super::queue::Wake;
     pub use super::raw::{Outcome, Raw};
+    pub use super::rw::{Block, RawRw};
     pub use super::thread::{ThreadState, with as with_thread};
 }

@@ -27,6 +27,10 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
+    /// Reads of a reader-writer lock by the slow path, after a writer, until the fast path is open again: as many as
+    /// cost about one heavy fence. At most 255.
+    const OPEN_AFTER: u64 = 128;
+
     /// Events are [counted](Self::count). Without, no time is measured for them either.
     const COUNTS: bool = false;
 

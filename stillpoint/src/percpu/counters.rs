@@ -18,7 +18,8 @@
 //!    words. Any thread may read both, and a sum contains both.
 //! 2. The areas are published once, zeroed. They are freed with their owner, to which no thread then has a reference.
 //! 3. `fast` is `all`, or null. It is set only if the C library registers every thread, at `offset`.
-//! 4. If areas cannot be allocated, an add goes to `spare`, which is part of every sum. So no add is lost.
+//! 4. If areas cannot be allocated, or are not yet, an add may go to `spare`, which is part of every sum. So no add is
+//!    lost.
 //!
 //! # Orderings
 //!
@@ -104,7 +105,21 @@ impl<const N: usize> CpuCounters<N> {
     #[cold]
     #[inline(never)]
     pub fn add_slow(&self, word: usize, by: u64) {
-        let Some(areas) = self.areas().or_else(|| self.make_slow()) else {
+        self.add_to(self.areas().or_else(|| self.make_slow()), word, by);
+    }
+
+    /// [`add_slow`](Self::add_slow), but to `spare` if the areas have not been allocated.
+    pub fn add_without_allocating(&self, word: usize, by: u64) {
+        self.add_to(self.areas(), word, by);
+    }
+
+    /// Returns `true` if the areas have been allocated.
+    pub fn is_allocated(&self) -> bool {
+        self.areas().is_some()
+    }
+
+    fn add_to(&self, areas: Option<NonNull<CpuArea>>, word: usize, by: u64) {
+        let Some(areas) = areas else {
             // Release, as for all adds: publishes what the thread did before; pairs with the Acquire in `sum`.
             self.spare[word].fetch_add(by, Release);
             return;

@@ -22,6 +22,14 @@ impl<const N: usize> CpuCounters<N> {
         self.0[current_cpu()][word].fetch_add(by, Release);
     }
 
+    pub fn add_without_allocating(&self, word: usize, by: u64) {
+        self.add_slow(word, by);
+    }
+
+    pub fn is_allocated(&self) -> bool {
+        true
+    }
+
     pub fn sum(&self, word: usize) -> u64 {
         self.0.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu[word].load(Acquire)))
     }

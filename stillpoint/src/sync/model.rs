@@ -331,6 +331,11 @@ impl Futex {
         self.wait(expected, mask);
     }
 
+    /// The time, if there is one, is over at once.
+    pub fn wait_until(&self, expected: u64, until: Option<u64>) -> bool {
+        self.sleep(NonZeroU32::MAX, until.is_some(), |word| word.load(Relaxed) as u32 == expected as u32)
+    }
+
     pub fn wake(&self, count: u32, mask: NonZeroU32) {
         self.wake_matching(count, mask);
     }

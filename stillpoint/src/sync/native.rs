@@ -73,6 +73,12 @@ impl Futex {
         sys::futex_wait(sys::low_half(self), expected as u32, mask, until);
     }
 
+    /// Sleeps until a [`wake`](Self::wake), or until [`now`] would be `until`, unless the low half of the word differs
+    /// from that of `expected`. Returns `true` if the time is over. May return spuriously.
+    pub fn wait_until(&self, expected: u64, until: Option<u64>) -> bool {
+        sys::futex_wait(sys::low_half(self), expected as u32, NonZeroU32::MAX, until)
+    }
+
     /// Wakes at most `count` threads whose mask shares a bit with `mask`.
     pub fn wake(&self, count: u32, mask: NonZeroU32) {
         sys::futex_wake(sys::low_half(self), count, mask);

@@ -55,14 +55,14 @@ impl Cell {
 
 /// Iterations of a loop that takes a known time.
 #[derive(Clone, Copy, Debug)]
-struct Work {
+pub(crate) struct Work {
     /// 1024ths of an iteration in a nanosecond.
     per_ns: u64,
 }
 
 impl Work {
     /// Returns the work of this machine, by the fastest of several measurements: an interruption only adds.
-    fn calibrated() -> Self {
+    pub(crate) fn calibrated() -> Self {
         const ITERATIONS: u64 = 100_000;
         static CALIBRATED: OnceLock<Work> = OnceLock::new();
         let time = || {
@@ -77,7 +77,7 @@ impl Work {
     }
 
     #[inline(always)]
-    fn run(self, ns: u32, state: u64) -> u64 {
+    pub(crate) fn run(self, ns: u32, state: u64) -> u64 {
         if ns == 0 { state.wrapping_add(1) } else { iterate(u64::from(ns) * self.per_ns / 1024, state) }
     }
 }

@@ -1,0 +1,347 @@
+//! The reader-writer lock: readers count themselves on their CPU, a writer pays for the fence. The writers are in
+//! [`rw_writer`](super::rw_writer).
+//!
+//! The scheme is that of the Linux kernel's `percpu_rw_semaphore` (`kernel/locking/percpu-rwsem.c`), with the counters
+//! of [`crate::readers::srcu`] and a heavy fence in place of `rcu_sync`. That readers leave the fast path while there
+//! are many writers, and return to it later, is the idea of BRAVO (Dice and Kogan, USENIX ATC 2019).
+//!
+//! ```text
+//! read lock   locks += 1 (this CPU)       read unlock   unlocks += 1 (this CPU)
+//!             light fence                               light fence
+//!             gate open? else slow path                 gate draining? then count down
+//!
+//! write lock  writers.lock()              write unlock  open the gate, or leave it shut; admit waiting readers
+//!             shut the gate                             writers.unlock()
+//!             heavy fence, if it was open
+//!             wait until locks == unlocks
+//! ```
+//!
+//! # The gate
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 56.. | reads | reads by the slow path since the last writer |
+//! | 32..56 | waiters | readers that wait to be admitted |
+//! | 5..32 | phase | changes when waiting readers are admitted |
+//! | 4 | [`SLEEPERS`] | a waiting reader may sleep |
+//! | 3 | [`ENTERED`] | a recursive reader has passed the draining writer |
+//! | 2 | [`HELD`] | a writer holds the lock |
+//! | 1 | [`DRAINING`] | a writer waits for readers, or holds the lock |
+//! | 0 | [`SHUT`] | readers take the slow path |
+//!
+//! | state | flags | a reader that arrives | changed by, to |
+//! |---|---|---|---|
+//! | open | none | holds the lock | a writer to draining, with a heavy fence |
+//! | shut | `SHUT` | holds the lock after a read-modify-write of the gate | a reader, the [`Policy::OPEN_AFTER`]th since the last writer, to open; a writer to draining, without a fence |
+//! | draining | `SHUT`, `DRAINING` | waits; a recursive one enters | the writer to held, or to shut if it gives up |
+//! | held | all three | waits | the writer to shut |
+//!
+//! `writers` is the [queued lock](super::raw). Its holder is the writer, or the one upgradable reader. An upgradable
+//! reader leaves the gate as it is, and is not counted: an upgrade is the second half of a write lock.
+//!
+//! So a write costs at most one fence and, as a rule (5), one wake-up, once the writer holds `writers`. A lock that is
+//! written often stays shut, and costs no fence: opening it pays only if the reads until the next writer save more than
+//! that fence costs. To open it after as many slow reads as cost one fence is at most twice as expensive as to know the
+//! future.
+//!
+//! # Invariants
+//!
+//! 1. Only the holder of `writers` sets `DRAINING` and `HELD`, clears them and `ENTERED`, and uses sums of the counters
+//!    as a proof.
+//! 2. *Equal sums are of the same sections.* The holder sums `unlocks` first and `locks` second. Each section in the
+//!    sum of `unlocks` is in that of `locks`: its unlock is a Release that follows its lock, in whatever thread. An
+//!    admitted reader is counted by the writer that admits it, before that writer releases `writers`. So if the sums
+//!    are equal, each section in them has ended, and happens before what follows.
+//! 3. *Each section that holds the lock is in the sum of `locks`,* taken by a writer that has shut the gate:
+//!    - If it entered through the open gate and its light fence precedes the heavy fence of the writer that shut the
+//!      gate, that fence publishes its count, for this writer and later ones. If its light fence follows, it finds the
+//!      gate shut: it does not enter through the open gate.
+//!    - If it entered through the shut gate, or past a draining writer, it was counted before its read-modify-write of
+//!      the gate, which the writer acquires (4).
+//!    - If it was admitted, see (2).
+//! 4. *A recursive reader enters before the gate is held, or not at all.* It sets [`ENTERED`]; the writer clears the
+//!    flag, acquiring it, before it sums, and sets `HELD` by a compare-exchange that finds the flag clear.
+//! 5. *No writer sleeps too long.* It sleeps after a heavy fence that follows `DRAINING`, and for the sections of the
+//!    sum that it took after this fence and after it had set `awaited` to 0. If the light fence of an unlock precedes
+//!    the heavy one, the unlock is in the sum. Otherwise the reader finds `DRAINING`, and counts down. It does so after
+//!    `awaited` was set to 0, which would acquire an earlier countdown with its unlock. So each section that the writer
+//!    sleeps for takes 1 off, and the last one wakes it. Other readers may count down too: recursive ones that entered
+//!    meanwhile, those that withdraw, and late ones of an earlier writer. Then the writer wakes early and sums again,
+//!    without a fence.
+//! 6. *A waiting reader is admitted once, or withdraws.* Both are a compare-exchange of the gate: the writer's removes
+//!    all waiters and changes the phase, the reader's removes itself from an unchanged phase.
+//! 7. *No waiting reader sleeps too long.* It sleeps only while the lower half of the gate is one with its phase and
+//!    [`SLEEPERS`]. The compare-exchange that ends the phase finds the flag, and then wakes all.
+//! 8. *No thread starves.* A reader that arrives at a draining or held gate waits for this writer only: the next
+//!    one waits until the admitted readers have left. A writer that drains waits for the readers that it found, and for
+//!    recursive ones. Writers and upgradable readers wait for each other as the queued lock orders them.
+//!
+//! The phase has 27 bits, and changes once while a reader waits to run: the next writer cannot hold the lock before
+//! that reader has left. Writers that give up admit waiting readers too, so 2²⁷ of them, and as many readers that they
+//! admit, would have to come and go meanwhile.
+//!
+//! # Counters
+//!
+//! They are allocated when the gate first opens. Until then, readers count in two words of the lock, so a lock that is
+//! seldom read, or written all the time, has no memory of its own.
+//!
+//! # Signals and forks
+//!
+//! A signal handler may try to read, and may unlock what it has read: neither blocks nor allocates. Trying to write may
+//! wait for the heavy fence of another thread, so it may not.
+//!
+//! In the child of a fork, sections of other threads of the parent stay open, and a gate that another thread has shut
+//! stays shut. A reader that waited in the parent when the forking thread held the lock is admitted by this thread in
+//! the child too, and never leaves. No section ends without having begun: the child has a prefix of each thread's
+//! writes (see [`super::nodes`]), and a guard stays in its thread (with the
+//! feature `send_guard`, what a thread did before it sent a guard must be in the child too).
+
+#[cfg(not(loom))]
+use crate::fence;
+use crate::fence::{light, light_compiler_only};
+use crate::percpu::counters::CpuCounters;
+use crate::sync::{Futex, Futex32, Ordering::*, const_unless_loom, spin_iterations, spin_loop, step};
+
+use super::events::Event;
+use super::policy::{Policy, SPIN_NS};
+use super::raw::Raw;
+
+pub const SHUT: u64 = 1;
+pub const DRAINING: u64 = 2;
+pub const HELD: u64 = 4;
+pub const ENTERED: u64 = 8;
+pub const SLEEPERS: u64 = 16;
+pub const ONE_PHASE: u64 = 32;
+pub const PHASE: u64 = (1 << 32) - ONE_PHASE;
+pub const ONE_WAITER: u64 = 1 << 32;
+/// 24 bits. Linux has at most 2²² threads.
+pub const WAITERS: u64 = ONE_READ - ONE_WAITER;
+const ONE_READ: u64 = 1 << 56;
+
+/// The words on each CPU.
+pub const LOCKS: usize = 0;
+const UNLOCKS: usize = 1;
+
+/// How long a call may block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Block {
+    Never,
+    /// Until the clock shows this many nanoseconds.
+    Until(u64),
+    Forever,
+}
+
+impl Block {
+    pub(super) fn end(self) -> Option<u64> {
+        match self {
+            Self::Never => Some(0),
+            Self::Until(end) => Some(end),
+            Self::Forever => None,
+        }
+    }
+}
+
+/// See the [module](self). The order of the fields puts what each reader loads into one cache line.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawRw<P> {
+    pub(super) gate: Futex,
+    /// The sections that the writer sleeps for, in two's complement.
+    pub(super) awaited: Futex32,
+    pub(super) writers: Raw<P>,
+    pub(super) readers: CpuCounters<2>,
+}
+
+/// For the models.
+#[cfg(loom)]
+impl<P: Policy> RawRw<P> {
+    /// Creates a lock with an open gate.
+    pub fn opened() -> Self {
+        Self { gate: Futex::new(0), ..Self::new() }
+    }
+}
+
+impl<P: Policy> RawRw<P> {
+    const_unless_loom! {
+        /// Creates a free lock.
+        pub fn new() -> Self {
+            Self {
+                gate: Futex::new(SHUT),
+                awaited: Futex32::new(0),
+                writers: Raw::new(),
+                readers: CpuCounters::new(),
+            }
+        }
+    }
+
+    /// Takes the lock for reading. If `RECURSIVE`, passes a writer that waits for readers. Returns `true` if the caller
+    /// holds it.
+    #[inline(always)]
+    pub fn lock_shared<const RECURSIVE: bool>(&self, block: Block) -> bool {
+        // Relaxed: loaded again below. A reader that is counted in vain may wake a writer in vain.
+        let counted = self.gate.load(Relaxed) & SHUT == 0;
+        if counted {
+            // Light fence: pairs with the heavy fence in `upgrade` (3).
+            self.count(LOCKS);
+            // Acquire: the last writer's section; pairs with the Release in `admit_readers`.
+            if self.gate.load(Acquire) & SHUT == 0 {
+                return true;
+            }
+        }
+        self.lock_shared_slow(RECURSIVE, block, counted)
+    }
+
+    /// Releases the lock, which the caller holds for reading. The caller may be another thread.
+    #[inline(always)]
+    pub fn unlock_shared(&self) {
+        // Light fence: pairs with the heavy fence before the writer sleeps (5).
+        self.count(UNLOCKS);
+        // Relaxed: the fences order it.
+        if self.gate.load(Relaxed) & DRAINING != 0 {
+            self.count_down();
+        }
+    }
+
+    /// Adds 1 to a word of this CPU, with Release, and executes a light fence.
+    #[inline(always)]
+    fn count(&self, word: usize) {
+        if self.readers.try_add(word, 1) {
+            // A compiler fence is a light fence here, or `try_add` would have failed: see `allocate`.
+            light_compiler_only();
+        } else {
+            self.count_slow(word);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_slow(&self, word: usize) {
+        self.readers.add_without_allocating(word, 1);
+        light();
+    }
+
+    /// Takes the lock for reading, with a read-modify-write of the gate. The caller may have been counted.
+    #[cold]
+    fn lock_shared_slow(&self, recursive: bool, block: Block, mut counted: bool) -> bool {
+        loop {
+            // Acquire: as in `lock_shared`.
+            let word = self.gate.load(Acquire);
+            if word & DRAINING != 0 && (!recursive || word & HELD != 0) {
+                if counted {
+                    self.unlock_shared();
+                    counted = false;
+                }
+                if block == Block::Never {
+                    return false;
+                }
+                // Relaxed, both: carries nothing.
+                if self.gate.compare_exchange(word, word + ONE_WAITER, Relaxed, Relaxed).is_ok() {
+                    return self.wait_for_admission(word & PHASE, block);
+                }
+            } else if !counted {
+                if opens::<P>(word) && block != Block::Never {
+                    self.allocate();
+                }
+                self.count(LOCKS);
+                counted = true;
+            } else if word & SHUT == 0 {
+                return true;
+            } else {
+                let next = match word {
+                    _ if word & DRAINING != 0 => word | ENTERED,
+                    _ if !opens::<P>(word) => word + ONE_READ,
+                    _ if self.readers.is_allocated() => word & PHASE,
+                    // There is no memory, or the caller must not allocate.
+                    _ => word,
+                };
+                // Acquire: as above. Release: publishes the count of this reader; pairs with the Acquire in `upgrade`
+                // and `try_hold`.
+                if self.gate.compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Allocates the counters. The caller is not counted, as the global allocator may take the lock.
+    #[cold]
+    fn allocate(&self) {
+        // Where a light fence is more than a compiler fence, readers always take the path that executes it.
+        #[cfg(not(loom))]
+        if !self.readers.is_allocated() {
+            let _ = self.readers.prepare_for(fence::backend() == fence::Backend::Membarrier);
+        }
+    }
+
+    /// Blocks until a writer ends the phase, for a reader that is counted as a waiter. Returns `true` if the caller
+    /// holds the lock.
+    fn wait_for_admission(&self, phase: u64, block: Block) -> bool {
+        let mut spins = spin_iterations(SPIN_NS);
+        loop {
+            // Acquire: as in `lock_shared`.
+            let word = self.gate.load(Acquire);
+            if word & PHASE != phase {
+                return true;
+            }
+            if spins > 0 {
+                spins -= 1;
+                spin_loop();
+                continue;
+            }
+            let asleep = word | SLEEPERS;
+            // Relaxed: carries nothing.
+            if word != asleep && self.gate.compare_exchange(word, asleep, Relaxed, Relaxed).is_err() {
+                continue;
+            }
+            if self.gate.wait_until(asleep, block.end()) && self.withdraw(phase) {
+                return false;
+            }
+        }
+    }
+
+    /// Withdraws a waiting reader. Returns `false` if it has been admitted.
+    fn withdraw(&self, phase: u64) -> bool {
+        let mut word = self.gate.load(Relaxed);
+        while word & PHASE == phase {
+            // Relaxed, both: carries nothing.
+            match self.gate.compare_exchange(word, word - ONE_WAITER, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Counts a section as ended for the writer. The last one wakes it.
+    #[cold]
+    fn count_down(&self) {
+        // Release: publishes the unlock; pairs with the Acquire of the swap in `sleep`.
+        if self.awaited.fetch_sub(1, Release) == 1 {
+            P::count(Event::WriterWakeup);
+            step!("writer-not-woken", self.awaited.wake(1));
+        }
+    }
+
+    /// Returns the number of sections. Only a holder of `writers` that has shut the gate may rely on 0, any other
+    /// result is an estimate.
+    pub(super) fn readers(&self) -> u64 {
+        // In this order: see (2).
+        let unlocks = self.readers.sum(UNLOCKS);
+        self.readers.sum(LOCKS).wrapping_sub(unlocks)
+    }
+
+    /// Returns `true` if a thread holds the lock, in whatever way.
+    pub fn is_locked(&self) -> bool {
+        self.writers.is_locked() || self.readers() != 0
+    }
+
+    /// Returns `true` if a thread holds the lock for writing.
+    pub fn is_locked_exclusive(&self) -> bool {
+        self.gate.load(Relaxed) & HELD != 0
+    }
+}
+
+/// Returns `true` if the next read by the slow path opens the gate.
+fn opens<P: Policy>(word: u64) -> bool {
+    word / ONE_READ + 1 >= P::OPEN_AFTER
+}
