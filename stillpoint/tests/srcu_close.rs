@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use callbacks::{LAZY, counter};
 use deadline::deadline;
@@ -296,6 +296,13 @@ fn close_ends_without_worker_threads() {
         domain.call(call);
         wait(domain.close());
         assert_eq!(calls.load(Acquire), 2);
+        // More than the reports of a stall, whose intervals double, would let run.
+        const LENGTH: usize = 50;
+        let (calls, _) = counter();
+        let domain = Domain::new();
+        chain(domain.clone(), LENGTH, calls);
+        wait(domain.close());
+        assert_eq!(calls.load(Acquire), LENGTH + 1);
     }
 }
 
@@ -328,4 +335,22 @@ fn close_that_waits_for_a_handle_is_reported() {
     assert_eq!(stall.made_at().map(|site| site.line()), Some(line));
     let text = stall.to_string();
     assert!(text.contains(" has waited ") && text.ends_with("and 1 sections are open"), "{text}");
+}
+
+#[test]
+fn close_that_is_dropped_after_a_poll_keeps_no_thread() {
+    const NAME: &str = "close_that_is_dropped_after_a_poll_keeps_no_thread";
+    if child::variant().is_none() {
+        return child::run(NAME, "alone", None);
+    }
+    let _running = deadline();
+    let threads = || fs::read_dir("/proc/self/task").expect("the process has threads").count();
+    let domains: Vec<_> = (0..20).map(|_| Domain::new()).collect();
+    for domain in &domains {
+        let mut close = pin!(domain.clone().close());
+        let waker = Arc::new(Noop).into();
+        assert!(close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    // An idle worker, the deadline, and the threads of the test program.
+    until(|| threads() < 20);
 }

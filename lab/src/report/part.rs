@@ -36,7 +36,7 @@ pub(super) const PARTS: [Part; 16] = [
     part("percpu", 25.0, 40.0, percpu::run),
     part("lock", 40.0, 240.0, lock::by_threads),
     part("lock-ablation", 30.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
-    part("rwlock", 30.0, 60.0, rwlock::run),
+    part("rwlock", 15.0, 60.0, rwlock::run),
     part("e1", 15.0, 40.0, e1::run),
     part("e2", 12.0, 40.0, e2::run),
     part("e3", 24.0, 200.0, e3::run),
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quick_report_takes_less_than_six_minutes() {
+    fn quick_report_takes_less_than_seven_minutes() {
         let seconds: f64 = PARTS.iter().map(|part| part.seconds(true)).sum();
-        assert!(seconds < 330.0, "{seconds} s");
+        assert!(seconds < 390.0, "{seconds} s");
     }
 }

@@ -153,6 +153,7 @@ pub(crate) fn barrier(domain: &impl RawDomain) {
         !running::is_of(address(domain)),
         "barrier() inside a callback of the same domain would wait for itself"
     );
+    domain.register_for_fork();
     if domain.core().callbacks.barrier(domain).is_err() {
         panic!("barrier() would wait for ever: the kernel denies the heavy fence, which worked before");
     }

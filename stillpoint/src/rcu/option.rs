@@ -43,6 +43,8 @@ pub struct RcuOption<T: ?Sized + Send + 'static, D: Domain = Global> {
     domain: D,
     /// Owns the value, as a `Box` does: this is `Sync` if `T` is.
     _owns: PhantomData<T>,
+    /// Values go in and out through shared references: invariant in `T`, as a `Cell` is.
+    _exchanges: PhantomData<fn(*mut T)>,
 }
 
 impl<T: ?Sized + Send + 'static> RcuOption<T> {
@@ -55,12 +57,22 @@ impl<T: ?Sized + Send + 'static> RcuOption<T> {
 impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     /// Creates an empty pointer of `domain`.
     pub const fn empty_in(domain: D) -> Self {
-        Self { value: PublishedPtr::new(ptr::null_mut()), domain, _owns: PhantomData }
+        Self {
+            value: PublishedPtr::new(ptr::null_mut()),
+            domain,
+            _owns: PhantomData,
+            _exchanges: PhantomData,
+        }
     }
 
     /// Publishes `value`, if there is one, to the readers of `domain`.
     pub fn from_box_in(value: Option<Box<T>>, domain: D) -> Self {
-        Self { value: PublishedPtr::new(into_word(value)), domain, _owns: PhantomData }
+        Self {
+            value: PublishedPtr::new(into_word(value)),
+            domain,
+            _owns: PhantomData,
+            _exchanges: PhantomData,
+        }
     }
 
     /// Returns the domain whose guards and handles read the value.

@@ -11,6 +11,7 @@ use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use std::time::Duration;
 
 use super::close_waiters::WaiterId;
 use super::domain::{Domain, WorkerRef};
@@ -102,7 +103,7 @@ impl Close {
     /// See the [type](Self#panics).
     pub fn wait(&self) {
         assert_may_close(&self.domain);
-        wait(&self.domain);
+        wait(&self.domain, || true);
     }
 
     /// Returns `true` if the domain is closed.
@@ -120,8 +121,7 @@ impl Close {
     /// ```
     pub fn is_closed(&self) -> bool {
         // In this order: without handles, nothing is deferred any more.
-        self.domain.counts().handles() == 0
-            && self.domain.queues().all(|queue| queue.completed() >= queue.tail())
+        self.domain.counts().handles() == 0 && !has_callbacks(&self.domain)
     }
 }
 
@@ -134,8 +134,13 @@ fn assert_may_close(domain: &Domain) {
     );
 }
 
-/// Blocks until the domain is closed. Reports a long wait for handles as a stall.
-fn wait(domain: &Domain) {
+/// How long a waiter sleeps at most. A callback that has no worker may own the last handle, and wakes no waiter; neither
+/// does a future that is dropped.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// Blocks until the domain is closed. Reports a long wait for handles as a stall. Returns `false` if `is_wanted` does,
+/// which is called from time to time.
+fn wait(domain: &Domain, is_wanted: impl Fn() -> bool) -> bool {
     let (core, counts) = (domain.core(), domain.counts());
     let readers = core.engine.readers();
     let mut detector = StallDetector::new(readers.counters(), NAME, 0);
@@ -145,9 +150,16 @@ fn wait(domain: &Domain) {
         // period that was denied its fence; without handles, none needs a fence.
         let has_run = core.callbacks.barrier(domain).is_ok();
         if is_unused && has_run {
-            return;
+            return true;
         }
-        if !counts.wait_for_no_handles(Some(detector.next_report_in())) {
+        if !is_wanted() {
+            return false;
+        }
+        // Callbacks may have deferred others.
+        if has_run && has_callbacks(domain) {
+            continue;
+        }
+        if !counts.wait_for_no_handles(Some(detector.next_report_in().min(RECHECK))) {
             detector.report_if_due(detector.waited(), |_| {
                 let (handles, sections) = (counts.handles(), readers.count());
                 let site = domain.made_at()?;
@@ -155,6 +167,10 @@ fn wait(domain: &Domain) {
             });
         }
     }
+}
+
+fn has_callbacks(domain: &Domain) -> bool {
+    domain.queues().any(|queue| queue.completed() < queue.tail())
 }
 
 impl Future for Close {
@@ -170,14 +186,16 @@ impl Future for Close {
             // SAFETY: the task only waits.
             let domain = unsafe { domain.worker_ref() };
             worker_pool::submit(move || {
-                wait(&domain);
-                domain.shared().close_waiters.wake_all();
+                let waiters = &domain.shared().close_waiters;
+                if wait(&domain, || waiters.has_waiters()) {
+                    waiters.wake_all();
+                }
             })
         };
         if domain.shared().close_waiters.add(id, context.waker(), submit) {
             return Poll::Pending;
         }
-        wait(domain);
+        wait(domain, || true);
         Poll::Ready(())
     }
 }

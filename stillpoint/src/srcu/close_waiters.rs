@@ -1,12 +1,13 @@
 //! The futures that wait until a domain is closed ([`super::close`]).
 //!
 //! A future that is polled leaves its waker here. While there are wakers, a task of the
-//! [worker pool](crate::reclaim::worker_pool) blocks until the domain is closed, and then wakes all of them.
+//! [worker pool](crate::reclaim::worker_pool) blocks until the domain is closed, and then wakes all of them. It ends
+//! early when it finds that there are none.
 //!
 //! # Invariants
 //!
-//! 1. One lock orders all decisions. While `has_task` is set, the task takes the lock again and takes all wakers. A
-//!    future that leaves a waker, and finds `has_task` clear, sets it and submits the task.
+//! 1. One lock orders all decisions. While `has_task` is set, the task takes the lock again, and takes all wakers or
+//!    finds none. A future that leaves a waker, and finds `has_task` clear, sets it and submits the task.
 //! 2. Wakers are code of the program: they are cloned, called and dropped outside the lock.
 
 use core::mem;
@@ -68,6 +69,13 @@ impl CloseWaiters {
         let wakers = mem::take(&mut waiters.wakers);
         drop(waiters);
         wakers.into_values().for_each(wake);
+    }
+
+    /// Returns `true` if there are futures. If not, the task ends, and the next future gets another one.
+    pub(super) fn has_waiters(&self) -> bool {
+        let mut waiters = self.lock();
+        waiters.has_task = !waiters.wakers.is_empty();
+        waiters.has_task
     }
 
     /// Removes a future that is dropped.

@@ -6,7 +6,8 @@
 //! | `internal_refs` | tasks of the library, and one for all handles | the memory is freed |
 //!
 //! Guards borrow a handle and are not counted. So without handles no thread can read or defer, and deferred callbacks
-//! run at once: in a worker, or, if none can be started, in the thread that drops the last handle.
+//! run at once: in a worker, or, if none can be started, in the thread that drops the last handle. (In a stall hook they
+//! are leaked then: the thread may be the leader whose grace period they wait for.)
 
 use core::alloc::Layout;
 use core::convert::Infallible;

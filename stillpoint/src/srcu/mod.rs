@@ -45,7 +45,8 @@
 //! A [`Domain`] is a handle, and a clone is another one; each [`Rcu`](crate::rcu::Rcu),
 //! [`Retired`](crate::rcu::Retired), [`GracePeriod`](crate::rcu::GracePeriod) and [`OwnedGuard`] holds one. When the
 //! last handle is dropped, no section can be open. Deferred callbacks then run at once: in a worker, or, if none can be
-//! started, in the thread that drops the handle. That thread may be running one of the domain's own callbacks.
+//! started, in the thread that drops the handle. That thread may be running one of the domain's own callbacks. (In a
+//! [stall hook](crate::rcu::set_stall_hook) without threads, the callbacks are leaked.)
 //! [`Domain::close`] drops a handle, and waits until there are no others and all callbacks have run.
 //!
 //! # Signal handlers

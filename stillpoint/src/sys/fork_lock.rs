@@ -5,7 +5,7 @@
 
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::thread::with_all_blocked;
@@ -19,6 +19,8 @@ pub struct ForkLock<T> {
     held: UnsafeCell<Option<MutexGuard<'static, ()>>>,
     /// The [identity](this_thread) of the forking thread, or null.
     holder: AtomicPtr<()>,
+    /// The forks of that thread: the handler of a signal that interrupts a fork may fork.
+    forks: AtomicU32,
 }
 
 // SAFETY: the value is accessed under the lock; `held`, by the forking thread while it holds the lock.
@@ -31,6 +33,7 @@ impl<T> ForkLock<T> {
             value: UnsafeCell::new(value),
             held: UnsafeCell::new(None),
             holder: AtomicPtr::new(ptr::null_mut()),
+            forks: AtomicU32::new(0),
         }
     }
 
@@ -45,22 +48,26 @@ impl<T> ForkLock<T> {
 
     /// Takes the lock before a fork.
     pub fn hold(&'static self) {
-        if self.is_held_here() {
-            return;
-        }
-        let guard = with_all_blocked(|| self.lock());
-        // SAFETY: under the lock.
-        unsafe { *self.held.get() = Some(guard) };
-        self.holder.store(this_thread(), Relaxed);
+        with_all_blocked(|| {
+            if !self.is_held_here() {
+                let guard = self.lock();
+                // SAFETY: under the lock.
+                unsafe { *self.held.get() = Some(guard) };
+                self.holder.store(this_thread(), Relaxed);
+            }
+            self.forks.fetch_add(1, Relaxed);
+        });
     }
 
     /// Releases the lock after a fork, in the parent and in the child.
     pub fn release(&'static self) {
-        if self.is_held_here() {
-            self.holder.store(ptr::null_mut(), Relaxed);
-            // SAFETY: this thread holds the lock.
-            drop(unsafe { (*self.held.get()).take() });
-        }
+        with_all_blocked(|| {
+            if self.is_held_here() && self.forks.fetch_sub(1, Relaxed) == 1 {
+                self.holder.store(ptr::null_mut(), Relaxed);
+                // SAFETY: this thread holds the lock.
+                drop(unsafe { (*self.held.get()).take() });
+            }
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
