@@ -12,21 +12,28 @@ pub struct OwnerActivity {
     pushed: u64,
     run: u64,
     at: u64,
-    /// The owner has pushed a block. So it will soon flush, and run what it may.
+    /// Callbacks pushed at the assessment before.
+    pushed_before: u64,
+    /// The owner has pushed a block, and all that it had pushed two assessments ago has run. So it will soon flush, and
+    /// run what it may.
     pub pushes: bool,
     /// Besides, a block of its callbacks has run. So grace periods end.
     pub reclaims: bool,
 }
 
 impl OwnerActivity {
-    pub const NEW: Self = Self { pushed: 0, run: 0, at: 0, pushes: false, reclaims: false };
+    pub const NEW: Self = Self { pushed: 0, run: 0, at: 0, pushed_before: 0, pushes: false, reclaims: false };
 
     /// Assesses the owner at the time `now`, in nanoseconds, if it is time for that.
     pub fn assess(&mut self, pushed: u64, run: u64, now: u64) {
-        if now - self.at >= ASSESSMENT_INTERVAL {
-            let pushes = pushed - self.pushed >= BLOCK;
+        let interval = now.saturating_sub(self.at);
+        if interval >= ASSESSMENT_INTERVAL {
+            // What was pushed and run in a longer time says nothing about what the owner does now.
+            let is_recent = interval < 4 * ASSESSMENT_INTERVAL.max(1);
+            let keeps_up = is_recent && run >= self.pushed_before;
+            let pushes = keeps_up && pushed - self.pushed >= BLOCK;
             let reclaims = pushes && run - self.run >= BLOCK;
-            *self = Self { pushed, run, at: now, pushes, reclaims };
+            *self = Self { pushed, run, at: now, pushed_before: self.pushed, pushes, reclaims };
         }
     }
 }
@@ -48,5 +55,12 @@ mod tests {
         assert_eq!(assess(2, 1, 2), [true, true]);
         assert_eq!(assess(3, 1, 3), [true, false]);
         assert_eq!(assess(3, 3, 4), [false, false]);
+        // It does not keep up: what it had pushed two assessments ago has not run.
+        assert_eq!(assess(5, 3, 5), [true, false]);
+        assert_eq!(assess(7, 4, 6), [true, true]);
+        assert_eq!(assess(9, 4, 7), [false, false]);
+        assert_eq!(assess(10, 9, 8), [true, true]);
+        // The last assessment was long ago.
+        assert_eq!(assess(20, 20, 12), [false, false]);
     }
 }

@@ -355,7 +355,11 @@ impl Queue {
         let Some(claim) = self.try_claim() else { return Amount::default() };
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
+            // Not if nothing lies behind those that are ready: the owner may have stopped, and there is no grace period to
+            // wait for meanwhile. Nor if there is a callback that only the worker may run: each would stop at the other's.
             !all && consumer.activity.pushes
+                && self.tail() > self.front.ready_end.load(Relaxed)
+                && self.owner.worker_end.load(Relaxed) <= consumer.next
         });
         let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
         claim.release();

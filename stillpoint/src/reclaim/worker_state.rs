@@ -72,7 +72,8 @@ impl WorkerState {
 
     /// Returns `true` if the worker sleeps until lazy callbacks must run, or until the next round may begin.
     pub fn is_sleeping(&self) -> bool {
-        // The worker reads the backlog, which the caller has increased, after its heavy fence: as in (2).
+        // The worker reads the backlog, which the caller has increased, after its heavy fence: as in (2). Before a pause
+        // for owners that reclaim by themselves there is no fence: the worker may miss the increase for that pause.
         light();
         matches!(self.state.load(Relaxed), LAZY_WAIT | RATE_LIMITED)
     }
