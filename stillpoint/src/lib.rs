@@ -96,6 +96,8 @@ pub mod srcu;
 mod sync;
 #[cfg(not(loom))]
 mod sys;
+#[cfg(not(loom))]
+mod tagged;
 
 #[cfg(not(loom))]
 pub use domain::api::Domain;
@@ -127,6 +129,8 @@ pub mod srcu {
 }
 #[cfg(loom)]
 pub mod sync;
+#[cfg(loom)]
+pub mod tagged;
 
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/support/deadline.rs"]

@@ -8,6 +8,8 @@ use super::stats::Stats;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::options::DeferOptions;
+use crate::tagged::pointable::Pointable;
+use crate::tagged::shared::Shared;
 
 /// A domain: readers, and the grace periods that wait for them and for no others.
 ///
@@ -110,7 +112,43 @@ pub trait Domain:
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire(self, value, options) };
+        unsafe { deferred::retire::<T>(self, value.cast(), options) };
+    }
+
+    /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period: see
+    /// [`rcu::retire_shared`](crate::rcu::retire_shared).
+    ///
+    /// # Safety
+    ///
+    /// From now on, only sections *of this domain* that are open now load or use the node, and it is not freed
+    /// otherwise.
+    #[inline]
+    #[track_caller]
+    unsafe fn retire_shared<T>(&self, node: Shared<'_, T>, options: DeferOptions)
+    where
+        T: ?Sized + Pointable + Send + 'static,
+    {
+        if let Some(node) = node.node() {
+            // SAFETY: the caller's contract.
+            unsafe { deferred::retire::<T>(self, node, options) };
+        }
+    }
+
+    /// Panics if `section` is one of another [`srcu::Domain`](crate::srcu::Domain). Sections of other domains have other
+    /// types.
+    ///
+    /// For data structures that take a section from their caller, and load from an [`Atomic`](crate::rcu::Atomic) in it.
+    ///
+    /// ```
+    /// use stillpoint::{Domain as _, srcu::Domain};
+    ///
+    /// let (here, there) = (Domain::new(), Domain::new());
+    /// here.check_section(&here.enter());
+    /// assert!(std::panic::catch_unwind(|| here.check_section(&there.enter())).is_err());
+    /// ```
+    #[inline]
+    fn check_section(&self, section: &<Self as Domain>::Section) {
+        self.check(section);
     }
 
     /// Calls `f` after a grace period, as [`call_with`](Self::call_with) does: see

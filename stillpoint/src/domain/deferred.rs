@@ -17,6 +17,7 @@ use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::{running, worker_pool};
+use crate::tagged::pointable::Pointable;
 
 /// Callbacks and destructors that have panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -76,21 +77,23 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
     let _ = writeln!(std::io::stderr(), "stillpoint: {what} in {domain}{site} has panicked: {name}");
 }
 
-/// Frees the box after a grace period.
+/// Frees the value after a grace period.
 ///
 /// # Safety
 ///
-/// `value` comes from a `Box`, has been unpublished, and is not used by the caller again.
+/// `value` comes from [`T::init`](Pointable::init), for a sized type from a `Box`, has been unpublished, and is not used
+/// by the caller again.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<T: Send + 'static>(
+pub(crate) unsafe fn retire<T: ?Sized + Pointable + Send + 'static>(
     domain: &impl RawDomain,
-    value: NonNull<T>,
+    value: NonNull<()>,
     options: DeferOptions,
 ) {
+    // SAFETY: the value exists, and is only shared.
+    let bytes = size_of_val(unsafe { T::deref(value) }).saturating_add(options.bytes);
     // SAFETY: the caller's contract; callbacks run after a grace period.
-    let callback =
-        unsafe { Callback::free(value, size_of::<T>().saturating_add(options.bytes), options.local) };
+    let callback = unsafe { Callback::free::<T>(value, bytes, options.local) };
     domain.defer(callback, options.lazy);
 }
 

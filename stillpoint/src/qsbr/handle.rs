@@ -12,6 +12,7 @@ use crate::domain::static_domain::{StaticDomain, leave_if_ended, queue_of, regis
 use crate::readers::qsbr::Qsbr;
 use crate::readers::reader::{Owner, Reader};
 use crate::reclaim::queue::PushAction;
+use crate::tagged::shared::sealed::ReadSection;
 
 /// A domain of [`crate::qsbr`]: threads that report, and grace periods that wait for these threads only.
 ///
@@ -189,6 +190,8 @@ impl<D: QsbrDomain> Drop for Offline<'_, D> {
         self.0.seen = D::shared().readers().thread_online(self.0.reader);
     }
 }
+
+impl<D: QsbrDomain> ReadSection for Handle<D> {}
 
 impl<D: QsbrDomain> Drop for Handle<D> {
     fn drop(&mut self) {

@@ -11,6 +11,7 @@ use crate::readers::reader::{ExitPath, Reader};
 use crate::readers::registration;
 use crate::readers::threads::Memb;
 use crate::reclaim::queue::PushAction;
+use crate::tagged::shared::sealed::ReadSection;
 
 /// A domain of [`crate::rcu`]: readers, and grace periods that wait for these readers only.
 ///
@@ -125,6 +126,8 @@ impl<D: RcuDomain> Guard<D> {
         }
     }
 }
+
+impl<D: RcuDomain> ReadSection for Guard<D> {}
 
 impl<D: RcuDomain> Drop for Guard<D> {
     #[inline]

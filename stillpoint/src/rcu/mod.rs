@@ -148,6 +148,7 @@
 //! implementations of read-copy update* (2012). The comments in the source (`grace_period/engine.rs`,
 //! `readers/threads.rs`) explain why the algorithm is correct.
 
+mod atomic;
 mod block_on;
 mod grace_period;
 mod guard;
@@ -158,6 +159,7 @@ use core::ptr::NonNull;
 
 use crate::Domain as _;
 
+pub use atomic::{Atomic, CompareExchangeError};
 pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
 pub use guard::{Global, Guard, RcuDomain};
 pub use pointer::{Rcu, Retired};
@@ -168,6 +170,9 @@ pub use crate::grace_period::stall::{
 };
 pub use crate::reclaim::backlog::Limits;
 pub use crate::reclaim::options::DeferOptions;
+pub use crate::tagged::owned::Owned;
+pub use crate::tagged::pointable::{HeaderSlice, Pointable};
+pub use crate::tagged::shared::{Pointer, ReadSection, Shared};
 
 // For the macros that define domains.
 #[doc(hidden)]
@@ -292,6 +297,36 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
 pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
     // SAFETY: the caller's contract.
     unsafe { Global.retire_raw(value, options) };
+}
+
+/// Drops the node of an [`Atomic`] after a grace period, as [`retire`] does a value. Does nothing if `node` is null.
+///
+/// For data structures that unlink their own nodes.
+///
+/// # Safety
+///
+/// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise.
+///
+/// So the node is unlinked, and never linked again, and no `Atomic` of another domain leads to it.
+///
+/// ```
+/// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};
+///
+/// let current: Atomic<[u8]> = Atomic::new(Owned::init(vec![1, 2, 3]));
+/// let guard = rcu::enter();
+/// let old = current.swap(Shared::null(), &guard);
+/// // SAFETY: no other pointer led to the node.
+/// unsafe { rcu::retire_shared(old, DeferOptions::new()) };
+/// assert_eq!(old.as_ref(), Some(&[1, 2, 3][..])); // until the guard is dropped
+/// ```
+#[inline]
+#[track_caller]
+pub unsafe fn retire_shared<T>(node: Shared<'_, T>, options: DeferOptions)
+where
+    T: ?Sized + Pointable + Send + 'static,
+{
+    // SAFETY: the caller's contract.
+    unsafe { Global.retire_shared(node, options) };
 }
 
 /// [`call_with`] for a closure that is neither `Send` nor `'static`.

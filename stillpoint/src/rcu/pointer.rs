@@ -116,13 +116,14 @@ impl<T: Send + 'static, D: Domain> Rcu<T, D> {
         T: Sync,
     {
         self.domain.check(guard);
+        let mut seen = self.value.load();
         let old = loop {
-            let seen = self.value.load();
             // SAFETY: as in `load`. The guard also keeps the address from being reused, so the exchange below succeeds
             // only if the value is still the one that `f` saw.
             let new = Box::into_raw(Box::new(f(unsafe { &*seen })));
-            if self.value.compare_exchange(seen, new) {
-                break seen;
+            match self.value.compare_exchange(seen, new) {
+                Ok(old) => break old,
+                Err(current) => seen = current,
             }
             // SAFETY: `new` was not published.
             drop(unsafe { Box::from_raw(new) });
@@ -255,7 +256,7 @@ impl<T: Send + 'static, D: Domain> Retired<T, D> {
     pub fn retire_with(self, options: DeferOptions) {
         let (value, domain) = self.into_parts();
         // SAFETY: as in `drop`, which does not run.
-        unsafe { deferred::retire(&domain, value, options) };
+        unsafe { deferred::retire::<T>(&domain, value.cast(), options) };
     }
 
     /// [`wait`](Self::wait), without moving the value out of its box.
@@ -286,7 +287,7 @@ impl<T: Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 impl<T: Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from a Box, has been unpublished, and is not used again here.
-        unsafe { deferred::retire(&self.domain, self.value, DeferOptions::new()) };
+        unsafe { deferred::retire::<T>(&self.domain, self.value.cast(), DeferOptions::new()) };
     }
 }
 

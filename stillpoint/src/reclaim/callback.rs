@@ -5,6 +5,8 @@ use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::tagged::pointable::Pointable;
+
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
 pub struct Callback {
@@ -44,30 +46,33 @@ const MAX_BYTES: usize = 1 << 40;
 unsafe impl Send for Callback {}
 
 impl Callback {
-    /// Drops the box that `value` comes from; counted as `bytes`. `local`: the thread that deferred it may run the
+    /// Drops the value and frees its memory; counted as `bytes`. `local`: the thread that deferred it may run the
     /// destructor.
     ///
     /// # Safety
     ///
-    /// `value` comes from a `Box`, and is not freed otherwise. When the callback runs, no thread uses it any more.
+    /// `value` comes from [`T::init`](Pointable::init), for a sized type from a `Box`, and is not freed otherwise. When
+    /// the callback runs, no thread uses it any more.
     #[inline]
-    pub unsafe fn free<T: Send + 'static>(value: NonNull<T>, bytes: usize, local: bool) -> Self {
+    pub unsafe fn free<T>(value: NonNull<()>, bytes: usize, local: bool) -> Self
+    where
+        T: ?Sized + Pointable + Send + 'static,
+    {
         /// # Safety
         ///
-        /// `data` is the only pointer from a `Box<T>`.
-        unsafe fn free<T>(data: Data) -> Option<fn() -> Panicked> {
-            // SAFETY: the caller's contract.
-            let value = unsafe { Box::from_raw(data.assume_init().cast::<T>()) };
-            if !mem::needs_drop::<T>() {
+        /// `data` is the only pointer from [`T::init`](Pointable::init).
+        unsafe fn free<T: ?Sized + Pointable>(data: Data) -> Option<fn() -> Panicked> {
+            // SAFETY: the caller's contract; the pointer is not null.
+            let drop = || unsafe { T::drop(NonNull::new_unchecked(data.assume_init())) };
+            if !T::NEEDS_DROP {
                 // Nothing here panics, and catching would take as long as freeing.
-                drop(value);
+                drop();
                 return None;
             }
-            let what = || Panicked { what: "the destructor of a value retired", name: type_name::<T>() };
-            catch(|| drop(value), what)
+            catch(drop, || Panicked { what: "the destructor of a value retired", name: type_name::<T>() })
         }
-        let data = MaybeUninit::new(value.as_ptr().cast());
-        let flags = if mem::needs_drop::<T>() { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
+        let data = MaybeUninit::new(value.as_ptr());
+        let flags = if T::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
         Self { run: free::<T>, data, bytes_and_flags: shifted(bytes) | flags }
     }
 
@@ -215,7 +220,7 @@ mod tests {
     fn only_frees_without_destructors_are_free_only() {
         fn free<T: Send + 'static>(value: T) -> Callback {
             // SAFETY: the value was never shared.
-            unsafe { Callback::free(NonNull::from(Box::leak(Box::new(value))), 12, false) }
+            unsafe { Callback::free::<T>(T::init(value), 12, false) }
         }
         let callbacks = [free([1_u8; 3]), free(()), free(vec![1]), Callback::call(|| (), 12)];
         assert_eq!(callbacks.each_ref().map(Callback::is_free_only), [true, true, false, false]);

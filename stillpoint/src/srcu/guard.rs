@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 
 use super::shared::Shared;
 use crate::readers::srcu::Idx;
+use crate::tagged::shared::sealed::ReadSection;
 
 /// An open read-side critical section of a [`Domain`](super::Domain). Dropping the guard, in any thread, ends it.
 ///
@@ -59,6 +60,10 @@ impl Section {
         core::ptr::eq(self.domain.as_ptr(), domain)
     }
 }
+
+impl ReadSection for Section {}
+
+impl ReadSection for Guard<'_> {}
 
 impl Deref for Guard<'_> {
     type Target = Section;

@@ -206,7 +206,28 @@ interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
     store(value: *mut T; order) -> ();
     swap(value: *mut T; order) -> *mut T;
     compare_exchange(old: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
+    compare_exchange_weak(old: *mut T, new: *mut T; success, failure) -> Result<*mut T, *mut T>;
 ]);
+
+impl<T> AtomicPtr<T> {
+    /// Changes the address, and returns the previous pointer. The exchange that succeeds is the operation.
+    #[track_caller]
+    fn fetch_map(&self, order: Ordering, f: impl Fn(usize) -> usize) -> *mut T {
+        poll();
+        let order = weaken(order, "order");
+        self.0.fetch_update(order, Relaxed, |pointer| Some(pointer.map_addr(&f))).expect("never none")
+    }
+
+    #[track_caller]
+    pub fn fetch_or(&self, bits: usize, order: Ordering) -> *mut T {
+        self.fetch_map(order, |address| address | bits)
+    }
+
+    #[track_caller]
+    pub fn fetch_and(&self, bits: usize, order: Ordering) -> *mut T {
+        self.fetch_map(order, |address| address & bits)
+    }
+}
 
 /// The number of CPUs in a model.
 pub(crate) const CPUS: usize = 2;
