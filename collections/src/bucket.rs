@@ -143,7 +143,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
 
     /// Returns `true` if the entries are in the next table.
     pub fn has_moved(&self) -> bool {
-        // Acquire: as in `find`.
+        // Acquire: the next table is complete for this bucket; pairs with the Release in `set_header`.
         self.header.load(Acquire) & MOVED != 0
     }
 
@@ -157,8 +157,8 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
                     f(loaded, entry);
                 }
             }
-            // Acquire: as in `find`.
-            match bucket.next(bucket.header.load(Acquire), section) {
+            // Relaxed: whether there is a next bucket; its pointer is acquired.
+            match bucket.next(bucket.header.load(Relaxed), section) {
                 Some(next) => bucket = next,
                 None => return,
             }
