@@ -501,31 +501,34 @@ impl<'g, E: Hashed, D: Domain> Walk<'g, E, D> {
     /// added several times, by the same call.
     pub fn next(&mut self, entries: &mut Vec<&'g E>) -> bool {
         let Some(table) = self.table.filter(|table| self.index < table.len()) else { return false };
-        let (index, mask) = (self.index, table.len() - 1);
+        collect(table, table.len() - 1, self.index, self.section, &mut |entry| entries.push(entry));
         self.index += 1;
-        let mut add = |entry: &'g E| {
-            if entry.hash() as usize & mask == index {
-                entries.push(entry);
-            }
-        };
-        collect(table, index, self.section, &mut add);
         true
     }
 }
 
-/// Calls `add` with the entries of a bucket, and if it has moved, of those that its entries may be in.
+/// Calls `add` with the entries whose hash has the bits `value` of `mask`: those in a table or, if their bucket has moved,
+/// in the next one.
 fn collect<'g, E: Hashed, D: Domain>(
     table: &'g Table<E, D>,
-    index: usize,
+    mask: usize,
+    value: usize,
     section: &'g D::Section,
     add: &mut impl FnMut(&'g E),
 ) {
-    let bucket = &table.buckets[index];
-    if !bucket.has_moved() {
-        return bucket.for_each(section, |_, entry| add(entry));
-    }
-    let next = table.next(section);
-    for index in (index & (next.len() - 1)..next.len()).step_by(table.len()) {
-        collect(next, index, section, add);
+    let buckets = table.len() - 1;
+    for index in (value & buckets..table.len()).step_by(mask + 1) {
+        // Those of one bucket. If the table is smaller than one before it, the bucket has others too.
+        let (mask, value) = if buckets > mask { (buckets, index) } else { (mask, value) };
+        let bucket = &table.buckets[index];
+        if bucket.has_moved() {
+            collect(table.next(section), mask, value, section, add);
+            continue;
+        }
+        bucket.for_each(section, |_, entry| {
+            if entry.hash() as usize & mask == value {
+                add(entry);
+            }
+        });
     }
 }
