@@ -24,8 +24,8 @@
 //! - *A lookup that finds an entry* has loaded it from its slot. If the bucket has moved since its header was loaded,
 //!   the entry was in the map when it moved (3), which is during the lookup.
 //! - *A lookup that finds nothing.* If an entry of the key was there during all of the lookup, it was in one slot (2),
-//!   or in a bucket that has moved, whose slots do not change (3). The header that the lookup loads is not older than the
-//!   entry, so it has the fingerprint (1), or [`MOVED`].
+//!   or in a bucket that has moved, whose slots do not change (3). The header that the lookup loads is not older than
+//!   the entry, so it has the fingerprint (1), or [`MOVED`].
 //! - *Two lookups, one after the other.* The second may load an older value from a slot than the first only if nothing
 //!   orders them. The header orders them: a lookup reads the slots that the header names. If the first lookup finds the
 //!   fingerprint gone, so does the second, or it finds a header in which the slot is used again; that header was stored
@@ -200,8 +200,8 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
 
     #[inline(always)]
     fn set_header(&self, header: u64) {
-        // Release: publishes null slots before they are used again, and the copies of entries before `MOVED`; pairs with
-        // the Acquire in `find`.
+        // Release: publishes null slots before they are used again, and the copies of entries before `MOVED`; pairs
+        // with the Acquire in `find`.
         self.header.store(header, Release);
     }
 

@@ -25,9 +25,13 @@ mod bucket;
 #[cfg(not(loom))]
 pub mod hash_map;
 #[cfg(not(loom))]
+mod stripes;
+#[cfg(not(loom))]
 mod sync;
 #[cfg(not(loom))]
 mod table;
+#[cfg(not(loom))]
+mod walk;
 
 #[cfg(not(loom))]
 pub use hash_map::HashMap;
@@ -38,6 +42,10 @@ pub mod bucket;
 #[cfg(loom)]
 pub mod model;
 #[cfg(loom)]
+mod stripes;
+#[cfg(loom)]
 pub mod sync;
 #[cfg(loom)]
 pub mod table;
+#[cfg(loom)]
+pub mod walk;

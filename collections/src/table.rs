@@ -1,13 +1,13 @@
 //! Tables of buckets, and how one takes the place of another.
 //!
-//! A hash belongs to a *stripe*, by its lowest bits, and to a bucket of each table, by its lowest bits too. Tables have at
-//! least as many buckets as there are stripes. So the hashes of a bucket belong to one stripe, in every table, and a
+//! A hash belongs to a *stripe*, by its lowest bits, and to a bucket of each table, by its lowest bits too. Tables have
+//! at least as many buckets as there are stripes. So the hashes of a bucket belong to one stripe, in every table, and a
 //! writer holds one lock.
 //!
 //! To resize, a writer allocates another table and links it as `next` of the current one. Each bucket *moves* under the
-//! lock of its stripe: its entries are copied to the next table, then it is marked. Writers move the bucket of their key,
-//! and a few others. The writer that moves the last bucket makes the next table the current one, and retires the table
-//! before it.
+//! lock of its stripe: its entries are copied to the next table, then it is marked. Writers move the bucket of their
+//! key, and a few others. The writer that moves the last bucket makes the next table the current one, and retires the
+//! table before it.
 //!
 //! # Invariants
 //!
@@ -18,18 +18,16 @@
 //!
 //! # Writers
 //!
-//! A writer first looks its key up as a reader does ([`Tables::look_up`]). That compares keys, and brings the lines of the
-//! bucket and of the entry into the cache. Then it takes the lock, and makes its change if the chain still has what it has
-//! seen: the same entry for its key, or no entry of its hash that it has not compared. The section keeps the addresses of
-//! entries from being used again. Otherwise the writer looks again.
+//! A writer first looks its key up as a reader does ([`Tables::look_up`]). That compares keys, and brings the lines of
+//! the bucket and of the entry into the cache. Then it takes the lock, and makes its change if the chain still has what
+//! it has seen: the same entry for its key, or no entry of its hash that it has not compared. The section keeps the
+//! addresses of entries from being used again. Otherwise the writer looks again.
 
 use core::fmt;
-use std::sync::OnceLock;
 
 use crate::bucket::{Bucket, Hashed, Moved};
-use crate::sync::{
-    Atomic, AtomicUsize, DeferOptions, Domain, Mutex, MutexGuard, Ordering::*, Owned, Shared, share,
-};
+use crate::stripes::Stripes;
+use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, share};
 
 /// Entries for each bucket, on average, above which a table grows. A bucket has room for six.
 const FULL: usize = 4;
@@ -39,9 +37,9 @@ const SPARSE: usize = 1;
 const SHARE: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// One table. It does not own the entries.
-struct Table<E: Hashed, D: Domain> {
+pub struct Table<E: Hashed, D: Domain> {
     /// A power of two of them.
-    buckets: Box<[Bucket<E, D>]>,
+    pub(crate) buckets: Box<[Bucket<E, D>]>,
     next: Atomic<Table<E, D>, D>,
     /// Not zero once a writer resizes the table.
     resized: AtomicUsize,
@@ -63,7 +61,7 @@ impl<E: Hashed, D: Domain> Table<E, D> {
         }
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.buckets.len()
     }
 
@@ -79,7 +77,7 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 
     /// Returns the next table, which exists if a bucket has moved.
-    fn next<'g>(&self, section: &'g D::Section) -> &'g Self {
+    pub fn next<'g>(&self, section: &'g D::Section) -> &'g Self {
         self.next.load(section).as_ref().expect("a bucket has moved")
     }
 }
@@ -105,35 +103,6 @@ impl<E: Hashed, D: Domain> Drop for Table<E, D> {
             }
         }
     }
-}
-
-/// A lock, and the number of entries that it guards.
-#[repr(align(64))]
-struct Stripe {
-    lock: Mutex<()>,
-    /// Changes under the lock.
-    entries: AtomicUsize,
-}
-
-impl Stripe {
-    fn count(&self, by: isize) -> usize {
-        // Relaxed: under the lock; other threads only want a number.
-        let entries = self.entries.load(Relaxed).wrapping_add_signed(by);
-        self.entries.store(entries, Relaxed);
-        entries
-    }
-}
-
-/// Returns the number of stripes: a power of two.
-fn stripes() -> usize {
-    static STRIPES: OnceLock<usize> = OnceLock::new();
-    if cfg!(loom) {
-        return 2;
-    }
-    *STRIPES.get_or_init(|| {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        (4 * cpus).next_power_of_two().clamp(16, 256)
-    })
 }
 
 /// What a writer has seen of a hash.
@@ -163,7 +132,7 @@ struct After<'g, E: Hashed, D: Domain> {
 pub struct Tables<E: Hashed, D: Domain> {
     /// Null before the first entry.
     current: Atomic<Table<E, D>, D>,
-    stripes: OnceLock<Box<[Stripe]>>,
+    stripes: Stripes,
     /// The least number of buckets, if it is more than that of stripes.
     least: usize,
 }
@@ -172,12 +141,12 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Does not allocate.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { current: Atomic::null(), stripes: OnceLock::new(), least: 0 }
+        Self { current: Atomic::null(), stripes: Stripes::new(), least: 0 }
     }
 
     /// Allocates room for `entries`.
     pub fn with_capacity(entries: usize) -> Self {
-        let mut tables = Self { current: Atomic::null(), stripes: OnceLock::new(), least: 0 };
+        let mut tables = Self { current: Atomic::null(), stripes: Stripes::new(), least: 0 };
         if entries > 0 {
             tables.least = tables.buckets_for(entries);
             tables.current.store(Owned::new(Table::new(tables.least)));
@@ -185,27 +154,19 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         tables
     }
 
-    fn stripes(&self) -> &[Stripe] {
-        self.stripes.get_or_init(|| {
-            let stripe = || Stripe { lock: Mutex::new(()), entries: AtomicUsize::new(0) };
-            (0..stripes()).map(|_| stripe()).collect()
-        })
-    }
-
     /// Returns how many buckets have room for as many entries.
     fn buckets_for(&self, entries: usize) -> usize {
-        entries.div_ceil(FULL).next_power_of_two().max(self.least).max(self.stripes().len())
+        entries.div_ceil(FULL).next_power_of_two().max(self.least).max(self.stripes.len())
     }
 
     /// Returns the number of entries: exact if no thread changes it at the same time.
     pub fn len(&self) -> usize {
-        // Relaxed: a number.
-        self.stripes.get().map_or(0, |all| all.iter().map(|stripe| stripe.entries.load(Relaxed)).sum())
+        self.stripes.entries()
     }
 
     /// Returns the number of entries that the current table has room for.
     pub fn capacity(&self, section: &D::Section) -> usize {
-        self.current.load(section).as_ref().map_or(0, |table| table.len() * FULL)
+        self.current(section).map_or(0, |table| table.len() * FULL)
     }
 
     /// Returns the entry with `hash` that `is_it`.
@@ -226,7 +187,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         mut is_it: impl FnMut(Shared<'g, E>, &'g E) -> bool,
         section: &'g D::Section,
     ) -> Option<Shared<'g, E>> {
-        let mut table = self.current.load(section).as_ref()?;
+        let mut table = self.current(section)?;
         loop {
             match table.bucket(hash).find(hash, &mut is_it, section) {
                 Ok(found) => return found,
@@ -295,12 +256,6 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         Ok(new.as_ref())
     }
 
-    fn lock(&self, hash: u64) -> (&Stripe, MutexGuard<'_, ()>) {
-        let stripes = self.stripes();
-        let stripe = &stripes[hash as usize & (stripes.len() - 1)];
-        (stripe, stripe.lock.lock())
-    }
-
     fn exchange_locked<'g>(
         &self,
         hash: u64,
@@ -309,9 +264,9 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         section: &'g D::Section,
     ) -> After<'g, E, D> {
         let first = self.current_or_first(section);
-        let (stripe, _locked) = self.lock(hash);
+        let (stripe, _locked) = self.stripes.lock(hash);
         // Under the lock, as another thread may have replaced it.
-        let mut table = self.current.load(section).as_ref().unwrap_or(first);
+        let mut table = self.current(section).unwrap_or(first);
         let mut replaced = None;
         let mut is_moving = false;
         while let Some(next) = table.next.load(section).as_ref() {
@@ -346,12 +301,12 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
 
     /// Returns the number of entries, if other stripes have as many as this one.
     fn estimate(&self, entries: usize) -> usize {
-        entries * self.stripes().len()
+        entries * self.stripes.len()
     }
 
     /// Returns the current table, which it makes if there is none.
     fn current_or_first<'g>(&self, section: &'g D::Section) -> &'g Table<E, D> {
-        if let Some(table) = self.current.load(section).as_ref() {
+        if let Some(table) = self.current(section) {
             return table;
         }
         let first = Owned::new(Table::new(self.buckets_for(0)));
@@ -379,7 +334,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             next.bucket(entry.hash()).insert(entry.hash(), loaded, section);
         });
         bucket.set_moved();
-        // Release, Acquire: who publishes the next table has the copies of all buckets; pairs with itself.
+        // Release, Acquire: the writer that publishes the next table has the copies of all others; pairs with itself.
         if table.moved.fetch_add(1, AcqRel) + 1 < table.len() {
             return None;
         }
@@ -418,7 +373,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Moves a few buckets. Returns `false` if none is left for this thread.
     #[cold]
     fn help(&self, domain: &D, section: &D::Section) -> bool {
-        let Some(table) = self.current.load(section).as_ref() else { return false };
+        let Some(table) = self.current(section) else { return false };
         let Some(next) = table.next.load(section).as_ref() else { return false };
         // Relaxed: a bucket is moved under its lock, by each thread that finds it where it was.
         if table.claimed.load(Relaxed) >= table.len() {
@@ -426,7 +381,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         }
         let begin = table.claimed.fetch_add(SHARE, Relaxed);
         for index in begin..(begin + SHARE).min(table.len()) {
-            let (_, locked) = self.lock(index as u64);
+            let (_, locked) = self.stripes.lock(index as u64);
             let replaced = self.move_bucket(table, next, index, section);
             drop(locked);
             Self::retire_table(replaced, domain);
@@ -444,16 +399,16 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         }
     }
 
-    /// Returns a walk over all entries.
-    pub fn walk<'g>(&self, section: &'g D::Section) -> Walk<'g, E, D> {
-        Walk { table: self.current.load(section).as_ref(), index: 0, section }
+    /// Returns the table that is not the next of another one.
+    pub fn current<'g>(&self, section: &'g D::Section) -> Option<&'g Table<E, D>> {
+        self.current.load(section).as_ref()
     }
 
     /// Takes all entries out.
     pub fn drain(&mut self, mut f: impl FnMut(Owned<E>)) {
         // SAFETY: no section is open in which this map is borrowed.
         let table = unsafe { self.current.take() };
-        self.stripes = OnceLock::new();
+        self.stripes = Stripes::new();
         let Some(mut table) = table else { return };
         // SAFETY: as above.
         let mut next = unsafe { table.next.take() };
@@ -484,51 +439,5 @@ impl<E: Hashed, D: Domain> Drop for Tables<E, D> {
 impl<E: Hashed, D: Domain> fmt::Debug for Tables<E, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tables").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-/// A walk over the buckets of the table that was the current one when it began, and what has become of them.
-pub struct Walk<'g, E: Hashed, D: Domain> {
-    table: Option<&'g Table<E, D>>,
-    index: usize,
-    section: &'g D::Section,
-}
-
-impl<'g, E: Hashed, D: Domain> Walk<'g, E, D> {
-    /// Adds the entries of the next bucket to `entries`. Returns `false` if there is none.
-    ///
-    /// An entry that is in the map during all of the walk is added once. A key that is removed and inserted again may be
-    /// added several times, by the same call.
-    pub fn next(&mut self, entries: &mut Vec<&'g E>) -> bool {
-        let Some(table) = self.table.filter(|table| self.index < table.len()) else { return false };
-        collect(table, table.len() - 1, self.index, self.section, &mut |entry| entries.push(entry));
-        self.index += 1;
-        true
-    }
-}
-
-/// Calls `add` with the entries whose hash has the bits `value` of `mask`: those in a table or, if their bucket has moved,
-/// in the next one.
-fn collect<'g, E: Hashed, D: Domain>(
-    table: &'g Table<E, D>,
-    mask: usize,
-    value: usize,
-    section: &'g D::Section,
-    add: &mut impl FnMut(&'g E),
-) {
-    let buckets = table.len() - 1;
-    for index in (value & buckets..table.len()).step_by(mask + 1) {
-        // Those of one bucket. If the table is smaller than one before it, the bucket has others too.
-        let (mask, value) = if buckets > mask { (buckets, index) } else { (mask, value) };
-        let bucket = &table.buckets[index];
-        if bucket.has_moved() {
-            collect(table.next(section), mask, value, section, add);
-            continue;
-        }
-        bucket.for_each(section, |_, entry| {
-            if entry.hash() as usize & mask == value {
-                add(entry);
-            }
-        });
     }
 }

@@ -11,9 +11,10 @@ use stillpoint::sync::loom_access::LoomAccess;
 use stillpoint_collections::bucket::{Hashed, SLOTS};
 use stillpoint_collections::model::{Model, Owned};
 use stillpoint_collections::table::Tables;
+use stillpoint_collections::walk::Walk;
 
-/// The key is its hash: the lowest bit chooses the stripe, and with the next ones the bucket; the byte at the top is the
-/// fingerprint.
+/// The key is its hash: the lowest bit chooses the stripe, and with the next ones the bucket; the byte at the top is
+/// the fingerprint.
 struct Entry {
     key: u64,
     value: u64,
@@ -230,7 +231,7 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
         map.resize(2, &());
         let map = Arc::new(map);
         let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(1)));
-        let (mut walk, mut entries) = (map.walk(&()), Vec::new());
+        let (mut walk, mut entries) = (Walk::new(&map, &()), Vec::new());
         while walk.next(&mut entries) {}
         let count = |key| entries.iter().filter(|entry| entry.key == key).count();
         assert_eq!((count(LEFT), count(RIGHT)), (1, 1));

@@ -1,8 +1,8 @@
 //! Threads that change a map at the same time, and an oracle.
 //!
-//! Each key has one owner, which changes it and knows its history. The value of a key says which change made it, so that
-//! readers see that no key goes back in time, that no entry is missing that stays, and that nothing is used after its
-//! drop. The table grows and shrinks all the time.
+//! Each key has one owner, which changes it and knows its history. The value of a key says which change made it, so
+//! that readers see that no key goes back in time, that no entry is missing that stays, and that nothing is used after
+//! its drop. The table grows and shrinks all the time.
 #![cfg(not(loom))]
 
 #[path = "support/counted.rs"]

@@ -9,7 +9,8 @@ use stillpoint::rcu::RcuDomain;
 
 use super::{Entry, HashMap};
 use crate::sync::{Domain, Owned};
-use crate::table::Walk;
+use crate::table::Tables;
+use crate::walk::Walk;
 
 /// An iterator over the entries of a map: see [`HashMap::iter`].
 pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> {
@@ -19,8 +20,8 @@ pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domai
 }
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iter<'g, K, V, D> {
-    pub(super) fn new(walk: Walk<'g, Entry<K, V>, D>) -> Self {
-        Self { walk, entries: Vec::new() }
+    pub(super) fn new(tables: &Tables<Entry<K, V>, D>, section: &'g D::Section) -> Self {
+        Self { walk: Walk::new(tables, section), entries: Vec::new() }
     }
 }
 

@@ -183,7 +183,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// ```
     pub fn iter<'g>(&'g self, guard: &'g D::Section) -> Iter<'g, K, V, D> {
         self.domain.check_section(guard);
-        Iter::new(self.tables.walk(guard))
+        Iter::new(&self.tables, guard)
     }
 
     /// Returns an iterator over the keys: see [`iter`](Self::iter).
@@ -332,8 +332,8 @@ where
         }
     }
 
-    /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the key
-    /// has no entry.
+    /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
+    /// key has no entry.
     ///
     /// `f` is called again if another thread has changed the entry meanwhile.
     ///
@@ -357,8 +357,8 @@ where
         }
     }
 
-    /// Replaces the value of a key by a clone that `f` has changed, and returns the new value. Returns `None` if the key
-    /// has no entry.
+    /// Replaces the value of a key by a clone that `f` has changed, and returns the new value. Returns `None` if the
+    /// key has no entry.
     ///
     /// An [`update`](Self::update) for values that are changed in place.
     pub fn modify<'g>(&'g self, key: K, mut f: impl FnMut(&mut V), guard: &'g D::Section) -> Option<&'g V>

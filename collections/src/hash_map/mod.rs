@@ -1,8 +1,8 @@
 //! A hash map whose lookups write nothing shared and never wait.
 //!
 //! [`HashMap`] is for tables that many threads read and some change: connections, sessions, caches, names. A lookup
-//! costs two cache misses in a large table, as in a map of one thread, and a read-side critical section around it, which
-//! takes about a nanosecond. [`stillpoint::rcu`] explains sections and grace periods.
+//! costs two cache misses in a large table, as in a map of one thread, and a read-side critical section around it,
+//! which takes about a nanosecond. [`stillpoint::rcu`] explains sections and grace periods.
 //!
 //! # How it works
 //!
@@ -16,7 +16,8 @@
 //!
 //! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
 //! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved.
-//! Lookups find the entries of a bucket in the old table until it has moved, and then in the new one. They never wait. The table shrinks in the same way, if there is less than one entry for each bucket.
+//! Lookups find the entries of a bucket in the old table until it has moved, and then in the new one. They never wait.
+//! The table shrinks in the same way, if there is less than one entry for each bucket.
 //!
 //! The comments in the source (`bucket.rs`, `table.rs`) explain why this is correct, and `docs/proof.md` says what has
 //! been checked.
@@ -24,8 +25,8 @@
 //! # Why not
 //!
 //! - *Open addressing with control bytes, and boxed entries* (papaya): the control bytes and the pointers are in two
-//!   arrays, so a lookup takes three cache misses, not two. Removed entries leave marks that only a new table sweeps, so
-//!   a map that does not grow is copied again and again. Without locks each slot is changed by compare-exchange, and
+//!   arrays, so a lookup takes three cache misses, not two. Removed entries leave marks that only a new table sweeps,
+//!   so a map that does not grow is copied again and again. Without locks each slot is changed by compare-exchange, and
 //!   readers must know slots that are being copied.
 //! - *Split-ordered lists* (Shalev and Shavit 2006; liburcu's `cds_lfht`): nothing moves when the table grows, but each
 //!   entry is the node of a list. A lookup takes a cache miss for the bucket, one for each node before the entry, and
@@ -45,6 +46,7 @@
 //! - Destructors of entries run in the worker of the domain.
 //! - Hashers must spread the lowest bits, as for the map of the standard library. Keys whose hashes are equal are
 //!   searched one after the other.
+//! - A global allocator must not use a map: the map allocates under its locks.
 //! - A thread that is preempted while it holds a lock delays the writers of the same part of the hashes. One that is
 //!   preempted while it moves a bucket for others delays the end of the resize, but nothing else.
 //! - In the child of a `fork`, the locks that other threads held stay held.
