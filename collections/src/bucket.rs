@@ -56,7 +56,6 @@ pub trait Hashed: Send + Sync + 'static {
 }
 
 /// A bucket: see the [module](self).
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bucket<E: Hashed, D: Domain> {
     header: AtomicU64,

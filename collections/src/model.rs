@@ -71,7 +71,7 @@ impl<T, D: Domain> Atomic<T, D> {
         Self::shared(self.pointer.load())
     }
 
-    pub fn store(&self, new: impl Pointer) {
+    pub fn store(&self, new: impl Pointer<T>) {
         self.pointer.store(new.into_raw());
     }
 
@@ -103,17 +103,17 @@ impl<T, D: Domain> Atomic<T, D> {
 }
 
 /// `rcu::Pointer`.
-pub trait Pointer {
+pub trait Pointer<T> {
     fn into_raw(self) -> *mut ();
 }
 
-impl<T> Pointer for Owned<T> {
+impl<T> Pointer<T> for Owned<T> {
     fn into_raw(self) -> *mut () {
         Box::into_raw(self.into_box()).cast()
     }
 }
 
-impl<T> Pointer for Shared<'_, T> {
+impl<T> Pointer<T> for Shared<'_, T> {
     fn into_raw(self) -> *mut () {
         self.as_ptr().cast_mut().cast()
     }

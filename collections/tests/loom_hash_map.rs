@@ -211,7 +211,7 @@ fn next_table_is_published_with_all_entries() {
         let threads =
             [LEFT, RIGHT].map(|key| spawn(&map, move |map| assert_eq!(insert(map, key, 7), Some(key))));
         assert!(get(&map, LEFT).is_some() && get(&map, RIGHT).is_some(), "an entry is missing that stays");
-        threads.map(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
     });
 }
