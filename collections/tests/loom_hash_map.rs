@@ -81,6 +81,19 @@ fn map(keys: &[u64]) -> Arc<Map> {
     Arc::new(map)
 }
 
+/// Explores a map that the `first` thread changes while the `last` thread reads it.
+///
+/// Loom notices that two threads depend on each other where one loads after the other has stored. It forgets the loads of
+/// a thread once another one loads. So the thread that reads is the last to run in the first execution.
+fn explore(preemptions: usize, keys: &'static [u64], first: fn(&Map), last: fn(&Map)) {
+    check(0, preemptions, move || {
+        let map = map(keys);
+        let reader = spawn(&map, last);
+        first(&map);
+        reader.join().unwrap();
+    });
+}
+
 fn spawn(map: &Arc<Map>, body: impl FnOnce(&Map) + 'static) -> thread::JoinHandle<()> {
     let map = map.clone();
     thread::spawn(move || body(&map))
@@ -100,104 +113,75 @@ fn stays_removed(map: &Map, key: u64) {
     assert!(second.is_none() || first.is_some(), "an entry was removed, and then it was found");
 }
 
+const OLD: u64 = key(0, 9, 1);
+const NEW: u64 = key(0, 9, 2);
+
+/// Removes an entry, and inserts one with the same fingerprint in its place.
+fn reuse(map: &Map) {
+    assert_eq!(remove(map, OLD), Some(OLD));
+    assert_eq!(insert(map, NEW, 1), None);
+    assert_eq!(get(map, NEW), Some(1));
+}
+
 #[test]
 fn entry_in_a_slot_that_is_used_again_stays_found() {
-    const OLD: u64 = key(0, 1, 1);
-    const NEW: u64 = key(0, 1, 2);
-    check(0, 3, || {
-        let map = map(&[OLD]);
-        let writer = spawn(&map, |map| {
-            assert_eq!(remove(map, OLD), Some(OLD));
-            assert_eq!(insert(map, NEW, 1), None);
-        });
-        stays_found(&map, NEW);
-        writer.join().unwrap();
-        assert_eq!(get(&map, NEW), Some(1));
-    });
+    explore(3, &[OLD], reuse, |map| stays_found(map, NEW));
 }
 
 #[test]
 fn entry_in_a_slot_that_is_used_again_stays_removed() {
-    const OLD: u64 = key(0, 1, 1);
-    const NEW: u64 = key(0, 1, 2);
-    check(0, 3, || {
-        let map = map(&[OLD]);
-        let writer = spawn(&map, |map| {
-            assert_eq!(remove(map, OLD), Some(OLD));
-            assert_eq!(insert(map, NEW, 1), None);
-        });
-        stays_removed(&map, OLD);
-        writer.join().unwrap();
-    });
-}
-
-#[test]
-fn value_is_replaced_at_once() {
-    const KEY: u64 = key(0, 1, 1);
-    check(0, 3, || {
-        let map = map(&[KEY]);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, KEY, 7), Some(KEY)));
-        let (first, second) = (get(&map, KEY), get(&map, KEY));
-        assert!(second == Some(7) || first == Some(KEY) && second == first);
-        writer.join().unwrap();
-    });
+    explore(3, &[OLD], reuse, |map| stays_removed(map, OLD));
 }
 
 /// A bucket without room: the entry goes to another one, which is unlinked and made again.
 #[test]
 fn entry_of_a_chained_bucket_stays_found() {
-    const OLD: u64 = key(0, 9, 1);
-    const NEW: u64 = key(0, 9, 2);
-    check(0, 2, || {
-        let full: Vec<u64> = (1..=SLOTS as u64).map(|top| key(0, top, 0)).chain([OLD]).collect();
-        let map = map(&full);
-        let writer = spawn(&map, |map| {
-            assert_eq!(remove(map, OLD), Some(OLD));
-            assert_eq!(insert(map, NEW, 1), None);
-        });
-        stays_found(&map, NEW);
-        writer.join().unwrap();
-        assert_eq!(get(&map, NEW), Some(1));
+    const FULL: [u64; SLOTS + 1] =
+        [key(0, 1, 0), key(0, 2, 0), key(0, 3, 0), key(0, 4, 0), key(0, 5, 0), key(0, 6, 0), OLD];
+    explore(3, &FULL, reuse, |map| stays_found(map, NEW));
+}
+
+#[test]
+fn value_is_replaced_at_once() {
+    let change = |map: &Map| assert_eq!(insert(map, OLD, 7), Some(OLD));
+    explore(3, &[OLD], change, |map| {
+        let (first, second) = (get(map, OLD), get(map, OLD));
+        assert!(second == Some(7) || first == Some(OLD) && second == first);
     });
 }
 
 #[test]
 fn one_of_two_insertions_is_the_first() {
-    const KEY: u64 = key(0, 1, 1);
-    check(0, 2, || {
+    check(0, 3, || {
         let map = map(&[]);
         let other = map.clone();
-        let other = thread::spawn(move || insert(&other, KEY, 1));
-        let (own, other) = (insert(&map, KEY, 2), other.join().unwrap());
-        assert!(own.is_none() != other.is_none());
-        assert_eq!((get(&map, KEY), map.len()), (if own.is_none() { Some(1) } else { Some(2) }, 1));
+        let other = thread::spawn(move || insert(&other, NEW, 1));
+        let (own, other) = (insert(&map, NEW, 2), other.join().unwrap());
+        assert!(own.is_none() != other.is_none(), "both insertions were the first");
+        assert_eq!((get(&map, NEW), map.len()), (if own.is_none() { Some(1) } else { Some(2) }, 1));
     });
 }
 
 #[test]
 fn entry_is_found_while_its_bucket_moves() {
-    const STAYS: u64 = key(0, 1, 1);
     const MOVER: u64 = key(2, 2, 2);
-    check(0, 3, || {
-        let map = map(&[STAYS]);
+    let change = |map: &Map| {
         map.resize(4, &());
-        let writer = spawn(&map, |map| assert_eq!(insert(map, MOVER, 1), None));
-        assert_eq!(get(&map, STAYS), Some(STAYS), "an entry is missing that stays");
-        stays_found(&map, MOVER);
-        writer.join().unwrap();
+        assert_eq!(insert(map, MOVER, 1), None);
+    };
+    explore(3, &[OLD], change, |map| {
+        assert_eq!(get(map, OLD), Some(OLD), "an entry is missing that stays");
+        stays_found(map, MOVER);
     });
 }
 
 #[test]
 fn entry_that_was_removed_from_the_next_table_stays_removed() {
-    const KEY: u64 = key(0, 1, 1);
-    check(0, 3, || {
-        let map = map(&[KEY]);
+    let change = |map: &Map| {
         map.resize(4, &());
-        let writer = spawn(&map, |map| assert_eq!(remove(map, KEY), Some(KEY)));
-        stays_removed(&map, KEY);
-        writer.join().unwrap();
-    });
+        assert_eq!(remove(map, OLD), Some(OLD));
+    };
+    explore(3, &[OLD], change, |map| stays_removed(map, OLD));
 }
 
 /// Each of two writers moves a bucket; the last one publishes the table, with the entries that both have moved.
@@ -208,10 +192,14 @@ fn next_table_is_published_with_all_entries() {
     check(0, 2, || {
         let map = map(&[LEFT, RIGHT]);
         map.resize(4, &());
-        let threads =
-            [LEFT, RIGHT].map(|key| spawn(&map, move |map| assert_eq!(insert(map, key, 7), Some(key))));
-        assert!(get(&map, LEFT).is_some() && get(&map, RIGHT).is_some(), "an entry is missing that stays");
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(RIGHT)));
+        let reader = spawn(&map, |map| {
+            assert!(get(map, LEFT).is_some(), "an entry is missing that stays");
+            assert!(get(map, RIGHT).is_some(), "an entry is missing that stays");
+        });
+        assert_eq!(insert(&map, LEFT, 7), Some(LEFT));
+        writer.join().unwrap();
+        reader.join().unwrap();
         assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
     });
 }
@@ -221,20 +209,22 @@ fn next_table_is_published_with_all_entries() {
 fn walk_sees_what_stays_while_the_table_shrinks() {
     const LEFT: u64 = key(0, 1, 1);
     const RIGHT: u64 = key(2, 1, 2);
-    check(0, 2, || {
+    check(0, 3, || {
         let map = Map::with_capacity(1);
         map.resize(4, &());
-        // Moves both buckets.
+        // These move both buckets.
         insert(&map, LEFT, 1);
         insert(&map, RIGHT, 1);
         insert(&map, key(1, 1, 3), 1);
         map.resize(2, &());
         let map = Arc::new(map);
-        let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(1)));
-        let (mut walk, mut entries) = (Walk::new(&map, &()), Vec::new());
-        while walk.next(&mut entries) {}
-        let count = |key| entries.iter().filter(|entry| entry.key == key).count();
-        assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
-        writer.join().unwrap();
+        let reader = spawn(&map, |map| {
+            let (mut walk, mut entries) = (Walk::new(map, &()), Vec::new());
+            while walk.next(&mut entries) {}
+            let count = |key| entries.iter().filter(|entry| entry.key == key).count();
+            assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
+        });
+        assert_eq!(insert(&map, RIGHT, 7), Some(1));
+        reader.join().unwrap();
     });
 }
