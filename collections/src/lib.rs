@@ -25,6 +25,8 @@ mod bucket;
 #[cfg(not(loom))]
 pub mod hash_map;
 #[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
 mod stripes;
 #[cfg(not(loom))]
 mod sync;

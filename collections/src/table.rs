@@ -26,6 +26,8 @@
 use core::fmt;
 
 use crate::bucket::{Bucket, Hashed, Moved};
+#[cfg(not(loom))]
+use crate::memory::Zeroed;
 use crate::stripes::Stripes;
 use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, share};
 
@@ -39,7 +41,7 @@ const SHARE: usize = if cfg!(loom) { 1 } else { 8 };
 /// One table. It does not own the entries.
 pub struct Table<E: Hashed, D: Domain> {
     /// A power of two of them.
-    pub(crate) buckets: Box<[Bucket<E, D>]>,
+    pub(crate) buckets: Buckets<E, D>,
     next: Atomic<Table<E, D>, D>,
     /// Not zero once a writer resizes the table.
     resized: AtomicUsize,
@@ -82,21 +84,26 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 }
 
-/// Allocates empty buckets. The kernel gives large tables their pages when they are used.
 #[cfg(not(loom))]
-fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Box<[Bucket<E, D>]> {
-    // SAFETY: an empty bucket consists of zeros: a header without bits, and null pointers.
-    unsafe { Box::new_zeroed_slice(buckets).assume_init() }
-}
+type Buckets<E, D> = Zeroed<Bucket<E, D>>;
 
 #[cfg(loom)]
-fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Box<[Bucket<E, D>]> {
-    (0..buckets).map(|_| Bucket::new()).collect()
+type Buckets<E, D> = Box<[Bucket<E, D>]>;
+
+/// Allocates empty buckets.
+fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Buckets<E, D> {
+    #[cfg(loom)]
+    return (0..buckets).map(|_| Bucket::new()).collect();
+    // SAFETY: an empty bucket consists of zeros: a header without bits, and null pointers.
+    #[cfg(not(loom))]
+    unsafe {
+        Zeroed::new(buckets)
+    }
 }
 
 impl<E: Hashed, D: Domain> Drop for Table<E, D> {
     fn drop(&mut self) {
-        for bucket in &mut self.buckets {
+        for bucket in &mut *self.buckets {
             let mut next = bucket.take_next();
             while let Some(mut bucket) = next {
                 next = bucket.take_next();
@@ -422,7 +429,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
 
 impl<E: Hashed, D: Domain> Table<E, D> {
     fn drain(&mut self, which: impl Fn(&Bucket<E, D>) -> bool, f: &mut impl FnMut(Owned<E>)) {
-        for bucket in &mut self.buckets {
+        for bucket in &mut *self.buckets {
             if which(bucket) {
                 bucket.drain(f);
             }

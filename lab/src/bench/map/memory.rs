@@ -18,12 +18,13 @@ pub(super) fn bytes<M: Map>() -> f64 {
     (0..SIZES).map(of_size).sum::<f64>() / SIZES as f64
 }
 
-/// Returns how many bytes the C library has allocated.
+/// Returns how many bytes are allocated: what the C library has given, and what was mapped without it.
 #[cfg(all(target_env = "gnu", not(feature = "mimalloc")))]
 fn allocated() -> f64 {
     // SAFETY: takes nothing.
     let all = unsafe { libc::mallinfo2() };
-    (all.uordblks + all.hblkhd) as f64
+    let mapped = crate::harness::memory::status("VmData").map_or(f64::NAN, |bytes| bytes as f64);
+    mapped + all.uordblks as f64 - all.arena as f64
 }
 
 #[cfg(not(all(target_env = "gnu", not(feature = "mimalloc"))))]

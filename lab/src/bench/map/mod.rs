@@ -6,7 +6,7 @@
 //!   Zipf keys have the exponent 0.99; the frequent keys are scattered over the table.
 //! - `p999_ns`: a get, while another thread inserts keys until the table has grown four times and removes them again
 //!   (`resizes` is 1), or replaces values (0).
-//! - `bytes`: memory of an entry, allocated by the C library, after keys were inserted one by one: the mean of eight
+//! - `bytes`: memory of an entry, allocated or mapped, after keys were inserted one by one: the mean of eight
 //!   sizes between two powers of two.
 //!
 //! Keys and values are 8 bytes. All maps have the same hasher.
