@@ -147,12 +147,15 @@ cargo test --quiet "${all[@]}" --workspace --no-fail-fast
 echo "-- crossbeam-epoch's example"
 timeout 120 cargo run --quiet "${all[@]}" --package epoch --example sanitize
 
+unset CARGO_TARGET_DIR RUSTFLAGS RUSTDOCFLAGS
+echo "-- crossbeam-skiplist on both, briefly"
+CARGO_PROFILE_RELEASE_LTO=off compat/bench/run.sh 1 0.01 # nothing is measured here
+
 echo "-- pointers in Miri"
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
     echo "CANNOT CHECK: Miri is not installed" >&2
     exit 77 # see .ci/run
 fi
-unset CARGO_TARGET_DIR RUSTFLAGS
 miri=(cargo +nightly miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
     --test pointers --)
 MIRIFLAGS=-Zmiri-strict-provenance "${miri[@]}" --skip address

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# The library's examples run to their end, and check their results. The features `tracing` and `metrics` report what
-# they should. Debug builds; takes some seconds after the builds of the tests.
+# The library's examples run to their end, and check their results. The features `tracing`, `metrics` and `serde` report
+# what they should, and those of the lock work. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-programs=(hot_reload connection_table metrics_endpoint job_queue)
+programs=(hot_reload connection_table metrics_endpoint job_queue sorted_list)
 cargo build --workspace --examples
 for program in "${programs[@]}"; do
     echo "-- $program"
     timeout 60 "${CARGO_TARGET_DIR:-target}/debug/examples/$program"
 done
 
-echo "-- tracing and metrics"
+echo "-- tracing, metrics and serde"
 cargo test --package stillpoint-integrations --features tests --quiet
 cargo test --package stillpoint --features lock-events,metrics,tracing --doc --quiet metrics
+
+echo "-- locks of lock_api 0.4, and guards that are Send"
+cargo test --package stillpoint --features lock_api_04,send_guard --test lock --test lock_condvar --test fuzz_lock --quiet

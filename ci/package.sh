@@ -33,7 +33,7 @@ echo "-- the public API"
 version=0.52.0
 cargo public-api --version 2>/dev/null | grep --quiet "$version" ||
     cargo install --quiet --debug --locked "cargo-public-api@$version"
-cargo +nightly public-api --package stillpoint --features lock_api_04,lock-events,metrics,signal-fence,tracing -sss \
+cargo +nightly public-api --package stillpoint --features lock_api_04,lock-events,metrics,serde,signal-fence,tracing -sss \
     --target-dir target/api >"$scratch/api.txt"
 if [[ ${1-} == record ]]; then cp "$scratch/api.txt" docs/api.txt; fi
 diff docs/api.txt "$scratch/api.txt" || {

@@ -3,9 +3,13 @@
 set -euo pipefail
 
 # Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
-# explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers.
+# explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers. The
+# compilers and pkg-config are for the C and C++ interfaces.
 missing() {
     command -v cc >/dev/null || echo gcc
+    command -v g++ >/dev/null || echo g++
+    command -v clang++ >/dev/null || echo clang
+    command -v pkg-config >/dev/null || echo pkg-config
     command -v objcopy >/dev/null || echo binutils
     command -v jq >/dev/null || echo jq
     command -v spin >/dev/null || echo spin

@@ -6,7 +6,7 @@ use stillpoint::fence;
 use stillpoint::lock::Mutex;
 use stillpoint::percpu::{self, Counter};
 use stillpoint::qsbr::{self, Handle};
-use stillpoint::rcu::{self, Guard, Rcu};
+use stillpoint::rcu::{self, Atomic, Guard, Owned, Rcu};
 use stillpoint::srcu::Domain;
 
 /// Enter, load, exit.
@@ -29,6 +29,13 @@ fn sleepable_section(domain: &Domain, number: &Rcu<u64, Domain>) -> u64 {
 fn repin_and_load(number: &Rcu<u64>, guard: &mut Guard) -> u64 {
     guard.repin();
     *number.load(guard)
+}
+
+/// A link, and the node behind it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn load_node(link: &Atomic<u64>, guard: &Guard) -> u64 {
+    link.load(guard).as_ref().map_or(0, |node| *node)
 }
 
 /// A QSBR read.
@@ -95,6 +102,8 @@ fn main() {
     let sleepable = Rcu::new_in(7, domain.clone());
     assert_eq!(sleepable_section(black_box(&domain), black_box(&sleepable)), 7);
     assert_eq!(repin_and_load(black_box(&number), &mut rcu::enter()), 7);
+    let link = Atomic::new(Owned::new(7));
+    assert_eq!(load_node(black_box(&link), &rcu::enter()), 7);
     let mut thread = qsbr::register();
     assert_eq!(qsbr_load(&Rcu::new_in(7, qsbr::Global), &thread), 7);
     qsbr_report(&mut thread);

@@ -41,9 +41,11 @@
 //! |---|---|
 //! | `tracing` | events with the target `stillpoint` for [tracing](https://docs.rs/tracing): each grace period at level `TRACE`, or `DEBUG` if readers delayed it; each [stall report](rcu#stalls) at level `WARN`, in place of a line on standard error |
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
+//! | `serde` | [`Serialize`](https://docs.rs/serde) for the statistics: [`rcu::Stats`], [`fence::Stats`], [`percpu::Snapshot`], `lock::Events` |
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
-//! | `lock_api_04` | [`lock::RawMutex`] for `lock_api` 0.4 as well |
+//! | `lock_api_04` | [`lock::RawMutex`] and [`lock::Condvar`] for `lock_api` 0.4 as well |
+//! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |
 //!
 //! Events have the fields `domain` and `number` (of the grace period within its domain), and `took`, or for a stall
 //! `waited`.
@@ -100,7 +102,7 @@ mod sys;
 mod tagged;
 
 #[cfg(not(loom))]
-pub use domain::api::Domain;
+pub use domain::api::{Domain, EnterSection};
 
 // The algorithms, for the models in `tests/loom_*.rs`: without the statics, thread-locals and public types above them.
 #[cfg(loom)]

@@ -96,7 +96,7 @@ struct Containers {
 impl Containers {
     fn new(broken: Option<Broken>) -> Self {
         Self {
-            counter: Counter::signed(),
+            counter: Counter::new(),
             histogram: Histogram::new(),
             pool: Pool::new(CAPACITY),
             sum: AtomicI64::new(0),
@@ -138,8 +138,8 @@ struct HeldBoxes {
 enum Seen {
     Nothing,
     Sum(i64),
-    /// Lowest value, highest value and count of each bucket.
-    Snapshot(Vec<(u64, u64, u64)>),
+    /// Lowest value, highest value and count of each bucket, and the sum of the values.
+    Snapshot(Vec<(u64, u64, u64)>, u64),
     /// The number of boxes that were pushed or popped, and whether these were all.
     Moved(usize, bool),
     Len(usize),
@@ -172,7 +172,7 @@ impl System for Containers {
                 let before = self.histogram.snapshot();
                 let after = self.histogram.snapshot();
                 assert!(before.count() <= after.count(), "a count has decreased");
-                return Seen::Snapshot(after.buckets().collect());
+                return Seen::Snapshot(after.buckets().collect(), after.sum());
             }
             Op::Push => {
                 let token = held.tokens.pop().unwrap_or_else(|| self.token());
@@ -277,13 +277,15 @@ impl Model for ContainerModel {
             (Op::Add(by), _) => self.sum += i64::from(*by),
             (Op::Record(value), _) => self.recorded.push(*value),
             (Op::Sum, Seen::Sum(sum)) => same("the sum", sum, self.sum)?,
-            (Op::Snapshot, Seen::Snapshot(buckets)) => {
+            (Op::Snapshot, Seen::Snapshot(buckets, sum)) => {
                 let total: u64 = buckets.iter().map(|bucket| bucket.2).sum();
                 same("values counted", total, self.recorded.len() as u64)?;
                 for (low, high, count) in buckets {
                     let right = self.recorded.iter().filter(|value| (low..=high).contains(value)).count();
                     same("values in a bucket", count, right as u64)?;
                 }
+                let right = self.recorded.iter().fold(0_u64, |sum, value| sum.wrapping_add(*value));
+                same("the sum of the values", sum, right)?;
             }
             (Op::Push | Op::PushMany(_), Seen::Moved(count, all)) => {
                 self.pooled += count;

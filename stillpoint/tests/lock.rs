@@ -135,6 +135,7 @@ fn unlock_fair_passes_the_lock_to_a_waiter() {
     });
 }
 
+#[cfg(feature = "send_guard")]
 #[test]
 fn guard_may_be_dropped_by_another_thread() {
     let _running = deadline();

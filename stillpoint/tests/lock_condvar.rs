@@ -44,6 +44,33 @@ fn wait_with_a_second_mutex_panics() {
     assert!(wait_with_two(), "now no thread waits");
 }
 
+#[cfg(feature = "lock_api_04")]
+#[test]
+fn lock_api_04_guard_is_released_while_waiting() {
+    let _running = deadline();
+    let (lock, changed) = (lock_api_04::Mutex::<RawMutex, u32>::new(0), Condvar::new());
+    thread::scope(|scope| {
+        let waiter = asleep_in(scope, || {
+            let mut stage = lock.lock();
+            while *stage == 0 {
+                changed.wait(&mut stage);
+            }
+            changed.wait_while(&mut stage, |stage| *stage < 2);
+            *stage += 1;
+        });
+        for stage in [1, 2] {
+            *lock.lock() = stage;
+            changed.notify_all();
+        }
+        waiter.join().expect("no crash");
+    });
+    let mut stage = lock.lock();
+    assert_eq!(*stage, 3);
+    while !changed.wait_for(&mut stage, Duration::from_millis(1)).timed_out() {}
+    assert!(changed.wait_while_until(&mut stage, |stage| *stage == 3, Instant::now()).timed_out());
+    assert!(lock.is_locked());
+}
+
 #[test]
 fn debug_output_shows_no_internals() {
     let lock = Mutex::new(7);

@@ -162,6 +162,12 @@ impl Domain {
         self.0.callbacks.flush(own.queue, || CallerContext { is_owner: true, is_inside, wait }, self);
     }
 
+    /// As `rcu::flush` does.
+    fn hand_over(&self, own: Own) -> bool {
+        OWN.with(|cell| cell.set(Some(own.reader)));
+        self.0.callbacks.hand_over(own.queue, || own.in_read_section(), self)
+    }
+
     /// Replaces the published value and frees the old one after a grace period.
     fn replace(&self, own: Own) {
         let old = self.0.state.published.swap(boxed(8));
@@ -253,6 +259,20 @@ fn barrier_ends_a_lazy_wait() {
             assert_eq!(domain.count(0), 1);
         });
         domain.join();
+    });
+}
+
+#[test]
+fn flush_ends_a_lazy_wait() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        let own = domain.register();
+        interruptible(0, || {
+            domain.defer(own, Lazy);
+            domain.hand_over(own);
+        });
+        domain.join();
+        assert_eq!(domain.count(0), 1);
     });
 }
 

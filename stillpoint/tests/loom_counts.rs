@@ -47,6 +47,7 @@ impl Domain {
         if self.counts.drop_handle() {
             assert!(self.used.iter().all(Self::get), "closed while there is a handle");
             Self::set(&self.closed);
+            self.counts.notify_no_handles();
             self.release();
         }
     }
@@ -73,6 +74,25 @@ fn last_handle_closes_and_last_reference_frees() {
         for t in threads {
             t.join().unwrap();
         }
+        assert!(Domain::get(&domain.memory), "never freed");
+    });
+}
+
+#[test]
+fn waiter_returns_when_all_handles_are_gone() {
+    check(0, 3, || {
+        let domain = Domain::new();
+        domain.counts.add_handle();
+        domain.counts.add_internal_ref();
+        let waiter = domain.clone();
+        let t = thread::spawn(move || {
+            waiter.drop_handle(0);
+            assert!(waiter.counts.wait_for_no_handles(None));
+            assert!(waiter.used.iter().all(Domain::get), "there is a handle");
+            waiter.release();
+        });
+        domain.drop_handle(1);
+        t.join().unwrap();
         assert!(Domain::get(&domain.memory), "never freed");
     });
 }

@@ -25,7 +25,7 @@ fn run_batch(state: &State, own: Own) {
 
 /// The worker runs what has been pushed, after a grace period.
 fn run_round(state: &State, own: Own) {
-    let Ok(cookie) = own.queue.assign_cookies(&state.engine) else { return };
+    let Ok((cookie, _)) = own.queue.assign_cookies(&state.engine) else { return };
     // Nothing yet, unless another thread has completed a grace period.
     run_batch(state, own);
     if let Some(cookie) = cookie {
@@ -95,8 +95,8 @@ fn later_callback_waits_for_a_later_grace_period() {
         let (own, reader) = (state.register(), state.register());
         let count = Count::new();
         push(own, count, false, null());
-        let cookie = own.queue.assign_cookies(&state.engine);
-        let cookie = cookie.expect("no thread has claimed the queue").expect("there is a callback");
+        let found = own.queue.assign_cookies(&state.engine);
+        let cookie = found.expect("no thread has claimed the queue").0.expect("there is a callback");
         let s = state.clone();
         let threads = [
             thread::spawn(move || s.engine.wait_for(None, cookie)),

@@ -12,13 +12,15 @@ use model::check;
 use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::srcu::{Idx, SrcuReaders};
-use stillpoint::sync::Ordering::Relaxed;
 use stillpoint::sync::model::{poll, reader as interruptible, run_on};
+use stillpoint::sync::{AtomicU64, Ordering::Relaxed};
 
 /// A domain with a published value: 7 at first, 8 from each updater. A freed value is 0, and keeps its memory.
 struct Domain {
     engine: Engine<SrcuReaders>,
     published: PublishedPtr<UnsafeCell<u32>>,
+    /// The updates have ended.
+    done: AtomicU64,
 }
 
 // SAFETY: loom checks every access of the cells.
@@ -31,6 +33,7 @@ impl Domain {
         Arc::new(Self {
             engine: Engine::new(SrcuReaders::new(Location::caller()), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
+            done: AtomicU64::new(0),
         })
     }
 
@@ -233,6 +236,26 @@ fn updaters_sharing_a_grace_period_free_safely() {
         for t in threads {
             t.join().unwrap();
         }
+    });
+}
+
+#[test]
+fn repin_lets_a_grace_period_end() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let mut idx = domain.readers().read_lock();
+        let t = spawn(&domain, 0, move |domain| {
+            domain.look();
+            while domain.done.load(Relaxed) == 0 {
+                idx = domain.readers().repin(idx);
+                domain.look();
+                thread::yield_now();
+            }
+            domain.readers().read_unlock(idx);
+        });
+        domain.update();
+        domain.done.store(1, Relaxed);
+        t.join().unwrap();
     });
 }
 

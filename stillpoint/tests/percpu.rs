@@ -82,7 +82,7 @@ fn registered_and_unregistered_threads_share_a_counter() {
 
 #[test]
 fn thread_that_loses_its_registration_uses_the_fallback() {
-    let counter = Counter::new();
+    let counter = Counter::<u64>::new();
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..1000 {
@@ -100,7 +100,7 @@ fn thread_that_loses_its_registration_uses_the_fallback() {
 
 #[test]
 fn signed_counter_counts_down() {
-    static LEVEL: Counter<i64> = Counter::signed();
+    static LEVEL: Counter<i64> = Counter::new();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..1000).for_each(|_| LEVEL.add(-1)));
@@ -110,6 +110,17 @@ fn signed_counter_counts_down() {
     LEVEL.add(4000);
     assert_eq!(LEVEL.sum(), 0);
     assert_eq!(format!("{LEVEL:?}"), "Counter(0)");
+}
+
+#[test]
+fn counters_count_in_every_integer_of_64_bits() {
+    let (bytes, change) = (Counter::<usize>::new(), Counter::<isize>::new());
+    bytes.add(usize::MAX - 7);
+    bytes.add(3);
+    change.add(isize::MIN);
+    change.add(1);
+    assert_eq!((bytes.sum(), change.sum()), (usize::MAX - 4, isize::MIN + 1));
+    assert_eq!(format!("{change:>24}|{bytes}"), "    -9223372036854775807|18446744073709551611");
 }
 
 #[test]
@@ -147,6 +158,41 @@ fn sum_acquires_what_precedes_an_add() {
             }
         });
     }
+}
+
+#[test]
+fn snapshot_sum_includes_each_counted_value() {
+    const VALUES: u64 = 20_000;
+    // Its bucket is summed long after the first.
+    const VALUE: u64 = 1 << 40;
+    if !in_each_variant("snapshot_sum_includes_each_counted_value") {
+        return;
+    }
+    let _running = deadline();
+    let histogram = Histogram::new();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..VALUES).for_each(|_| histogram.record(VALUE)));
+        }
+        loop {
+            let seen = histogram.snapshot();
+            assert!(seen.sum() >= VALUE * seen.count(), "{seen}");
+            if seen.count() == 2 * VALUES {
+                assert_eq!(seen.sum(), 2 * VALUES * VALUE);
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn snapshot_displays_count_sum_and_quantiles() {
+    let histogram = Histogram::new();
+    assert_eq!(histogram.to_string(), "0 values, sum 0");
+    (0..100).for_each(|_| histogram.record(5));
+    histogram.record(7);
+    let line = "101 values, sum 507: 50 % up to 5, 90 % up to 5, 99 % up to 5, all up to 7";
+    assert_eq!(histogram.snapshot().to_string(), line);
 }
 
 #[test]
@@ -233,7 +279,7 @@ fn own_registration_ends_with_the_thread() {
     }
     let _running = deadline();
     // Later threads use its memory again, and the kernel would write to it.
-    let counter = Counter::new();
+    let counter = Counter::<u64>::new();
     for _ in 0..500 {
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -280,7 +326,7 @@ fn fork_child_keeps_counting() {
     if !in_each_variant("fork_child_keeps_counting") {
         return;
     }
-    let counter = Counter::new();
+    let counter = Counter::<u64>::new();
     counter.add(2);
     fork::in_child(|| {
         (0..1000).for_each(|_| counter.add(1));
@@ -315,10 +361,11 @@ fn histogram_counts_each_value_once() {
         let values = 10_000.min(high + 1) - low;
         assert_eq!(count, 8 * values, "{low}..={high}");
     }
+    assert_eq!((seen.sum(), histogram.sum()), (8 * (0..10_000).sum::<u64>(), seen.sum()));
     assert_eq!(seen.quantile(0.0), Some(0));
     assert!(seen.quantile(1.0).is_some_and(|most| most >= 9_999));
     histogram.record(u64::MAX);
     let later = histogram.snapshot().since(&seen);
-    assert_eq!((later.count(), later.quantile(0.5)), (1, Some(u64::MAX)));
+    assert_eq!((later.count(), later.sum(), later.quantile(0.5)), (1, u64::MAX, Some(u64::MAX)));
     assert_eq!(Histogram::new().snapshot().quantile(0.5), None);
 }

@@ -45,7 +45,7 @@ fn without_memory<R>(f: impl FnOnce() -> R) -> R {
 
 #[test]
 fn add_without_memory_counts() {
-    let (counter, histogram) = (Counter::new(), Histogram::new());
+    let (counter, histogram) = (Counter::<u64>::new(), Histogram::new());
     without_memory(|| {
         // The choice of the mode needs memory too.
         counter.prepare();

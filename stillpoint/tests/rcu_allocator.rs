@@ -18,12 +18,13 @@ use std::thread;
 use backends::BACKENDS;
 use deadline::deadline;
 use stillpoint::Domain as _;
-use stillpoint::rcu::Rcu;
+use stillpoint::rcu::{Rcu, RcuOption};
 use stillpoint::{rcu, srcu};
 
 stillpoint::domain! { struct Own; }
 
 static SLEEPABLE: srcu::Domain = srcu::Domain::new();
+static NUMBERS: RcuOption<[usize]> = RcuOption::empty();
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 struct Reading;
@@ -35,6 +36,9 @@ impl Reading {
         let sleepable = SLEEPABLE.enter();
         let inner = <Own as rcu::RcuDomain>::enter();
         CALLS.fetch_add(1, Relaxed);
+        if let Some(numbers) = NUMBERS.load(&outer) {
+            assert!(numbers.iter().all(|number| *number == numbers.len()));
+        }
         drop((outer, sleepable, inner));
     }
 }
@@ -77,6 +81,7 @@ fn allocator_may_read_in_every_call() {
                 all.wait();
                 (0..100).for_each(|size| drop(black_box(Vec::<u8>::with_capacity(size))));
                 drop(value.replace(Box::new(round)));
+                drop(NUMBERS.swap((round % 5 > 0).then(|| vec![round; round].into())));
                 if round % 10 == 0 {
                     rcu::synchronize();
                     SLEEPABLE.synchronize();

@@ -21,10 +21,6 @@ const THREADS: usize = 3;
 /// Values of each thread.
 const VALUES: usize = if cfg!(miri) { 20 } else { 3000 };
 
-fn counter() -> &'static AtomicUsize {
-    Box::leak(Box::default())
-}
-
 /// A domain of any kind.
 trait Flavour: Domain {
     fn in_section<R>(&self, f: impl FnOnce(&<Self as Domain>::Section) -> R) -> R;
@@ -111,9 +107,8 @@ impl<D: Domain> Drop for Stack<D> {
 }
 
 /// Threads push and pop. Each value is popped once, and each node is dropped once.
-fn exercise_stack(domain: impl Flavour) {
+fn exercise_stack(domain: impl Flavour, drops: &'static AtomicUsize) {
     let _running = deadline();
-    let drops = counter();
     let stack = Stack { head: Atomic::null(), domain };
     let mut popped: Vec<usize> = thread::scope(|scope| {
         let threads: [_; THREADS] = std::array::from_fn(|thread| {
@@ -147,17 +142,20 @@ fn exercise_stack(domain: impl Flavour) {
 
 #[test]
 fn rcu_stack_passes_each_value_once() {
-    exercise_stack(Rcu);
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    exercise_stack(Rcu, &DROPS);
 }
 
 #[test]
 fn qsbr_stack_passes_each_value_once() {
-    exercise_stack(Qsbr);
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    exercise_stack(Qsbr, &DROPS);
 }
 
 #[test]
 fn srcu_stack_passes_each_value_once() {
-    exercise_stack(srcu::Domain::new());
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    exercise_stack(srcu::Domain::new(), &DROPS);
 }
 
 /// A value that is 0 once it has been dropped.
@@ -300,7 +298,9 @@ fn null_pointers_differ_from_values_without_size() {
     assert!(unsafe { next.take() }.is_some());
     // SAFETY: as above.
     assert!(unsafe { next.take() }.is_none());
-    assert!(catch_unwind(|| unsafe { Shared::<()>::null().into_owned() }).is_err());
+    // SAFETY: there is no node.
+    let of_null = catch_unwind(|| unsafe { Shared::<()>::null().into_owned() });
+    assert!(of_null.is_err());
 }
 
 #[test]
@@ -336,26 +336,26 @@ fn unsized_values_of_every_alignment_keep_their_parts() {
 
 #[test]
 fn failed_exchange_gives_the_new_pointer_back() {
-    let drops = counter();
-    let mut first: Atomic<Tracked, Rcu> = Atomic::new(Owned::new(Tracked(drops)));
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let mut first: Atomic<Tracked, Rcu> = Atomic::new(Owned::new(Tracked(&DROPS)));
     let guard = Rcu::enter();
     let current = first.load(&guard);
     for exchange in [Atomic::compare_exchange, Atomic::compare_exchange_weak] {
-        let before = drops.load(Relaxed);
-        let new = Owned::new(Tracked(drops)).with_tag(1);
+        let before = DROPS.load(Relaxed);
+        let new = Owned::new(Tracked(&DROPS)).with_tag(1);
         let address = &raw const *new;
         let error = exchange(&first, current.with_tag(1), new, &guard).expect_err("another tag");
         assert_eq!(error.current, current);
         assert_eq!((&raw const *error.new, error.new.tag()), (address, 1));
-        assert_eq!(drops.load(Relaxed), before);
+        assert_eq!(DROPS.load(Relaxed), before);
         drop(error);
-        assert_eq!(drops.load(Relaxed), before + 1);
+        assert_eq!(DROPS.load(Relaxed), before + 1);
     }
     let stored = first.compare_exchange(current, current.with_tag(3), &guard).expect("no other thread");
     assert_eq!((stored, stored.as_ptr()), (first.load(&guard), current.as_ptr()));
     // SAFETY: no other thread has the pointer.
     drop(unsafe { first.take() });
-    assert_eq!(drops.load(Relaxed), 3);
+    assert_eq!(DROPS.load(Relaxed), 3);
 }
 
 #[test]
@@ -388,21 +388,23 @@ fn retiring_a_null_pointer_does_nothing() {
     assert_eq!((Own.stats().queued, Own.stats().done), (0, 0));
 }
 
-#[test]
-fn panicking_destructors_are_counted_and_memory_is_freed() {
-    stillpoint::domain! { struct Own; }
-    struct Fragile(#[expect(dead_code, reason = "counts its drop")] Tracked);
-    impl Drop for Fragile {
-        fn drop(&mut self) {
-            panic!("on purpose");
-        }
+/// Panics when it is dropped, and then counts that.
+struct Fragile(#[expect(dead_code, reason = "counts its drop")] Tracked);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("on purpose");
     }
+}
+
+#[test]
+fn panicking_destructors_of_nodes_are_counted() {
+    stillpoint::domain! { struct Own; }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _running = deadline();
-    let drops = counter();
-    let fragile = || Fragile(Tracked(drops));
     let guard = Own::enter();
-    let first: Atomic<Fragile, Own> = Atomic::new(Owned::new(fragile()));
-    let slice: Atomic<[Fragile], Own> = Atomic::new(Owned::init(vec![fragile()]));
+    let first: Atomic<Fragile, Own> = Atomic::new(Owned::new(Fragile(Tracked(&DROPS))));
+    let slice: Atomic<[Fragile], Own> = Atomic::new(Owned::init(vec![Fragile(Tracked(&DROPS))]));
     // SAFETY: unlinked, and not linked again.
     unsafe {
         Own.retire_shared(first.swap(Shared::null(), &guard), DeferOptions::new());
@@ -410,10 +412,19 @@ fn panicking_destructors_are_counted_and_memory_is_freed() {
     }
     drop(guard);
     Own.barrier();
-    assert_eq!((Own.stats().panics, drops.load(Acquire)), (2, 2));
-    let owned = Owned::<HeaderSlice<Tracked, [Fragile]>>::init((Tracked(drops), vec![fragile()]));
+    assert_eq!((Own.stats().panics, DROPS.load(Acquire)), (2, 2));
+}
+
+#[test]
+fn panic_in_an_item_does_not_leak_the_others() {
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    let tracked = || Tracked(&DROPS);
+    type Parts = (Tracked, Result<Fragile, Tracked>);
+    let items: Vec<Parts> =
+        vec![(tracked(), Err(tracked())), (tracked(), Ok(Fragile(tracked()))), (tracked(), Err(tracked()))];
+    let owned = Owned::<HeaderSlice<Tracked, [Parts]>>::init((tracked(), items));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(owned))).is_err());
-    assert_eq!(drops.load(Relaxed), 4);
+    assert_eq!(DROPS.load(Relaxed), 7);
 }
 
 #[test]

@@ -436,3 +436,38 @@ fn callbacks_destructors_and_wakers_may_fork_if_the_child_exits() {
     assert!((others + 1..=others + polled).contains(&FORKS.load(Acquire)));
     exercise_with_threads(Own);
 }
+
+#[test]
+fn fork_handlers_of_the_program_may_use_new_domains() {
+    static IS_ON: AtomicBool = AtomicBool::new(false);
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn handler() {
+        if !IS_ON.load(Acquire) {
+            return;
+        }
+        stillpoint::domain! { struct Before; }
+        stillpoint::domain! { struct InParent; }
+        match RUNS.fetch_add(1, AcqRel) {
+            0 => drop(Before::enter()),
+            _ => drop(InParent::enter()),
+        }
+        stillpoint::srcu::Domain::new().prepare();
+    }
+    extern "C" fn register() {
+        // SAFETY: functions without arguments that live as long as the program.
+        unsafe { libc::pthread_atfork(Some(handler), Some(handler), Some(handler)) };
+    }
+    // Handlers that are registered before the library's run between its hooks.
+    #[used]
+    // SAFETY: an array of such functions, which the C library calls in the order of these numbers.
+    #[unsafe(link_section = ".init_array.00101")]
+    static REGISTER: extern "C" fn() = register;
+    if !is_alone("fork_handlers_of_the_program_may_use_new_domains") {
+        return;
+    }
+    IS_ON.store(true, Release);
+    for _ in 0..2 {
+        in_child(|| assert_eq!(RUNS.load(Acquire) % 2, 0));
+    }
+    assert_eq!(RUNS.load(Acquire), 4);
+}

@@ -19,7 +19,7 @@ use tracked::Tracked;
 fn concurrent_updates_are_all_counted() {
     stillpoint::domain! { struct Own; }
     const THREADS: u64 = 4;
-    const UPDATES: u64 = 5000;
+    const UPDATES: u64 = if cfg!(miri) { 20 } else { 5000 };
     let _running = deadline();
     let sum = Rcu::new_in(0, Own);
     thread::scope(|scope| {
@@ -37,28 +37,29 @@ fn concurrent_updates_are_all_counted() {
 #[test]
 fn concurrent_modifications_are_all_kept() {
     stillpoint::domain! { struct Own; }
+    const NUMBERS: u64 = if cfg!(miri) { 10 } else { 100 };
     let _running = deadline();
     let numbers = Rcu::new_in(Vec::new(), Own);
     thread::scope(|scope| {
         for thread in 0..4 {
             let numbers = &numbers;
             scope.spawn(move || {
-                for number in 0..100 {
-                    drop(numbers.modify(|numbers| numbers.push(100 * thread + number)));
+                for number in 0..NUMBERS {
+                    drop(numbers.modify(|numbers| numbers.push(NUMBERS * thread + number)));
                 }
             });
         }
     });
     let mut numbers = numbers.into_inner();
     numbers.sort_unstable();
-    assert!(numbers.into_iter().eq(0..400));
+    assert!(numbers.into_iter().eq(0..4 * NUMBERS));
 }
 
 #[test]
 fn replaced_values_are_each_returned_once() {
     stillpoint::domain! { struct Own; }
     const THREADS: usize = 4;
-    const VALUES: usize = 2000;
+    const VALUES: usize = if cfg!(miri) { 20 } else { 2000 };
     let _running = deadline();
     let value = Rcu::new_in(0, Own);
     let mut returned: Vec<usize> = thread::scope(|scope| {

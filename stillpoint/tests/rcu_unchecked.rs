@@ -1,6 +1,8 @@
 //! Deferred work of which the caller vouches for the types, and `flush`.
 #![cfg(not(loom))]
 
+#[path = "support/counting.rs"]
+mod counting;
 #[path = "support/deadline.rs"]
 mod deadline;
 #[path = "support/tracked.rs"]
@@ -8,7 +10,6 @@ mod tracked;
 #[path = "support/until.rs"]
 mod until;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr;
 use std::rc::Rc;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use counting::allocations;
 use deadline::deadline;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{self, DeferOptions};
@@ -24,30 +26,6 @@ use tracked::Tracked;
 use until::until;
 
 const LOCAL: DeferOptions = DeferOptions::new().run_on_retiring_thread();
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-// SAFETY: the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Adds to the counter that `pointer` points to.
 ///
@@ -128,14 +106,14 @@ fn raw_pointer_needs_no_allocation() {
     const COUNT: usize = 10_000;
     let _running = deadline();
     Own::register();
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for _ in 0..COUNT {
         // SAFETY: the counter lives for ever.
         unsafe { Own.retire_raw_with(pointer(&DROPS), 0, count, DeferOptions::new()) };
     }
     // A block of the queue for 64 of them, and the start of a worker now and then.
-    let allocations = ALLOCATIONS.get() - before;
-    assert!(allocations < COUNT / 16, "{allocations} allocations");
+    let allocated = allocations() - before;
+    assert!(allocated < COUNT / 16, "{allocated} allocations");
     Own.barrier();
     assert_eq!(DROPS.load(Acquire), COUNT);
 }

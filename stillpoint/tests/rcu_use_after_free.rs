@@ -8,13 +8,16 @@ mod store_buffer;
 #[path = "support/tracked.rs"]
 mod tracked;
 
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use deadline::deadline;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{Guard, Rcu, RcuDomain};
+use stillpoint::rcu::{Guard, Rcu, RcuDomain, Retired};
 use store_buffer::StoreBuffer;
 use tracked::Tracked;
 
@@ -120,5 +123,40 @@ fn no_read_after_unpublishing() {
         Own.synchronize();
         // Stands for its drop, which a late reader would see.
         retired.0.fetch_add(1, Release);
+    });
+}
+
+#[test]
+fn no_read_after_awaiting() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let mut future = pin!(value.replace(fresh()).into_future());
+        let mut context = Context::from_waker(Waker::noop());
+        while future.as_mut().poll(&mut context).is_pending() {
+            thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn no_read_after_taking() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let mut retired = value.replace(fresh()).start();
+        while let Err(early) = retired.try_take() {
+            retired = early;
+            thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn no_read_after_an_exchange() {
+    stillpoint::domain! { struct Own; }
+    stress(Own, |value| {
+        let guard = Own::enter();
+        let old = value.compare_exchange(&guard, value.load(&guard), Box::new(fresh())).ok();
+        drop(guard);
+        drop(old.map(Retired::wait));
     });
 }

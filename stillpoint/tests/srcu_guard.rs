@@ -19,7 +19,7 @@ use deadline::deadline;
 use panics::message;
 use stillpoint::Domain as _;
 use stillpoint::rcu::{GracePeriod, Rcu};
-use stillpoint::srcu::{Domain, Guard};
+use stillpoint::srcu::{Domain, Guard, OwnedGuard};
 use tokio::runtime::{Builder, Runtime};
 use tracked::Tracked;
 
@@ -42,6 +42,7 @@ fn runtime() -> Runtime {
 fn guards_and_domains_are_send_sync_and_small() {
     fn is<T: Send + Sync>() {}
     is::<Guard<'_>>();
+    is::<OwnedGuard>();
     is::<Domain>();
     is::<Rcu<String, Domain>>();
     assert_eq!(size_of::<Guard<'_>>(), 2 * size_of::<usize>());
@@ -189,6 +190,94 @@ fn grace_periods_end_beside_new_sections() {
         (0..200).for_each(|_| domain.synchronize());
         stop.store(true, Relaxed);
     });
+}
+
+#[test]
+fn repin_lets_grace_periods_end() {
+    const READERS: usize = 3;
+    let _running = deadline();
+    let domain = &Domain::new();
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        for index in 0..READERS {
+            scope.spawn(move || {
+                let (mut guard, mut owned) = (domain.enter(), domain.enter_owned());
+                while !stop.load(Relaxed) {
+                    guard.repin();
+                    owned.repin();
+                    if index == 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        (0..200).for_each(|_| domain.synchronize());
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(domain.stats().readers, 0);
+}
+
+#[test]
+fn repinned_guard_protects_what_it_loads() {
+    const WRITES: usize = 1000;
+    let _running = deadline();
+    let domain = Domain::new();
+    let value = &Rcu::new_in(fresh(), domain.clone());
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut guard = domain.enter_owned();
+            scope.spawn(move || {
+                while !stop.load(Relaxed) {
+                    let seen = value.load(&guard);
+                    assert_eq!(seen.0.load(Acquire), 0);
+                    thread::yield_now();
+                    assert_eq!(seen.0.load(Acquire), 0);
+                    guard.repin();
+                }
+            });
+        }
+        for _ in 0..WRITES {
+            let old = value.replace(fresh());
+            let drops = old.0;
+            drop(old.wait());
+            assert_eq!(drops.load(Acquire), 1);
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn owned_guard_outlives_all_other_handles() {
+    let _running = deadline();
+    let domain = Domain::new();
+    let value = Rcu::new_in(fresh(), domain.clone());
+    let (guard, drops) = (domain.enter_owned(), value.load(&domain.enter()).0);
+    domain.call(|| ());
+    drop(value.replace(fresh()));
+    drop((value, domain));
+    thread::sleep(Duration::from_millis(5));
+    assert_eq!(drops.load(Acquire), 0);
+    thread::spawn(move || drop(guard)).join().expect("no panic");
+    while drops.load(Acquire) == 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn handles_of_one_domain_are_equal() {
+    let [one, other] = [Domain::new(), Domain::new()];
+    // Unused.
+    assert_eq!(one, one);
+    assert_ne!(one, other);
+    let clone = one.clone();
+    assert_eq!(clone, one);
+    assert_ne!(one, other);
+    assert_ne!(other, clone);
+    other.prepare();
+    assert_ne!(one, other);
+    let moved = other;
+    assert_eq!(moved, moved.clone());
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Collectors: the default one, a domain of `stillpoint::rcu`, and others, domains of `stillpoint::srcu`.
 
 use std::fmt;
-use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 
 use stillpoint::Domain as _;
@@ -94,9 +92,10 @@ pub(crate) fn default_domain() -> DefaultDomain {
 /// drop(collector);
 /// assert!(handle.pin().collector() == Some(handle.collector()));
 /// ```
+#[derive(Clone, PartialEq, Eq)]
 pub struct Collector {
     /// None: the default collector.
-    domain: Option<Arc<srcu::Domain>>,
+    domain: Option<srcu::Domain>,
 }
 
 impl Collector {
@@ -105,7 +104,7 @@ impl Collector {
     pub fn new() -> Self {
         let domain = srcu::Domain::new();
         domain.set_limits(Limits { count: u64::MAX, bytes: u64::MAX });
-        Self { domain: Some(Arc::new(domain)) }
+        Self { domain: Some(domain) }
     }
 
     /// Creates a handle, by which a thread takes part.
@@ -116,11 +115,7 @@ impl Collector {
     /// Returns the domain, or `None` for the default collector.
     #[inline]
     pub(crate) fn domain(&self) -> Option<&srcu::Domain> {
-        self.domain.as_deref()
-    }
-
-    fn address(&self) -> *const srcu::Domain {
-        self.domain().map_or(ptr::null(), ptr::from_ref)
+        self.domain.as_ref()
     }
 }
 
@@ -130,23 +125,6 @@ impl Default for Collector {
         Self::new()
     }
 }
-
-impl Clone for Collector {
-    /// Returns another reference to the same collector.
-    fn clone(&self) -> Self {
-        Self { domain: self.domain.clone() }
-    }
-}
-
-impl PartialEq for Collector {
-    /// Returns `true` if both are the same collector.
-    #[inline]
-    fn eq(&self, other: &Self) -> bool {
-        ptr::eq(self.address(), other.address())
-    }
-}
-
-impl Eq for Collector {}
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

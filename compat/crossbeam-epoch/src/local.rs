@@ -114,8 +114,7 @@ impl Local {
         let section = match self.domain() {
             None => Section::Default(DefaultDomain::enter()),
             Some(domain) => {
-                // SAFETY: this value keeps the domain, which is on the heap, and each guard of the section keeps this
-                // value.
+                // SAFETY: the handle is in this value, which is on the heap, and each guard of the section keeps this value.
                 let domain: &'static srcu::Domain = unsafe { &*ptr::from_ref(domain) };
                 Section::Own(domain.enter())
             }

@@ -1,8 +1,9 @@
 //! Deferred functions and destructors: they run once, not too early, and soon.
 
+#[path = "../../../stillpoint/tests/support/counting.rs"]
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use counting::allocations;
 use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
 use support::deadline::deadline;
 use support::{Participant, Participants, Tracked};
@@ -23,30 +25,6 @@ in_all_ways!(
     deferring_never_blocks,
     functions_run_when_their_thread_ends,
 );
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-// SAFETY: the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Returns a counter, which a thread of the library may change as late as it likes.
 fn counter() -> &'static AtomicUsize {
@@ -270,12 +248,12 @@ fn destroying_a_value_allocates_nothing() {
     let dropped = counter();
     let allocations = |guard: &Guard| {
         let values: Vec<_> = (0..COUNT).map(|_| Owned::new(Tracked(dropped))).collect();
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         for value in values {
             // SAFETY: no other thread has the pointer.
             unsafe { guard.defer_destroy(value.into_shared(guard)) };
         }
-        ALLOCATIONS.get() - before
+        allocations() - before
     };
     // A block of the queue for 64 of them. Of a handle, the bag too.
     let handle = Collector::new().register();

@@ -107,7 +107,7 @@ thread_local!(static LOCAL: Cell<u64> = const { Cell::new(0) });
 
 fn add(cpus: usize) -> Vec<System<Loop>> {
     vec![
-        system(OURS, Counter::new(), |counter| counter.add(1)),
+        system(OURS, <Counter>::new(), |counter| counter.add(1)),
         // The lower bound: a number that cannot be summed up.
         batches("thread-local", (), |(), n| {
             LOCAL.with(|local| {

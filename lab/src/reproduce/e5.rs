@@ -82,7 +82,7 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let mut loops = vec![
         batches(BARE, (), |(), n| repeat(n, || black_box(0))),
         system(LOCKED, counters(), |words| increment(&words[percpu::cpu()])),
-        system(OURS, Counter::new(), |counter| counter.add(1)),
+        system(OURS, <Counter>::new(), |counter| counter.add(1)),
     ];
     let mut numbers = cpu_number();
     numbers.retain(|system| system.name == OURS);

@@ -55,7 +55,7 @@ static CURRENT: AtomicPtr<Containers> = AtomicPtr::new(ptr::null_mut());
 impl Containers {
     fn new() -> Self {
         let containers = Self {
-            counter: Counter::signed(),
+            counter: Counter::new(),
             sizes: Histogram::new(),
             pool: Pool::new(16),
             stop: AtomicBool::new(false),

@@ -1,5 +1,6 @@
 //! The public trait of all domains.
 
+use core::borrow::Borrow;
 use core::ptr::NonNull;
 
 use super::deferred;
@@ -7,7 +8,10 @@ use super::raw::{RawDomain, reader_outside};
 use super::stats::Stats;
 use crate::reclaim::backlog::Limits;
 use crate::reclaim::callback::Callback;
+
 use crate::reclaim::options::DeferOptions;
+use crate::reclaim::thin_ptr::ThinPtr;
+use crate::reclaim::word::Node;
 use crate::tagged::pointable::Pointable;
 use crate::tagged::shared::Shared;
 
@@ -112,7 +116,7 @@ pub trait Domain:
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {
         // SAFETY: the caller's contract.
-        unsafe { deferred::retire::<T>(self, value.cast(), options) };
+        unsafe { deferred::retire::<ThinPtr<T>>(self, value.cast(), options) };
     }
 
     /// Drops the node of an [`Atomic`](crate::rcu::Atomic) after a grace period: see
@@ -130,14 +134,14 @@ pub trait Domain:
     {
         if let Some(node) = node.node() {
             // SAFETY: the caller's contract.
-            unsafe { deferred::retire::<T>(self, node, options) };
+            unsafe { deferred::retire::<Node<T>>(self, node, options) };
         }
     }
 
-    /// Panics if `section` is one of another [`srcu::Domain`](crate::srcu::Domain). Sections of other domains have other
-    /// types.
+    /// Panics if `section` is one of another [`srcu::Domain`](crate::srcu::Domain). (Sections of other domains have
+    /// other types.)
     ///
-    /// For data structures that take a section from their caller, and load from an [`Atomic`](crate::rcu::Atomic) in it.
+    /// For data structures that take a section from their caller and load from an [`Atomic`](crate::rcu::Atomic) in it.
     ///
     /// ```
     /// use stillpoint::{Domain as _, srcu::Domain};
@@ -214,3 +218,41 @@ pub trait Domain:
         Stats::of(self)
     }
 }
+
+/// A [`Domain`] in which any thread can begin a read-side critical section on the spot: every domain of
+/// [`rcu`](crate::rcu) and [`srcu`](crate::srcu).
+///
+/// A thread of a [`qsbr`](crate::qsbr) domain reads through its handle instead.
+///
+/// ```
+/// use stillpoint::rcu::{self, Rcu};
+/// use stillpoint::{EnterSection, srcu};
+///
+/// fn increment<D: EnterSection>(value: &Rcu<u32, D>) -> u32 {
+///     drop(value.update(|old| old + 1));
+///     *value.read()
+/// }
+///
+/// assert_eq!(increment(&Rcu::new(1)), 2);
+/// assert_eq!(increment(&Rcu::new_in(1, srcu::Domain::new())), 2);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a section of `{Self}` cannot be begun on the spot",
+    label = "this needs a domain of `rcu` or `srcu`",
+    note = "threads of a `qsbr` domain have a handle: use `load(&handle)`, `update_with(&handle, f)` or \
+            `modify_with(&handle, f)`"
+)]
+#[expect(private_bounds, reason = "no other type may implement it")]
+pub trait EnterSection: Domain + Sealed {
+    /// What ends the section when it is dropped. Borrowed, it is the [`Section`](Domain::Section) that lends
+    /// references.
+    type Guard<'a>: Borrow<Self::Section>;
+
+    /// Begins a read-side critical section: [`rcu::enter`](crate::rcu::enter), or
+    /// [`srcu::Domain::enter`](crate::srcu::Domain::enter).
+    #[track_caller]
+    fn enter_section(&self) -> Self::Guard<'_>;
+}
+
+/// Implemented together with [`EnterSection`].
+pub(crate) trait Sealed {}

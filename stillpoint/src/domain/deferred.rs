@@ -16,8 +16,8 @@ use crate::reclaim::callback::{Callback, Panicked};
 use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
+use crate::reclaim::word::Word;
 use crate::reclaim::{running, worker_pool};
-use crate::tagged::pointable::Pointable;
 
 /// Callbacks and destructors that have panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -81,19 +81,13 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
 ///
 /// # Safety
 ///
-/// `value` comes from [`T::init`](Pointable::init), for a sized type from a `Box`, has been unpublished, and is not used
-/// by the caller again.
+/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<T: ?Sized + Pointable + Send + 'static>(
-    domain: &impl RawDomain,
-    value: NonNull<()>,
-    options: DeferOptions,
-) {
-    // SAFETY: the value exists, and is only shared.
-    let bytes = size_of_val(unsafe { T::deref(value) }).saturating_add(options.bytes);
+pub(crate) unsafe fn retire<W: Word>(domain: &impl RawDomain, value: NonNull<()>, options: DeferOptions) {
     // SAFETY: the caller's contract; callbacks run after a grace period.
-    let callback = unsafe { Callback::free::<T>(value, bytes, options.local) };
+    let callback =
+        unsafe { Callback::free::<W>(value, W::bytes(value).saturating_add(options.bytes), options.local) };
     domain.defer(callback, options.lazy);
 }
 

@@ -5,22 +5,20 @@
 //! progress; nothing is deferred, as the parent runs it; there are no workers until there is work.
 //!
 //! [`crate::sys::fork`] calls this in the child, before `fork` returns. Locks that other threads held are not acquired
-//! but overwritten ([`ForkSafe`]).
+//! but overwritten ([`ForkSafe`](crate::sync::ForkSafe)); that of the list is held during the fork ([`ForkLock`]).
 
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 
 use crate::grace_period::stall;
 use crate::reclaim::worker_pool;
-use crate::sync::ForkSafe;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::fork_lock::ForkLock;
 use crate::sys::init_array;
 
-/// The list of domains in use. It changes under the lock, and is consistent at every moment, as another thread may
-/// fork.
+/// The list of domains in use. It changes under the lock, and is read without.
 static DOMAINS: AtomicPtr<DomainFork> = AtomicPtr::new(ptr::null_mut());
-static LIST_LOCK: ForkSafe<Mutex<()>> = ForkSafe::new(Mutex::new(()));
+static LIST_LOCK: ForkLock<()> = ForkLock::new(());
 
 /// A domain's place in the list.
 #[derive(Debug)]
@@ -41,7 +39,7 @@ impl DomainFork {
     /// Adds the domain to the list. Comes before any change that a child must undo.
     #[inline]
     pub(crate) fn register(&'static self) {
-        // Acquire: the list contains the domain if this thread forks; pairs with the Release in `register_slow`.
+        // Acquire: the list contains the domain; pairs with the Release in `register_slow`.
         if !self.is_listed.load(Acquire) {
             self.register_slow();
         }
@@ -53,16 +51,17 @@ impl DomainFork {
         if !register_for_fork(&FORK) {
             return;
         }
-        let _guard = LIST_LOCK.get().lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed, as below: under the lock.
-        if self.is_listed.load(Relaxed) {
-            return;
-        }
-        self.next.store(DOMAINS.load(Relaxed), Relaxed);
-        // Release: publishes `next` to a thread that forks; pairs with the Acquire in `domains`.
-        DOMAINS.store(ptr::from_ref(self).cast_mut(), Release);
-        // Release: pairs with the Acquire in `register`.
-        self.is_listed.store(true, Release);
+        LIST_LOCK.with(|()| {
+            // Relaxed, as below: under the lock.
+            if self.is_listed.load(Relaxed) {
+                return;
+            }
+            self.next.store(DOMAINS.load(Relaxed), Relaxed);
+            // Release: publishes `next`; pairs with the Acquire in `domains`.
+            DOMAINS.store(ptr::from_ref(self).cast_mut(), Release);
+            // Release: pairs with the Acquire in `register`.
+            self.is_listed.store(true, Release);
+        });
     }
 }
 
@@ -83,7 +82,12 @@ fn domains() -> impl Iterator<Item = &'static DomainFork> {
     })
 }
 
-static FORK: ForkHook = ForkHook::in_child(Part::Rcu, in_child);
+static FORK: ForkHook = ForkHook {
+    part: Part::Rcu,
+    prepare: || LIST_LOCK.hold(),
+    parent: || LIST_LOCK.release(),
+    child: in_child,
+};
 
 init_array!(register_for_fork(&FORK));
 
@@ -93,13 +97,9 @@ init_array!(register_for_fork(&FORK));
 unsafe fn in_child() {
     // SAFETY: the caller's contract.
     unsafe {
-        LIST_LOCK.overwrite(Mutex::new(()));
         worker_pool::reset_in_child();
         stall::reset_in_child();
     }
-    for domain in domains() {
-        // Another thread may have been about to store that.
-        domain.is_listed.store(true, Relaxed);
-        (domain.reset)();
-    }
+    domains().for_each(|domain| (domain.reset)());
+    LIST_LOCK.release();
 }

@@ -5,7 +5,8 @@ use crate::sys::{self, MembarrierCommand};
 
 /// Registers the process, and makes one call. After *any* error the backend is not available.
 pub(super) fn register() -> Result<(), Why> {
-    if !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
+    // Miri lacks the system call.
+    if cfg!(miri) || !sys::membarrier_query().contains_command(MembarrierCommand::PrivateExpedited) {
         return Err(Why::MembarrierMissing);
     }
     if !sys::has_barrier_in_switch() {

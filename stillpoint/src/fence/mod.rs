@@ -80,6 +80,7 @@
 //! assert!(close());
 //! ```
 
+use core::fmt;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
 use crossbeam_utils::CachePadded;
@@ -113,6 +114,11 @@ fn light_slow() {
     } else {
         fence(SeqCst);
     }
+}
+
+/// Returns `true` if [`light`] is a compiler fence in every thread. Does not choose the backend.
+pub(crate) fn light_is_compiler_fence() -> bool {
+    backend::is_chosen(Backend::Membarrier)
 }
 
 /// [`light`] in code that runs on [`Backend::Membarrier`] only, or calls [`light`] too.
@@ -164,12 +170,20 @@ pub fn heavy() {
 
 /// Counters of heavy fences since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Calls of [`heavy`].
     pub calls: u64,
     /// Process-wide fences executed for them: fewer if callers shared a fence.
     pub issued: u64,
+}
+
+impl fmt::Display for Stats {
+    /// One line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} heavy fences for {} calls", self.issued, self.calls)
+    }
 }
 
 /// Returns how many times [`heavy`] was called, and how many fences were executed.
@@ -179,7 +193,8 @@ pub struct Stats {
 ///
 /// let before = fence::stats();
 /// fence::heavy();
-/// assert!(fence::stats().calls > before.calls);
+/// let after = fence::stats();
+/// assert!(after.calls > before.calls, "{after}");
 /// ```
 pub fn stats() -> Stats {
     let (calls, issued) = SHARED.stats();

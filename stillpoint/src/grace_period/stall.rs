@@ -135,7 +135,8 @@ pub(super) fn run_user_code(flag: &'static LocalKey<Cell<bool>>, f: impl FnOnce(
     }
 }
 
-/// A grace period that has waited longer than the limit ([`set_stall_timeout`]).
+/// A grace period that has waited longer than the limit ([`set_stall_timeout`]), or a wait for
+/// [`Domain::close`](crate::srcu::Domain::close).
 ///
 /// `Display` gives a line for each of the first eight readers, or one for all open sections of a domain of
 /// [`crate::srcu`].
@@ -155,6 +156,9 @@ pub enum StalledReaders {
     /// `count` open sections of the domain of [`crate::srcu`] that was made at `site`. If `inherited`, some may be
     /// those of threads that the process lost when it was forked.
     Sections { count: u64, site: &'static Location<'static>, inherited: bool },
+    /// For [`Domain::close`](crate::srcu::Domain::close): the other handles of the domain that was made at `site`, and
+    /// its open sections.
+    Handles { handles: u64, sections: u64, site: &'static Location<'static> },
 }
 
 /// A thread that blocks a grace period: it is inside a section, or has not reported. See [`Stall::readers`].
@@ -177,7 +181,7 @@ impl Stall {
     }
 
     /// Returns the number of the grace period in its domain, from 1. [`Stats::grace_periods`](crate::rcu::Stats) has
-    /// this value when it ends.
+    /// this value when it ends. 0 for a wait for [`Domain::close`](crate::srcu::Domain::close).
     pub fn grace_period(&self) -> u64 {
         self.grace_period
     }
@@ -192,7 +196,7 @@ impl Stall {
     pub fn readers(&self) -> &[StalledReader] {
         match &self.waits_for {
             StalledReaders::Threads(readers) => readers,
-            StalledReaders::Sections { .. } => &[],
+            StalledReaders::Sections { .. } | StalledReaders::Handles { .. } => &[],
         }
     }
 
@@ -202,6 +206,16 @@ impl Stall {
         match self.waits_for {
             StalledReaders::Threads(_) => 0,
             StalledReaders::Sections { count, .. } => count,
+            StalledReaders::Handles { sections, .. } => sections,
+        }
+    }
+
+    /// Returns the number of handles for which a wait for [`Domain::close`](crate::srcu::Domain::close) waits; 0 for a
+    /// grace period.
+    pub fn handles(&self) -> u64 {
+        match self.waits_for {
+            StalledReaders::Handles { handles, .. } => handles,
+            _ => 0,
         }
     }
 
@@ -209,7 +223,7 @@ impl Stall {
     pub fn made_at(&self) -> Option<&'static Location<'static>> {
         match self.waits_for {
             StalledReaders::Threads(_) => None,
-            StalledReaders::Sections { site, .. } => Some(site),
+            StalledReaders::Sections { site, .. } | StalledReaders::Handles { site, .. } => Some(site),
         }
     }
 
@@ -269,6 +283,11 @@ impl fmt::Display for Stall {
                 }
                 Ok(())
             }
+            StalledReaders::Handles { handles, sections, site } => write!(
+                f,
+                "close() of the {domain} that was made at {site} has waited {waited:.1?} for handles: {handles} exist, \
+                 and {sections} sections are open"
+            ),
             StalledReaders::Threads(readers) => {
                 for (index, reader) in readers.iter().take(NAMED).enumerate() {
                     let separator = if index == 0 { "" } else { "\n" };
@@ -332,25 +351,40 @@ impl<'a> StallDetector<'a> {
         Self { start: Instant::now(), next_report, counters, domain, grace_period }
     }
 
+    /// Returns how long the wait has taken so far.
+    pub fn waited(&self) -> Duration {
+        self.start.elapsed()
+    }
+
     /// Returns how long the leader may sleep before the next [`check`](Self::check).
     pub fn next_report_in(&self) -> Duration {
-        self.next_report.saturating_sub(self.start.elapsed())
+        self.next_report.saturating_sub(self.waited())
     }
 
     /// Updates the longest wait, after a sleep. If a report is due, reports the result of `waits_for`, which is called
     /// with the time waited so far and returns `None` if all readers have just left.
     pub fn check(&mut self, waits_for: impl FnOnce(Duration) -> Option<StalledReaders>) {
-        let waited = self.start.elapsed();
+        let waited = self.waited();
         let nanoseconds = waited.as_nanos() as u64;
         // Relaxed, here and below: statistics only, and only leaders write them.
         if nanoseconds > self.counters.longest_wait.load(Relaxed) {
             self.counters.longest_wait.store(nanoseconds, Relaxed);
         }
+        self.report_if_due(waited, waits_for);
+    }
+
+    /// If a report is due after the time `waited`, reports the result of `waits_for`, as [`check`](Self::check) does.
+    pub fn report_if_due(
+        &mut self,
+        waited: Duration,
+        waits_for: impl FnOnce(Duration) -> Option<StalledReaders>,
+    ) {
         if waited < self.next_report {
             return;
         }
         self.next_report = waited.saturating_mul(2);
         let Some(waits_for) = waits_for(waited) else { return };
+        // Relaxed: statistics only.
         self.counters.stalls.fetch_add(1, Relaxed);
         Stall { domain: (self.domain)(), grace_period: self.grace_period, waited, waits_for }.report();
     }

@@ -15,7 +15,7 @@
 //! | the same, where readers sleep or hold a reference across `.await` | [`srcu`](crate::srcu) | [`rcu`](crate::rcu) | guards of `rcu` stay in their thread, and all writers would wait for the sleeper |
 //! | the same, where readers keep what they have read | [`Rcu`](crate::rcu::Rcu) of an [`Arc`](std::sync::Arc), cloned inside a section | a long section | sections should be short |
 //! | a map with changing entries | `HashMap` in the crate `stillpoint-collections` | `RwLock<HashMap>`, or one `Rcu` of the map | readers of a lock write a shared word; [`modify`](crate::rcu::Rcu::modify) copies the value |
-//! | a list or tree of your own, linked by atomic pointers | [`rcu::enter`](crate::rcu::enter), [`rcu::retire_raw`](crate::rcu::retire_raw) | reference counts in each node | readers would write to each node that they visit |
+//! | a list, map or queue of your own, whose nodes threads link and unlink | [`rcu::Atomic`](crate::rcu::Atomic), [`rcu::retire_shared`](crate::rcu::retire_shared) | reference counts in each node | readers would write to each node that they visit |
 //! | a number that all threads add to: requests, bytes | [`percpu::Counter`](crate::percpu::Counter) | `AtomicU64` | its cache line moves from CPU to CPU |
 //! | counts of sizes or durations | [`percpu::Histogram`](crate::percpu::Histogram) | a histogram in a mutex | the same |
 //! | buffers for reuse | [`percpu::Pool`](crate::percpu::Pool) | a `Vec` in a mutex | the same |
@@ -99,11 +99,12 @@
 //! | `connection_table` (`-p stillpoint-collections`) | a hash map in a packet loop, and final bills (`qsbr`) |
 //! | `metrics_endpoint` | counters and histograms, read over HTTP (`percpu`) |
 //! | `job_queue` | many threads on one CPU (`lock`) |
+//! | `sorted_list` | a list of nodes that threads link and unlink (`rcu::Atomic`) |
 //!
 //! # Rules that are easy to break
 //!
 //! - Inside a section, do not wait for a grace period of its domain, nor for a thread that may be waiting for one: no
-//!   joins, and no locks that are held while waiting for a grace period.
+//!   joins, and no locks that are held while waiting for a grace period. A [`Ref`](crate::rcu::Ref) is a section.
 //! - Load once and use the result: two loads in one section may return two values.
 //! - Put values that must match into one [`Rcu`](crate::rcu::Rcu). Two of them never change at the same moment.
 //! - After a `replace`, readers use the old value until their sections end. If that matters, wait for a grace period.
@@ -112,8 +113,9 @@
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
 //! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or `_exit`.
-//! - `Counter`, `Histogram`, `lock::Mutex` and `srcu::Domain` can be statics. [`Rcu`](crate::rcu::Rcu) and
-//!   [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a `LazyLock`.
+//! - `Counter`, `Histogram`, `lock::Mutex`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption) can be statics.
+//!   [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a static needs a
+//!   `LazyLock`.
 //!
 //! # Observing a program
 //!

@@ -5,20 +5,52 @@
 //! | `RwLock<T>` | here |
 //! |---|---|
 //! | `RwLock::new(value)` | `Rcu::new(value)` |
-//! | `let value = lock.read().unwrap();` | `let guard = rcu::enter(); let value = pointer.load(&guard);` |
+//! | `let value = lock.read().unwrap();` | `let value = pointer.read();` |
+//! | `MappedRwLockReadGuard` of parking_lot | [`Ref::map`](crate::rcu::Ref::map) |
 //! | `*lock.write().unwrap() = new;` | `pointer.replace(new);` |
 //! | `lock.write().unwrap().push(x);` | `pointer.modify(\|value\| value.push(x));` |
 //! | `mem::replace(&mut *lock.write().unwrap(), new)` | `pointer.replace(new).wait()` |
 //! | `static LOCK: RwLock<T> = RwLock::new(...);` | `static POINTER: LazyLock<Rcu<T>> = LazyLock::new(\|\| Rcu::new(...));` |
+//! | `static LOCK: RwLock<Option<T>> = RwLock::new(None);` | `static POINTER: RcuOption<T> = RcuOption::empty();` |
 //! | `get_mut`, `into_inner` | the same |
 //!
 //! ```
 //! use stillpoint::rcu::{self, Rcu};
 //!
 //! let hosts = Rcu::new(vec!["a"]); // RwLock::new(vec!["a"])
-//! let first = hosts.load(&rcu::enter())[0]; // hosts.read().unwrap()[0]
+//! let first = hosts.read()[0]; // hosts.read().unwrap()[0]
 //! hosts.modify(|hosts| hosts.push("b")); // hosts.write().unwrap().push("b")
-//! assert_eq!((first, hosts.load(&rcu::enter()).len()), ("a", 2));
+//! assert_eq!((first, hosts.read().len()), ("a", 2));
+//!
+//! // One section for several reads:
+//! let guard = rcu::enter();
+//! assert_eq!(hosts.load(&guard).first(), hosts.load(&guard).iter().min());
+//! ```
+//!
+//! A `RwLock<Arc<T>>`, from which readers clone the `Arc` so as not to hold the lock, becomes an `Rcu<T>`: a section
+//! holds up no writer. Tasks hold a reference across `.await` in a domain of [`srcu`](crate::srcu):
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stillpoint::{rcu::Rcu, srcu};
+//!
+//! # struct Config { name: &'static str }
+//! type Shared = Arc<Rcu<Config, srcu::Domain>>; // Arc<RwLock<Arc<Config>>>
+//!
+//! async fn greet(shared: &Shared) -> String {
+//!     let config = shared.read(); // Arc::clone(&shared.read().unwrap())
+//!     tokio::task::yield_now().await;
+//!     format!("hello from {}", config.name)
+//! }
+//!
+//! # tokio::runtime::Builder::new_multi_thread().build().unwrap().block_on(async {
+//! let shared = Shared::new(Rcu::new_in(Config { name: "a" }, srcu::Domain::new()));
+//! let config = shared.read_owned(); // the same, 'static: for a task or a thread
+//! let task = tokio::spawn(async move { config.name });
+//! let old = shared.replace(Config { name: "b" }).await; // when its readers are gone
+//! assert_eq!((old.name, task.await.unwrap()), ("a", "a"));
+//! assert_eq!(greet(&shared).await, "hello from b");
+//! # });
 //! ```
 //!
 //! Differences:
@@ -30,10 +62,54 @@
 //! - Writers do not exclude each other: `modify` and `update` call their closure again if another writer was faster. If
 //!   that is too expensive or has side effects, hold a `Mutex<()>` while writing.
 //! - There is no poisoning. A panic in `modify` leaves the value unchanged.
-//! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu).
+//! - A guard is not `Send`, like that of `RwLock`. For tokio's `RwLock`, use [`srcu`](crate::srcu), whose
+//!   [`enter_owned`](crate::srcu::Domain::enter_owned) stands for `read_owned`.
 //!
-//! From arc-swap: `ArcSwap<T>` becomes `Rcu<T>`, `load()` becomes `load(&guard)`, and `rcu()` becomes `update`. To keep
-//! an `Arc`, as by `load_full()`, clone it from an `Rcu<Arc<T>>`.
+//! # From arc-swap
+//!
+//! | arc-swap | here |
+//! |---|---|
+//! | `ArcSwap<T>`, `ArcSwap::from_pointee(value)` | [`Rcu<T>`](crate::rcu::Rcu), `Rcu::new(value)` |
+//! | `ArcSwapOption<T>`, `ArcSwapOption::const_empty()` | [`RcuOption<T>`](crate::rcu::RcuOption), `RcuOption::empty()` |
+//! | `ArcSwap<Box<dyn Trait>>` | `Rcu<dyn Trait>` |
+//! | `load()`: a `Guard` | [`read()`](crate::rcu::Rcu::read): a [`Ref`](crate::rcu::Ref); or [`load(&guard)`](crate::rcu::Rcu::load) |
+//! | `load_full()`: an `Arc` | `Arc::clone(&pointer.read())` of an `Rcu<Arc<T>>` |
+//! | `store(new)` | [`replace(new)`](crate::rcu::Rcu::replace) |
+//! | `swap(new)`: the old `Arc` | `replace(new)`: a [`Retired`](crate::rcu::Retired); `.wait()` or `.await` gives the value |
+//! | `compare_and_swap(&current, new)` | [`compare_exchange(&guard, current, new)`](crate::rcu::Rcu::compare_exchange) |
+//! | `rcu(f)` | [`update(f)`](crate::rcu::Rcu::update) |
+//! | `map`, `access::Map` | [`Ref::map`](crate::rcu::Ref::map) |
+//! | `Cache` | nothing: a read is as cheap |
+//!
+//! ```
+//! use stillpoint::rcu::{self, Rcu, RcuOption};
+//!
+//! static OVERRIDE: RcuOption<String> = RcuOption::empty(); // ArcSwapOption::const_empty()
+//!
+//! let name = Rcu::new(String::from("a")); // ArcSwap::from_pointee(...)
+//! assert_eq!(name.read().len(), 1); // name.load().len()
+//! name.replace("b".into()); // name.store(Arc::new(...))
+//! name.update(|name| format!("{name}c")); // name.rcu(...)
+//!
+//! let guard = rcu::enter();
+//! let seen = name.load(&guard); // name.load()
+//! if let Err(failed) = name.compare_exchange(&guard, seen, Box::new("d".into())) {
+//!     println!("{} has been faster", failed.current);
+//! }
+//! assert_eq!(name.load(&guard), "d");
+//! assert!(OVERRIDE.load(&guard).is_none());
+//! ```
+//!
+//! Differences: what a reader holds delays the freeing of all retired values of the domain, not only of the one it
+//! reads. To keep a value for long, use an `Rcu<Arc<T>>`. A guard stays in its thread, except in
+//! [`srcu`](crate::srcu). The old value is dropped by a thread of the library, not by the last reader.
+//!
+//! # From C and C++
+//!
+//! The package `capi` of the repository has an interface for C, `stillpoint.h`, and the names of C++26's `<rcu>` for
+//! C++17, `stillpoint/rcu.hpp`. A program may move to Rust in parts: readers in C, C++ and Rust are readers of the
+//! domain [`rcu::Global`](crate::rcu::Global), and their sections nest. The Rust program names the crate
+//! `stillpoint_capi`.
 //!
 //! # From crossbeam-epoch
 //!
@@ -44,67 +120,56 @@
 //! |---|---|
 //! | `epoch::pin()`, `Guard` | [`rcu::enter()`](crate::rcu::enter), [`Guard`](crate::rcu::Guard) |
 //! | `Atomic<T>`, never null: `load`, `unsafe { shared.deref() }` | [`Rcu<T>`](crate::rcu::Rcu): [`load`](crate::rcu::Rcu::load), without `unsafe` |
-//! | `Atomic<T>` that may be null | `Rcu<Option<T>>` |
+//! | `Atomic<T>` that may be null | [`RcuOption<T>`](crate::rcu::RcuOption) |
 //! | `swap`, then `unsafe { guard.defer_destroy(old) }` | [`replace`](crate::rcu::Rcu::replace) |
-//! | a loop of `compare_exchange` | [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
-//! | links between nodes | `AtomicPtr`, and [`retire_raw`](crate::rcu::retire_raw) for unlinked nodes |
+//! | `compare_exchange`; a loop of it | [`compare_exchange`](crate::rcu::Rcu::compare_exchange); [`modify`](crate::rcu::Rcu::modify), [`update`](crate::rcu::Rcu::update) |
+//! | `Atomic<T>` that links nodes, `Owned`, `Shared`, `Pointable` | [`Atomic`](crate::rcu::Atomic), [`Owned`](crate::rcu::Owned), [`Shared`](crate::rcu::Shared), [`Pointable`](crate::rcu::Pointable): see below |
 //! | `guard.defer(f)` | [`call(f)`](crate::rcu::call) |
 //! | `guard.repin()` | [`Guard::repin`](crate::rcu::Guard::repin) |
 //! | `guard.flush()` | hardly needed; [`flush`](crate::rcu::flush) |
 //! | `Collector`, `LocalHandle` | [`domain!`](crate::domain), or [`srcu::Domain`](crate::srcu::Domain) for a domain that is a value |
-//! | `epoch::unprotected()` | [`get_mut`](crate::rcu::Rcu::get_mut), [`into_inner`](crate::rcu::Rcu::into_inner) |
+//! | `epoch::unprotected()` | [`get_mut`](crate::rcu::Atomic::get_mut), [`take`](crate::rcu::Atomic::take), [`into_inner`](crate::rcu::Rcu::into_inner) |
 //! | no way to wait | [`synchronize`](crate::rcu::synchronize), [`Retired::wait`](crate::rcu::Retired::wait), [`GracePeriod`](crate::rcu::GracePeriod), [`barrier`](crate::rcu::barrier) |
 //!
-//! A stack of nodes that are linked by hand:
+//! Data structures that link nodes:
+//!
+//! | crossbeam-epoch | here |
+//! |---|---|
+//! | `Atomic<T>` | `Atomic<T>` in the domain [`Global`](crate::rcu::Global), or `Atomic<T, D>` |
+//! | `Atomic::new(value)` | `Atomic::new(Owned::new(value))` |
+//! | `load(ord, &guard)`, `store(new, ord)`, `swap(new, ord, &guard)` | `load(&guard)`, `store(new)`, `swap(new, &guard)`: loads acquire, and changes publish |
+//! | `compare_exchange(current, new, success, failure, &guard)` | `compare_exchange(current, new, &guard)`, with the same error |
+//! | `fetch_or(tag, ord, &guard)`, `tag`, `with_tag` | `fetch_or(tag, &guard)`, `tag`, `with_tag` |
+//! | `unsafe { shared.as_ref() }`, `unsafe { shared.deref() }` | `shared.as_ref()`, which is safe |
+//! | `unsafe { shared.into_owned() }`, `unsafe { atomic.try_into_owned() }` | the same, and `unsafe { atomic.take() }` |
+//! | `unsafe { guard.defer_destroy(shared) }` | `unsafe { retire_shared(shared, options) }`: see [`retire_shared`](crate::rcu::retire_shared) |
+//! | `Owned::<[MaybeUninit<T>]>::init(len)` | `Owned::<[T]>::init(items)`, also for `str` and [`HeaderSlice`](crate::rcu::HeaderSlice) |
 //!
 //! ```
-//! use std::ptr::{self, NonNull};
-//! use std::sync::atomic::{AtomicPtr, Ordering::*};
-//! use stillpoint::rcu::{self, DeferOptions};
+//! use stillpoint::rcu::{self, Atomic, DeferOptions, Guard, Owned};
 //!
 //! struct Node {
 //!     value: u64,
-//!     next: *mut Node,
-//! }
-//! // SAFETY: a node is sent only to be freed.
-//! unsafe impl Send for Node {}
-//!
-//! #[derive(Default)]
-//! struct Stack {
-//!     head: AtomicPtr<Node>,
+//!     next: Atomic<Node>,
 //! }
 //!
-//! impl Stack {
-//!     fn push(&self, value: u64) {
-//!         let node = Box::into_raw(Box::new(Node { value, next: ptr::null_mut() }));
-//!         let publish = |head| {
-//!             // SAFETY: the node is not published yet.
-//!             unsafe { (*node).next = head };
-//!             Some(node)
-//!         };
-//!         self.head.fetch_update(Release, Relaxed, publish).expect("never none");
-//!     }
-//!
-//!     fn pop(&self) -> Option<u64> {
-//!         // While it exists, no node that was in the stack is freed, and no address reused.
-//!         let _guard = rcu::enter();
-//!         loop {
-//!             let head = NonNull::new(self.head.load(Acquire))?;
-//!             // SAFETY: the guard.
-//!             let Node { value, next } = *unsafe { head.as_ref() };
-//!             if self.head.compare_exchange(head.as_ptr(), next, Acquire, Relaxed).is_ok() {
-//!                 // SAFETY: from a box, and unlinked by this thread.
-//!                 unsafe { rcu::retire_raw(head, DeferOptions::new()) };
-//!                 return Some(value);
-//!             }
+//! fn pop(head: &Atomic<Node>, guard: &Guard) -> Option<u64> {
+//!     loop {
+//!         let first = head.load(guard); // head.load(Acquire, guard)
+//!         let node = first.as_ref()?; // unsafe { first.as_ref() }?
+//!         let next = node.next.load(guard); // node.next.load(Acquire, guard)
+//!         // head.compare_exchange(first, next, AcqRel, Acquire, guard)
+//!         if head.compare_exchange(first, next, guard).is_ok() {
+//!             // SAFETY: unlinked, and not linked again.
+//!             unsafe { rcu::retire_shared(first, DeferOptions::new()) }; // guard.defer_destroy(first)
+//!             return Some(node.value);
 //!         }
 //!     }
 //! }
 //!
-//! let stack = Stack::default();
-//! stack.push(1);
-//! stack.push(2);
-//! assert_eq!([stack.pop(), stack.pop(), stack.pop()], [Some(2), Some(1), None]);
+//! let head = Atomic::new(Owned::new(Node { value: 1, next: Atomic::null() }));
+//! let guard = rcu::enter();
+//! assert_eq!([pop(&head, &guard), pop(&head, &guard)], [Some(1), None]);
 //! ```
 //!
 //! Differences: destructors and callbacks run in a thread of the library, so they must be `Send`, and may take locks
@@ -127,7 +192,7 @@
 //! | `rcu_read_ongoing` | [`in_read_section`](crate::rcu::in_read_section) |
 //! | `rcu_dereference` | [`Rcu::load`](crate::rcu::Rcu::load) |
 //! | `rcu_xchg_pointer`, `rcu_assign_pointer` | [`Rcu::swap`](crate::rcu::Rcu::swap), [`Rcu::replace`](crate::rcu::Rcu::replace) |
-//! | `rcu_cmpxchg_pointer` | [`Rcu::update`](crate::rcu::Rcu::update) |
+//! | `rcu_cmpxchg_pointer` | [`Rcu::compare_exchange`](crate::rcu::Rcu::compare_exchange), [`Rcu::update`](crate::rcu::Rcu::update) |
 //! | `synchronize_rcu` | [`synchronize`](crate::rcu::synchronize), or [`Retired::wait`](crate::rcu::Retired::wait) |
 //! | `start_poll_synchronize_rcu`, `poll_state_synchronize_rcu` | [`GracePeriod::start`](crate::rcu::GracePeriod::start), [`is_elapsed`](crate::rcu::GracePeriod::is_elapsed) |
 //! | `call_rcu`, `defer_rcu` | [`call`](crate::rcu::call), [`retire`](crate::rcu::retire) |
@@ -176,12 +241,13 @@
 //! | `condvar.wait_timeout(guard, time)` | `condvar.wait_for(&mut guard, time)` |
 //! | `condvar.wait_timeout_while(guard, time, condition)` | `condvar.wait_while_for(&mut guard, condition, time)` |
 //! | `drop(guard)` | the same, or `MutexGuard::unlock_fair(guard)`, which hands the lock to the longest waiter |
-//! | the guard is not `Send` | the guard is `Send` |
+//! | the guard is not `Send` | the same, unless the feature `send_guard` is on |
 //!
 //! | parking_lot | here |
 //! |---|---|
 //! | `parking_lot::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` | `stillpoint::lock::{Mutex, MutexGuard, MappedMutexGuard, Condvar}` |
 //! | `Mutex<T>` in a type that takes a raw lock | [`lock::RawMutex`](crate::lock::RawMutex); for `lock_api` 0.4 with the feature `lock_api_04` |
+//! | the feature `send_guard` | the same |
 //! | `notify_one()` returns whether there was a waiter, `notify_all()` how many | the same, for sleeping waiters: one that is about to sleep is not counted |
 //! | `RwLock` | [`Rcu`](crate::rcu::Rcu), or keep it |
 //! | `Once`, `ReentrantMutex` | std's `OnceLock`, and `lock_api::ReentrantMutex` |
@@ -193,11 +259,11 @@
 //!
 //! # From atomic counters
 //!
-//! | `AtomicU64`, `AtomicI64` | [`percpu::Counter`](crate::percpu::Counter) |
+//! | `AtomicU64`, `AtomicI64`, `AtomicUsize` | [`percpu::Counter`](crate::percpu::Counter) |
 //! |---|---|
-//! | `AtomicU64::new(0)`, `AtomicI64::new(0)` | `Counter::new()`, `Counter::signed()` |
+//! | `AtomicU64::new(0)`, `AtomicI64::new(0)` | `Counter::<u64>::new()`, `Counter::<i64>::new()`; also `usize` and `isize` |
 //! | `fetch_add(n, Relaxed)` | `add(n)`, which does not return the old value |
-//! | `fetch_sub(1, Relaxed)` | `add(-1)` on a `Counter::signed()` |
+//! | `fetch_sub(1, Relaxed)` | `add(-1)` on a `Counter<i64>` |
 //! | `load(Relaxed)` | `sum()`: visits each CPU, and is not a snapshot |
 //! | `swap(0, Relaxed)` | none: keep the last sum, and subtract |
 //! | `fetch_max`, `compare_exchange` | none |

@@ -1,4 +1,4 @@
-//! A condition variable for [`Mutex`](super::Mutex).
+//! A condition variable for mutexes on [`RawMutex`](super::RawMutex).
 //!
 //! One word counts notifications, and is the futex. Another counts waiters. A waiter counts itself and reads the first
 //! word while it holds the lock, releases the lock, sleeps unless the first word has changed, and uncounts itself. A
@@ -41,18 +41,22 @@
 use core::fmt;
 #[cfg(not(loom))]
 use std::{
+    ops::DerefMut,
     ptr,
     time::{Duration, Instant},
 };
 
 #[cfg(not(loom))]
-use super::mutex::{MutexGuard, after, at};
+use super::mutex::{RawMutex, after, at};
 #[cfg(not(loom))]
 use crate::sync::now;
 use crate::sync::{AtomicU32, AtomicUsize, Futex32, Ordering::*, const_unless_loom, step};
 
 /// Blocks threads until a condition changes that a [`Mutex`](super::Mutex) guards. Takes sixteen bytes, and works in
 /// statics. A notification without waiters costs next to nothing.
+///
+/// Waits take the guard of a `lock_api` mutex on [`RawMutex`](super::RawMutex): of version 0.5, as
+/// [`Mutex`](super::Mutex) is, and with the feature `lock_api_04` of version 0.4.
 ///
 /// All threads that wait at the same time use the same mutex. A wait panics if a wait with another mutex has not
 /// returned yet. In the child of a `fork`, waits of the parent's other threads never return.
@@ -186,6 +190,35 @@ impl Condvar {
     }
 }
 
+/// A guard of a mutex on [`RawMutex`](super::RawMutex). This module is private, so other types cannot implement it.
+#[cfg(not(loom))]
+pub trait Guard: DerefMut {
+    /// Returns the address of the mutex.
+    fn mutex_address(&self) -> usize;
+
+    /// Calls `f` while the lock is released.
+    fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R;
+}
+
+macro_rules! guard_of {
+    ($api:ident) => {
+        #[cfg(not(loom))]
+        impl<T: ?Sized> Guard for $api::MutexGuard<'_, RawMutex, T> {
+            fn mutex_address(&self) -> usize {
+                ptr::from_ref(Self::mutex(self)).addr()
+            }
+
+            fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
+                Self::unlocked(self, f)
+            }
+        }
+    };
+}
+
+guard_of!(lock_api);
+#[cfg(feature = "lock_api_04")]
+guard_of!(lock_api_04);
+
 /// The result of a timed wait.
 #[cfg(not(loom))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +242,7 @@ impl Condvar {
     /// # Panics
     ///
     /// Panics, like all waits, if another thread waits with another mutex.
-    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub fn wait<G: Guard>(&self, guard: &mut G) {
         self.wait_before(guard, None);
     }
 
@@ -229,27 +262,19 @@ impl Condvar {
     /// FILLED.wait_while(&mut queue, |queue| queue.is_empty());
     /// assert_eq!(queue.pop(), Some(7));
     /// ```
-    pub fn wait_while<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
-    ) {
+    pub fn wait_while<G: Guard>(&self, guard: &mut G, mut condition: impl FnMut(&mut G::Target) -> bool) {
         while condition(guard) {
             self.wait(guard);
         }
     }
 
     /// Like [`wait`](Self::wait), but blocks for at most `timeout` and the time that it takes to get the lock.
-    pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
+    pub fn wait_for<G: Guard>(&self, guard: &mut G, timeout: Duration) -> WaitTimeoutResult {
         self.wait_before(guard, after(timeout))
     }
 
     /// Like [`wait_for`](Self::wait_for), with the `instant` at which the time is over.
-    pub fn wait_until<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        instant: Instant,
-    ) -> WaitTimeoutResult {
+    pub fn wait_until<G: Guard>(&self, guard: &mut G, instant: Instant) -> WaitTimeoutResult {
         self.wait_before(guard, at(instant))
     }
 
@@ -268,10 +293,10 @@ impl Condvar {
     /// assert_eq!(queue.pop(), Some(7));
     /// assert!(filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
     /// ```
-    pub fn wait_while_for<T: ?Sized>(
+    pub fn wait_while_for<G: Guard>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
-        condition: impl FnMut(&mut T) -> bool,
+        guard: &mut G,
+        condition: impl FnMut(&mut G::Target) -> bool,
         timeout: Duration,
     ) -> WaitTimeoutResult {
         self.wait_while_before(guard, condition, after(timeout))
@@ -279,19 +304,19 @@ impl Condvar {
 
     /// Like [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over
     /// already, checks `condition` once and keeps the lock.
-    pub fn wait_while_until<T: ?Sized>(
+    pub fn wait_while_until<G: Guard>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
-        condition: impl FnMut(&mut T) -> bool,
+        guard: &mut G,
+        condition: impl FnMut(&mut G::Target) -> bool,
         instant: Instant,
     ) -> WaitTimeoutResult {
         self.wait_while_before(guard, condition, at(instant))
     }
 
-    fn wait_while_before<T: ?Sized>(
+    fn wait_while_before<G: Guard>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
+        guard: &mut G,
+        mut condition: impl FnMut(&mut G::Target) -> bool,
         until: Option<u64>,
     ) -> WaitTimeoutResult {
         while condition(guard) {
@@ -304,12 +329,12 @@ impl Condvar {
         WaitTimeoutResult(false)
     }
 
-    fn wait_before<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, until: Option<u64>) -> WaitTimeoutResult {
-        let mutex = ptr::from_ref(MutexGuard::mutex(guard)).addr();
+    fn wait_before<G: Guard>(&self, guard: &mut G, until: Option<u64>) -> WaitTimeoutResult {
+        let mutex = guard.mutex_address();
         let Some(seen) = self.start_wait(mutex) else {
             panic!("Condvar: a thread waits with another mutex; all waiters of a Condvar use the same one");
         };
-        let is_over = MutexGuard::unlocked(guard, || self.sleep(seen, until));
+        let is_over = guard.unlocked(|| self.sleep(seen, until));
         self.unbind(mutex);
         WaitTimeoutResult(is_over)
     }

@@ -29,6 +29,7 @@ pub use counters::reset;
 
 #[cfg(any(feature = "lock-events", feature = "lab"))]
 mod counters {
+    use core::fmt;
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     use crossbeam_utils::CachePadded;
@@ -80,6 +81,7 @@ mod counters {
     /// Counts of events in all locks of the process since it started. The names are those of the Linux kernel's
     /// `lock_events` where they mean the same.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize))]
     #[non_exhaustive]
     pub struct Events {
         /// Acquisitions past a queue.
@@ -104,5 +106,26 @@ mod counters {
         pub latency_kick_ns: u64,
         /// Mean nanoseconds from the call until the head ran.
         pub latency_wake_ns: u64,
+    }
+
+    impl fmt::Display for Events {
+        /// One line.
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(
+                f,
+                "{} slow paths, {} steals, {} reservations, {} bypasses; {} waiters and {} heads parked, {} without a \
+                 node; {} kicks ({} ns), {} spurious wake-ups",
+                self.lock_slowpath,
+                self.steal,
+                self.reserve,
+                self.bypass,
+                self.wait_node,
+                self.wait_head,
+                self.no_node,
+                self.kick_unlock,
+                self.latency_kick_ns,
+                self.spurious_wakeup,
+            )
+        }
     }
 }

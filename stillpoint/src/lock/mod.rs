@@ -40,7 +40,8 @@
 //!
 //! With the feature `lock-events`, `events()` returns counts of events in locks.
 //!
-//! There is no poisoning: a panic under the lock releases it. Guards may be sent to other threads.
+//! There is no poisoning: a panic under the lock releases it. A guard stays in its thread, unless the feature
+//! `send_guard` is on.
 //!
 //! # Trade-offs
 //!

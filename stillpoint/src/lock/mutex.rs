@@ -3,7 +3,10 @@
 use core::fmt;
 use std::time::{Duration, Instant};
 
-use lock_api::GuardSend;
+#[cfg(not(feature = "send_guard"))]
+use lock_api::GuardNoSend as Held;
+#[cfg(feature = "send_guard")]
+use lock_api::GuardSend as Held;
 
 use super::policy::DefaultPolicy;
 use super::raw::Raw;
@@ -41,6 +44,23 @@ impl fmt::Debug for RawMutex {
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
 /// Access to the value of a [`Mutex`], until dropped.
+///
+/// A guard stays in its thread, so the compiler refuses a task that holds one over an `.await` and may move to another
+/// thread. With the feature `send_guard`, guards are `Send`.
+///
+#[cfg_attr(not(feature = "send_guard"), doc = "```compile_fail,E0277")]
+#[cfg_attr(feature = "send_guard", doc = "```")]
+/// use stillpoint::lock::Mutex;
+///
+/// static TOTAL: Mutex<u64> = Mutex::new(0);
+///
+/// # fn spawn(task: impl Future<Output = ()> + Send) {}
+/// spawn(async {
+///     let mut total = TOTAL.lock();
+///     *total += 1;
+///     std::future::ready(()).await; // the guard still exists
+/// });
+/// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
 /// Access to a part of the value of a [`Mutex`]: see [`MutexGuard::map`](lock_api::MutexGuard::map).
@@ -75,21 +95,21 @@ impl RawMutex {
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(Raw::new());
 
-    type Guard = GuardSend;
+    type Guard = Held;
 
     #[inline]
-    fn lock(&self) -> GuardSend {
+    fn lock(&self) -> Held {
         self.0.lock();
-        GuardSend::new()
+        Held::new()
     }
 
     #[inline]
-    fn try_lock(&self) -> Option<GuardSend> {
-        self.0.try_lock().then(GuardSend::new)
+    fn try_lock(&self) -> Option<Held> {
+        self.0.try_lock().then(Held::new)
     }
 
     #[inline]
-    unsafe fn unlock(&self, _: GuardSend) {
+    unsafe fn unlock(&self, _: Held) {
         // SAFETY: the caller's contract.
         unsafe { self.0.unlock() };
     }
@@ -102,7 +122,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
 // SAFETY: as above.
 unsafe impl lock_api::RawMutexFair for RawMutex {
     #[inline]
-    unsafe fn unlock_fair(&self, _: GuardSend) {
+    unsafe fn unlock_fair(&self, _: Held) {
         // SAFETY: the caller's contract.
         unsafe { self.0.unlock_fair() };
     }
@@ -113,12 +133,12 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
     type Duration = Duration;
     type Instant = Instant;
 
-    fn try_lock_for(&self, timeout: Duration) -> Option<GuardSend> {
-        self.lock_before(after(timeout)).then(GuardSend::new)
+    fn try_lock_for(&self, timeout: Duration) -> Option<Held> {
+        self.lock_before(after(timeout)).then(Held::new)
     }
 
-    fn try_lock_until(&self, timeout: Instant) -> Option<GuardSend> {
-        self.lock_before(at(timeout)).then(GuardSend::new)
+    fn try_lock_until(&self, timeout: Instant) -> Option<Held> {
+        self.lock_before(at(timeout)).then(Held::new)
     }
 }
 
@@ -130,6 +150,9 @@ mod api_04 {
     unsafe impl lock_api_04::RawMutex for RawMutex {
         const INIT: Self = Self(Raw::new());
 
+        #[cfg(not(feature = "send_guard"))]
+        type GuardMarker = lock_api_04::GuardNoSend;
+        #[cfg(feature = "send_guard")]
         type GuardMarker = lock_api_04::GuardSend;
 
         #[inline]

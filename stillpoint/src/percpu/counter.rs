@@ -6,31 +6,34 @@ use core::marker::PhantomData;
 use super::counters::CpuCounters;
 
 mod sealed {
-    /// The number types of a [`Counter`](super::Counter).
-    pub trait Number: Copy {
+    use core::fmt::{Debug, Display};
+
+    /// The number types of a [`Counter`](super::Counter): the integers of 64 bits.
+    #[diagnostic::on_unimplemented(
+        message = "a `Counter` does not count in `{Self}`",
+        note = "it counts in `u64`, `i64`, `usize` or `isize`; `Counter` as a type, as in `let hits: Counter = \
+                Counter::new()`, is that of `u64`"
+    )]
+    pub trait Number: Copy + Debug + Display {
         fn to_bits(self) -> u64;
         fn from_bits(bits: u64) -> Self;
     }
 
-    impl Number for u64 {
-        #[inline(always)]
-        fn to_bits(self) -> u64 {
-            self
-        }
-        fn from_bits(bits: u64) -> Self {
-            bits
-        }
+    macro_rules! number {
+        ($($type:ty)*) => {
+            $(impl Number for $type {
+                #[inline(always)]
+                fn to_bits(self) -> u64 {
+                    self as u64
+                }
+                fn from_bits(bits: u64) -> Self {
+                    bits as Self
+                }
+            })*
+        };
     }
 
-    impl Number for i64 {
-        #[inline(always)]
-        fn to_bits(self) -> u64 {
-            self.cast_unsigned()
-        }
-        fn from_bits(bits: u64) -> Self {
-            bits.cast_signed()
-        }
-    }
+    number!(u64 i64 usize isize);
 }
 
 use sealed::Number;
@@ -38,7 +41,8 @@ use sealed::Number;
 /// A counter that changes often and is read seldom: of requests, of bytes, of work in flight.
 ///
 /// [`add`](Self::add) changes a word of the current CPU, without a locked instruction. [`sum`](Self::sum) reads the
-/// words of all CPUs. No add is lost. `Counter` counts up, in `u64`; `Counter<i64>` counts up and down.
+/// words of all CPUs. No add is lost. `Counter` counts in `u64`, `Counter<usize>` in `usize`; `Counter<i64>` and
+/// `Counter<isize>` count up and down.
 ///
 /// # Orderings
 ///
@@ -55,7 +59,7 @@ use sealed::Number;
 /// use stillpoint::percpu::Counter;
 ///
 /// static REQUESTS: Counter = Counter::new();
-/// static IN_FLIGHT: Counter<i64> = Counter::signed();
+/// static IN_FLIGHT: Counter<i64> = Counter::new();
 ///
 /// std::thread::scope(|scope| {
 ///     for _ in 0..4 {
@@ -76,21 +80,12 @@ pub struct Counter<T: Number = u64> {
     number: PhantomData<T>,
 }
 
-impl Counter {
+impl<T: Number> Counter<T> {
     /// Creates a counter of zero. Does not allocate.
     pub const fn new() -> Self {
         Self { words: CpuCounters::new(), number: PhantomData }
     }
-}
 
-impl Counter<i64> {
-    /// Creates a counter of zero. Does not allocate.
-    pub const fn signed() -> Self {
-        Self { words: CpuCounters::new(), number: PhantomData }
-    }
-}
-
-impl<T: Number> Counter<T> {
     /// Adds `by`, wrapping around. Never blocks.
     #[inline]
     pub fn add(&self, by: T) {
@@ -112,12 +107,19 @@ impl<T: Number> Counter<T> {
 
 impl<T: Number> Default for Counter<T> {
     fn default() -> Self {
-        Self { words: CpuCounters::new(), number: PhantomData }
+        Self::new()
     }
 }
 
-impl<T: Number + fmt::Debug> fmt::Debug for Counter<T> {
+impl<T: Number> fmt::Debug for Counter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Counter").field(&self.sum()).finish()
+    }
+}
+
+impl<T: Number> fmt::Display for Counter<T> {
+    /// The sum.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.sum(), f)
     }
 }

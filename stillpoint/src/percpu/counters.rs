@@ -24,7 +24,8 @@
 //!
 //! An `add` is a Release, and the `sum` that contains it an Acquire: see [`super::rseq`] for plain words. A sum is not
 //! a snapshot: it may contain an add, and lack an earlier add of another thread to another area. It is exact if all
-//! adds happen before it. Sleepable domains take two sums, of unlocks and then of locks, which the Acquires order.
+//! adds happen before it. Sleepable domains take two sums, of unlocks and then of locks, which the Acquires order; and
+//! histograms, of counts and then of values.
 
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};

@@ -10,11 +10,16 @@ const PRECISION: u32 = 3;
 const EXACT: u64 = 1 << PRECISION;
 const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 
+/// The word of the sum. It is the first, whose address takes no multiplication.
+const SUM: usize = 0;
+/// The word of the first bucket.
+const FIRST: usize = SUM + 1;
+
 /// Counts values by size: latencies, lengths, depths.
 ///
-/// [`record`](Self::record) adds 1 to a word of the current CPU, as [`Counter::add`](super::Counter::add) does, so it
-/// is as fast and loses nothing. Each value below 8 has its own bucket; other buckets are no wider than an eighth of
-/// their values. A histogram keeps no sum of the values: use a [`Counter`](super::Counter) beside it.
+/// [`record`](Self::record) adds to two words of the current CPU, the bucket's count and the sum of all values, as two
+/// calls of [`Counter::add`](super::Counter::add) do. So it loses nothing. Each value below 8 has its own bucket; other
+/// buckets are no wider than an eighth of their values.
 ///
 /// # Memory
 ///
@@ -34,12 +39,12 @@ const BUCKETS: usize = (64 - PRECISION as usize + 1) << PRECISION;
 /// }
 /// let seen = NANOSECONDS.snapshot();
 /// # let seen = seen.since(&before);
-/// assert_eq!(seen.count(), 1000);
+/// assert_eq!((seen.count(), seen.sum()), (1000, 500_500));
 /// let median = seen.quantile(0.5).expect("there are values");
 /// assert!((500..=500 + 500 / 8).contains(&median));
 /// ```
 pub struct Histogram {
-    words: CpuCounters<BUCKETS>,
+    words: CpuCounters<{ FIRST + BUCKETS }>,
 }
 
 impl Histogram {
@@ -51,12 +56,23 @@ impl Histogram {
     /// Counts `value`. Never blocks.
     #[inline]
     pub fn record(&self, value: u64) {
-        self.words.add(bucket(value), 1);
+        // In this order: see `snapshot`.
+        self.words.add(SUM, value);
+        self.words.add(FIRST + bucket(value), 1);
     }
 
-    /// Returns the counts of all values that were recorded before. They may include some that are being recorded.
+    /// Returns the sum of all values that were recorded before, wrapping around. It may include some that are being
+    /// recorded.
+    pub fn sum(&self) -> u64 {
+        self.words.sum(SUM)
+    }
+
+    /// Returns the counts and the sum of all values that were recorded before. They may include some that are being
+    /// recorded. The sum includes each value that is counted.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { counts: (0..BUCKETS).map(|bucket| self.words.sum(bucket)).collect() }
+        // In this order: a sum of counts acquires the adds to the sum that precede those to the counts.
+        let counts = (0..BUCKETS).map(|bucket| self.words.sum(FIRST + bucket)).collect();
+        Snapshot { counts, sum: self.sum() }
     }
 
     /// Allocates memory now, so that the first [`record`](Self::record) does not.
@@ -77,16 +93,32 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// The counts of a [`Histogram`] at one time.
+impl fmt::Display for Histogram {
+    /// That of a [`Snapshot`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.snapshot().fmt(f)
+    }
+}
+
+/// The counts of a [`Histogram`] at one time, and the sum of the values.
+///
+/// `Display` gives a line with the count, the sum and some quantiles. With the feature `serde` it is serialized with
+/// `count`, `sum` and `buckets`, a sequence of `lowest`, `highest` and `count`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
     counts: Box<[u64]>,
+    sum: u64,
 }
 
 impl Snapshot {
     /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// Returns the sum of the values, wrapping around.
+    pub fn sum(&self) -> u64 {
+        self.sum
     }
 
     /// Iterates over the buckets with values, in ascending order. Yields the lowest and the highest value of a bucket,
@@ -114,17 +146,55 @@ impl Snapshot {
         })
     }
 
-    /// Returns the counts since `earlier`, a snapshot of the same histogram.
+    /// Returns the counts and the sum since `earlier`, a snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = self.counts.iter().zip(&earlier.counts);
-        Self { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
+        Self {
+            counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect(),
+            sum: self.sum.wrapping_sub(earlier.sum),
+        }
     }
 }
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.buckets().map(|(low, high, count)| (low..=high, count))).finish()
+    }
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} values, sum {}", self.count(), self.sum)?;
+        for (separator, part, name) in
+            [(": ", 0.5, "50 %"), (", ", 0.9, "90 %"), (", ", 0.99, "99 %"), (", ", 1.0, "all")]
+        {
+            if let Some(highest) = self.quantile(part) {
+                write!(f, "{separator}{name} up to {highest}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Snapshot {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Bucket {
+            lowest: u64,
+            highest: u64,
+            count: u64,
+        }
+        #[derive(serde::Serialize)]
+        struct Snapshot {
+            count: u64,
+            sum: u64,
+            buckets: Vec<Bucket>,
+        }
+        let buckets =
+            self.buckets().map(|(lowest, highest, count)| Bucket { lowest, highest, count }).collect();
+        Snapshot { count: self.count(), sum: self.sum, buckets }.serialize(serializer)
     }
 }
 
@@ -167,7 +237,7 @@ mod tests {
         for count in [1, 1000, (1 << 54) + 3, u64::MAX] {
             let mut counts = vec![0; BUCKETS];
             counts[7] = count;
-            let snapshot = Snapshot { counts: counts.into() };
+            let snapshot = Snapshot { counts: counts.into(), sum: 0 };
             assert_eq!((snapshot.quantile(0.0), snapshot.quantile(1.0)), (Some(7), Some(7)), "{count}");
         }
     }

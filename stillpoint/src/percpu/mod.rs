@@ -10,7 +10,7 @@
 //! | container | what it is |
 //! |---|---|
 //! | [`Counter`] | a number that is added to often and read seldom, exact |
-//! | [`Histogram`] | exact counts of values by size |
+//! | [`Histogram`] | exact counts of values by size, and their sum |
 //! | [`Pool`] | a bounded pool of boxes for reuse |
 //!
 //! [`cpu()`] returns the number of the current CPU, without a call.

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use core::mem;
 use core::ptr;
 
+use super::exchange_error::CompareExchangeError;
 use super::guard::Global;
 use super::published_ptr::PublishedPtr;
 use crate::Domain;
@@ -15,9 +16,9 @@ use crate::tagged::shared::{Pointer, Shared, sealed::Pointer as _};
 /// A pointer that threads load and change at the same time: to a node, or null, with a [tag](Shared::tag).
 ///
 /// For lists, maps and queues that link and unlink nodes. To publish one value, [`Rcu`](super::Rcu) is simpler. The
-/// types are those of crossbeam-epoch, without the choice of orderings: every load acquires, and every change publishes.
-/// So a node that was loaded in a section can be used safely until the section ends. Only freeing it is `unsafe`
-/// ([`retire_shared`](super::retire_shared)).
+/// types are those of crossbeam-epoch, without the choice of orderings: every load acquires, and every change
+/// publishes. So a node that was loaded in a section can be used safely until the section ends. Only freeing it is
+/// `unsafe` ([`retire_shared`](super::retire_shared)).
 ///
 /// An `Atomic` does not own its node: dropping it drops nothing.
 ///
@@ -101,7 +102,8 @@ use crate::tagged::shared::{Pointer, Shared, sealed::Pointer as _};
 /// sections from its callers refuses those of another domain by [`check_section`](Domain::check_section).
 pub struct Atomic<T: ?Sized + Pointable, D: Domain = Global> {
     pointer: PublishedPtr<()>,
-    _pointee: PhantomData<(*mut T, fn() -> D)>,
+    _pointee: PhantomData<*mut T>,
+    _domain: PhantomData<fn() -> D>,
 }
 
 // SAFETY: lends `&T` to several threads (`T: Sync`), and passes nodes from one thread to another (`T: Send`).
@@ -112,12 +114,16 @@ unsafe impl<T: ?Sized + Pointable + Send + Sync, D: Domain> Sync for Atomic<T, D
 impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     /// Creates a null pointer.
     pub const fn null() -> Self {
-        Self { pointer: PublishedPtr::new(ptr::null_mut()), _pointee: PhantomData }
+        Self::from_word(ptr::null_mut())
     }
 
     /// Creates a pointer to `new`, an [`Owned`] or a [`Shared`].
     pub fn new(new: impl Pointer<T>) -> Self {
-        Self { pointer: PublishedPtr::new(new.into_word()), _pointee: PhantomData }
+        Self::from_word(new.into_word())
+    }
+
+    const fn from_word(word: *mut ()) -> Self {
+        Self { pointer: PublishedPtr::new(word), _pointee: PhantomData, _domain: PhantomData }
     }
 
     /// Loads the pointer. Its node can be used until the section ends.
@@ -149,7 +155,7 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
         current: Shared<'_, T>,
         new: P,
         _section: &'g D::Section,
-    ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
+    ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
         let new = new.into_word();
         let result = self.pointer.compare_exchange(current.into_word(), new);
         // SAFETY: `new` comes from a `P`, and the result is that of storing it.
@@ -168,7 +174,7 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
         current: Shared<'_, T>,
         new: P,
         _section: &'g D::Section,
-    ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
+    ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
         let new = new.into_word();
         let result = self.pointer.compare_exchange_weak(current.into_word(), new);
         // SAFETY: `new` comes from a `P`, and the result is that of storing it.
@@ -185,7 +191,7 @@ impl<T: ?Sized + Pointable, D: Domain> Atomic<T, D> {
     unsafe fn exchanged<'g, P: Pointer<T>>(
         new: *mut (),
         result: Result<*mut (), *mut ()>,
-    ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
+    ) -> Result<Shared<'g, T>, CompareExchangeError<Shared<'g, T>, P>> {
         match result {
             Ok(_) => Ok(Shared::from_word(new)),
             Err(current) => {
@@ -238,22 +244,5 @@ impl<T: ?Sized + Pointable, D: Domain> Default for Atomic<T, D> {
 impl<T: ?Sized + Pointable, D: Domain> fmt::Debug for Atomic<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Atomic").field(&Shared::<T>::from_word(self.pointer.load())).finish()
-    }
-}
-
-/// The error of [`Atomic::compare_exchange`]: the pointer was another one than expected.
-pub struct CompareExchangeError<'g, T: ?Sized + Pointable, P: Pointer<T>> {
-    /// The pointer that the `Atomic` had.
-    pub current: Shared<'g, T>,
-    /// The pointer that was not stored.
-    pub new: P,
-}
-
-impl<T: ?Sized + Pointable, P: Pointer<T> + fmt::Debug> fmt::Debug for CompareExchangeError<'_, T, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompareExchangeError")
-            .field("current", &self.current)
-            .field("new", &self.new)
-            .finish()
     }
 }

@@ -68,8 +68,8 @@ use crate::sync::now;
 /// [`synchronize`](super::synchronize) does, even if the grace period has elapsed. A task that holds a guard over an
 /// `.await` makes other tasks panic that wait on the same thread.
 pub struct GracePeriod<D: Domain = Global> {
-    cookie: GpCookie,
-    domain: D,
+    pub(super) cookie: GpCookie,
+    pub(super) domain: D,
 }
 
 impl GracePeriod {
@@ -184,7 +184,7 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Elapse<D: Domain = Global> {
-    period: GracePeriod<D>,
+    pub(super) period: GracePeriod<D>,
     id: WaiterId,
 }
 

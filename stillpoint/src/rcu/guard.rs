@@ -3,6 +3,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::EnterSection;
+use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::static_domain::{
     StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
@@ -97,7 +99,7 @@ pub struct Guard<D: RcuDomain = Global> {
 impl<D: RcuDomain> Guard<D> {
     /// The guard of a section that the calling thread has begun with `reader`.
     #[inline(always)]
-    fn new(reader: &'static Reader) -> Self {
+    pub(super) fn new(reader: &'static Reader) -> Self {
         Self { reader, _thread: PhantomData }
     }
 
@@ -144,6 +146,18 @@ impl<D: RcuDomain> fmt::Debug for Guard<D> {
     }
 }
 
+impl<D: RcuDomain> Sealed for D {}
+
+impl<D: RcuDomain> EnterSection for D {
+    type Guard<'a> = Guard<D>;
+
+    #[inline(always)]
+    #[track_caller]
+    fn enter_section(&self) -> Guard<D> {
+        D::enter()
+    }
+}
+
 /// Begins a section in a thread that is not registered, or whose light fence is a real fence.
 #[cold]
 #[track_caller]
@@ -155,7 +169,7 @@ fn enter_slow<D: RcuDomain>() -> Guard<D> {
 
 /// The slow path of the end of a section.
 #[cold]
-fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
+pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
     D::shared().readers().exit_slow(reader);
     if reader.take_reclaim() {
         // The thread keeps the reader meanwhile.

@@ -31,6 +31,16 @@
 //! });
 //! ```
 //!
+//! # Pointers
+//!
+//! | type | for |
+//! |---|---|
+//! | [`Rcu`] | a value that many threads read: read it with [`load`](Rcu::load), or [`read`](Rcu::read) without a guard of its own |
+//! | [`RcuOption`] | a value that may be missing, and statics |
+//! | `Rcu<dyn Trait>`, `Rcu<[T]>`, `Rcu<str>` | a value without a size, from a `Box` |
+//! | [`Ref`], [`OwnedRef`] | a reference that brings its section with it, borrowed from the pointer or owning a share of it |
+//! | [`Retired`], [`Reclaim`] | a value that has been replaced: drop it, wait for it, `.await` it, or poll |
+//!
 //! # Threads
 //!
 //! A thread registers itself at its first read, and unregisters when it exits. Destructors of thread-specific data
@@ -64,10 +74,11 @@
 //! thread appends to its own queue, by a few plain stores. A worker thread, started by the first callback of the
 //! domain, waits for one grace period for all that is queued, then runs it. Unless the backlog is long, the grace
 //! periods that it leads begin at least a millisecond apart, so that a busy writer causes a few thousand interrupts a
-//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own. The
-//! worker's first one begins after 0.1 ms. So if a thread defers something and then calls [`synchronize`], the grace
-//! period of that call serves both. [`DeferOptions::lazy`] lets a callback wait for others; [`barrier`] waits until all
-//! have run.
+//! second on each CPU, not tens of thousands. Threads that retire very much also lead grace periods of their own. While
+//! they run all that they retire ([`DeferOptions::run_on_retiring_thread`]), the worker leaves it to them, and looks
+//! every four milliseconds whether it is needed. The worker's first grace period begins after 0.1 ms. So if a thread
+//! defers something and then calls [`synchronize`], the grace period of that call serves both. [`DeferOptions::lazy`]
+//! lets a callback wait for others; [`barrier`] waits until all have run.
 //!
 //! | thread | work |
 //! |---|---|
@@ -78,6 +89,11 @@
 //! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, slowly. A callback that
 //! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One idle
 //! worker thread is kept for all domains.
+//!
+//! # Linked nodes
+//!
+//! [`Atomic`], [`Owned`] and [`Shared`] are pointers for lists, maps and queues whose nodes threads link and unlink.
+//! [`retire_shared`] frees an unlinked node after a grace period.
 //!
 //! # Waiting
 //!
@@ -150,19 +166,29 @@
 
 mod atomic;
 mod block_on;
+mod exchange_error;
+#[doc(hidden)]
+pub mod foreign;
 mod grace_period;
 mod guard;
+mod option;
 mod pointer;
 mod published_ptr;
+mod reference;
+mod retired;
 
 use core::ptr::NonNull;
 
 use crate::Domain as _;
 
-pub use atomic::{Atomic, CompareExchangeError};
+pub use atomic::Atomic;
+pub use exchange_error::CompareExchangeError;
 pub use grace_period::{Elapse, GracePeriod, WaitTimeoutError};
 pub use guard::{Global, Guard, RcuDomain};
-pub use pointer::{Rcu, Retired};
+pub use option::RcuOption;
+pub use pointer::Rcu;
+pub use reference::{OwnedRef, Ref};
+pub use retired::{Reclaim, Retired};
 
 pub use crate::domain::stats::Stats;
 pub use crate::grace_period::stall::{
@@ -307,7 +333,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOpt
 ///
 /// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise.
 ///
-/// So the node is unlinked, and never linked again, and no `Atomic` of another domain leads to it.
+/// So the node is unlinked and never linked again, and no `Atomic` of another domain leads to it. A structure that
+/// gives `Shared`s or `Atomic`s to its callers cannot promise that, since they may store them; references are safe.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Atomic, DeferOptions, Owned, Shared};

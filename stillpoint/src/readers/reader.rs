@@ -54,6 +54,15 @@ pub struct Reader {
     site: AtomicPtr<Location<'static>>,
 }
 
+// The layout that `struct sp_rcu_reader_` of `stillpoint.h` has. If it changes, so must the names with `v1` there.
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(Reader, gp_seen) == 0);
+    assert!(offset_of!(Reader, nesting) == 8);
+    assert!(offset_of!(Reader, exit_flags) == 16);
+};
+
 /// The thread that a reader belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
@@ -88,9 +97,10 @@ impl Reader {
     }
 
     const_unless_loom! {
-        /// A reader without an owner. [`try_enter`](Self::try_enter) always returns `false`.
+        /// A reader without an owner. [`try_enter`](Self::try_enter) always returns `false`. Its `nesting` sends readers
+        /// that are compiled from C to the slow path when they leave.
         pub fn sentinel() -> Self {
-            Self { gp_seen: AtomicU64::new(u64::MAX), ..Self::new() }
+            Self { gp_seen: AtomicU64::new(u64::MAX), nesting: AtomicU64::new(u64::MAX), ..Self::new() }
         }
     }
 

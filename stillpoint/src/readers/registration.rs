@@ -20,6 +20,8 @@
 
 use core::cell::Cell;
 use core::ptr;
+#[cfg(not(loom))]
+use core::ptr::NonNull;
 use core::sync::atomic::compiler_fence;
 
 use super::reader::{EXITING, NEEDS_FENCE, Owner, Reader};
@@ -38,10 +40,14 @@ pub struct Registration {
     has_ended: Cell<bool>,
     /// The reader may not be released yet: something uses its queue.
     stays: Cell<bool>,
+    /// A copy of `fast` that the library does not read itself: see [`Registration::copy_fast_to`].
+    #[cfg(not(loom))]
+    copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
 }
 
+/// The reader of threads that are not registered.
 #[cfg(not(loom))]
-static UNREGISTERED: Reader = Reader::sentinel();
+pub static UNREGISTERED: Reader = Reader::sentinel();
 
 #[cfg(loom)]
 loom::lazy_static! {
@@ -63,7 +69,29 @@ impl Registration {
                 reader: Cell::new(None),
                 has_ended: Cell::new(false),
                 stays: Cell::new(false),
+                #[cfg(not(loom))]
+                copy: Cell::new(None),
             }
+        }
+    }
+
+    /// Keeps a copy of [`fast`](Self::fast) in `copy` from now on, for readers that are not compiled with this crate.
+    ///
+    /// # Safety
+    ///
+    /// `copy` is a thread-local variable of the calling thread, and exists as long as this registration.
+    #[cfg(not(loom))]
+    pub unsafe fn copy_fast_to(&self, copy: NonNull<Cell<&'static Reader>>) {
+        self.copy.set(Some(copy));
+        self.set_fast(self.fast());
+    }
+
+    fn set_fast(&self, reader: &'static Reader) {
+        self.fast.set(reader);
+        #[cfg(not(loom))]
+        if let Some(copy) = self.copy.get() {
+            // SAFETY: the contract of `copy_fast_to`.
+            unsafe { copy.as_ref() }.set(reader);
         }
     }
 
@@ -107,7 +135,7 @@ impl Registration {
         reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING), Relaxed);
         reader.exit_flags.fetch_or(if light_is_free { exiting } else { exiting | NEEDS_FENCE }, Relaxed);
         self.reader.set(Some(reader));
-        self.fast.set(if light_is_free { reader } else { unregistered() });
+        self.set_fast(if light_is_free { reader } else { unregistered() });
         Ok(reader)
     }
 
@@ -147,7 +175,7 @@ impl Registration {
         if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
             step!("reader-kept-at-exit", {
                 self.reader.set(None);
-                self.fast.set(unregistered());
+                self.set_fast(unregistered());
             });
             before(reader);
             registry.release(reader);

@@ -71,6 +71,13 @@
 //!    one wake-up a grace period is the rule.
 //! 3. *Sections of the other index* do not count down.
 //!
+//! # Repin
+//!
+//! The leader waits for the index that is not the current one only: for the idle one before a flip, for the busy one
+//! after it. So a section of the current index keeps no leader waiting, and [`SrcuReaders::repin`] lets it continue. If
+//! that index is to be drained, the leader flips. Once the thread sees that, it ends the section. As for new sections,
+//! a thread that sees the flip late only delays the end.
+//!
 //! # Domains without a handle
 //!
 //! Guards borrow a handle. When the last handle has been dropped no section is in use, even if a guard was leaked.
@@ -114,7 +121,7 @@ const NO_IDX: u64 = 2;
 
 impl Idx {
     #[inline(always)]
-    fn of(word: u64) -> Self {
+    pub fn of(word: u64) -> Self {
         if word & 1 == 0 { Self::Zero } else { Self::One }
     }
 
@@ -198,6 +205,20 @@ impl SrcuReaders {
         if self.reader_line.wake_request.load(Relaxed) == idx as u64 {
             self.count_down();
         }
+    }
+
+    /// Ends a section of `idx` and begins one, unless no grace period waits for it: see "Repin" in the module. Returns
+    /// the new index.
+    #[inline(always)]
+    pub fn repin(&self, mut idx: Idx) -> Idx {
+        // Relaxed: a thread that sees a flip late delays the end of the grace period.
+        if Idx::of(self.reader_line.idx.load(Relaxed)) != idx {
+            step!("repin-does-nothing", {
+                self.read_unlock(idx);
+                idx = self.read_lock();
+            });
+        }
+        idx
     }
 
     /// Adds 1 to a word of this CPU, with Release, and executes a light fence.

@@ -5,7 +5,7 @@ use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::tagged::pointable::Pointable;
+use super::word::Word;
 
 /// See the [module](self). It leaks what it holds if it is dropped without [`run`](Self::run).
 #[derive(Debug)]
@@ -51,29 +51,29 @@ impl Callback {
     ///
     /// # Safety
     ///
-    /// `value` comes from [`T::init`](Pointable::init), for a sized type from a `Box`, and is not freed otherwise. When
-    /// the callback runs, no thread uses it any more.
+    /// `value` is a word of `W`, any thread may drop it, and it is not freed otherwise. When the callback runs, no
+    /// thread uses it any more.
     #[inline]
-    pub unsafe fn free<T>(value: NonNull<()>, bytes: usize, local: bool) -> Self
-    where
-        T: ?Sized + Pointable + Send + 'static,
-    {
+    pub unsafe fn free<W: Word>(value: NonNull<()>, bytes: usize, local: bool) -> Self {
         /// # Safety
         ///
-        /// `data` is the only pointer from [`T::init`](Pointable::init).
-        unsafe fn free<T: ?Sized + Pointable>(data: Data) -> Option<fn() -> Panicked> {
+        /// `data` is the only word of a value.
+        unsafe fn free<W: Word>(data: Data) -> Option<fn() -> Panicked> {
             // SAFETY: the caller's contract; the pointer is not null.
-            let drop = || unsafe { T::drop(NonNull::new_unchecked(data.assume_init())) };
-            if !T::NEEDS_DROP {
+            let drop = || unsafe { W::drop(NonNull::new_unchecked(data.assume_init())) };
+            if !W::NEEDS_DROP {
                 // Nothing here panics, and catching would take as long as freeing.
                 drop();
                 return None;
             }
-            catch(drop, || Panicked { what: "the destructor of a value retired", name: type_name::<T>() })
+            catch(drop, || Panicked {
+                what: "the destructor of a value retired",
+                name: type_name::<W::Value>(),
+            })
         }
         let data = MaybeUninit::new(value.as_ptr());
-        let flags = if T::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
-        Self { run: free::<T>, data, bytes_and_flags: shifted(bytes) | flags }
+        let flags = if W::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
+        Self { run: free::<W>, data, bytes_and_flags: shifted(bytes) | flags }
     }
 
     /// Calls `drop_fn` with `pointer`; counted as `bytes`. `local`: the thread that deferred it may call it.
@@ -199,6 +199,7 @@ fn shifted(bytes: usize) -> usize {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::reclaim::thin_ptr::ThinPtr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -220,7 +221,7 @@ mod tests {
     fn only_frees_without_destructors_are_free_only() {
         fn free<T: Send + 'static>(value: T) -> Callback {
             // SAFETY: the value was never shared.
-            unsafe { Callback::free::<T>(T::init(value), 12, false) }
+            unsafe { Callback::free::<ThinPtr<T>>(ThinPtr::new(Box::new(value)).word(), 12, false) }
         }
         let callbacks = [free([1_u8; 3]), free(()), free(vec![1]), Callback::call(|| (), 12)];
         assert_eq!(callbacks.each_ref().map(Callback::is_free_only), [true, true, false, false]);

@@ -1,5 +1,6 @@
 //! Deferred reclamation: callbacks, the queues in which they wait for a grace period, and the worker that invokes them.
 
+pub mod activity;
 pub mod backlog;
 pub mod blocks;
 pub mod callback;
@@ -11,6 +12,8 @@ pub mod queue;
 #[cfg(not(loom))]
 pub mod running;
 pub mod striped;
+pub mod thin_ptr;
+pub mod word;
 pub mod worker;
 #[cfg(not(loom))]
 pub mod worker_pool;

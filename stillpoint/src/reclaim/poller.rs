@@ -198,7 +198,7 @@ impl GpPoller {
 }
 
 /// Calls a waker, outside the lock. If it panics, the panic hook reports that, and other wakers are still called.
-fn wake(waker: Waker) {
+pub(crate) fn wake(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         // Its destructor could panic too.
         mem::forget(payload);

@@ -21,6 +21,7 @@
 //! |---|---|---|
 //! | `tail` | owner | callbacks pushed |
 //! | `urgent_end` | owner | the position after the last callback that is not lazy |
+//! | `worker_end` | owner | the position after the last callback that the owner must not run |
 //! | `added`, `freed` | owner | what the owner has pushed and run since its last report to the backlog |
 //! | `completed` | consumer | callbacks that have run |
 //! | `claim` | all | [`FREE`], [`CLAIMED`], or [`WANTED`]: claimed, and the worker sleeps until it is free again |
@@ -49,6 +50,7 @@ use crossbeam_utils::CachePadded;
 use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::engine::Engine;
 use crate::readers::registry::Attached;
+use crate::reclaim::activity::OwnerActivity;
 use crate::reclaim::backlog::{Amount, LocalCount};
 use crate::reclaim::blocks::{BLOCK, Block, OwnerBlocks};
 use crate::reclaim::callback::Callback;
@@ -104,6 +106,7 @@ pub struct Queue {
 struct Owner {
     tail: AtomicU64,
     urgent_end: AtomicU64,
+    worker_end: AtomicU64,
     added: LocalCount,
     freed: LocalCount,
     /// Ready callbacks that the owner has left for its next steps; some may have run since.
@@ -133,10 +136,7 @@ struct Consumer {
     block: *mut Block,
     next: u64,
     cookie: Option<GpCookie>,
-    /// `tail` when the worker last looked.
-    seen: u64,
-    /// The owner had pushed a block between the last two looks of the worker, so it will soon flush.
-    owner_is_active: bool,
+    activity: OwnerActivity,
 }
 
 // States of `Front::claim`.
@@ -160,7 +160,7 @@ impl Attached for Queue {
     #[cfg(not(loom))]
     unsafe fn reset_in_child(&self) {
         let (owner, front) = (&self.owner, &self.front);
-        for position in [&owner.tail, &owner.urgent_end, &owner.ready, &owner.next_gp] {
+        for position in [&owner.tail, &owner.urgent_end, &owner.worker_end, &owner.ready, &owner.next_gp] {
             position.store(0, Relaxed);
         }
         for position in [&front.completed, &front.ready_end, &front.waiting_end] {
@@ -183,6 +183,7 @@ impl Queue {
                 owner: CachePadded::new(Owner {
                     tail: AtomicU64::new(0),
                     urgent_end: AtomicU64::new(0),
+                    worker_end: AtomicU64::new(0),
                     added: LocalCount::new(),
                     freed: LocalCount::new(),
                     ready: AtomicU64::new(0),
@@ -253,6 +254,9 @@ impl Queue {
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
         let bytes = owner.added.add(1, callback.bytes() as u64);
+        if !callback.may_run_on_owner() {
+            owner.worker_end.store(tail + 1, Relaxed);
+        }
         // SAFETY: the caller's contract; the consumer does not access the position before `tail` covers it.
         unsafe { owner.blocks.write(tail, callback) };
         // Release: publishes the callback, and all that the owner did before, such as unpublishing what the callback
@@ -327,22 +331,22 @@ impl Queue {
     }
 
     /// For the worker: assigns a cookie to callbacks without one, unless others still wait for theirs. Returns the
-    /// cookie that the queue waits for.
+    /// cookie that the queue waits for, and whether the worker can leave the queue to its owner.
     ///
     /// # Errors
     ///
     /// The owner is running callbacks, and will wake the worker.
-    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<Option<GpCookie>, Held> {
+    pub fn assign_cookies<R>(&self, engine: &Engine<R>) -> Result<(Option<GpCookie>, bool), Held> {
         let claim = self.claim_or_want()?;
-        let cookie = claim.with(|consumer| {
-            let tail = self.tail();
-            consumer.owner_is_active = tail - consumer.seen >= BLOCK;
-            consumer.seen = tail;
+        let found = claim.with(|consumer| {
+            consumer.activity.assess(self.tail(), consumer.next, now());
+            // Relaxed: written before the `tail` that was acquired.
+            let owner_may_run_all = self.owner.worker_end.load(Relaxed) <= consumer.next;
             consumer.accelerate(self, engine);
-            consumer.cookie
+            (consumer.cookie, consumer.activity.reclaims && owner_may_run_all)
         });
         claim.release();
-        Ok(cookie)
+        Ok(found)
     }
 
     /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run
@@ -351,7 +355,7 @@ impl Queue {
         let Some(claim) = self.try_claim() else { return Amount::default() };
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
-            !all && consumer.owner_is_active
+            !all && consumer.activity.pushes
         });
         let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
         claim.release();
@@ -438,7 +442,7 @@ impl Claim<'_> {
 }
 
 impl Consumer {
-    const NEW: Self = Self { block: ptr::null_mut(), next: 0, cookie: None, seen: 0, owner_is_active: false };
+    const NEW: Self = Self { block: ptr::null_mut(), next: 0, cookie: None, activity: OwnerActivity::NEW };
 
     /// Makes callbacks ready whose grace period has ended.
     fn advance<R>(&mut self, queue: &Queue, engine: &Engine<R>) {

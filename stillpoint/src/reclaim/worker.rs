@@ -18,6 +18,9 @@
 //! long. What does not run within BATCH_TIME_LIMIT runs in the next round, after cookies have been assigned anew. So a
 //! callback does not wait for all of a thousand others that *another* thread has deferred.
 //!
+//! Where all queues are those of owners that reclaim by themselves ([`Queue::assign_cookies`]), the worker leads no
+//! grace period. It looks again after ASSESSMENT_INTERVAL. Grace periods of its own would interrupt the owners.
+//!
 //! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker leads, and the
 //! next. A program that defers something often calls `synchronize()` at once, and that serves the worker's callbacks
 //! too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers anew, so
@@ -39,6 +42,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use super::activity::ASSESSMENT_INTERVAL;
 use super::backlog::{Amount, Backlog, Limits, MayWait};
 use super::blocks::BLOCK;
 use super::host::{CallerContext, Denied, Host};
@@ -87,6 +91,8 @@ struct Found {
     cookie: Option<GpCookie>,
     /// The owner of a queue is running callbacks.
     is_held: bool,
+    /// The owners of the other queues reclaim without the worker.
+    owners_suffice: bool,
 }
 
 /// Makes the worker hurry until it is dropped.
@@ -179,7 +185,6 @@ impl CallbackWorker {
     }
 
     /// The owner runs what it may, and hands over the rest, without blocking. Returns `true` if callbacks are left.
-    #[cfg(not(loom))]
     pub fn hand_over(&self, queue: &Queue, is_inside: impl FnOnce() -> bool, host: &impl Host) -> bool {
         self.run_own(queue, host, u64::MAX);
         // Only now: as in `flush`.
@@ -187,13 +192,12 @@ impl CallbackWorker {
             host.try_synchronize();
             self.run_own(queue, host, u64::MAX);
         }
-        queue.expedite();
+        step!("flush-without-expedite", queue.expedite());
         self.report(queue);
         self.notify_if_pending(queue, host)
     }
 
     /// Wakes the worker if the queue has callbacks. Returns `true` if it has.
-    #[cfg(not(loom))]
     pub fn notify_if_pending(&self, queue: &Queue, host: &impl Host) -> bool {
         let is_pending = queue.pending() != Pending::None;
         if is_pending {
@@ -405,6 +409,13 @@ impl CallbackWorker {
                 _ if self.run_slice(host) => {
                     step!("run-without-notify", self.progress.notify_all());
                 }
+                _ if found.owners_suffice
+                    && let Some(time) = self.time_until(now() + ASSESSMENT_INTERVAL) =>
+                {
+                    // No fence: as in `wait_for_grace_period`.
+                    self.state.sleep_timeout(RATE_LIMITED, time, || (), || self.must_hurry());
+                    lingers_since = None;
+                }
                 _ => self.wait_for_grace_period(found.cookie, &mut lingers_since, host),
             }
         }
@@ -450,14 +461,15 @@ impl CallbackWorker {
 
     /// Assigns cookies to the callbacks that have none.
     fn assign_cookies(&self, host: &impl Host) -> Found {
-        let mut found = Found { pending: Pending::None, cookie: None, is_held: false };
+        let mut found = Found { pending: Pending::None, cookie: None, is_held: false, owners_suffice: true };
         for queue in host.queues() {
             let pending = queue.pending();
             if pending == Pending::None {
                 continue;
             }
             match queue.assign_cookies(host.engine()) {
-                Ok(cookie) => {
+                Ok((cookie, owner_suffices)) => {
+                    found.owners_suffice &= owner_suffices;
                     found.pending = found.pending.max(pending);
                     found.cookie = cookie.into_iter().chain(found.cookie).min();
                 }

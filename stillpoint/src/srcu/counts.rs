@@ -1,6 +1,8 @@
 //! Reference counts of a sleepable domain: see the table in [`super::domain`].
 
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
+use std::time::Duration;
+
+use crate::sync::{AtomicU64, EventCount, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -8,13 +10,15 @@ pub struct Counts {
     handles: AtomicU64,
     /// Tasks of the library, and one for all handles.
     internal_refs: AtomicU64,
+    /// Threads sleep here until there is no handle.
+    no_handles: EventCount,
 }
 
 impl Counts {
     const_unless_loom! {
         /// The counts of one handle.
         pub fn new() -> Self {
-            Self { handles: AtomicU64::new(1), internal_refs: AtomicU64::new(1) }
+            Self { handles: AtomicU64::new(1), internal_refs: AtomicU64::new(1), no_handles: EventCount::new() }
         }
     }
 
@@ -25,11 +29,28 @@ impl Counts {
         assert!(handles < u64::MAX / 2, "too many handles of a domain");
     }
 
-    /// Returns `true` for the last handle, which must then drop the internal reference of all handles.
+    /// Returns `true` for the last handle. The caller must then call [`notify_no_handles`](Self::notify_no_handles) and
+    /// drop the internal reference of all handles.
     #[must_use]
     pub fn drop_handle(&self) -> bool {
         // Release, Acquire: use through the other handles happens before what follows the last; pairs with itself.
         self.handles.fetch_sub(1, AcqRel) == 1
+    }
+
+    /// Wakes the threads that wait for the last handle.
+    pub fn notify_no_handles(&self) {
+        step!("last-handle-without-notify", self.no_handles.notify_all());
+    }
+
+    /// Returns the number of handles.
+    pub fn handles(&self) -> u64 {
+        // Acquire: if there are none, sees what was done through the handles; pairs with the Release in `drop_handle`.
+        self.handles.load(Acquire)
+    }
+
+    /// Blocks until there are no handles, or for `limit`. Returns `true` if there are none.
+    pub fn wait_for_no_handles(&self, limit: Option<Duration>) -> bool {
+        self.no_handles.wait_until(limit, || self.handles() == 0)
     }
 
     /// Counts an internal reference, made from an existing handle or reference.

@@ -2,7 +2,7 @@
 //!
 //! | count | of | when it drops to zero |
 //! |---|---|---|
-//! | `handles` | [`Domain`]s of the program, including those in pointers, cookies and retired values | no section can be open: see [`SrcuReaders::close`] |
+//! | `handles` | [`Domain`]s of the program, including those in pointers, cookies, retired values and owned guards | no section can be open: see [`SrcuReaders::close`] |
 //! | `internal_refs` | tasks of the library, and one for all handles | the memory is freed |
 //!
 //! Guards borrow a handle and are not counted. So without handles no thread can read or defer, and deferred callbacks
@@ -21,9 +21,11 @@ use super::counts::Counts;
 use super::fork;
 use super::guard::{Guard, Section};
 use super::shared::Shared;
+use crate::EnterSection;
+use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::raw::{Core, RawDomain};
-use crate::readers::srcu::SrcuReaders;
+use crate::readers::srcu::{Idx, SrcuReaders};
 use crate::reclaim::callback::Callback;
 use crate::reclaim::host::Host;
 use crate::reclaim::queue::Queue;
@@ -50,6 +52,8 @@ use crate::sync::Block;
 /// ```
 ///
 /// [`Rcu::load`](crate::rcu::Rcu::load) panics if the guard is of another domain than the pointer.
+///
+/// Handles are equal if they are of the same domain.
 pub struct Domain {
     /// Null before the first use.
     inner: AtomicPtr<Inner>,
@@ -85,7 +89,7 @@ impl Domain {
     #[inline]
     #[track_caller]
     pub fn enter(&self) -> Guard<'_> {
-        Guard::enter(&self.inner().shared)
+        Guard::enter(self.shared())
     }
 
     /// Blocks until every section that is open now has ended: see [`Domain::synchronize`](crate::Domain::synchronize).
@@ -111,6 +115,36 @@ impl Domain {
     #[track_caller]
     pub fn prepare(&self) {
         self.inner();
+    }
+
+    /// [`enter`](Self::enter) for interfaces to other languages: returns the number that
+    /// [`exit_raw`](Self::exit_raw) takes.
+    #[doc(hidden)]
+    #[inline]
+    #[track_caller]
+    pub fn enter_raw(&self) -> u64 {
+        self.inner().shared.readers().read_lock() as u64
+    }
+
+    /// Ends a section, in any thread.
+    ///
+    /// # Safety
+    ///
+    /// `enter_raw` of this domain returned `section`, which has not been ended.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn exit_raw(&self, section: u64) {
+        self.inner().shared.readers().read_unlock(Idx::of(section));
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.inner().shared
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.inner().counts
     }
 
     #[inline(always)]
@@ -197,7 +231,7 @@ impl Clone for Domain {
     /// If there is no memory for the first use.
     #[track_caller]
     fn clone(&self) -> Self {
-        self.inner().counts.add_handle();
+        self.counts().add_handle();
         self.alias()
     }
 }
@@ -210,11 +244,22 @@ impl Drop for Domain {
         if counts.drop_handle() {
             shared.readers().close();
             shared.core.callbacks.close(&*self);
+            counts.notify_no_handles();
             // SAFETY: this was the last handle, and all handles have one internal reference.
             unsafe { release(inner) };
         }
     }
 }
+
+impl PartialEq for Domain {
+    fn eq(&self, other: &Self) -> bool {
+        // Relaxed, both: only the addresses matter. A clone shows that its original has been used.
+        let [inner, others] = [self, other].map(|domain| domain.inner.load(Relaxed));
+        if inner.is_null() { ptr::eq(self, other) } else { inner == others }
+    }
+}
+
+impl Eq for Domain {}
 
 impl Default for Domain {
     #[track_caller]
@@ -252,6 +297,18 @@ impl crate::Domain for Domain {
     type Section = Section;
 }
 
+impl Sealed for Domain {}
+
+impl EnterSection for Domain {
+    type Guard<'a> = Guard<'a>;
+
+    #[inline(always)]
+    #[track_caller]
+    fn enter_section(&self) -> Guard<'_> {
+        self.enter()
+    }
+}
+
 // SAFETY: a section that passes `check` is one of this domain, and it is open while it is borrowed; see
 // `readers::srcu`.
 unsafe impl RawDomain for Domain {
@@ -266,11 +323,11 @@ unsafe impl RawDomain for Domain {
 
     #[inline(always)]
     fn core(&self) -> &Core<SrcuReaders> {
-        &self.inner().shared.core
+        &self.shared().core
     }
 
     fn queues(&self) -> impl Iterator<Item = &Queue> {
-        self.inner().shared.queues.iter()
+        self.shared().queues.iter()
     }
 
     fn made_at(&self) -> Option<&'static Location<'static>> {
@@ -278,7 +335,7 @@ unsafe impl RawDomain for Domain {
     }
 
     unsafe fn worker_ref(&self) -> WorkerRef {
-        self.inner().counts.add_internal_ref();
+        self.counts().add_internal_ref();
         WorkerRef(ManuallyDrop::new(self.alias()))
     }
 
@@ -295,7 +352,7 @@ unsafe impl RawDomain for Domain {
     }
 
     fn defer(&self, callback: Callback, lazy: bool) {
-        let shared = &self.inner().shared;
+        let shared = self.shared();
         let (queue, reported) = shared.queues.push(crate::percpu::cpu(), callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
@@ -304,7 +361,7 @@ unsafe impl RawDomain for Domain {
     }
 
     fn flush(&self) -> bool {
-        let Shared { core, queues, .. } = &self.inner().shared;
+        let Shared { core, queues, .. } = self.shared();
         queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
         Host::try_synchronize(self);
         // Not `any`, which would stop at the first.

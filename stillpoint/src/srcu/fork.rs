@@ -9,22 +9,18 @@
 //! open section. So [`prepare`] sums before the fork, in the forking thread, whose sections are all in that sum (cases
 //! (1) and (3) of [`crate::readers::srcu`], without fences, as they are its own). The child continues from these sums.
 //!
-//! The list is locked from `prepare` on, so that the child finds it consistent.
+//! The list is locked from `prepare` on. Signals are blocked under its lock: a section of a signal handler between two
+//! sums would stay open in the child.
 
-use core::cell::UnsafeCell;
 use core::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::shared::Shared;
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
+use crate::sys::fork_lock::ForkLock;
 use crate::sys::init_array;
-use crate::sys::thread::with_all_blocked;
 
 /// The domains that have been used and not freed.
-static LIST: Mutex<List> = Mutex::new(List { first: ptr::null() });
-
-/// The lock of the list while the process forks.
-static HELD: Held = Held(UnsafeCell::new(None));
+static LIST: ForkLock<List> = ForkLock::new(List { first: ptr::null() });
 
 #[derive(Debug)]
 struct List {
@@ -34,49 +30,40 @@ struct List {
 // SAFETY: the pointers are used under the lock only.
 unsafe impl Send for List {}
 
-struct Held(UnsafeCell<Option<MutexGuard<'static, List>>>);
-
-// SAFETY: accessed only by the forking thread while it holds the lock.
-unsafe impl Sync for Held {}
-
-fn list() -> MutexGuard<'static, List> {
-    // No foreign code runs under the lock.
-    LIST.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Adds the domain to the list.
 pub(super) fn enlist(shared: &Shared) {
     // In case this runs before `main`. If there is no memory for the handler, the next domain tries again.
     register_for_fork(&FORK);
-    let mut list = list();
-    shared.next.set(list.first);
-    // SAFETY: listed, so not freed.
-    if let Some(next) = unsafe { list.first.as_ref() } {
-        next.previous.set(shared);
-    }
-    list.first = shared;
+    LIST.with(|list| {
+        shared.next.set(list.first);
+        // SAFETY: listed, so not freed.
+        if let Some(next) = unsafe { list.first.as_ref() } {
+            next.previous.set(shared);
+        }
+        list.first = shared;
+    });
 }
 
 /// Removes the domain, which is about to be freed, from the list.
 pub(super) fn unlist(shared: &Shared) {
-    let mut list = list();
-    let (next, previous) = (shared.next.get(), shared.previous.get());
-    // SAFETY: listed, so not freed.
-    unsafe {
-        if let Some(next) = next.as_ref() {
-            next.previous.set(previous);
+    LIST.with(|list| {
+        let (next, previous) = (shared.next.get(), shared.previous.get());
+        // SAFETY: listed, so not freed.
+        unsafe {
+            if let Some(next) = next.as_ref() {
+                next.previous.set(previous);
+            }
+            match previous.as_ref() {
+                Some(previous) => previous.next.set(next),
+                None => list.first = next,
+            }
         }
-        match previous.as_ref() {
-            Some(previous) => previous.next.set(next),
-            None => list.first = next,
-        }
-    }
+    });
 }
 
-/// Calls `f` with each domain in the list, while signals are blocked: a section of a signal handler between two sums
-/// would stay open in the child.
-fn for_each(list: &List, f: impl Fn(&Shared)) {
-    with_all_blocked(|| {
+/// Calls `f` with each domain in the list.
+fn for_each(f: impl Fn(&Shared)) {
+    LIST.with(|list| {
         let mut next = list.first;
         // SAFETY: listed, so not freed while the list is locked.
         while let Some(shared) = unsafe { next.as_ref() } {
@@ -86,22 +73,14 @@ fn for_each(list: &List, f: impl Fn(&Shared)) {
     });
 }
 
-static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: unlock, child: in_child };
+static FORK: ForkHook = ForkHook { part: Part::Srcu, prepare, parent: || LIST.release(), child: in_child };
 
 init_array!(register_for_fork(&FORK));
 
 /// Before the fork.
 fn prepare() {
-    let list = list();
-    for_each(&list, |shared| shared.sections_before_fork.set(shared.readers().sections()));
-    // SAFETY: under the lock.
-    unsafe { *HELD.0.get() = Some(list) };
-}
-
-/// After the fork.
-fn unlock() {
-    // SAFETY: under the lock, which `prepare` took.
-    drop(unsafe { (*HELD.0.get()).take() });
+    LIST.hold();
+    for_each(|shared| shared.sections_before_fork.set(shared.readers().sections()));
 }
 
 /// In the child.
@@ -110,10 +89,7 @@ fn unlock() {
 ///
 /// See [`ForkHook::child`].
 unsafe fn in_child() {
-    // SAFETY: under the lock, which `prepare` took in this thread.
-    if let Some(list) = unsafe { &*HELD.0.get() } {
-        // SAFETY: the caller's contract.
-        for_each(list, |shared| unsafe { shared.reset_in_child(shared.sections_before_fork.get()) });
-    }
-    unlock();
+    // SAFETY: the caller's contract.
+    for_each(|shared| unsafe { shared.reset_in_child(shared.sections_before_fork.get()) });
+    LIST.release();
 }

@@ -1,5 +1,6 @@
 //! Sleepable read-side critical sections as values.
 
+use core::borrow::Borrow;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -31,7 +32,8 @@ pub struct Guard<'a> {
     _handle: PhantomData<&'a Shared>,
 }
 
-/// The open section of a [`Guard`], without the lifetime of its borrowed handle.
+/// The open section of a [`Guard`], without the lifetime of its borrowed handle, or of an
+/// [`OwnedGuard`](super::OwnedGuard).
 ///
 /// [`Rcu::load`](crate::rcu::Rcu::load) takes a reference to it, and a reference to a guard coerces to one.
 pub struct Section {
@@ -48,12 +50,60 @@ impl<'a> Guard<'a> {
     /// Begins a section of `domain`, which a handle keeps that is borrowed for `'a`.
     #[inline(always)]
     pub(super) fn enter(domain: &'a Shared) -> Self {
-        let idx = domain.readers().read_lock();
-        Self { section: Section { domain: NonNull::from(domain), idx }, _handle: PhantomData }
+        Self { section: Section::begin(domain), _handle: PhantomData }
+    }
+
+    /// Ends the section and begins a new one: for long loops of reads.
+    ///
+    /// Grace periods that began before no longer wait for this guard. The compiler ensures that references loaded
+    /// through the guard are not used afterwards. Takes a load and a comparison if no grace period waits for the
+    /// section.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Rcu;
+    /// use stillpoint::srcu::Domain;
+    ///
+    /// let domain = Domain::new();
+    /// let limit = Rcu::new_in(10, domain.clone());
+    /// let mut guard = domain.enter();
+    /// let mut sum = 0;
+    /// for i in 0..100 {
+    ///     guard.repin();
+    ///     sum += i % limit.load(&guard);
+    /// }
+    /// assert_eq!(sum, 450);
+    /// ```
+    #[inline]
+    pub fn repin(&mut self) {
+        // SAFETY: kept by the handle, which is still borrowed.
+        unsafe { self.section.repin() };
     }
 }
 
 impl Section {
+    #[inline(always)]
+    pub(super) fn begin(domain: &Shared) -> Self {
+        Self { domain: NonNull::from(domain), idx: domain.readers().read_lock() }
+    }
+
+    /// # Safety
+    ///
+    /// The domain exists.
+    #[inline(always)]
+    pub(super) unsafe fn repin(&mut self) {
+        // SAFETY: the caller's contract.
+        self.idx = unsafe { self.domain.as_ref() }.readers().repin(self.idx);
+    }
+
+    /// # Safety
+    ///
+    /// The domain exists. The section is not used again.
+    #[inline(always)]
+    pub(super) unsafe fn end(&mut self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.domain.as_ref() }.readers().read_unlock(self.idx);
+    }
+
     /// Returns `true` for a section of `domain`.
     #[inline(always)]
     pub(super) fn is_of(&self, domain: *const Shared) -> bool {
@@ -74,12 +124,18 @@ impl Deref for Guard<'_> {
     }
 }
 
+impl Borrow<Section> for Guard<'_> {
+    #[inline(always)]
+    fn borrow(&self) -> &Section {
+        &self.section
+    }
+}
+
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: kept by the handle, which is still borrowed.
-        let domain = unsafe { self.section.domain.as_ref() };
-        domain.readers().read_unlock(self.section.idx);
+        unsafe { self.section.end() };
     }
 }
 

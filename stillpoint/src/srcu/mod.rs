@@ -30,15 +30,23 @@
 //! # runtime.block_on(async { greet(&motd).await; change(&motd, String::from("bye")).await });
 //! ```
 //!
+//! A spawned task needs references that are `'static`: see [`Rcu::read_owned`](crate::rcu::Rcu::read_owned).
+//!
 //! Cookies ([`GracePeriod`](crate::rcu::GracePeriod)), deferred callbacks, limits and stall reports are those of
 //! [`crate::rcu`].
+//!
+//! # Guards
+//!
+//! A [`Guard`] borrows a handle of its domain. An [`OwnedGuard`] holds one, so a struct or a spawned task may contain
+//! it. Both can be [repinned](Guard::repin).
 //!
 //! # Handles
 //!
 //! A [`Domain`] is a handle, and a clone is another one; each [`Rcu`](crate::rcu::Rcu),
-//! [`Retired`](crate::rcu::Retired) and [`GracePeriod`](crate::rcu::GracePeriod) holds one. When the last handle is
-//! dropped, no section can be open. Deferred callbacks then run at once: in a worker, or, if none can be started, in
-//! the thread that drops the handle. That thread may be running one of the domain's own callbacks.
+//! [`Retired`](crate::rcu::Retired), [`GracePeriod`](crate::rcu::GracePeriod) and [`OwnedGuard`] holds one. When the
+//! last handle is dropped, no section can be open. Deferred callbacks then run at once: in a worker, or, if none can be
+//! started, in the thread that drops the handle. That thread may be running one of the domain's own callbacks.
+//! [`Domain::close`] drops a handle, and waits until there are no others and all callbacks have run.
 //!
 //! # Signal handlers
 //!
@@ -54,6 +62,7 @@
 //! - *Sections that were open at the fork are open in the child.* The forking thread ends its own there as in the
 //!   parent. Those of other threads never end: grace periods of that domain wait for ever, and the stall report says
 //!   why. Domains without an open section, and new ones, work.
+//! - *Handles of other threads are never dropped in the child*, so such a domain is not [closed](Domain::close) there.
 //! - A guard that another thread took or dropped during the fork must not be used or dropped in the child.
 //!
 //! # Trade-offs
@@ -62,7 +71,8 @@
 //!   that wait for a client should have a domain of their own.
 //! - `synchronize`, `barrier` and the `.await` of a grace period inside a section of the same domain never return, and
 //!   the library cannot detect that. The same goes for two tasks that wait inside sections of each other's domains.
-//! - A leaked guard keeps all grace periods of its domain from ending, until the last handle is dropped.
+//! - A leaked guard keeps all grace periods of its domain from ending, until the last handle is dropped; a leaked
+//!   [`OwnedGuard`], which holds a handle, for ever.
 //! - A grace period sums four words of every CPU that the machine may ever have. With hundreds of CPUs that takes some
 //!   microseconds, about as long as the heavy fence. A domain takes 4 KiB, and 128 bytes for each such CPU.
 //! - A section takes two or three times as long as one of [`crate::rcu`], which readers that do not sleep should use.
@@ -71,11 +81,16 @@
 //!
 //! McKenney, *Sleepable RCU* (2006); the Linux kernel's Tree SRCU. The source (`readers/srcu.rs`) argues the algorithm.
 
+mod close;
+mod close_waiters;
 mod counts;
 mod domain;
 mod fork;
 mod guard;
+mod owned_guard;
 mod shared;
 
+pub use close::Close;
 pub use domain::Domain;
 pub use guard::{Guard, Section};
+pub use owned_guard::OwnedGuard;

@@ -3,15 +3,20 @@
 use core::cell::Cell;
 use core::ptr;
 
+use super::close_waiters::CloseWaiters;
 use crate::domain::raw::Core;
 use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::striped::StripedQueues;
+
+/// The name of all domains, for reports.
+pub(super) const NAME: fn() -> &'static str = || "srcu::Domain";
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) core: Core<SrcuReaders>,
     pub(super) queues: StripedQueues,
+    pub(super) close_waiters: CloseWaiters,
     /// The neighbours in the list; used under its lock, like `sections_before_fork`.
     pub(super) next: Cell<*const Shared>,
     pub(super) previous: Cell<*const Shared>,
@@ -26,8 +31,9 @@ unsafe impl Send for Shared {}
 impl Shared {
     pub(super) fn new(readers: SrcuReaders) -> Self {
         Self {
-            core: Core::new(readers, || "srcu::Domain"),
+            core: Core::new(readers, NAME),
             queues: StripedQueues::new(),
+            close_waiters: CloseWaiters::new(),
             next: Cell::new(ptr::null()),
             previous: Cell::new(ptr::null()),
             sections_before_fork: Cell::new([0; 2]),
@@ -49,6 +55,7 @@ impl Shared {
         unsafe {
             self.readers().reset_in_child(sections);
             self.queues.reset_in_child();
+            self.close_waiters.reset_in_child();
             self.core.reset_in_child();
         }
     }

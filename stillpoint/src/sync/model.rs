@@ -210,12 +210,19 @@ interruptible!(AtomicPtr<T>, atomic::AtomicPtr<T>, *mut T, [
 ]);
 
 impl<T> AtomicPtr<T> {
-    /// Changes the address, and returns the previous pointer. The exchange that succeeds is the operation.
+    /// Changes the address, and returns the previous pointer.
     #[track_caller]
     fn fetch_map(&self, order: Ordering, f: impl Fn(usize) -> usize) -> *mut T {
         poll();
         let order = weaken(order, "order");
-        self.0.fetch_update(order, Relaxed, |pointer| Some(pointer.map_addr(&f))).expect("never none")
+        // Does not begin with a load: loom would then miss that another thread's load may come later.
+        let mut seen = std::ptr::null_mut::<T>();
+        loop {
+            match self.0.compare_exchange(seen, seen.map_addr(&f), order, Relaxed) {
+                Ok(previous) => return previous,
+                Err(current) => seen = current,
+            }
+        }
     }
 
     #[track_caller]

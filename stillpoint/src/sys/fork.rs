@@ -109,7 +109,13 @@ mod tests {
     #[test]
     fn fork_hooks_are_registered_early_and_called_in_order() {
         // Keeps the parts from being left out of the program.
-        let _ = (fence::stats, lock::Mutex::<()>::new, percpu::Counter::new, rcu::stats, srcu::Domain::new);
+        let _ = (
+            fence::stats,
+            lock::Mutex::<()>::new,
+            percpu::Counter::<u64>::new,
+            rcu::stats,
+            srcu::Domain::new,
+        );
         let parts: Vec<_> = hooks().map(|hook| hook.part as usize).collect();
         assert_eq!(parts, [0, 1, 2, 3, 4]);
     }

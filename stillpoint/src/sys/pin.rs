@@ -32,14 +32,14 @@ fn pin() -> bool {
     done
 }
 
-/// A static program is never unmapped, and the `dlclose` of musl does nothing.
-#[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"))))]
+/// A static program is never unmapped, and the `dlclose` of musl does nothing. Miri has no dynamic linker.
+#[cfg(not(all(target_env = "gnu", not(target_feature = "crt-static"), not(miri))))]
 fn mark() -> bool {
     true
 }
 
 /// Marks the library that contains this code. Returns `true` also if that is the program.
-#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static"), not(miri)))]
 fn mark() -> bool {
     use core::ffi::{CStr, c_char, c_int, c_void};
     use core::mem;

@@ -12,10 +12,10 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::io::{self, Read as _};
 
 /// There is code for this architecture, here and in `percpu`. Big endian is not supported: the kernel reads the
-/// signature as data, and aarch64 always stores instructions in little endian.
+/// signature as data, and aarch64 always stores instructions in little endian. Miri interprets no instructions.
 pub const SUPPORTED: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))
-        && cfg!(all(target_pointer_width = "64", target_endian = "little"));
+        && cfg!(all(target_pointer_width = "64", target_endian = "little", not(miri)));
 
 /// Size of an area of the first version, which the kernel still accepts. Later fields fit into its padding.
 pub const OWN_SIZE: usize = 32;
@@ -132,6 +132,9 @@ pub fn has_mm_cid(size: usize) -> bool {
 /// Reads 32 bits at `offset` from the thread pointer. The read is volatile, as the kernel changes them.
 #[inline(always)]
 unsafe fn read(offset: isize) -> u32 {
+    if cfg!(miri) {
+        return u32::MAX; // No thread is registered.
+    }
     let value: u32;
     // SAFETY: the caller vouches for the place; the instruction does nothing but load it.
     unsafe {
@@ -233,12 +236,18 @@ fn parse_release(release: &str) -> Option<(u32, u32, u32)> {
 
 /// Returns the CPU on which the calling thread runs, by `sched_getcpu(3)`.
 pub fn getcpu() -> usize {
+    if cfg!(miri) {
+        return 0;
+    }
     // SAFETY: takes nothing.
     usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
 /// Returns the number of CPUs that this machine may ever have: all CPU numbers are lower. Every call returns the same.
 pub fn possible_cpus() -> usize {
+    if cfg!(miri) {
+        return 1; // `getcpu` returns no other.
+    }
     /// 0 before the first call.
     static CPUS: AtomicUsize = AtomicUsize::new(0);
     // Relaxed, both: the number publishes nothing, and the first one stays.

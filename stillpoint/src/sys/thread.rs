@@ -5,6 +5,7 @@ use core::mem;
 use core::ptr;
 
 /// Stack of a thread in bytes, that of `std::thread`.
+#[cfg(not(miri))]
 const STACK: usize = 2 << 20;
 
 /// Starts a detached thread that runs `start` with `argument`. `start` must not unwind. Returns `false` if the thread
@@ -13,6 +14,7 @@ const STACK: usize = 2 << 20;
 /// Unlike `std::thread`, this holds no lock of the standard library while the thread starts or ends. A fork at such a
 /// moment would leave the child without threads.
 #[must_use]
+#[cfg(not(miri))]
 pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
     // SAFETY: attributes are plain data, initialized by pthread_attr_init before use and destroyed after it; all places
     // outlive the calls.
@@ -30,10 +32,23 @@ pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_
     }
 }
 
+/// The same in Miri, which has no attributes of threads.
+#[cfg(miri)]
+pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
+    let mut thread = 0;
+    // SAFETY: `thread` outlives the calls.
+    unsafe {
+        libc::pthread_create(&mut thread, ptr::null(), start, argument) == 0
+            && libc::pthread_detach(thread) == 0
+    }
+}
+
 /// Names the calling thread: 15 bytes at most.
 pub fn set_name(name: &CStr) {
-    // SAFETY: the kernel copies the name.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    if cfg!(not(miri)) {
+        // SAFETY: the kernel copies the name.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
 }
 
 /// Returns the kernel's name of a thread of this process. Returns `None` if it cannot be read.
@@ -49,6 +64,9 @@ pub fn tid() -> i32 {
 
 /// Calls `f` with all signals blocked in the calling thread. Threads that `f` starts inherit the mask.
 pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
+    if cfg!(miri) {
+        return f(); // There are no signals.
+    }
     // SAFETY: a signal set is plain data, initialized by sigfillset before use; all calls only touch the local sets and
     // the thread's own mask.
     let old = unsafe {

@@ -78,8 +78,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// Returns the node, or `None` if the pointer is null.
     #[inline]
     pub fn as_ref(self) -> Option<&'g T> {
-        // SAFETY: the node exists during `'g`: it was loaded in a section or from an `Atomic` that is borrowed, and those
-        // that free it promise that no such pointer exists.
+        // SAFETY: the node was loaded in a section that is open, or from an `Atomic` that is borrowed, for `'g`. It is
+        // freed by `unsafe` functions only, whose callers promise that neither is the case.
         self.node().map(|node| unsafe { T::deref(node) })
     }
 

@@ -31,13 +31,22 @@ pub(super) struct Cell {
 const PLAIN: &str = "[u64; 8]";
 const VEC: &str = "Vec of 8 u64";
 
-pub(super) const CELLS: [Cell; 6] = [
-    Cell { threads: 1, readers: 0, payload: PLAIN },
-    Cell { threads: 1, readers: 1, payload: PLAIN },
-    Cell { threads: 2, readers: 0, payload: PLAIN },
-    Cell { threads: 2, readers: 1, payload: PLAIN },
-    Cell { threads: 1, readers: 0, payload: VEC },
-    Cell { threads: 1, readers: 1, payload: VEC },
+const fn cell(threads: usize, readers: usize, payload: &'static str) -> Cell {
+    Cell { threads, readers, payload }
+}
+
+pub(super) const CELLS: [Cell; 11] = [
+    cell(1, 0, PLAIN),
+    cell(1, 1, PLAIN),
+    cell(2, 0, PLAIN),
+    cell(2, 1, PLAIN),
+    cell(4, 0, PLAIN),
+    cell(16, 0, PLAIN),
+    cell(1, 0, VEC),
+    cell(1, 1, VEC),
+    cell(2, 0, VEC),
+    cell(4, 0, VEC),
+    cell(16, 0, VEC),
 ];
 
 impl Cell {

@@ -1,0 +1,93 @@
+/* A list that is searched without locks. Removed nodes are freed by a callback, for which nothing is allocated. */
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <stillpoint.h>
+
+struct node {
+    int key;
+    struct node *next;
+    struct sp_rcu_head head;
+};
+
+static struct node *list;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
+static unsigned freed;
+
+static void free_node(struct sp_rcu_head *head)
+{
+    __atomic_fetch_add(&freed, 1, __ATOMIC_RELAXED);
+    free((char *)head - offsetof(struct node, head));
+}
+
+static int add(int key)
+{
+    struct node *node = malloc(sizeof *node);
+    if (!node)
+        return -1;
+    pthread_mutex_lock(&lock);
+    node->key = key;
+    node->next = list;
+    sp_rcu_assign_pointer(list, node);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+static int remove_key(int key)
+{
+    int found = 0;
+    pthread_mutex_lock(&lock);
+    for (struct node **link = &list; *link; link = &(*link)->next) {
+        struct node *node = *link;
+        if (node->key == key) {
+            sp_rcu_assign_pointer(*link, node->next);
+            found = sp_call_rcu_head(&node->head, free_node) == 0;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static int contains(int key)
+{
+    int found = 0;
+    sp_rcu_read_lock();
+    for (struct node *node = sp_rcu_dereference(list); node; node = sp_rcu_dereference(node->next))
+        found |= node->key == key;
+    sp_rcu_read_unlock();
+    return found;
+}
+
+static void *search(void *unused)
+{
+    long found = 0;
+    (void)unused;
+    for (int round = 0; round < 2000; round++)
+        found += contains(round % 16);
+    return (void *)found;
+}
+
+int main(void)
+{
+    pthread_t searcher;
+    unsigned removed = 0;
+    for (int key = 0; key < 16; key++)
+        if (add(key) != 0)
+            return 1;
+    if (pthread_create(&searcher, NULL, search, NULL) != 0)
+        return 1;
+    for (int round = 0; round < 1000; round++) {
+        removed += (unsigned)remove_key(round % 16);
+        if (add(round % 16) != 0)
+            return 1;
+    }
+    pthread_join(searcher, NULL);
+    for (int key = 0; key < 16; key++)
+        removed += (unsigned)remove_key(key);
+    sp_rcu_barrier();
+    printf("%u nodes removed, %u freed\n", removed, freed);
+    return !(removed == 1016 && freed == removed && !list);
+}

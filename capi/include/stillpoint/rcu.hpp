@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#ifndef STILLPOINT_RCU_HPP
+#define STILLPOINT_RCU_HPP
+
+/*#
+# C++26's `<rcu>` for C++17
+
+`stillpoint/rcu.hpp` has the names of the header `<rcu>` ([saferecl.rcu] in the C++26 draft) in the namespace
+`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`. With `STILLPOINT_STD_RCU` defined before it is
+included, the names are in the namespace `std` as well, unless the implementation has the header.
+
+This page is made from the comments in the header by `capi/reference.sh`.
+
+## What the standard leaves open
+
+| subject | here |
+|---|---|
+| domains | there is one: `rcu_default_domain()`, the domain of `sp_rcu_read_lock` in C and of `rcu::enter` in Rust |
+| scheduled evaluations run | in a thread of the library, one after the other; those of one thread in the order in which they were scheduled. Never in `lock` or `try_lock` |
+| `unlock` | runs no deleter. It blocks if objects were retired inside the region and the backlog exceeds its limits |
+| a deleter that throws | `std::terminate` is called |
+| memory of `rcu_retire` | comes from `operator new`. If the library's own queue cannot grow, the process aborts |
+| `rcu_obj_base::retire` | allocates nothing for the object. If the thread cannot be registered, `std::terminate` is called |
+| `lock` that cannot register the thread | calls `std::terminate`. `sp_rcu_register_thread` returns an error code instead |
+| `rcu_synchronize`, `rcu_barrier` inside a region, `rcu_barrier` in a deleter | call `std::terminate`, after a message. By the standard the first blocks for ever. The second would have to run deleters that were scheduled before the region began; here it does not |
+| `unlock` without a region | is undefined, as in the standard. With `SP_DEBUG` the program aborts |
+
+## Synopsis
+
+```cpp
+template <class T, class D = std::default_delete<T>>
+class rcu_obj_base {                     // for class Node : public rcu_obj_base<Node>
+public:
+    // Schedules d(p), where p is the address of this object. Once for each object.
+    void retire(D d = D(), rcu_domain &dom = rcu_default_domain()) noexcept;
+
+protected:
+    // Default constructor, copies, moves and destructor are defaulted.
+};
+
+class rcu_domain {                       // Cpp17Lockable: for std::scoped_lock, std::unique_lock, std::lock_guard
+public:
+    rcu_domain(const rcu_domain &) = delete;
+    rcu_domain &operator=(const rcu_domain &) = delete;
+    void lock() noexcept;                // begins a region, which ends in the same thread
+    bool try_lock() noexcept;            // the same; returns true
+    void unlock() noexcept;
+};
+
+rcu_domain &rcu_default_domain() noexcept;
+
+// Blocks until every region that is open now has ended.
+void rcu_synchronize(rcu_domain &dom = rcu_default_domain()) noexcept;
+
+// Blocks until everything has been evaluated that was scheduled before.
+void rcu_barrier(rcu_domain &dom = rcu_default_domain()) noexcept;
+
+// Schedules d(p). Throws std::bad_alloc, and what moving d throws: then nothing is scheduled.
+template <class T, class D = std::default_delete<T>>
+void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain());
+```
+*/
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+#if __has_include(<version>)
+#include <version>
+#endif
+
+#include "../stillpoint.h"
+
+namespace stillpoint {
+
+template <class T, class D = std::default_delete<T>>
+class rcu_obj_base;
+
+class rcu_domain;
+
+rcu_domain &rcu_default_domain() noexcept;
+
+namespace detail {
+
+/// The first base of all objects that are scheduled.
+struct rcu_node : sp_rcu_head {};
+
+/// Schedules `function`, which gets `node`.
+inline int schedule(rcu_node *node, void (*function)(sp_rcu_head *), std::size_t bytes) noexcept
+{
+    return sp_call_head(sp_rcu_domain(), node, function, bytes, 0);
+}
+
+inline void terminate_on_error(int code) noexcept
+{
+    if (code != 0)
+        std::terminate();
+}
+
+/// Finds the only base that is a specialization of `rcu_obj_base`. Ambiguous if there are several.
+template <class T, class D>
+rcu_obj_base<T, D> base_of(const volatile rcu_obj_base<T, D> *);
+
+/// [saferecl.rcu.general]/2.
+template <class T, class = void>
+struct is_rcu_protectable : std::false_type {};
+
+template <class T>
+struct is_rcu_protectable<T, std::void_t<decltype(base_of(static_cast<T *>(nullptr)))>> {
+    using base = decltype(base_of(static_cast<T *>(nullptr)));
+    template <class X, class D>
+    static std::is_same<X, T> is_of(const rcu_obj_base<X, D> *);
+    // A base that is virtual does not convert back.
+    template <class B, class X, class = decltype(static_cast<X *>(static_cast<B *>(nullptr)))>
+    static std::true_type is_direct(int);
+    template <class B, class X>
+    static std::false_type is_direct(...);
+    static constexpr bool value = decltype(is_of(static_cast<const base *>(nullptr)))::value &&
+                                  decltype(is_direct<base, T>(0))::value;
+};
+
+} // namespace detail
+
+/// A domain of regions of RCU protection ([saferecl.rcu.domain]). It meets *Cpp17Lockable*: for `std::scoped_lock`,
+/// `std::unique_lock` and `std::lock_guard`. A region ends in the thread that began it.
+class rcu_domain {
+public:
+    rcu_domain(const rcu_domain &) = delete;
+    rcu_domain &operator=(const rcu_domain &) = delete;
+
+    void lock() noexcept { detail::terminate_on_error(sp_rcu_read_lock()); }
+
+    bool try_lock() noexcept
+    {
+        lock();
+        return true;
+    }
+
+    void unlock() noexcept { static_cast<void>(sp_rcu_read_unlock()); }
+
+private:
+    constexpr rcu_domain() noexcept = default;
+    friend rcu_domain &rcu_default_domain() noexcept;
+};
+
+/// Returns the only domain.
+inline rcu_domain &rcu_default_domain() noexcept
+{
+    static rcu_domain domain;
+    return domain;
+}
+
+/// Blocks until every region that is open now has ended.
+inline void rcu_synchronize(rcu_domain &dom = rcu_default_domain()) noexcept
+{
+    static_cast<void>(dom);
+    detail::terminate_on_error(sp_synchronize_rcu());
+}
+
+/// Blocks until everything has been evaluated that was scheduled before.
+inline void rcu_barrier(rcu_domain &dom = rcu_default_domain()) noexcept
+{
+    static_cast<void>(dom);
+    detail::terminate_on_error(sp_rcu_barrier());
+}
+
+/// The base of classes whose objects retire themselves ([saferecl.rcu.base]): `class Node : public rcu_obj_base<Node>`.
+template <class T, class D>
+class rcu_obj_base : private detail::rcu_node {
+public:
+    /// Schedules `d(p)`, where `p` is the address of this object, once.
+    void retire(D d = D(), rcu_domain &dom = rcu_default_domain()) noexcept
+    {
+        static_assert(detail::is_rcu_protectable<T>::value,
+                      "T must have exactly one base rcu_obj_base<T, D>, public and not virtual");
+        static_assert(std::is_base_of_v<rcu_obj_base, T>, "T must be derived from this class");
+        static_cast<void>(dom);
+        deleter_ = std::move(d);
+        detail::terminate_on_error(detail::schedule(this, evaluate, sizeof(T)));
+    }
+
+protected:
+    rcu_obj_base() = default;
+    rcu_obj_base(const rcu_obj_base &) = default;
+    rcu_obj_base(rcu_obj_base &&) = default;
+    rcu_obj_base &operator=(const rcu_obj_base &) = default;
+    rcu_obj_base &operator=(rcu_obj_base &&) = default;
+    ~rcu_obj_base() = default;
+
+private:
+    static void evaluate(sp_rcu_head *head) noexcept
+    {
+        auto *self = static_cast<rcu_obj_base *>(static_cast<detail::rcu_node *>(head));
+        // Not from inside the object, which the deleter destroys.
+        D deleter{};
+        deleter = std::move(self->deleter_);
+        deleter(static_cast<T *>(self));
+    }
+
+    D deleter_{};
+};
+
+/// Schedules `d(p)`. Throws `std::bad_alloc`, and what moving `d` throws: then nothing is scheduled.
+template <class T, class D = std::default_delete<T>>
+void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
+{
+    static_assert(std::is_move_constructible_v<D>, "the deleter must be movable");
+    static_assert(std::is_invocable_v<D &, T *>, "d(p) must be well-formed");
+    static_cast<void>(dom);
+
+    struct scheduled : detail::rcu_node {
+        scheduled(T *pointer, D &&d) : p(pointer), deleter(std::move(d)) {}
+
+        static void evaluate(sp_rcu_head *head) noexcept
+        {
+            std::unique_ptr<scheduled> self(static_cast<scheduled *>(static_cast<detail::rcu_node *>(head)));
+            self->deleter(self->p);
+        }
+
+        T *p;
+        D deleter;
+    };
+
+    std::unique_ptr<scheduled> node(new scheduled(p, std::move(d)));
+    std::size_t bytes = sizeof(scheduled);
+    // Otherwise T may be incomplete.
+    if constexpr (std::is_same_v<D, std::default_delete<T>>)
+        bytes += sizeof(T);
+    if (detail::schedule(node.get(), scheduled::evaluate, bytes) != 0) {
+#ifdef __cpp_exceptions
+        throw std::bad_alloc();
+#else
+        std::terminate();
+#endif
+    }
+    static_cast<void>(node.release());
+}
+
+} // namespace stillpoint
+
+#if defined(STILLPOINT_STD_RCU) && !defined(__cpp_lib_rcu)
+namespace std {
+using stillpoint::rcu_barrier;
+using stillpoint::rcu_default_domain;
+using stillpoint::rcu_domain;
+using stillpoint::rcu_obj_base;
+using stillpoint::rcu_retire;
+using stillpoint::rcu_synchronize;
+} // namespace std
+#endif
+
+#endif

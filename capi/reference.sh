@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Compares docs/c-api.md and docs/c-rcu-hpp.md with the comments in the headers. `capi/reference.sh record` writes them.
+#
+# A comment that begins with /*# is copied. One that begins with /** describes the declaration below it, which ends at
+# the first semicolon, or before the body of a function. Members of structures are described where they stand.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+reference() {
+    awk '
+        # The text of a comment of one or more lines, without the marks. Reads on until its end.
+        function comment(first, text, more) {
+            text = first
+            while (text !~ /\*\/[ \t]*$/ && (getline more) > 0) text = text "\n" more
+            sub(/^[ \t]*\/\*[*#][ \t]*\n?/, "", text)
+            sub(/[ \t\n]*\*\/[ \t]*$/, "", text)
+            return text
+        }
+        # The declaration that begins with this line, without the body of a function.
+        function declaration(line, text, open) {
+            text = line
+            if (line ~ /^#define/) { sub(/\) .*/, ")", text); return text }
+            while (line !~ /;[ \t]*$/ && line !~ /^[ \t]*\{/ && line !~ /[^=(] \{$/ && (getline line) > 0) {
+                if (line ~ /^[ \t]*\{/) break
+                text = text "\n" line
+            }
+            if (text ~ /^(struct|enum|class|template)/ && text ~ /\{$/) {
+                # A type: up to its closing brace.
+                while ((getline line) > 0) {
+                    text = text "\n" line
+                    if (line ~ /^\};/) break
+                }
+                gsub(/\n[^\n]*(reserved_|opaque_|function_)[^\n]*/, "", text)
+                gsub(/\nprivate:.*\n\};/, "\n};", text)
+                return text
+            }
+            sub(/^static inline /, "", text)
+            sub(/^inline /, "", text)
+            sub(/[ \t]*\{$/, "", text)
+            sub(/ __attribute__\(\(const\)\)/, "", text)
+            if (text !~ /;$/) text = text ";"
+            return text
+        }
+        /^\/\*#/ { print comment($0) "\n"; next }
+        /^\/\*\*/ {
+            text = comment($0)
+            if ((getline line) <= 0) exit
+            print "```c\n" declaration(line) "\n```\n"
+            print text "\n"
+        }' "$1"
+}
+
+failed=0
+for page in c-api:stillpoint.h c-rcu-hpp:stillpoint/rcu.hpp; do
+    file=docs/${page%%:*}.md
+    text=$(reference "capi/include/${page#*:}")
+    if [[ ${1-} == record ]]; then printf '%s\n' "$text" >"$file"; fi
+    printf '%s\n' "$text" | diff "$file" - || failed=1
+done
+if ((failed)); then echo "The reference differs from the headers: run capi/reference.sh record" >&2; fi
+exit "$failed"

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# The C and C++ interfaces: the libraries export the symbols of the header and nothing else; examples and tests pass with
+# GCC and Clang, with the shared and the static library, and under AddressSanitizer; a library in debug mode aborts on
+# misuse; C code and Rust code in one program are readers of one domain; the reference pages are those of the headers; and
+# a section in C takes at most 1.1 times the instructions of one in Rust. Two minutes after the builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source ci/lib.sh
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+for tool in gcc g++ clang clang++ pkg-config valgrind; do
+    command -v "$tool" >/dev/null || fail "CANNOT CHECK: $tool is not installed (ci/setup.sh)"
+done
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+out=$target/capi
+release=$out/release debug=$out/debug bin=$out/bin
+rm -rf "$out"
+mkdir -p "$bin"
+
+capi/reference.sh
+capi/install.sh "$release"
+PROFILE=dev capi/install.sh "$debug"
+
+echo "-- symbols"
+exported() {
+    nm "$@" | awk '$2 != "A" && NF == 3 { print $3 }' | sort
+}
+# Functions and variables that the header declares, without its inline functions.
+declared() {
+    gcc -std=c11 -E -P "$release/include/stillpoint.h" | tr '\n' ' ' | sed 's/[;{}]/&\n/g' | grep -v 'static inline' |
+        grep -E '\(|extern' | grep -v '(\*' | grep -oE '\bsp_[a-z0-9_]+ ?\(|\bsp_thread_v1_' | tr -d ' (' | sort -u
+}
+declared >"$scratch/declared"
+grep -oE '\bsp_[a-z0-9_]+' capi/include/stillpoint.h | sort -u >"$scratch/header"
+for library in "$release" "$debug"; do
+    exported -D --defined-only "$library/lib/libstillpoint.so" >"$scratch/shared"
+    exported --defined-only --extern-only "$library/lib/libstillpoint.a" >"$scratch/static"
+    diff "$scratch/shared" "$scratch/static" || fail "the static and the shared library export other symbols"
+    comm -23 "$scratch/shared" "$scratch/header" >"$scratch/leaked"
+    [[ ! -s $scratch/leaked ]] || fail "symbols leak: $(tr '\n' ' ' <"$scratch/leaked")"
+    comm -23 "$scratch/declared" "$scratch/shared" >"$scratch/missing"
+    [[ ! -s $scratch/missing ]] || fail "symbols are missing: $(tr '\n' ' ' <"$scratch/missing")"
+done
+readelf --symbols --wide "$release/lib/libstillpoint.so" | grep ' 24 TLS  *GLOBAL .* sp_thread_v1_$' >/dev/null ||
+    fail "sp_thread_v1_ is not a thread-local variable of 24 bytes"
+if readelf --dynamic "$release/lib/libstillpoint.so" | grep STATIC_TLS; then fail "the library needs static TLS"; fi
+echo "$(wc -l <"$scratch/shared") exported"
+
+# C sources are strict C11 but for what the tests use of POSIX.
+c=(-std=c11 -pedantic -Wall -Wextra -Werror -D_GNU_SOURCE -O2 -Icapi/tests)
+cxx=(-pedantic -Wall -Wextra -Werror -O2 -Icapi/tests)
+flags() {
+    PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config --cflags --libs stillpoint
+}
+shared() {
+    echo "$(flags "$1") -Wl,-rpath,$1/lib -pthread"
+}
+static=$(flags "$release" | sed "s|-lstillpoint|$release/lib/libstillpoint.a|"; sed -n 's/^Libs.private: //p' "$release/lib/pkgconfig/stillpoint.pc")
+
+# runs NAME COMMAND...: the program succeeds.
+runs() {
+    local name=$1 begin=$SECONDS
+    shift
+    timeout 120 "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; fail "$name failed"; }
+    printf 'passed    %-44s %3d s\n' "$name" $((SECONDS - begin))
+}
+
+examples=(examples/config examples/list examples/tour)
+tests=(tests/readers tests/parts tests/misuse tests/unbalanced tests/process)
+for compiler in gcc clang; do
+    echo "-- $compiler"
+    for source in "${examples[@]}" "${tests[@]}"; do
+        "$compiler" "${c[@]}" "capi/$source.c" -o "$bin/program" $(shared "$release")
+        runs "$source" "$bin/program"
+    done
+    "$compiler" "${c[@]}" capi/tests/readers.c -o "$bin/program" $static -pthread
+    runs "tests/readers, static library" "$bin/program"
+    for standard in c11 c17 c2x; do
+        for flag in -O0 -fPIC -DSP_INITIAL_EXEC -DSP_DEBUG; do
+            "$compiler" "${c[@]}" "-std=$standard" "$flag" -fsyntax-only "-I$release/include" capi/examples/list.c
+        done
+    done
+done
+"$compiler" "${c[@]}" -fno-pie -no-pie capi/tests/readers.c -o "$bin/program" $(shared "$release")
+runs "tests/readers, at a fixed address" "$bin/program"
+gcc "${c[@]}" -fPIE -pie capi/tests/process.c -o "$bin/program" $(shared "$release")
+runs "tests/process, without membarrier" env STILLPOINT_FENCE=seqcst "$bin/program"
+gcc "${c[@]}" capi/tests/readers.c -o "$bin/program" $(shared "$release")
+runs "tests/readers, without membarrier" env STILLPOINT_FENCE=seqcst "$bin/program"
+gcc "${c[@]}" -DWITHOUT_GRACE_PERIODS -Wno-unused -Wno-unreachable-code capi/tests/readers.c -o "$bin/program" $(shared "$release")
+if (timeout 60 "$bin/program") >"$scratch/log" 2>&1; then fail "tests/readers does not notice missing grace periods"; fi
+grep --quiet 'early == 0' "$scratch/log" || fail "tests/readers without grace periods fails for another reason"
+echo "detected  tests/readers without grace periods"
+gcc "${c[@]}" capi/tests/misuse.c -o "$bin/program" $(shared "$debug")
+runs "tests/misuse, debug library" "$bin/program" debug
+
+echo "-- a library that is loaded and closed"
+gcc "${c[@]}" -fPIC -shared capi/tests/hog.c -o "$bin/hog.so"
+gcc "${c[@]}" -fPIC -shared capi/tests/plugin.c -o "$bin/plugin.so" $(shared "$release")
+gcc "${c[@]}" -fPIC -shared capi/tests/plugin.c -o "$bin/plugin-static.so" $static -Wl,--exclude-libs,ALL
+gcc "${c[@]}" capi/tests/unload.c -o "$bin/unload" -ldl -pthread
+runs "tests/unload, shared library" "$bin/unload" "$bin/hog.so" "$bin/plugin.so"
+runs "tests/unload, static library" "$bin/unload" "$bin/hog.so" "$bin/plugin-static.so"
+
+for compiler in g++ clang++; do
+    echo "-- $compiler"
+    for standard in c++17 c++20 c++2b; do
+        "$compiler" "${cxx[@]}" "-std=$standard" capi/tests/rcu.cpp -o "$bin/program" $(shared "$release")
+        runs "tests/rcu, $standard" "$bin/program"
+    done
+    "$compiler" "${cxx[@]}" -std=c++17 capi/tests/throw_through.cpp -o "$bin/program" $(shared "$release")
+    runs "tests/throw_through" "$bin/program"
+    "$compiler" "${cxx[@]}" -std=c++17 -fno-exceptions -fsyntax-only "-I$release/include" -x c++ - <<<'
+        #include <stillpoint/rcu.hpp>
+        void f(int *p) { stillpoint::rcu_retire(p); }'
+    # A class that is not rcu-protectable is refused.
+    ! "$compiler" "${cxx[@]}" -std=c++17 -fsyntax-only "-I$release/include" -x c++ - 2>"$scratch/log" <<<'
+        #include <stillpoint/rcu.hpp>
+        struct Wrong : virtual stillpoint::rcu_obj_base<Wrong> {};
+        void f(Wrong *p) { p->retire(); }' || fail "a virtual base is accepted"
+    grep --quiet 'exactly one base' "$scratch/log" || fail "a virtual base is refused for another reason"
+done
+
+echo "-- AddressSanitizer, with leak detection"
+asan=(-fsanitize=address,undefined -fno-sanitize-recover=all -g)
+for source in "${examples[@]}" tests/readers tests/parts; do
+    gcc "${c[@]}" "${asan[@]}" "capi/$source.c" -o "$bin/program" $(shared "$release")
+    runs "$source" env ASAN_OPTIONS=detect_leaks=1 "$bin/program"
+done
+clang "${c[@]}" "${asan[@]}" capi/examples/list.c -o "$bin/program" $static -pthread
+runs "examples/list, clang, static library" env ASAN_OPTIONS=detect_leaks=1 "$bin/program"
+g++ "${cxx[@]}" "${asan[@]}" -std=c++17 capi/tests/rcu.cpp -o "$bin/program" $(shared "$release")
+runs "tests/rcu" env ASAN_OPTIONS=detect_leaks=1 "$bin/program"
+
+echo "-- C and Rust in one program"
+gcc "${c[@]}" "-I$release/include" -c capi/examples/mixed.c -o "$bin/mixed.o"
+cargo rustc --quiet --package stillpoint-capi --features mixed --example mixed --target-dir "$target" -- \
+    -Clink-arg="$bin/mixed.o"
+runs examples/mixed "$target/debug/examples/mixed"
+
+echo "-- instructions of a section with a load"
+cargo build --quiet --release --package stillpoint-capi --example pair --target-dir "$target"
+collected() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : //p'
+}
+# Hundredths of an instruction in a round of the loop.
+instructions() {
+    local few many
+    few=$(collected "$1" 1000) many=$(collected "$1" 11000)
+    echo $(((many - few) / 100))
+}
+gcc "${c[@]}" capi/tests/pair.c -o "$bin/pair" $(shared "$release")
+clang "${c[@]}" capi/tests/pair.c -o "$bin/pair-clang" $(shared "$release")
+rust=$(instructions "$target/release/examples/pair")
+for program in pair pair-clang; do
+    count=$(instructions "$bin/$program")
+    echo "$program: $((count / 100)); Rust: $((rust / 100)), with the loop"
+    ((10 * count <= 11 * rust)) || fail "$program takes more than 1.1 times the instructions of Rust"
+done

@@ -1,0 +1,243 @@
+//! Values that are no longer published, and the wait for their readers.
+
+use core::fmt;
+use core::future::{Future, IntoFuture, poll_fn};
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::pin::Pin;
+use core::ptr;
+use core::task::{Context, Poll, ready};
+
+use super::grace_period::{Elapse, GracePeriod};
+use super::guard::Global;
+use crate::Domain;
+use crate::domain::deferred;
+use crate::reclaim::options::DeferOptions;
+use crate::reclaim::thin_ptr::ThinPtr;
+
+/// A value that is no longer published, but may still have readers.
+///
+/// Drop it: the value is then dropped after a grace period, and this may block, as in [`retire`](super::retire). Or
+/// take the value back when its readers are gone: [`wait`](Self::wait) for them, `.await` them, or
+/// [`start`](Self::start) the grace period and look later whether it has ended.
+///
+/// ```
+/// use stillpoint::rcu::Rcu;
+///
+/// async fn rotate(key: &Rcu<[u8; 32]>, new: [u8; 32]) {
+///     let mut old = key.replace(new).await;
+///     // No reader uses the old key any more.
+///     old.fill(0);
+/// }
+/// # let key = Rcu::new([1; 32]);
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(rotate(&key, [2; 32]));
+/// # assert_eq!(key.into_inner(), [2; 32]);
+/// ```
+pub struct Retired<T: ?Sized + Send + 'static, D: Domain = Global> {
+    /// Not a Box, which must not be aliased: readers may hold references.
+    value: ThinPtr<T>,
+    domain: D,
+}
+
+// SAFETY: owns its value, as a `Box` does.
+unsafe impl<T: ?Sized + Send + 'static, D: Domain> Send for Retired<T, D> {}
+// SAFETY: lends `&T`, and only if `T: Sync` (see `Deref`).
+unsafe impl<T: ?Sized + Send + 'static, D: Domain> Sync for Retired<T, D> {}
+
+impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
+    /// The caller has unpublished `value`, and does not use it again.
+    pub(super) fn new(value: ThinPtr<T>, domain: D) -> Self {
+        Self { value, domain }
+    }
+
+    /// Blocks for a grace period and returns the value, which then has no readers.
+    ///
+    /// # Panics
+    ///
+    /// As [`synchronize`](super::synchronize). The value is then retired.
+    pub fn wait(self) -> T
+    where
+        T: Sized,
+    {
+        *self.wait_boxed()
+    }
+
+    /// [`wait`](Self::wait), without moving the value out of its box.
+    pub fn wait_boxed(self) -> Box<T> {
+        // A panic here drops `self`, which retires the value.
+        self.domain.synchronize();
+        // SAFETY: the grace period began after the value was unpublished.
+        unsafe { self.into_box() }
+    }
+
+    /// Starts a grace period, after which [`Reclaim::try_take`] returns the value without blocking.
+    ///
+    /// Does not block, but may start a thread, as [`GracePeriod::start`].
+    ///
+    /// ```
+    /// use stillpoint::rcu::Rcu;
+    ///
+    /// let current = Rcu::new(1);
+    /// let mut leaving = vec![current.replace(2).start(), current.replace(3).start()];
+    ///
+    /// // Now and then:
+    /// while !leaving.is_empty() {
+    ///     for old in leaving.extract_if(.., |old| old.is_elapsed()) {
+    ///         let old = old.try_take().expect("its readers are gone");
+    ///         assert!(old < 3);
+    ///     }
+    /// }
+    /// ```
+    pub fn start(self) -> Reclaim<T, D> {
+        Reclaim::new(GracePeriod::start_in(self.domain.clone()), self)
+    }
+
+    /// Drops the value after a grace period, as dropping `self` does, with [`DeferOptions`].
+    pub fn retire_with(self, options: DeferOptions) {
+        let (value, domain) = self.into_parts();
+        // SAFETY: as in `drop`, which does not run.
+        unsafe { deferred::retire::<ThinPtr<T>>(&domain, value.word(), options) };
+    }
+
+    /// # Safety
+    ///
+    /// A grace period has ended that began after the value was unpublished.
+    unsafe fn into_box(self) -> Box<T> {
+        // SAFETY: the readers are gone, and the destructor of `self` does not run.
+        unsafe { self.into_parts().0.into_box() }
+    }
+
+    fn into_parts(self) -> (ThinPtr<T>, D) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: not used again, as `this` is not dropped.
+        (this.value, unsafe { ptr::read(&this.domain) })
+    }
+}
+
+impl<T: ?Sized + Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: `self` keeps the value, and all other references are shared.
+        unsafe { &*self.value.as_ptr() }
+    }
+}
+
+impl<T: ?Sized + Send + 'static, D: Domain> Drop for Retired<T, D> {
+    fn drop(&mut self) {
+        // SAFETY: the value has been unpublished, and is not used again here.
+        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), DeferOptions::new()) };
+    }
+}
+
+impl<T: ?Sized + Send + 'static, D: Domain> fmt::Debug for Retired<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retired").finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static, D: Domain> IntoFuture for Retired<T, D> {
+    type Output = T;
+    type IntoFuture = Reclaim<T, D>;
+
+    /// Takes one atomic operation. The grace period starts when the future is polled.
+    fn into_future(self) -> Reclaim<T, D> {
+        Reclaim::new(GracePeriod::now_in(self.domain.clone()), self)
+    }
+}
+
+/// A [`Retired`] value and the [`GracePeriod`] after which it has no readers: the future of the value.
+///
+/// Returned by [`Retired::start`], and by `.await` on a [`Retired`]. If it is dropped, the value is retired: it is
+/// dropped after a grace period.
+///
+/// # Panics
+///
+/// Polling panics inside a section of the domain, as for a [`GracePeriod`](GracePeriod#panics). All functions panic
+/// after a poll has returned the value.
+#[must_use = "dropping it retires the value"]
+pub struct Reclaim<T: ?Sized + Send + 'static, D: Domain = Global> {
+    /// Its cookie is taken after the value was unpublished, as only `new` makes this.
+    elapse: Elapse<D>,
+    /// None after a poll has returned the value.
+    retired: Option<Retired<T, D>>,
+}
+
+impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
+    /// The caller takes the cookie, of the domain of `retired`, while it has `retired`. The unpublication thus happens
+    /// before: whichever thread did it, `retired` came from there. So the Release in [`SharedSeq::snapshot`] publishes
+    /// it to the grace period.
+    ///
+    /// [`SharedSeq::snapshot`]: crate::sync::shared_seq::SharedSeq::snapshot
+    fn new(period: GracePeriod<D>, retired: Retired<T, D>) -> Self {
+        Self { elapse: period.into_future(), retired: Some(retired) }
+    }
+
+    /// Returns `true` once the value has no readers. Takes one load, and may be called anywhere.
+    pub fn is_elapsed(&self) -> bool {
+        self.elapse.period.is_elapsed()
+    }
+
+    /// Returns the value if it has no readers. Takes one load, and may be called anywhere.
+    ///
+    /// # Errors
+    ///
+    /// Returns `self` if the grace period has not ended.
+    pub fn try_take(self) -> Result<T, Self>
+    where
+        T: Sized,
+    {
+        self.try_take_boxed().map(|value| *value)
+    }
+
+    /// [`try_take`](Self::try_take), without moving the value out of its box.
+    ///
+    /// # Errors
+    ///
+    /// Returns `self` if the grace period has not ended.
+    pub fn try_take_boxed(mut self) -> Result<Box<T>, Self> {
+        if self.is_elapsed() { Ok(self.take()) } else { Err(self) }
+    }
+
+    /// The same future, of the box: for values without a size.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Rcu;
+    ///
+    /// async fn rename(name: &Rcu<str>, new: &str) -> Box<str> {
+    ///     name.swap(new.into()).start().boxed().await
+    /// }
+    /// # let name = Rcu::from_box("old".into());
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # assert_eq!(&*runtime.block_on(rename(&name, "new")), "old");
+    /// ```
+    pub fn boxed(mut self) -> impl Future<Output = Box<T>> + Send + Unpin {
+        poll_fn(move |context| self.poll_boxed(context))
+    }
+
+    fn poll_boxed(&mut self, context: &mut Context<'_>) -> Poll<Box<T>> {
+        ready!(Pin::new(&mut self.elapse).poll(context));
+        Poll::Ready(self.take())
+    }
+
+    /// The grace period has ended.
+    fn take(&mut self) -> Box<T> {
+        let retired = self.retired.take().expect("the value has been returned already");
+        // SAFETY: the grace period began after the value was unpublished: see `new`.
+        unsafe { retired.into_box() }
+    }
+}
+
+impl<T: Send + 'static, D: Domain> Future for Reclaim<T, D> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        self.poll_boxed(context).map(|value| *value)
+    }
+}
+
+impl<T: ?Sized + Send + 'static, D: Domain> fmt::Debug for Reclaim<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reclaim").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,54 @@
+//! Pointers of one word to values, for callbacks that free these.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::tagged::pointable::Pointable;
+
+/// A kind of pointers of one word.
+///
+/// # Safety
+///
+/// If `NEEDS_DROP` is `false`, `drop` does not panic and runs no code of the program.
+pub unsafe trait Word {
+    /// What it points to.
+    type Value: ?Sized;
+    /// `false` if [`drop`](Self::drop) only frees memory.
+    const NEEDS_DROP: bool;
+
+    /// Returns the bytes that [`drop`](Self::drop) frees.
+    ///
+    /// # Safety
+    ///
+    /// `word` points to a value that is not dropped.
+    unsafe fn bytes(word: NonNull<()>) -> usize;
+
+    /// Drops the value and frees its memory.
+    ///
+    /// # Safety
+    ///
+    /// `word` points to a value that no thread uses any more.
+    unsafe fn drop(word: NonNull<()>);
+}
+
+/// Pointers from [`T::init`](Pointable::init).
+#[derive(Debug)]
+pub struct Node<T: ?Sized>(PhantomData<T>);
+
+// SAFETY: the contract of `Pointable`.
+unsafe impl<T: ?Sized + Pointable> Word for Node<T> {
+    type Value = T;
+    const NEEDS_DROP: bool = T::NEEDS_DROP;
+
+    #[inline]
+    unsafe fn bytes(word: NonNull<()>) -> usize {
+        // SAFETY: the caller's contract.
+        size_of_val(unsafe { T::deref(word) })
+    }
+
+    #[inline]
+    unsafe fn drop(word: NonNull<()>) {
+        // SAFETY: the caller's contract.
+        unsafe { T::drop(word) };
+    }
+}

@@ -1,0 +1,93 @@
+//! The futures that wait until a domain is closed ([`super::close`]).
+//!
+//! A future that is polled leaves its waker here. While there are wakers, a task of the
+//! [worker pool](crate::reclaim::worker_pool) blocks until the domain is closed, and then wakes all of them.
+//!
+//! # Invariants
+//!
+//! 1. One lock orders all decisions. While `has_task` is set, the task takes the lock again and takes all wakers. A
+//!    future that leaves a waker, and finds `has_task` clear, sets it and submits the task.
+//! 2. Wakers are code of the program: they are cloned, called and dropped outside the lock.
+
+use core::mem;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::task::Waker;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use crate::reclaim::poller::wake;
+use crate::sync::{ForkSafe, Mutex, MutexGuard};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct CloseWaiters(ForkSafe<Mutex<Waiters>>);
+
+#[derive(Debug)]
+struct Waiters {
+    /// See invariant 1.
+    has_task: bool,
+    wakers: BTreeMap<WaiterId, Waker>,
+}
+
+/// Identifies a future: 0 while it is not one of the waiters.
+pub(super) type WaiterId = u64;
+
+/// The last id given out, in all domains. The child of a fork goes on counting, as it inherits futures.
+static LAST_ID: AtomicU64 = AtomicU64::new(0);
+
+impl CloseWaiters {
+    pub(super) const fn new() -> Self {
+        Self(ForkSafe::new(Mutex::new(Waiters { has_task: false, wakers: BTreeMap::new() })))
+    }
+
+    /// Has `waker` called when the domain is closed. `id` is the future's, as its last call left it. `submit` has a
+    /// thread wait for that and call [`wake_all`](Self::wake_all), or returns `false` if there is no thread. Returns
+    /// `false` then: the caller must wait itself.
+    pub(super) fn add(&self, id: &mut WaiterId, waker: &Waker, submit: impl FnOnce() -> bool) -> bool {
+        if *id == 0 {
+            // Relaxed: only the numbers matter.
+            *id = LAST_ID.fetch_add(1, Relaxed) + 1;
+        }
+        let waker = waker.clone();
+        let mut waiters = self.lock();
+        // Dropped at the end, as it may panic.
+        let _old = waiters.wakers.insert(*id, waker);
+        let had_task = mem::replace(&mut waiters.has_task, true);
+        drop(waiters);
+        if had_task || submit() {
+            return true;
+        }
+        self.wake_all();
+        false
+    }
+
+    /// Wakes all futures. Those that are polled again, and must wait again, get another task.
+    pub(super) fn wake_all(&self) {
+        let mut waiters = self.lock();
+        waiters.has_task = false;
+        let wakers = mem::take(&mut waiters.wakers);
+        drop(waiters);
+        wakers.into_values().for_each(wake);
+    }
+
+    /// Removes a future that is dropped.
+    pub(super) fn remove(&self, id: WaiterId) {
+        let old = self.lock().wakers.remove(&id);
+        drop(old);
+    }
+
+    /// Forgets all futures: the child of a fork has no task. Futures that are polled there become waiters again.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread is the only one in the process, and was not in the middle of another method when it forked.
+    pub(super) unsafe fn reset_in_child(&self) {
+        // SAFETY: the caller's contract; references to the waiters live no longer than a call of a method.
+        unsafe { self.0.overwrite(Mutex::new(Waiters { has_task: false, wakers: BTreeMap::new() })) };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
+        // Nothing under the lock panics (invariant 2).
+        self.0.get().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

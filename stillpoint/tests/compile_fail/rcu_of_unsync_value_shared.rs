@@ -1,0 +1,11 @@
+//! A value that is not `Sync` is not shared by way of its pointer.
+use std::cell::Cell;
+
+use stillpoint::rcu::Rcu;
+
+fn main() {
+    let number = Rcu::new(Cell::new(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| number.read().set(2));
+    });
+}

@@ -1,0 +1,13 @@
+//! What `map` sees does not outlive the section.
+use stillpoint::rcu::{Rcu, Ref};
+
+fn main() {
+    let number = Rcu::new(1);
+    let mut kept = None;
+    let value = Ref::map(number.read(), |number| {
+        kept = Some(number);
+        number
+    });
+    drop(value);
+    assert_eq!(kept, Some(&1));
+}

@@ -1,0 +1,9 @@
+//! Dropping the pointer frees the value at once.
+use stillpoint::rcu::Rcu;
+
+fn main() {
+    let number = Rcu::new(1);
+    let value = number.read();
+    drop(number);
+    assert_eq!(*value, 1);
+}

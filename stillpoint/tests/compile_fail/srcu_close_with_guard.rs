@@ -1,0 +1,9 @@
+//! A domain is not closed by a handle that a guard borrows.
+use stillpoint::srcu::Domain;
+
+fn main() {
+    let domain = Domain::new();
+    let guard = domain.enter();
+    domain.close().wait();
+    drop(guard);
+}
