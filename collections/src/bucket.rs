@@ -79,7 +79,7 @@ struct Slots(u64);
 impl Slots {
     #[inline(always)]
     fn with(header: u64, fingerprint: u64) -> Self {
-        let differing = header ^ fingerprint * LOW;
+        let differing = header ^ (fingerprint * LOW);
         Self(differing.wrapping_sub(LOW) & !differing & HIGH)
     }
 }
@@ -100,7 +100,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         Self { header: AtomicU64::new(0), slots: array::from_fn(|_| Atomic::null()), next: Atomic::null() }
     }
 
-    /// Returns the entry with `hash` that `is_it`.
+    /// Returns the entry that `is_it`, of those with the fingerprint of `hash`.
     #[inline(always)]
     pub fn find<'g>(
         &self,
@@ -119,7 +119,6 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
             for slot in Slots::with(header, fingerprint(hash)) {
                 let loaded = bucket.slots[slot].load(section);
                 if let Some(entry) = loaded.as_ref()
-                    && entry.hash() == hash
                     && is_it(loaded, entry)
                 {
                     return Ok(Some(loaded));
@@ -249,7 +248,7 @@ impl<E: Hashed, D: Domain> Bucket<E, D> {
         loop {
             let header = bucket.own_header();
             if let Some(slot) = Slots::with(header, 0).next() {
-                bucket.set_header(header | fingerprint(hash) << (8 * slot));
+                bucket.set_header(header | (fingerprint(hash) << (8 * slot)));
                 bucket.slots[slot].store(new);
                 return !core::ptr::eq(bucket, self);
             }

@@ -176,7 +176,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         self.current(section).map_or(0, |table| table.len() * FULL)
     }
 
-    /// Returns the entry with `hash` that `is_it`.
+    /// Returns the entry that `is_it`, of those that may have `hash`.
     #[inline(always)]
     pub fn find<'g>(
         &self,
@@ -216,7 +216,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             hash,
             |loaded, entry| {
                 let is_it = is_it(entry);
-                if !is_it {
+                if !is_it && entry.hash() == hash {
                     others.push(loaded);
                 }
                 is_it

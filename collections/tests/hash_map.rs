@@ -71,7 +71,9 @@ fn table_grows_only_with_its_entries() {
     let guard = rcu::enter();
     map.insert(0, (), &guard);
     let first = map.capacity(&guard);
-    (1..first).for_each(|key| drop(map.insert(key, (), &guard)));
+    (1..first).for_each(|key| {
+        map.insert(key, (), &guard);
+    });
     assert_eq!(map.capacity(&guard), first);
 }
 
@@ -81,7 +83,9 @@ fn table_does_not_shrink_below_its_capacity() {
     let guard = rcu::enter();
     let capacity = map.capacity(&guard);
     assert!(capacity >= 10_000);
-    (0..10_000).for_each(|key| drop(map.insert(key, (), &guard)));
+    (0..10_000).for_each(|key| {
+        map.insert(key, (), &guard);
+    });
     map.clear(&guard);
     assert_eq!((map.capacity(&guard), map.len()), (capacity, 0));
     map.reserve(50_000, &guard);
@@ -151,7 +155,9 @@ fn iterator_returns_each_entry_once() {
     for mask in MASKS {
         let map = HashMap::with_hasher(Masked(mask));
         let guard = rcu::enter();
-        (0..300).for_each(|key| drop(map.insert(key, -key, &guard)));
+        (0..300).for_each(|key| {
+            map.insert(key, -key, &guard);
+        });
         let mut entries: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
         entries.sort_unstable();
         assert!(entries.into_iter().eq((0..300).map(|key| (key, -key))));
@@ -167,14 +173,20 @@ fn iterator_sees_what_stays_while_the_table_is_resized() {
         let (stay, come) = if mask == u64::MAX { (200, 1800) } else { (30, 60) };
         let map = HashMap::with_hasher(Masked(mask));
         let guard = rcu::enter();
-        (0..stay).for_each(|key| drop(map.insert(key, (), &guard)));
+        (0..stay).for_each(|key| {
+            map.insert(key, (), &guard);
+        });
         let mut seen = BTreeSet::new();
         for (step, (&key, ())) in map.iter(&guard).enumerate() {
             assert!(seen.insert(key), "an entry is returned twice");
             let from = 1000 + step / 10 * come;
             match step % 10 {
-                0 if step < 100 => (from..from + come).for_each(|key| drop(map.insert(key, (), &guard))),
-                5 => (from..from + come).for_each(|key| drop(map.remove(&key, &guard))),
+                0 if step < 100 => (from..from + come).for_each(|key| {
+                    map.insert(key, (), &guard);
+                }),
+                5 => (from..from + come).for_each(|key| {
+                    map.remove(&key, &guard);
+                }),
                 _ => {}
             }
         }
@@ -261,18 +273,36 @@ fn guard_of_another_srcu_domain_is_refused() {
     map.insert(1, 1, &map.domain().enter());
     let guard = other.enter();
     let operations: [&dyn Fn(); 12] = [
-        &|| drop(map.get(&1, &guard)),
-        &|| drop(map.insert(1, 2, &guard)),
-        &|| drop(map.remove(&1, &guard)),
-        &|| drop(map.get_or_insert_with(1, || 2, &guard)),
-        &|| drop(map.update(1, |_| 2, &guard)),
-        &|| drop(map.compute(1, |_| Operation::<_, ()>::Remove, &guard)),
-        &|| drop(map.iter(&guard)),
-        &|| drop(map.keys(&guard)),
+        &|| {
+            map.get(&1, &guard);
+        },
+        &|| {
+            map.insert(1, 2, &guard);
+        },
+        &|| {
+            map.remove(&1, &guard);
+        },
+        &|| {
+            map.get_or_insert_with(1, || 2, &guard);
+        },
+        &|| {
+            map.update(1, |_| 2, &guard);
+        },
+        &|| {
+            map.compute(1, |_| Operation::<_, ()>::Remove, &guard);
+        },
+        &|| {
+            map.iter(&guard);
+        },
+        &|| {
+            map.keys(&guard);
+        },
         &|| map.retain(|_, _| false, &guard),
         &|| map.clear(&guard),
         &|| map.reserve(1000, &guard),
-        &|| drop(map.capacity(&guard)),
+        &|| {
+            map.capacity(&guard);
+        },
     ];
     for (number, operation) in operations.iter().enumerate() {
         assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
@@ -309,12 +339,22 @@ impl Eq for Key {}
 #[test]
 fn panic_or_change_in_a_comparison_leaves_the_map_whole() {
     let guard = rcu::enter();
-    (0..20).for_each(|key| drop(COMPARED.insert(Key(key), key, &guard)));
+    (0..20).for_each(|key| {
+        COMPARED.insert(Key(key), key, &guard);
+    });
     let operations: [&dyn Fn(); 4] = [
-        &|| drop(COMPARED.insert(Key(0), 7, &guard)),
-        &|| drop(COMPARED.insert(Key(30), 7, &guard)),
-        &|| drop(COMPARED.remove(&Key(0), &guard)),
-        &|| drop(COMPARED.get(&Key(0), &guard)),
+        &|| {
+            COMPARED.insert(Key(0), 7, &guard);
+        },
+        &|| {
+            COMPARED.insert(Key(30), 7, &guard);
+        },
+        &|| {
+            COMPARED.remove(&Key(0), &guard);
+        },
+        &|| {
+            COMPARED.get(&Key(0), &guard);
+        },
     ];
     for operation in operations {
         PANICS.set(true);
@@ -350,7 +390,9 @@ fn every_key_and_value_is_dropped_once() {
         assert_eq!(ALIVE.load(std::sync::atomic::Ordering::Relaxed), 2 * map.len() as i64);
         // In the middle of a resize, with some probability.
         let guard = Own::enter();
-        (0..70).for_each(|key| drop(map.insert(counted(1000 + key), counted(0), &guard)));
+        (0..70).for_each(|key| {
+            map.insert(counted(1000 + key), counted(0), &guard);
+        });
         drop(guard);
         if mask == 0 {
             drop(map);

@@ -56,7 +56,9 @@ impl Oracle {
         let (changing, staying) = if mask == u64::MAX { (64, 256) } else { (16, 32) };
         let map = HashMap::with_hasher_in(Masked(mask), Own);
         let guard = Own::enter();
-        (changing..changing + staying).for_each(|key| drop(map.insert(counted(key), counted(key), &guard)));
+        (changing..changing + staying).for_each(|key| {
+            map.insert(counted(key), counted(key), &guard);
+        });
         drop(guard);
         let numbers = || (0..changing).map(|_| AtomicU64::new(0)).collect();
         Self { map, changing, staying, made: numbers(), begun: numbers(), stop: AtomicBool::new(false) }
@@ -125,12 +127,16 @@ impl Oracle {
             from..from + 4 * self.staying
         };
         for round in 0..rounds {
-            keys().for_each(|key| drop(self.map.insert(counted(key), counted(key), &Own::enter())));
+            keys().for_each(|key| {
+                self.map.insert(counted(key), counted(key), &Own::enter());
+            });
             if round % 3 == 0 {
                 let guard = Own::enter();
                 self.map.retain(|key, _| key.get() < keys().start, &guard);
             } else {
-                keys().for_each(|key| drop(self.map.remove(&counted(key), &Own::enter())));
+                keys().for_each(|key| {
+                    self.map.remove(&counted(key), &Own::enter());
+                });
             }
         }
         self.stop.store(true, Relaxed);
@@ -241,7 +247,9 @@ fn concurrent_changes_of_a_key_are_counted_once() {
 fn concurrent_updates_are_not_lost() {
     let _running = deadline();
     let map = HashMap::with_hasher_in(Masked(u64::MAX), Own);
-    (0..4).for_each(|key| drop(map.insert(key, 0_u64, &Own::enter())));
+    (0..4).for_each(|key| {
+        map.insert(key, 0_u64, &Own::enter());
+    });
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {

@@ -177,7 +177,7 @@ where
 {
     /// Returns a map with clones of the entries: see [`HashMap::iter`].
     fn clone(&self) -> Self {
-        let clone = Self::with_hasher_in(self.hasher().clone(), self.domain().clone());
+        let clone = Self::with_hasher_in(self.hasher().clone(), *self.domain());
         let guard = D::enter();
         self.iter(&guard).for_each(|(key, value)| {
             clone.insert(key.clone(), value.clone(), &guard);

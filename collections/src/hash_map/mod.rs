@@ -69,11 +69,13 @@ pub use pinned::Pinned;
 
 use crate::bucket::Hashed;
 
-/// A key and its value.
+/// A key and its value. Lookups do not need the hash, so it comes last: the C library places blocks of 32 bytes so that
+/// a key and a value of 8 bytes each are on one cache line, and the hash may be on the next one.
+#[repr(C)]
 struct Entry<K, V> {
-    hash: u64,
     key: K,
     value: V,
+    hash: u64,
 }
 
 impl<K, V> Entry<K, V> {

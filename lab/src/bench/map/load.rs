@@ -144,10 +144,10 @@ fn batch<M: Map>(map: &M, cell: Cell, zipf: Option<&[u32]>, rng: &mut Rng) -> u6
         };
         let key = key(number);
         // 0 to 199: halves of a percent.
-        let draw = ((random >> 40) * 200 >> 24) as u32;
+        let draw = (((random >> 40) * 200) >> 24) as u32;
         if draw < 2 * cell.reads {
             sum = sum.wrapping_add(map.get(key).unwrap_or(0));
-        } else if draw % 2 == 0 {
+        } else if draw.is_multiple_of(2) {
             map.insert(key, random);
         } else {
             map.remove(key);
