@@ -28,7 +28,7 @@ each() {
 
 # Builds the loom models. Fast builds; nothing is measured there.
 loom=(env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg loom"
-    cargo test --package stillpoint --release --target-dir target/loom --test 'loom_*')
+    cargo test --package stillpoint --package stillpoint-collections --release --target-dir target/loom --test 'loom_*')
 
 # models: prints each model as `FILE TEST`. Call after the build.
 models() {

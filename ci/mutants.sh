@@ -32,7 +32,7 @@ is_patch() { [[ -e ci/mutants/$1.patch ]]; }
 # The places of steps and functions. Steps of rseq critical sections have numbers, so the file with their names comes
 # first.
 faults=stillpoint/src/percpu/rseq/faults.rs
-places=$(find stillpoint/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
+places=$(find stillpoint/src collections/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
 if ! diff <({ grep ' ' <<<"$places" | cut -d' ' -f1; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
     echo "mutants: the steps and patches in the source (<) and in $table (>) differ" >&2
     exit 1
@@ -113,7 +113,7 @@ BOUND=0 each holds <"$scratch/others" >"$scratch/log" || { cat "$scratch/log"; e
 unset STILLPOINT_RECORD
 
 # The orderings that were executed: the name, and the place that selects it in the models.
-find stillpoint/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
+find stillpoint/src collections/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
 sort -u "$scratch/record" | sort -k1,1 -k2,2n -k3,3n -k4,4 | awk -f ci/orderings.awk "$scratch/functions" - >"$scratch/sites"
 listed=$({ cut -d' ' -f1 <<<"$orderings" | tr ',' '\n' | sort -u; echo "$unrefuted"; } | sort)
 if ! diff <(cut -d' ' -f1 "$scratch/sites" | sort) <(echo "$listed"); then

@@ -10,10 +10,11 @@ NR == FNR {
     next
 }
 
-$1 ~ /^stillpoint\/src\// {
+$1 ~ /^(stillpoint|collections)\/src\// {
     for (at = count[$1]; at > 0 && line[$1, at] > $2; at--);
     name = $1
     gsub(/^stillpoint\/src\/|\.rs$/, "", name)
+    sub(/^collections\/src/, "collections", name)
     name = name ":" place[$1, at] ":" $4
     print name (++seen[name] > 1 ? "#" seen[name] : ""), $1 ":" $2 ":" $3 ":" $4
 }

@@ -55,10 +55,10 @@ fn seccomp_deny_passes_on_arguments_and_exit_status() {
 
 #[test]
 fn bench_writes_rows_and_lists_skipped_systems() {
-    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "lock"] {
+    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "map", "lock"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
-        let quick: &[&str] = if bench == "lock" { &["--quick"] } else { &[] };
+        let quick: &[&str] = if ["lock", "map"].contains(&bench) { &["--quick"] } else { &[] };
         stillpoint(&[&["bench", bench, "--seconds", "0.5", "--rounds", "1", "--json", path], quick].concat());
         let text = std::fs::read_to_string(&json).expect("the report is there");
         let report: Value = serde_json::from_str(&text).expect("the report is JSON");
@@ -82,6 +82,7 @@ fn bench_writes_rows_and_lists_skipped_systems() {
             "callback" => "most_values ms node our_limit_bytes payload readers retired stall_ms threads",
             "qsbr" => "asked_per_s readers threads",
             "srcu" => "guards threads",
+            "map" => "keys reads resizes size threads",
             "lock" => "cpus cs_ns ncs_ns threads",
             _ => "backend callers running",
         };

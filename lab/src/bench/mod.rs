@@ -3,6 +3,7 @@
 pub(crate) mod callback;
 pub(crate) mod fence;
 pub(crate) mod lock;
+pub(crate) mod map;
 pub(crate) mod percpu;
 pub(crate) mod qsbr;
 pub(crate) mod read;
@@ -24,7 +25,7 @@ pub(crate) struct Args {
 }
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Offer; 10] = [
+const BENCHES: [Offer; 11] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
@@ -38,6 +39,7 @@ const BENCHES: [Offer; 10] = [
         400.0,
         lock::ablation::run,
     ),
+    ("map", "Hash maps: CPU time of operations, latency of gets during a resize, memory", 180.0, map::run),
     ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),
     ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),
 ];

@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Number of rounds [default: as many as fit].
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
-    /// Fewer cells, less than two minutes (lock, lock-ablation).
+    /// Fewer cells, less than two minutes (lock, lock-ablation, map).
     #[arg(long)]
     quick: bool,
 }

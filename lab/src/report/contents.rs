@@ -8,6 +8,7 @@ type Str = &'static str;
 /// A line at the head: part, title, metric, configuration, and the peers beside ours, separated by spaces.
 pub(super) struct Highlight(pub(super) Str, pub(super) Str, pub(super) Str, pub(super) Str, pub(super) Str);
 
+const MAPS: Str = "papaya dashmap scc rwlock-hashbrown";
 const MUTEXES: Str = "std parking_lot-0.12 parking_lot-0.13";
 
 pub(super) const HOW_TO_READ: Str = "Medians over interleaved rounds. The ratio is formed within each round, and its \
@@ -15,7 +16,7 @@ pub(super) const HOW_TO_READ: Str = "Medians over interleaved rounds. The ratio 
      more.";
 
 #[rustfmt::skip]
-pub(super) const HIGHLIGHTS: [Highlight; 16] = [
+pub(super) const HIGHLIGHTS: [Highlight; 18] = [
     Highlight("read", "RCU read (enter, load, exit)", "pair_ns", "threads=1, nesting=1",
         "liburcu-memb crossbeam-epoch arc-swap std-rwlock"),
     Highlight("read", "RCU read, two threads", "pair_ns", "threads=2, nesting=1", "liburcu-memb crossbeam-epoch"),
@@ -38,6 +39,9 @@ pub(super) const HIGHLIGHTS: [Highlight; 16] = [
     Highlight("srcu", "SRCU read (enter, load, exit)", "pair_ns", "threads=1", "tokio-rwlock arc-swap-full"),
     Highlight("percpu", "Counter increment, one thread per CPU", "op_ns", "op=add, threads_per_cpu=1, threads=max",
         "thread-local contatori fast-counter shared-atomic"),
+    Highlight("map", "Hash map, 98 % gets, 1M entries (CPU time of an operation)", "op_ns",
+        "reads=98, threads=1, keys=uniform, size=1048576", MAPS),
+    Highlight("map", "The same, {threads} threads", "op_ns", "reads=98, threads=max, keys=uniform, size=1048576", MAPS),
     Highlight("lock", "Lock throughput, {threads} threads (acquisitions/µs)", "mops", "cpus=max, threads=max", MUTEXES),
     Highlight("lock", "Longest wait, {threads} threads", "max_wait_ns", "cpus=max, threads=max", MUTEXES),
     Highlight("lock", "Longest wait, {threads} threads on one CPU", "max_wait_ns", "cpus=1, threads=max", MUTEXES),
@@ -154,7 +158,7 @@ const GUARDS: Mark = Lines { over: "guards", axis: "open guards", doubles: true 
 const THREADS: Mark = Lines { over: "threads", axis: "threads", doubles: true };
 
 #[rustfmt::skip]
-pub(super) const SECTIONS: [Section; 8] = [
+pub(super) const SECTIONS: [Section; 9] = [
     Section("reads", "Reads", "", &[Topic("read", "",
         "What a reader pays to enter a read-side critical section, follow a pointer, and leave the section. A dot is \
          the median over the rounds, the line behind it reaches from the least to the greatest. The bare load protects \
@@ -212,6 +216,15 @@ pub(super) const SECTIONS: [Section; 8] = [
             Plot(Dots, "Pop and push of a pool, 1 thread per CPU", "op_ns", "op=pool, threads_per_cpu=1, threads=max"),
             Plot(Dots, "Value recorded in a histogram, 1 thread per CPU", "op_ns",
                 "op=histogram, threads_per_cpu=1, threads=max"),
+        ])]),
+    Section("map", "Hash maps", "", &[Topic("map", "",
+        "CPU time of an operation by the number of threads, with keys of 8 bytes and the same hasher. What is not a get \
+         inserts or removes a random key. The latency is that of a get beside a thread that inserts keys until the \
+         table has grown four times, and removes them again.",
+        &[
+            Plot(THREADS, "{reads} % gets, {size} entries, {keys} keys", "op_ns", "reads=*, keys=*, size=*"),
+            Plot(Dots, "Gets while the table is resized (1) and not (0): {resizes}; p99.9", "p999_ns", "resizes=*"),
+            Plot(Dots, "Memory of an entry", "bytes", ""),
         ])]),
     Section("lock", "The lock", "", &[
         Topic("lock", "",

@@ -30,7 +30,7 @@ use part::{PARTS, Part};
 /// Measure this machine and write a page about it, a summary and the raw results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Six minutes of measurements instead of twenty.
+    /// Seven minutes of measurements instead of twenty.
     #[arg(long)]
     quick: bool,
     /// Only these parts, in this order; the others stay as the directory has them.

@@ -4,7 +4,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use crate::bench::{callback, fence, lock, percpu, qsbr, read, rwlock, srcu, sync};
+use crate::bench::{callback, fence, lock, map, percpu, qsbr, read, rwlock, srcu, sync};
 use crate::harness::{Budget, Report, worker};
 use crate::reproduce::{e1, e2, e3, e4, e5, e6};
 
@@ -26,7 +26,7 @@ const fn part(name: &'static str, quick: f64, usual: f64, run: Run) -> Part {
 }
 
 /// All parts, in the order in which they are measured.
-pub(super) const PARTS: [Part; 16] = [
+pub(super) const PARTS: [Part; 17] = [
     part("read", 15.0, 30.0, read::run),
     part("sync", 30.0, 60.0, sync::run),
     part("fence", 10.0, 30.0, fence::run),
@@ -34,6 +34,7 @@ pub(super) const PARTS: [Part; 16] = [
     part("qsbr", 25.0, 60.0, qsbr::run),
     part("srcu", 15.0, 30.0, srcu::run),
     part("percpu", 25.0, 40.0, percpu::run),
+    part("map", 20.0, 180.0, map::run),
     part("lock", 40.0, 240.0, lock::by_threads),
     part("lock-ablation", 30.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
     part("rwlock", 15.0, 60.0, rwlock::run),

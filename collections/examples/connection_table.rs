@@ -6,10 +6,11 @@
 //! then no thread handles a packet of it, so the bill is final.
 //!
 //! ```sh
-//! cargo run -p stillpoint --example connection_table             # a second of traffic; checks the bills
-//! cargo run -p stillpoint --example connection_table -- forever  # prints statistics every second
+//! cargo run -p stillpoint-collections --example connection_table             # a second of traffic; checks the bills
+//! cargo run -p stillpoint-collections --example connection_table -- forever  # prints statistics every second
 //! ```
 
+use std::collections::hash_map::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,55 +19,22 @@ use std::{env, thread};
 use stillpoint::Domain as _;
 use stillpoint::fence;
 use stillpoint::percpu::Counter;
-use stillpoint::qsbr::{self, Handle};
-use stillpoint::rcu::Rcu;
+use stillpoint::qsbr;
+use stillpoint_collections::HashMap;
 
-const BUCKETS: usize = 256;
 const PACKET_THREADS: usize = 2;
 /// Packets between two reports.
 const BATCH: usize = 64;
 /// The number of possible connections.
 const KEYS: u64 = 1000;
 
+#[derive(Default)]
 struct Connection {
-    key: u64,
     bytes: AtomicU64,
 }
 
-/// A hash table whose buckets are replaced whole. Readers search a bucket that never changes.
-struct Table {
-    buckets: Vec<Rcu<Vec<Arc<Connection>>, qsbr::Global>>,
-}
-
-impl Table {
-    fn new() -> Self {
-        Self { buckets: (0..BUCKETS).map(|_| Rcu::new_in(Vec::new(), qsbr::Global)).collect() }
-    }
-
-    fn bucket(&self, key: u64) -> &Rcu<Vec<Arc<Connection>>, qsbr::Global> {
-        &self.buckets[(key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % BUCKETS]
-    }
-
-    /// Returns the connection, which may be used until the thread's next report.
-    fn find<'a>(&'a self, thread: &'a Handle, key: u64) -> Option<&'a Connection> {
-        self.bucket(key).load(thread).iter().find(|connection| connection.key == key).map(|found| &**found)
-    }
-
-    fn open(&self, thread: &Handle, key: u64) {
-        let connection = Arc::new(Connection { key, bytes: AtomicU64::new(0) });
-        self.bucket(key)
-            .update_with(thread, |old| old.iter().cloned().chain([Arc::clone(&connection)]).collect());
-    }
-
-    fn close(&self, thread: &Handle, key: u64) -> Option<Arc<Connection>> {
-        let mut closed = None;
-        self.bucket(key).update_with(thread, |old| {
-            closed = old.iter().find(|connection| connection.key == key).cloned();
-            old.iter().filter(|connection| connection.key != key).cloned().collect()
-        });
-        closed
-    }
-}
+/// A connection that is found may be used until the thread's next report. The bill needs it for longer.
+type Table = HashMap<u64, Arc<Connection>, RandomState, qsbr::Global>;
 
 static CARRIED: Counter = Counter::new();
 static REFUSED: Counter = Counter::new();
@@ -87,7 +55,7 @@ fn carry(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
         for _ in 0..BATCH {
             let (key, length) = (random() % KEYS, 64 + random() % 1400);
-            match table.find(&thread, key) {
+            match table.get(&key, &thread) {
                 Some(connection) => {
                     connection.bytes.fetch_add(length, Relaxed);
                     CARRIED.add(length);
@@ -104,14 +72,14 @@ fn control(table: &Table, mut random: impl FnMut() -> u64, stop: &AtomicBool) {
     let mut thread = qsbr::register();
     while !stop.load(Relaxed) {
         let key = random() % KEYS;
-        if table.find(&thread, key).is_none() {
-            table.open(&thread, key);
-        } else if let Some(closed) = table.close(&thread, key) {
-            bill(closed);
+        if let Some(closed) = table.remove(&key, &thread) {
+            bill(Arc::clone(closed));
+        } else {
+            table.insert(key, Arc::default(), &thread);
         }
         thread.quiescent();
     }
-    (0..KEYS).filter_map(|key| table.close(&thread, key)).for_each(bill);
+    (0..KEYS).filter_map(|key| table.remove(&key, &thread).cloned()).for_each(bill);
 }
 
 /// Returns random numbers for the simulated traffic (xorshift).
@@ -128,7 +96,7 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
 fn main() {
     fence::init();
     let forever = env::args().nth(1).is_some();
-    let (table, stop) = (Table::new(), AtomicBool::new(false));
+    let (table, stop) = (Table::new_in(qsbr::Global), AtomicBool::new(false));
     thread::scope(|scope| {
         let (table, stop) = (&table, &stop);
         for seed in 1..=PACKET_THREADS as u64 {

@@ -1,0 +1,187 @@
+//! Iterators over maps.
+
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+use core::iter::FusedIterator;
+use std::vec;
+
+use stillpoint::rcu::RcuDomain;
+
+use super::{Entry, HashMap};
+use crate::sync::{Domain, Owned};
+use crate::table::Tables;
+use crate::walk::Walk;
+
+/// An iterator over the entries of a map: see [`HashMap::iter`].
+pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> {
+    walk: Walk<'g, Entry<K, V>, D>,
+    /// Those of a bucket that are left.
+    entries: Vec<&'g Entry<K, V>>,
+}
+
+impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iter<'g, K, V, D> {
+    pub(super) fn new(tables: &Tables<Entry<K, V>, D>, section: &'g D::Section) -> Self {
+        Self { walk: Walk::new(tables, section), entries: Vec::new() }
+    }
+}
+
+impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iterator for Iter<'g, K, V, D> {
+    type Item = (&'g K, &'g V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            // A key that was removed and inserted again meanwhile may be there twice.
+            while let Some(entry) = self.entries.pop() {
+                let is_again = |other: &&Entry<K, V>| other.hash == entry.hash && other.key == entry.key;
+                if !self.entries.iter().any(is_again) {
+                    return Some(entry.pair());
+                }
+            }
+            if !self.walk.next(&mut self.entries) {
+                return None;
+            }
+        }
+    }
+}
+
+impl<K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> FusedIterator for Iter<'_, K, V, D> {}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> fmt::Debug for Iter<'_, K, V, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").finish_non_exhaustive()
+    }
+}
+
+/// An iterator over the keys of a map: see [`HashMap::keys`].
+#[derive(Debug)]
+pub struct Keys<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain>(
+    pub(super) Iter<'g, K, V, D>,
+);
+
+impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iterator for Keys<'g, K, V, D> {
+    type Item = &'g K;
+
+    fn next(&mut self) -> Option<&'g K> {
+        Some(self.0.next()?.0)
+    }
+}
+
+/// An iterator over the values of a map: see [`HashMap::values`].
+#[derive(Debug)]
+pub struct Values<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain>(
+    pub(super) Iter<'g, K, V, D>,
+);
+
+impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iterator
+    for Values<'g, K, V, D>
+{
+    type Item = &'g V;
+
+    fn next(&mut self) -> Option<&'g V> {
+        Some(self.0.next()?.1)
+    }
+}
+
+/// An iterator over the entries of a map that it has taken: see [`HashMap::into_iter`](IntoIterator::into_iter).
+pub struct IntoIter<K, V>(vec::IntoIter<Owned<Entry<K, V>>>);
+
+impl<K, V> Iterator for IntoIter<K, V> {
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        let Entry { key, value, .. } = *self.0.next()?.into_box();
+        Some((key, value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<K, V> ExactSizeIterator for IntoIter<K, V> {}
+impl<K, V> FusedIterator for IntoIter<K, V> {}
+
+impl<K, V> fmt::Debug for IntoIter<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoIter").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> IntoIterator for HashMap<K, V, S, D> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V>;
+
+    /// Returns the entries, without waiting: no reader has the map.
+    fn into_iter(mut self) -> IntoIter<K, V> {
+        let mut entries = Vec::with_capacity(self.len());
+        self.tables_mut().drain(|entry| entries.push(entry));
+        IntoIter(entries.into_iter())
+    }
+}
+
+impl<K, V, S, D> Extend<(K, V)> for &HashMap<K, V, S, D>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    D: RcuDomain,
+{
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            self.insert(key, value, &D::enter());
+        }
+    }
+}
+
+impl<K, V, S, D> Extend<(K, V)> for HashMap<K, V, S, D>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    D: RcuDomain,
+{
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        (&*self).extend(entries);
+    }
+}
+
+impl<K, V, S> FromIterator<(K, V)> for HashMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default,
+{
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = Self::default();
+        map.extend(entries);
+        map
+    }
+}
+
+impl<K, V, const N: usize> From<[(K, V); N]> for HashMap<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn from(entries: [(K, V); N]) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+impl<K, V, S, D> Clone for HashMap<K, V, S, D>
+where
+    K: Clone + Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: Clone + BuildHasher,
+    D: RcuDomain,
+{
+    /// Returns a map with clones of the entries: see [`HashMap::iter`].
+    fn clone(&self) -> Self {
+        let clone = Self::with_hasher_in(self.hasher().clone(), *self.domain());
+        let guard = D::enter();
+        self.iter(&guard).for_each(|(key, value)| {
+            clone.insert(key.clone(), value.clone(), &guard);
+        });
+        clone
+    }
+}

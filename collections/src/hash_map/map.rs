@@ -1,0 +1,497 @@
+//! The map and its operations.
+
+use core::borrow::Borrow;
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+use std::collections::hash_map::RandomState;
+
+use stillpoint::rcu::{Global, RcuDomain};
+
+use super::iter::{Iter, Keys, Values};
+use super::{Compute, Entry, Operation, Pinned};
+use crate::sync::{Domain, Owned};
+use crate::table::{Seen, Tables};
+
+/// A hash map that many threads use at the same time.
+///
+/// A lookup takes a guard of the map's domain, and returns a reference that is valid as long as the guard. It writes
+/// nothing that other threads use, and never waits, also while the table grows or shrinks. Writers of different keys
+/// seldom wait for each other. Entries that are replaced or removed are dropped after a grace period.
+///
+/// The parameter `D` is the domain: [`rcu::Global`](Global) if nothing else is said, another domain of `rcu` or
+/// `qsbr`, or an [`srcu::Domain`](stillpoint::srcu::Domain).
+///
+/// Keys and values do not change in place. To change a value, [replace](Self::update) it, or let it contain atomics or
+/// a lock.
+///
+/// ```
+/// use stillpoint::rcu;
+/// use stillpoint_collections::HashMap;
+///
+/// let ages = HashMap::new();
+/// let guard = rcu::enter();
+/// ages.insert("Ada", 36, &guard);
+/// assert_eq!(ages.get("Ada", &guard), Some(&36));
+/// assert_eq!(ages.insert("Ada", 37, &guard), Some(&36));
+/// assert_eq!(ages.remove("Ada", &guard), Some(&37));
+/// assert!(ages.is_empty());
+/// ```
+///
+/// An empty map has no memory, so that it can be a static, with a hasher that is made at compile time:
+///
+/// ```
+/// use std::hash::{BuildHasherDefault, DefaultHasher};
+/// use stillpoint::rcu::Global;
+/// use stillpoint_collections::HashMap;
+///
+/// static NAMES: HashMap<u32, String, BuildHasherDefault<DefaultHasher>> =
+///     HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+///
+/// NAMES.pin().insert(7, "seven".into());
+/// assert_eq!(NAMES.pin().get(&7).map(String::as_str), Some("seven"));
+/// ```
+///
+/// A reference cannot outlive its guard:
+///
+/// ```compile_fail,E0505
+/// use stillpoint::rcu;
+/// use stillpoint_collections::HashMap;
+///
+/// let map = HashMap::new();
+/// let guard = rcu::enter();
+/// let value = map.insert(1, 2, &guard);
+/// drop(guard);
+/// assert_eq!(value, None);
+/// ```
+///
+/// # Panics
+///
+/// All methods panic if the guard is one of another [`srcu::Domain`](stillpoint::srcu::Domain) than the map. A panic in
+/// a hasher, in `Eq`, or in a closure leaves the map as it was. None of them runs while a lock of the map is held, so
+/// they may use the map.
+pub struct HashMap<K, V, S = RandomState, D: Domain = Global>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    tables: Tables<Entry<K, V>, D>,
+    hasher: S,
+    domain: D,
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> HashMap<K, V> {
+    /// Creates an empty map for the readers of [`rcu`](stillpoint::rcu).
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates an empty map with room for `capacity` entries. The table does not shrink below that.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self::with_capacity_in(capacity, Global)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> HashMap<K, V, RandomState, D> {
+    /// Creates an empty map for the readers of `domain`.
+    ///
+    /// ```
+    /// use stillpoint::{qsbr, srcu};
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let map = HashMap::new_in(qsbr::Global);
+    /// let thread = qsbr::register();
+    /// map.insert(1, "one", &thread);
+    /// assert_eq!(map.get(&1, &thread), Some(&"one"));
+    ///
+    /// let domain = srcu::Domain::new();
+    /// let map = HashMap::new_in(domain.clone());
+    /// map.insert(1, "one", &domain.enter());
+    /// assert_eq!(map.get(&1, &domain.enter()), Some(&"one"));
+    /// ```
+    pub fn new_in(domain: D) -> Self {
+        Self::with_hasher_in(RandomState::new(), domain)
+    }
+
+    /// [`new_in`](Self::new_in), with room for `capacity` entries. The table does not shrink below that.
+    pub fn with_capacity_in(capacity: usize, domain: D) -> Self {
+        Self::with_capacity_and_hasher_in(capacity, RandomState::new(), domain)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
+    /// Creates an empty map with a hasher.
+    pub const fn with_hasher(hasher: S) -> Self {
+        Self::with_hasher_in(hasher, Global)
+    }
+
+    /// [`with_capacity`](HashMap::with_capacity), with a hasher.
+    pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
+        Self::with_capacity_and_hasher_in(capacity, hasher, Global)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K, V, S, D> {
+    /// [`new_in`](HashMap::new_in), with a hasher. Does not allocate.
+    pub const fn with_hasher_in(hasher: S, domain: D) -> Self {
+        Self { tables: Tables::new(), hasher, domain }
+    }
+
+    /// [`with_capacity_in`](HashMap::with_capacity_in), with a hasher.
+    pub fn with_capacity_and_hasher_in(capacity: usize, hasher: S, domain: D) -> Self {
+        Self { tables: Tables::with_capacity(capacity), hasher, domain }
+    }
+
+    /// Returns the number of entries.
+    ///
+    /// It contains each change that happened before. Changes that other threads make at the same time may be missing.
+    pub fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Returns `true` if the map has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of entries that the table has room for before it grows.
+    pub fn capacity(&self, guard: &D::Section) -> usize {
+        self.domain.check_section(guard);
+        self.tables.capacity(guard)
+    }
+
+    /// Returns the hasher.
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    /// Returns the domain whose guards the methods take.
+    pub fn domain(&self) -> &D {
+        &self.domain
+    }
+
+    /// Returns an iterator over the entries, in no order.
+    ///
+    /// It returns each entry once that is in the map from the first to the last call, whatever other threads do.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let squares: HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// let guard = rcu::enter();
+    /// assert_eq!(squares.iter(&guard).map(|(_, square)| square).sum::<u32>(), 285);
+    /// ```
+    pub fn iter<'g>(&'g self, guard: &'g D::Section) -> Iter<'g, K, V, D> {
+        self.domain.check_section(guard);
+        Iter::new(&self.tables, guard)
+    }
+
+    /// Returns an iterator over the keys: see [`iter`](Self::iter).
+    pub fn keys<'g>(&'g self, guard: &'g D::Section) -> Keys<'g, K, V, D> {
+        Keys(self.iter(guard))
+    }
+
+    /// Returns an iterator over the values: see [`iter`](Self::iter).
+    pub fn values<'g>(&'g self, guard: &'g D::Section) -> Values<'g, K, V, D> {
+        Values(self.iter(guard))
+    }
+
+    pub(super) fn tables_mut(&mut self) -> &mut Tables<Entry<K, V>, D> {
+        &mut self.tables
+    }
+}
+
+impl<K, V, S, D> HashMap<K, V, S, D>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    D: Domain,
+{
+    #[inline(always)]
+    fn find<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g Entry<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.domain.check_section(guard);
+        self.tables.find(self.hasher.hash_one(key), |entry| entry.key.borrow() == key, guard)
+    }
+
+    #[inline(always)]
+    fn look_up<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Seen<'g, Entry<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.tables.look_up(hash, |entry| entry.key.borrow() == key, guard)
+    }
+
+    /// Returns the value of a key.
+    #[inline]
+    pub fn get<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        Some(&self.find(key, guard)?.value)
+    }
+
+    /// Returns the entry of a key.
+    #[inline]
+    pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<(&'g K, &'g V)>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        Some(self.find(key, guard)?.pair())
+    }
+
+    /// Returns `true` if the key has an entry.
+    #[inline]
+    pub fn contains_key<Q>(&self, key: &Q, guard: &D::Section) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.find(key, guard).is_some()
+    }
+
+    /// Inserts an entry, or replaces that of the key, and returns the old value.
+    #[inline]
+    pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<&'g V> {
+        self.domain.check_section(guard);
+        let hash = self.hasher.hash_one(&key);
+        let mut new = Owned::new(Entry { hash, key, value });
+        loop {
+            let seen = self.look_up(hash, &new.key, guard);
+            match self.tables.exchange(hash, &seen, Some(new), &self.domain, guard) {
+                Ok(_) => return Some(&seen.entry.as_ref()?.value),
+                Err(unused) => new = returned(unused),
+            }
+        }
+    }
+
+    /// Returns the value of a key. If it has none, inserts the one that `f` returns.
+    ///
+    /// If several threads do this at the same time, each may call `f`, and all return the same value.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let lengths = HashMap::new();
+    /// let guard = rcu::enter();
+    /// assert_eq!(lengths.get_or_insert_with("four", || 4, &guard), &4);
+    /// assert_eq!(lengths.get_or_insert_with("four", || unreachable!(), &guard), &4);
+    /// ```
+    pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
+        self.domain.check_section(guard);
+        let hash = self.hasher.hash_one(&key);
+        let mut seen = self.look_up(hash, &key, guard);
+        if let Some(entry) = seen.entry.as_ref() {
+            return &entry.value;
+        }
+        let mut new = Owned::new(Entry { hash, key, value: f() });
+        loop {
+            match self.tables.exchange(hash, &seen, Some(new), &self.domain, guard) {
+                Ok(new) => return &inserted(new).value,
+                Err(unused) => new = returned(unused),
+            }
+            seen = self.look_up(hash, &new.key, guard);
+            if let Some(entry) = seen.entry.as_ref() {
+                return &entry.value;
+            }
+        }
+    }
+
+    /// Removes the entry of a key, and returns the value.
+    #[inline]
+    pub fn remove<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        Some(self.remove_entry(key, guard)?.1)
+    }
+
+    /// Removes the entry of a key, and returns it.
+    pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<(&'g K, &'g V)>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.domain.check_section(guard);
+        let hash = self.hasher.hash_one(key);
+        loop {
+            let seen = self.look_up(hash, key, guard);
+            let entry = seen.entry.as_ref()?;
+            if self.tables.exchange(hash, &seen, None, &self.domain, guard).is_ok() {
+                return Some(entry.pair());
+            }
+        }
+    }
+
+    /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
+    /// key has no entry.
+    ///
+    /// `f` is called again if another thread has changed the entry meanwhile.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let hits = HashMap::from([("/", 1)]);
+    /// let guard = rcu::enter();
+    /// assert_eq!(hits.update("/", |old| old + 1, &guard), Some(&2));
+    /// assert_eq!(hits.update("/other", |old| old + 1, &guard), None);
+    /// ```
+    pub fn update<'g>(&'g self, key: K, mut f: impl FnMut(&V) -> V, guard: &'g D::Section) -> Option<&'g V> {
+        match self.compute(
+            key,
+            |entry| entry.map_or(Operation::Abort(()), |(_, old)| Operation::Insert(f(old))),
+            guard,
+        ) {
+            Compute::Updated { new: (_, new), .. } => Some(new),
+            _ => None,
+        }
+    }
+
+    /// Replaces the value of a key by a clone that `f` has changed, and returns the new value. Returns `None` if the
+    /// key has no entry.
+    ///
+    /// An [`update`](Self::update) for values that are changed in place.
+    pub fn modify<'g>(&'g self, key: K, mut f: impl FnMut(&mut V), guard: &'g D::Section) -> Option<&'g V>
+    where
+        V: Clone,
+    {
+        let change = |old: &V| {
+            let mut new = old.clone();
+            f(&mut new);
+            new
+        };
+        self.update(key, change, guard)
+    }
+
+    /// Does with the entry of a key what `f` says, which gets the entry, if there is one.
+    ///
+    /// `f` is called again if another thread has changed the entry meanwhile.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    /// use stillpoint_collections::hash_map::{Compute, Operation};
+    ///
+    /// let tokens = HashMap::from([("a", 1)]);
+    /// let guard = rcu::enter();
+    /// // Takes a token, and removes the entry with the last one.
+    /// let take = |entry: Option<(&&str, &u32)>| match entry {
+    ///     None => Operation::Abort("none left"),
+    ///     Some((_, 1)) => Operation::Remove,
+    ///     Some((_, left)) => Operation::Insert(left - 1),
+    /// };
+    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Removed(Some((&"a", &1))));
+    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Aborted("none left"));
+    /// ```
+    pub fn compute<'g, T>(
+        &'g self,
+        mut key: K,
+        mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
+        guard: &'g D::Section,
+    ) -> Compute<'g, K, V, T> {
+        self.domain.check_section(guard);
+        let hash = self.hasher.hash_one(&key);
+        loop {
+            let seen = self.look_up(hash, &key, guard);
+            let old = seen.entry.as_ref().map(Entry::pair);
+            match f(old) {
+                Operation::Abort(value) => return Compute::Aborted(value),
+                Operation::Remove => {
+                    if self.tables.exchange(hash, &seen, None, &self.domain, guard).is_ok() {
+                        return Compute::Removed(old);
+                    }
+                }
+                Operation::Insert(value) => {
+                    let new = Owned::new(Entry { hash, key, value });
+                    match (self.tables.exchange(hash, &seen, Some(new), &self.domain, guard), old) {
+                        (Ok(new), Some(old)) => return Compute::Updated { old, new: inserted(new).pair() },
+                        (Ok(new), None) => {
+                            return Compute::Inserted(&inserted(new).key, &inserted(new).value);
+                        }
+                        (Err(unused), _) => key = returned(unused).into_box().key,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps the entries for which `f` returns `true`, and removes the others.
+    ///
+    /// If another thread replaces a value meanwhile, `f` is asked about the new one. Entries that other threads insert
+    /// meanwhile may stay.
+    pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
+        for (key, _) in self.iter(guard) {
+            let hash = self.hasher.hash_one(key);
+            loop {
+                let seen = self.look_up(hash, key, guard);
+                let Some(entry) = seen.entry.as_ref() else { break };
+                if f(&entry.key, &entry.value)
+                    || self.tables.exchange(hash, &seen, None, &self.domain, guard).is_ok()
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Removes all entries. Those that other threads insert meanwhile may stay.
+    pub fn clear(&self, guard: &D::Section) {
+        self.retain(|_, _| false, guard);
+    }
+
+    /// Makes room for `additional` more entries.
+    ///
+    /// That takes time in proportion to the table. Without it, the table grows as entries are inserted, each of which
+    /// moves a few.
+    pub fn reserve(&self, additional: usize, guard: &D::Section) {
+        self.domain.check_section(guard);
+        self.tables.reserve(additional, &self.domain, guard);
+    }
+}
+
+/// Returns the entry that was stored.
+fn inserted<K, V>(new: Option<&Entry<K, V>>) -> &Entry<K, V> {
+    new.expect("an exchange returns the entry that it has stored")
+}
+
+/// Returns the entry that was not stored.
+fn returned<K, V>(unused: Option<Owned<Entry<K, V>>>) -> Owned<Entry<K, V>> {
+    unused.expect("an exchange returns the entry that it was given")
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: RcuDomain> HashMap<K, V, S, D> {
+    /// Begins a read-side critical section, and returns a view of the map whose methods need no guard.
+    ///
+    /// For domains of [`rcu`](stillpoint::rcu).
+    #[inline]
+    #[track_caller]
+    pub fn pin(&self) -> Pinned<'_, K, V, S, D> {
+        Pinned::new(self, D::enter())
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Default> Default for HashMap<K, V, S> {
+    fn default() -> Self {
+        Self::with_hasher(S::default())
+    }
+}
+
+impl<K, V, S, D: Domain> fmt::Debug for HashMap<K, V, S, D>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HashMap").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! A hash map whose lookups write nothing shared and never wait.
+//!
+//! [`HashMap`] is for tables that many threads read and some change: connections, sessions, caches, names. A lookup
+//! costs two cache misses in a large table, as in a map of one thread, and a read-side critical section around it,
+//! which takes about a nanosecond. [`stillpoint::rcu`] explains sections and grace periods.
+//!
+//! # How it works
+//!
+//! A bucket is a cache line: eight bytes of header, six pointers to entries, and a pointer to another bucket for those
+//! that have no room. The header has a byte of the hash for each entry, so a lookup follows a pointer only if it is
+//! probably the right one. An entry is an allocation with the hash, the key and the value. It never changes; an update
+//! replaces it.
+//!
+//! Writers take one of several locks, which the hash chooses. Before that they look the key up as readers do, so keys
+//! are hashed and compared without a lock, and the lock is held for a few instructions.
+//!
+//! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
+//! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved.
+//! Lookups find the entries of a bucket in the old table until it has moved, and then in the new one. They never wait.
+//! The table shrinks in the same way, if there is less than one entry for each bucket.
+//!
+//! The comments in the source (`bucket.rs`, `table.rs`) explain why this is correct, and `docs/proof.md` says what has
+//! been checked.
+//!
+//! # Why not
+//!
+//! - *Open addressing with control bytes, and boxed entries* (papaya): the control bytes and the pointers are in two
+//!   arrays, so a lookup takes three cache misses, not two. Removed entries leave marks that only a new table sweeps,
+//!   so a map that does not grow is copied again and again. Without locks each slot is changed by compare-exchange, and
+//!   readers must know slots that are being copied.
+//! - *Split-ordered lists* (Shalev and Shavit 2006; liburcu's `cds_lfht`): nothing moves when the table grows, but each
+//!   entry is the node of a list. A lookup takes a cache miss for the bucket, one for each node before the entry, and
+//!   one for the entry.
+//! - *Relativistic resizing* (Triplett, McKenney and Walpole 2011), which unzips the chains of two buckets: each step
+//!   waits for a grace period, so a table grows slowly while readers stay in long sections, and writers must wait or do
+//!   without a larger table. Its chains are lists too.
+//! - *Locks around parts of a map of one thread* (dashmap): each lookup writes to a line that all threads share.
+//!
+//! # Trade-offs
+//!
+//! - An insertion allocates, and a change retires an entry, which takes longer than to change a table in place. The
+//!   memory of removed entries is freed after a grace period. A section that lasts long keeps it: see
+//!   [`stillpoint::rcu`](stillpoint::rcu#trade-offs).
+//! - A map with one entry takes two to thirty kilobytes, depending on the number of CPUs: a lock and a bucket for each
+//!   sixteenth to 256th of the hashes. An empty one takes none.
+//! - Destructors of entries run in the worker of the domain.
+//! - Hashers must spread the lowest bits, as for the map of the standard library. Keys whose hashes are equal are
+//!   searched one after the other.
+//! - A global allocator must not use a map: the map allocates under its locks.
+//! - A thread that is preempted while it holds a lock delays the writers of the same part of the hashes. One that is
+//!   preempted while it moves a bucket for others delays the end of the resize, but nothing else.
+//! - In the child of a `fork`, the locks that other threads held stay held.
+//!
+//! # Sources
+//!
+//! The bucket of one cache line is that of David, Guerraoui and Trigonakis, *Asynchronized concurrency: the secret to
+//! scaling concurrent search data structures* (2015), without their in-place values. The fingerprints are those of
+//! Fan, Andersen and Kaminsky's MemC3 (2013) and of Google's SwissTable (2017).
+
+mod compute;
+mod iter;
+mod map;
+mod pinned;
+
+pub use compute::{Compute, Operation};
+pub use iter::{IntoIter, Iter, Keys, Values};
+pub use map::HashMap;
+pub use pinned::Pinned;
+
+use crate::bucket::Hashed;
+
+/// A key and its value. Lookups do not need the hash, so it comes last: the C library places blocks of 32 bytes so that
+/// a key and a value of 8 bytes each are on one cache line, and the hash may be on the next one.
+#[repr(C)]
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    hash: u64,
+}
+
+impl<K, V> Entry<K, V> {
+    fn pair(&self) -> (&K, &V) {
+        (&self.key, &self.value)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Hashed for Entry<K, V> {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}

@@ -1,0 +1,53 @@
+#![cfg_attr(loom, allow(missing_docs, dead_code, missing_debug_implementations))]
+
+//! Concurrent collections on the read-copy update of [`stillpoint`].
+//!
+//! [`HashMap`] is for tables that many threads read and some change. The [`hash_map`] module says how it works.
+//!
+//! ```
+//! use stillpoint::rcu;
+//! use stillpoint_collections::HashMap;
+//!
+//! let ports = HashMap::new();
+//! std::thread::scope(|scope| {
+//!     for thread in 0..4 {
+//!         let ports = &ports;
+//!         scope.spawn(move || ports.insert(format!("eth{thread}"), thread, &rcu::enter()).is_none());
+//!     }
+//! });
+//! let guard = rcu::enter();
+//! assert_eq!(ports.get("eth2", &guard), Some(&2));
+//! assert_eq!(ports.len(), 4);
+//! ```
+
+#[cfg(not(loom))]
+mod bucket;
+#[cfg(not(loom))]
+pub mod hash_map;
+#[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
+mod stripes;
+#[cfg(not(loom))]
+mod sync;
+#[cfg(not(loom))]
+mod table;
+#[cfg(not(loom))]
+mod walk;
+
+#[cfg(not(loom))]
+pub use hash_map::HashMap;
+
+// The algorithm, for the models in `tests/loom_*.rs`.
+#[cfg(loom)]
+pub mod bucket;
+#[cfg(loom)]
+pub mod model;
+#[cfg(loom)]
+mod stripes;
+#[cfg(loom)]
+pub mod sync;
+#[cfg(loom)]
+pub mod table;
+#[cfg(loom)]
+pub mod walk;

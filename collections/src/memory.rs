@@ -1,0 +1,118 @@
+//! The memory of tables: zeros, which the kernel provides page by page when they are used.
+
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
+use core::slice;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// Memory from this size on is mapped, and aligned for huge pages of this size: without them, most lookups in a large
+/// table wait for the address translation too.
+const HUGE: usize = 2 << 20;
+
+/// A slice that begins as zeros. Dropping it drops no items.
+#[derive(Debug)]
+pub struct Zeroed<T> {
+    items: NonNull<T>,
+    len: usize,
+}
+
+// SAFETY: owns its items.
+unsafe impl<T: Send> Send for Zeroed<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Zeroed<T> {}
+
+impl<T> Zeroed<T> {
+    /// Allocates `len` items.
+    ///
+    /// # Safety
+    ///
+    /// Zeros are an item.
+    pub unsafe fn new(len: usize) -> Self {
+        let layout = Self::layout(len);
+        let memory = if layout.size() < HUGE {
+            // SAFETY: there is at least one item, and it has a size.
+            unsafe { alloc_zeroed(layout) }
+        } else {
+            map(layout.size()).unwrap_or(ptr::null_mut())
+        };
+        let Some(items) = NonNull::new(memory.cast()) else { handle_alloc_error(layout) };
+        Self { items, len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        assert!(len > 0 && size_of::<T>() > 0, "empty memory");
+        Layout::array::<T>(len).expect("the table fits into the address space")
+    }
+}
+
+/// Maps `size` bytes, a multiple of a huge page, at such an address.
+fn map(size: usize) -> rustix::io::Result<*mut u8> {
+    debug_assert!(size.is_multiple_of(HUGE));
+    // SAFETY: new mappings, of which the ends are given back.
+    unsafe {
+        let all = mmap_anonymous(
+            ptr::null_mut(),
+            size + HUGE,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )?;
+        let before = all.addr().next_multiple_of(HUGE) - all.addr();
+        let start = all.byte_add(before);
+        if before > 0 {
+            munmap(all, before)?;
+        }
+        munmap(start.byte_add(size), HUGE - before)?;
+        // Without huge pages, it is slower.
+        let _ = madvise(start, size, Advice::LinuxHugepage);
+        Ok(start.cast())
+    }
+}
+
+impl<T> Deref for Zeroed<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: owns as many items.
+        unsafe { slice::from_raw_parts(self.items.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Zeroed<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`.
+        unsafe { slice::from_raw_parts_mut(self.items.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Zeroed<T> {
+    fn drop(&mut self) {
+        let layout = Self::layout(self.len);
+        // SAFETY: allocated in `new`, and not used again.
+        unsafe {
+            if layout.size() < HUGE {
+                dealloc(self.items.as_ptr().cast(), layout);
+            } else {
+                let _ = munmap(self.items.as_ptr().cast(), layout.size());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_zero_and_aligned() {
+        for len in [1, 1000, HUGE / 8, HUGE / 2] {
+            // SAFETY: zeros are a number.
+            let mut numbers = unsafe { Zeroed::<u64>::new(len) };
+            assert_eq!((numbers.len(), numbers.iter().sum::<u64>()), (len, 0));
+            assert!(len * 8 < HUGE || numbers.as_ptr().addr().is_multiple_of(HUGE));
+            numbers[len - 1] = 1;
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the algorithm is made of: the pointers of `stillpoint`, or their twins for the model checker.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU64, AtomicUsize};
+#[cfg(not(loom))]
+pub use stillpoint::Domain;
+#[cfg(not(loom))]
+pub use stillpoint::lock::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub use stillpoint::rcu::{Atomic, DeferOptions, Owned, Shared};
+
+#[cfg(loom)]
+pub use crate::model::{
+    Atomic, AtomicU64, AtomicUsize, DeferOptions, Domain, Mutex, MutexGuard, Owned, Shared,
+};
+
+pub use core::sync::atomic::Ordering;
+
+/// Gives up a node that is not stored yet.
+#[inline(always)]
+pub fn share<'g, T: Send + Sync + 'static, D: Domain>(
+    new: Owned<T>,
+    section: &'g D::Section,
+) -> Shared<'g, T> {
+    Atomic::<T, D>::new(new).load(section)
+}

@@ -1,0 +1,55 @@
+//! Walks over all entries of a map.
+
+use crate::bucket::Hashed;
+use crate::sync::Domain;
+use crate::table::{Table, Tables};
+
+/// A walk over the buckets of the table that was the current one when it began, and what has become of them.
+pub struct Walk<'g, E: Hashed, D: Domain> {
+    table: Option<&'g Table<E, D>>,
+    index: usize,
+    section: &'g D::Section,
+}
+
+impl<'g, E: Hashed, D: Domain> Walk<'g, E, D> {
+    pub fn new(tables: &Tables<E, D>, section: &'g D::Section) -> Self {
+        Self { table: tables.current(section), index: 0, section }
+    }
+
+    /// Adds the entries of the next bucket to `entries`. Returns `false` if there is none.
+    ///
+    /// An entry that is in the map during all of the walk is added once. A key that is removed and inserted again may
+    /// be added several times, by the same call.
+    pub fn next(&mut self, entries: &mut Vec<&'g E>) -> bool {
+        let Some(table) = self.table.filter(|table| self.index < table.len()) else { return false };
+        collect(table, table.len() - 1, self.index, self.section, &mut |entry| entries.push(entry));
+        self.index += 1;
+        true
+    }
+}
+
+/// Calls `add` with the entries whose hash has the bits `value` of `mask`: those in a table or, if their bucket has
+/// moved, in the next one.
+fn collect<'g, E: Hashed, D: Domain>(
+    table: &'g Table<E, D>,
+    mask: usize,
+    value: usize,
+    section: &'g D::Section,
+    add: &mut impl FnMut(&'g E),
+) {
+    let buckets = table.len() - 1;
+    for index in (value & buckets..table.len()).step_by(mask + 1) {
+        // Those of one bucket. If the table is smaller than one before it, the bucket has others too.
+        let (mask, value) = if buckets > mask { (buckets, index) } else { (mask, value) };
+        let bucket = &table.buckets[index];
+        if bucket.has_moved() {
+            collect(table.next(section), mask, value, section, add);
+            continue;
+        }
+        bucket.for_each(section, |_, entry| {
+            if entry.hash() as usize & mask == value {
+                add(entry);
+            }
+        });
+    }
+}

@@ -1,0 +1,405 @@
+//! The hash map, as its users call it.
+#![cfg(not(loom))]
+
+#[path = "support/counted.rs"]
+mod counted;
+#[path = "../../stillpoint/tests/support/deadline.rs"]
+mod deadline;
+#[path = "support/hashers.rs"]
+mod hashers;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::thread;
+
+use counted::{Alive, Counted};
+use deadline::deadline;
+use hashers::{MASKS, Masked};
+use stillpoint::rcu::Global;
+use stillpoint::{Domain as _, qsbr, rcu, srcu};
+use stillpoint_collections::HashMap;
+use stillpoint_collections::hash_map::{Compute, Operation};
+
+#[test]
+fn entry_is_found_until_it_is_removed() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    assert_eq!((map.get("a", &guard), map.len()), (None, 0));
+    assert_eq!(map.insert("a".to_owned(), 1, &guard), None);
+    assert_eq!((map.get("a", &guard), map.len()), (Some(&1), 1));
+    assert_eq!(map.insert("a".to_owned(), 2, &guard), Some(&1));
+    assert_eq!(map.get_key_value("a", &guard), Some((&"a".to_owned(), &2)));
+    assert!(map.contains_key("a", &guard) && !map.contains_key("b", &guard));
+    assert_eq!(map.remove("b", &guard), None);
+    assert_eq!(map.remove_entry("a", &guard), Some((&"a".to_owned(), &2)));
+    assert_eq!((map.get("a", &guard), map.len(), map.is_empty()), (None, 0, true));
+}
+
+#[test]
+fn table_grows_and_shrinks() {
+    for mask in MASKS {
+        let count = if mask == u64::MAX { 10_000 } else { 500 };
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        for key in 0..count {
+            assert_eq!(map.insert(key, key + 1, &guard), None);
+        }
+        assert!((0..count).all(|key| map.get(&key, &guard) == Some(&(key + 1))));
+        assert_eq!((map.get(&count, &guard), map.len()), (None, count));
+        let grown = map.capacity(&guard);
+        for key in 0..count - 1 {
+            assert_eq!(map.remove(&key, &guard), Some(&(key + 1)));
+        }
+        assert_eq!(map.iter(&guard).collect::<Vec<_>>(), [(&(count - 1), &count)]);
+        if mask == u64::MAX {
+            assert!(
+                grown >= count && map.capacity(&guard) < grown / 16,
+                "{} to {}",
+                grown,
+                map.capacity(&guard)
+            );
+        }
+    }
+}
+
+#[test]
+fn table_grows_only_with_its_entries() {
+    let map = HashMap::with_hasher(Masked(0));
+    let guard = rcu::enter();
+    map.insert(0, (), &guard);
+    let first = map.capacity(&guard);
+    (1..first).for_each(|key| {
+        map.insert(key, (), &guard);
+    });
+    assert_eq!(map.capacity(&guard), first);
+}
+
+#[test]
+fn table_does_not_shrink_below_its_capacity() {
+    let map = HashMap::with_capacity(10_000);
+    let guard = rcu::enter();
+    let capacity = map.capacity(&guard);
+    assert!(capacity >= 10_000);
+    (0..10_000).for_each(|key| {
+        map.insert(key, (), &guard);
+    });
+    map.clear(&guard);
+    assert_eq!((map.capacity(&guard), map.len()), (capacity, 0));
+    map.reserve(50_000, &guard);
+    assert!(map.capacity(&guard) >= 50_000);
+}
+
+#[test]
+fn new_value_is_inserted_only_if_the_key_has_none() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    assert_eq!(map.get_or_insert_with(1, || 10, &guard), &10);
+    assert_eq!(map.get_or_insert_with(1, || panic!("not called"), &guard), &10);
+    // The closure inserts the key itself.
+    let inserts = || {
+        map.insert(2, 20, &guard);
+        21
+    };
+    assert_eq!(map.get_or_insert_with(2, inserts, &guard), &20);
+}
+
+#[test]
+fn update_replaces_the_value_that_it_has_seen() {
+    let map = HashMap::from([(1, vec![1])]);
+    let guard = rcu::enter();
+    assert_eq!(map.update(2, |_| panic!("not called"), &guard), None);
+    assert_eq!(map.modify(1, |value| value.push(2), &guard), Some(&vec![1, 2]));
+    // The entry changes meanwhile, once.
+    let disturbed = Cell::new(false);
+    let update = |old: &Vec<i32>| {
+        if !disturbed.replace(true) {
+            map.insert(1, vec![7], &guard);
+        }
+        [&old[..], &[8]].concat()
+    };
+    assert_eq!(map.update(1, update, &guard), Some(&vec![7, 8]));
+}
+
+#[test]
+fn compute_does_what_its_closure_says() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    let insert = |_: Option<(&u32, &u32)>| Operation::<_, ()>::Insert(1);
+    assert_eq!(map.compute(1, insert, &guard), Compute::Inserted(&1, &1));
+    assert_eq!(map.compute(1, insert, &guard), Compute::Updated { old: (&1, &1), new: (&1, &1) });
+    let remove = |_: Option<(&u32, &u32)>| Operation::<_, ()>::Remove;
+    assert_eq!(map.compute(1, remove, &guard), Compute::Removed(Some((&1, &1))));
+    assert_eq!(map.compute(1, remove, &guard), Compute::Removed(None));
+    assert_eq!(map.compute(1, |entry| Operation::Abort(entry.is_none()), &guard), Compute::Aborted(true));
+    // The key is removed meanwhile.
+    map.insert(2, 2, &guard);
+    let removed = map.compute(
+        2,
+        |entry| match entry {
+            Some(_) => {
+                map.remove(&2, &guard);
+                Operation::Insert(3)
+            }
+            None => Operation::Abort("gone"),
+        },
+        &guard,
+    );
+    assert_eq!(removed, Compute::Aborted("gone"));
+}
+
+#[test]
+fn iterator_returns_each_entry_once() {
+    for mask in MASKS {
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        (0..300).for_each(|key| {
+            map.insert(key, -key, &guard);
+        });
+        let mut entries: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
+        entries.sort_unstable();
+        assert!(entries.into_iter().eq((0..300).map(|key| (key, -key))));
+        assert_eq!(map.keys(&guard).count(), 300);
+        assert_eq!(map.values(&guard).sum::<i32>(), -(0..300).sum::<i32>());
+    }
+}
+
+/// Between the steps of the iterator the table grows, and shrinks to its least size.
+#[test]
+fn iterator_sees_what_stays_while_the_table_is_resized() {
+    for mask in MASKS {
+        let (stay, come) = if mask == u64::MAX { (200, 1800) } else { (30, 60) };
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        (0..stay).for_each(|key| {
+            map.insert(key, (), &guard);
+        });
+        let mut seen = BTreeSet::new();
+        for (step, (&key, ())) in map.iter(&guard).enumerate() {
+            assert!(seen.insert(key), "an entry is returned twice");
+            let from = 1000 + step / 10 * come;
+            match step % 10 {
+                0 if step < 100 => (from..from + come).for_each(|key| {
+                    map.insert(key, (), &guard);
+                }),
+                5 => (from..from + come).for_each(|key| {
+                    map.remove(&key, &guard);
+                }),
+                _ => {}
+            }
+        }
+        assert_eq!(seen.into_iter().filter(|&key| key < stay).count(), stay, "an entry is missed that stays");
+    }
+}
+
+#[test]
+fn retain_keeps_what_its_closure_accepts() {
+    let map: HashMap<_, _> = HashMap::from_iter((0..1000).map(|key| (key, key)));
+    let guard = rcu::enter();
+    map.retain(|key, value| key % 3 == 0 && key == value, &guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (334, 334));
+    map.clear(&guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
+}
+
+#[test]
+fn map_is_collected_extended_cloned_and_taken_apart() {
+    let mut map: HashMap<_, _> = (0..100).map(|key| (key, key.to_string())).collect();
+    map.extend([(100, "new".to_owned())]);
+    (&map).extend([(100, "100".to_owned())]);
+    let clone = map.clone();
+    drop(map);
+    assert_eq!(format!("{:?}", clone), "HashMap { len: 101, .. }");
+    let mut entries: Vec<_> = clone.into_iter().collect();
+    entries.sort_unstable();
+    assert!(entries.into_iter().eq((0..=100).map(|key| (key, key.to_string()))));
+}
+
+#[test]
+fn view_has_the_guard_inside() {
+    let map = HashMap::new();
+    let pinned = map.pin();
+    assert_eq!(pinned.insert(1, 2), None);
+    assert_eq!(pinned.get_or_insert_with(1, || 3), &2);
+    assert_eq!(pinned.update(1, |old| old * 2), Some(&4));
+    assert_eq!((pinned.get(&1), pinned.contains_key(&2)), (Some(&4), false));
+    assert_eq!(format!("{pinned:?}"), "{1: 4}");
+    assert_eq!((&pinned).into_iter().count(), 1);
+    assert_eq!(pinned.remove(&1), Some(&4));
+    assert_eq!((pinned.map().len(), pinned.iter().count()), (0, 0));
+    assert_eq!(map.capacity(pinned.guard()), map.capacity(&rcu::enter()));
+}
+
+static STATIC: HashMap<u32, u32, BuildHasherDefault<DefaultHasher>> =
+    HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+
+#[test]
+fn static_map_is_made_by_its_first_writers() {
+    let _running = deadline();
+    let start = Barrier::new(4);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                assert_eq!(STATIC.insert(thread, thread, &rcu::enter()), None);
+            });
+        }
+    });
+    let guard = rcu::enter();
+    assert_eq!(STATIC.keys(&guard).copied().collect::<BTreeSet<_>>(), (0..4).collect());
+}
+
+#[test]
+fn map_works_in_domains_of_all_kinds() {
+    let map = HashMap::with_capacity_in(10, qsbr::Global);
+    let thread = qsbr::register();
+    map.insert(1, 2, &thread);
+    assert_eq!(map.remove(&1, &thread), Some(&2));
+    drop(thread);
+
+    let domain = srcu::Domain::new();
+    let map = HashMap::new_in(domain.clone());
+    map.insert(1, 2, &domain.enter());
+    let guard = map.domain().enter();
+    assert_eq!(map.get(&1, &guard), Some(&2));
+}
+
+#[test]
+fn guard_of_another_srcu_domain_is_refused() {
+    let (map, other) = (HashMap::new_in(srcu::Domain::new()), srcu::Domain::new());
+    map.insert(1, 1, &map.domain().enter());
+    let guard = other.enter();
+    let operations: [&dyn Fn(); 12] = [
+        &|| {
+            map.get(&1, &guard);
+        },
+        &|| {
+            map.insert(1, 2, &guard);
+        },
+        &|| {
+            map.remove(&1, &guard);
+        },
+        &|| {
+            map.get_or_insert_with(1, || 2, &guard);
+        },
+        &|| {
+            map.update(1, |_| 2, &guard);
+        },
+        &|| {
+            map.compute(1, |_| Operation::<_, ()>::Remove, &guard);
+        },
+        &|| {
+            map.iter(&guard);
+        },
+        &|| {
+            map.keys(&guard);
+        },
+        &|| map.retain(|_, _| false, &guard),
+        &|| map.clear(&guard),
+        &|| map.reserve(1000, &guard),
+        &|| {
+            map.capacity(&guard);
+        },
+    ];
+    for (number, operation) in operations.iter().enumerate() {
+        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err(), "operation {number}");
+    }
+    assert_eq!(map.get(&1, &map.domain().enter()), Some(&1));
+}
+
+thread_local!(static PANICS: Cell<bool> = const { Cell::new(false) });
+
+/// A key whose comparison panics if the thread says so, and uses a map.
+#[derive(Debug)]
+struct Key(u32);
+
+static COMPARED: HashMap<Key, u32, BuildHasherDefault<DefaultHasher>> =
+    HashMap::with_hasher_in(BuildHasherDefault::new(), Global);
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!PANICS.get(), "comparison");
+        if self.0 == 9 && other.0 == 9 {
+            // No lock is held: this does not deadlock.
+            COMPARED.insert(Key(100), 100, &rcu::enter());
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+#[test]
+fn panic_or_change_in_a_comparison_leaves_the_map_whole() {
+    let guard = rcu::enter();
+    (0..20).for_each(|key| {
+        COMPARED.insert(Key(key), key, &guard);
+    });
+    let operations: [&dyn Fn(); 4] = [
+        &|| {
+            COMPARED.insert(Key(0), 7, &guard);
+        },
+        &|| {
+            COMPARED.insert(Key(30), 7, &guard);
+        },
+        &|| {
+            COMPARED.remove(&Key(0), &guard);
+        },
+        &|| {
+            COMPARED.get(&Key(0), &guard);
+        },
+    ];
+    for operation in operations {
+        PANICS.set(true);
+        assert!(catch_unwind(AssertUnwindSafe(operation)).is_err());
+        PANICS.set(false);
+    }
+    assert_eq!((COMPARED.len(), COMPARED.get(&Key(0), &guard)), (20, Some(&0)));
+    assert_eq!(COMPARED.insert(Key(9), 10, &guard), Some(&9));
+    assert_eq!(COMPARED.get(&Key(100), &guard), Some(&100));
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| COMPARED.update(Key(1), |_| panic!("closure"), &guard))).is_err()
+    );
+    assert_eq!((COMPARED.len(), COMPARED.remove(&Key(1), &guard)), (21, Some(&1)));
+}
+
+#[test]
+fn every_key_and_value_is_dropped_once() {
+    static ALIVE: Alive = Alive::new(0);
+    stillpoint::domain! { struct Own; }
+    let counted = |number| Counted::new(number, &ALIVE);
+    for mask in MASKS {
+        let map = HashMap::with_hasher_in(Masked(mask), Own);
+        for round in 0..3 {
+            let guard = Own::enter();
+            for key in 0..200 {
+                map.insert(counted(key), counted(round), &guard);
+            }
+            map.modify(counted(3), |_| (), &guard);
+            map.get_or_insert_with(counted(3), || counted(1), &guard);
+            map.retain(|key, _| key.get() % 3 != round, &guard);
+        }
+        Own.barrier();
+        assert_eq!(ALIVE.load(std::sync::atomic::Ordering::Relaxed), 2 * map.len() as i64);
+        // In the middle of a resize, with some probability.
+        let guard = Own::enter();
+        (0..70).for_each(|key| {
+            map.insert(counted(1000 + key), counted(0), &guard);
+        });
+        drop(guard);
+        if mask == 0 {
+            drop(map);
+        } else {
+            assert_eq!(map.len(), map.into_iter().count());
+        }
+        Own.barrier();
+        assert_eq!(ALIVE.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,230 @@
+//! Models of the hash map: lookups beside changes of a bucket, and beside the move to another table.
+#![cfg(loom)]
+
+#[path = "../../stillpoint/tests/model/mod.rs"]
+mod model;
+
+use loom::sync::Arc;
+use loom::thread;
+use model::check;
+use stillpoint::sync::loom_access::LoomAccess;
+use stillpoint_collections::bucket::{Hashed, SLOTS};
+use stillpoint_collections::model::{Model, Owned};
+use stillpoint_collections::table::Tables;
+use stillpoint_collections::walk::Walk;
+
+/// The key is its hash: the lowest bit chooses the stripe, and with the next ones the bucket; the byte at the top is
+/// the fingerprint.
+struct Entry {
+    key: u64,
+    value: u64,
+    access: LoomAccess,
+}
+
+// SAFETY: a number, and what loom checks.
+unsafe impl Send for Entry {}
+// SAFETY: as above.
+unsafe impl Sync for Entry {}
+
+impl Hashed for Entry {
+    fn hash(&self) -> u64 {
+        self.key
+    }
+}
+
+type Map = Tables<Entry, Model>;
+
+/// A key of a bucket. Two keys with the same `top` have the same fingerprint.
+const fn key(bucket: u64, top: u64, number: u64) -> u64 {
+    top << 56 | number << 8 | bucket
+}
+
+/// Returns the value of a key.
+fn get(map: &Map, key: u64) -> Option<u64> {
+    let entry = map.find(key, |entry| entry.key == key, &())?;
+    entry.access.shared();
+    Some(entry.value)
+}
+
+fn new(key: u64, value: u64) -> Owned<Entry> {
+    let entry = Entry { key, value, access: LoomAccess::new() };
+    entry.access.exclusive();
+    Owned::new(entry)
+}
+
+/// Inserts or replaces; returns the old value.
+fn insert(map: &Map, key: u64, value: u64) -> Option<u64> {
+    let mut entry = new(key, value);
+    loop {
+        let seen = map.look_up(key, |entry| entry.key == key, &());
+        match map.exchange(key, &seen, Some(entry), &Model, &()) {
+            Ok(_) => return seen.entry.as_ref().map(|old| old.value),
+            Err(unused) => entry = unused.expect("the entry comes back"),
+        }
+    }
+}
+
+fn remove(map: &Map, key: u64) -> Option<u64> {
+    loop {
+        let seen = map.look_up(key, |entry| entry.key == key, &());
+        let old = seen.entry.as_ref()?;
+        if map.exchange(key, &seen, None, &Model, &()).is_ok() {
+            return Some(old.value);
+        }
+    }
+}
+
+/// A map with two buckets, each with a stripe of its own.
+fn map(keys: &[u64]) -> Arc<Map> {
+    let map = Map::with_capacity(1);
+    keys.iter().for_each(|&key| assert_eq!(insert(&map, key, key), None));
+    Arc::new(map)
+}
+
+/// Explores a map that the `first` thread changes while the `last` thread reads it.
+///
+/// Loom notices that two threads depend on each other where one loads after the other has stored. It forgets the loads of
+/// a thread once another one loads. So the thread that reads is the last to run in the first execution.
+fn explore(preemptions: usize, keys: &'static [u64], first: fn(&Map), last: fn(&Map)) {
+    check(0, preemptions, move || {
+        let map = map(keys);
+        let reader = spawn(&map, last);
+        first(&map);
+        reader.join().unwrap();
+    });
+}
+
+fn spawn(map: &Arc<Map>, body: impl FnOnce(&Map) + 'static) -> thread::JoinHandle<()> {
+    let map = map.clone();
+    thread::spawn(move || body(&map))
+}
+
+/// Two lookups of a key that is inserted: the second finds it if the first did.
+fn stays_found(map: &Map, key: u64) {
+    let first = get(map, key);
+    let second = get(map, key);
+    assert!(second.is_some() || first.is_none(), "an entry was found, and then it was not");
+}
+
+/// Two lookups of a key that is removed.
+fn stays_removed(map: &Map, key: u64) {
+    let first = get(map, key);
+    let second = get(map, key);
+    assert!(second.is_none() || first.is_some(), "an entry was removed, and then it was found");
+}
+
+const OLD: u64 = key(0, 9, 1);
+const NEW: u64 = key(0, 9, 2);
+
+/// Removes an entry, and inserts one with the same fingerprint in its place.
+fn reuse(map: &Map) {
+    assert_eq!(remove(map, OLD), Some(OLD));
+    assert_eq!(insert(map, NEW, 1), None);
+    assert_eq!(get(map, NEW), Some(1));
+}
+
+#[test]
+fn entry_in_a_slot_that_is_used_again_stays_found() {
+    explore(3, &[OLD], reuse, |map| stays_found(map, NEW));
+}
+
+#[test]
+fn entry_in_a_slot_that_is_used_again_stays_removed() {
+    explore(3, &[OLD], reuse, |map| stays_removed(map, OLD));
+}
+
+/// A bucket without room: the entry goes to another one, which is unlinked and made again.
+#[test]
+fn entry_of_a_chained_bucket_stays_found() {
+    const FULL: [u64; SLOTS + 1] =
+        [key(0, 1, 0), key(0, 2, 0), key(0, 3, 0), key(0, 4, 0), key(0, 5, 0), key(0, 6, 0), OLD];
+    explore(3, &FULL, reuse, |map| stays_found(map, NEW));
+}
+
+#[test]
+fn value_is_replaced_at_once() {
+    let change = |map: &Map| assert_eq!(insert(map, OLD, 7), Some(OLD));
+    explore(3, &[OLD], change, |map| {
+        let (first, second) = (get(map, OLD), get(map, OLD));
+        assert!(second == Some(7) || first == Some(OLD) && second == first);
+    });
+}
+
+#[test]
+fn one_of_two_insertions_is_the_first() {
+    check(0, 3, || {
+        let map = map(&[]);
+        let other = map.clone();
+        let other = thread::spawn(move || insert(&other, NEW, 1));
+        let (own, other) = (insert(&map, NEW, 2), other.join().unwrap());
+        assert!(own.is_none() != other.is_none(), "both insertions were the first");
+        assert_eq!((get(&map, NEW), map.len()), (if own.is_none() { Some(1) } else { Some(2) }, 1));
+    });
+}
+
+#[test]
+fn entry_is_found_while_its_bucket_moves() {
+    const MOVER: u64 = key(2, 2, 2);
+    let change = |map: &Map| {
+        map.resize(4, &());
+        assert_eq!(insert(map, MOVER, 1), None);
+    };
+    explore(3, &[OLD], change, |map| {
+        assert_eq!(get(map, OLD), Some(OLD), "an entry is missing that stays");
+        stays_found(map, MOVER);
+    });
+}
+
+#[test]
+fn entry_that_was_removed_from_the_next_table_stays_removed() {
+    let change = |map: &Map| {
+        map.resize(4, &());
+        assert_eq!(remove(map, OLD), Some(OLD));
+    };
+    explore(3, &[OLD], change, |map| stays_removed(map, OLD));
+}
+
+/// Each of two writers moves a bucket; the last one publishes the table, with the entries that both have moved.
+#[test]
+fn next_table_is_published_with_all_entries() {
+    const LEFT: u64 = key(0, 1, 1);
+    const RIGHT: u64 = key(1, 1, 1);
+    check(0, 2, || {
+        let map = map(&[LEFT, RIGHT]);
+        map.resize(4, &());
+        let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(RIGHT)));
+        let reader = spawn(&map, |map| {
+            assert!(get(map, LEFT).is_some(), "an entry is missing that stays");
+            assert!(get(map, RIGHT).is_some(), "an entry is missing that stays");
+        });
+        assert_eq!(insert(&map, LEFT, 7), Some(LEFT));
+        writer.join().unwrap();
+        reader.join().unwrap();
+        assert_eq!([LEFT, RIGHT].map(|key| get(&map, key)), [Some(7); 2]);
+    });
+}
+
+/// Two buckets become one.
+#[test]
+fn walk_sees_what_stays_while_the_table_shrinks() {
+    const LEFT: u64 = key(0, 1, 1);
+    const RIGHT: u64 = key(2, 1, 2);
+    check(0, 3, || {
+        let map = Map::with_capacity(1);
+        map.resize(4, &());
+        // These move both buckets.
+        insert(&map, LEFT, 1);
+        insert(&map, RIGHT, 1);
+        insert(&map, key(1, 1, 3), 1);
+        map.resize(2, &());
+        let map = Arc::new(map);
+        let reader = spawn(&map, |map| {
+            let (mut walk, mut entries) = (Walk::new(map, &()), Vec::new());
+            while walk.next(&mut entries) {}
+            let count = |key| entries.iter().filter(|entry| entry.key == key).count();
+            assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
+        });
+        assert_eq!(insert(&map, RIGHT, 7), Some(1));
+        reader.join().unwrap();
+    });
+}

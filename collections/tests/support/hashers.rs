@@ -1,0 +1,36 @@
+//! Hashers that make collisions.
+
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
+
+/// A good hash of which only some bits remain.
+#[derive(Debug, Clone, Copy)]
+pub struct Masked(pub u64);
+
+/// Good hashes; all equal; four that differ in the bits that number buckets, or only in the others; few in all.
+pub const MASKS: [u64; 5] = [u64::MAX, 0, 3, 3 << 56, 0x0300_0000_0000_001F];
+
+pub struct MaskedHasher(DefaultHasher, u64);
+
+impl BuildHasher for Masked {
+    type Hasher = MaskedHasher;
+
+    fn build_hasher(&self) -> MaskedHasher {
+        MaskedHasher(DefaultHasher::new(), self.0)
+    }
+}
+
+impl Hasher for MaskedHasher {
+    fn finish(&self) -> u64 {
+        self.0.finish() & self.1
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+}
+
+/// Returns the hash of a number.
+#[allow(dead_code, reason = "not every test needs it")]
+pub fn hash(hasher: Masked, number: impl Hash) -> u64 {
+    hasher.hash_one(number)
+}
