@@ -56,14 +56,20 @@ impl Stripe {
     }
 }
 
-/// Returns the number of stripes on this machine.
+/// Returns the number of stripes on this machine, the same for all maps.
 fn usual() -> usize {
-    static STRIPES: OnceLock<usize> = OnceLock::new();
+    // Not a `OnceLock`, on which the child of a fork could wait for a thread that it does not have.
+    static STRIPES: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
     if cfg!(loom) {
         return 2;
     }
-    *STRIPES.get_or_init(|| {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        (4 * cpus).next_power_of_two().clamp(16, 256)
-    })
+    // Relaxed: only the number.
+    match STRIPES.load(Relaxed) {
+        0 => {
+            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+            let stripes = (4 * cpus).next_power_of_two().clamp(16, 256);
+            STRIPES.compare_exchange(0, stripes, Relaxed, Relaxed).map_or_else(|first| first, |_| stripes)
+        }
+        stripes => stripes,
+    }
 }

@@ -78,6 +78,18 @@ impl<E: Hashed, D: Domain> Table<E, D> {
         unsafe { self.buckets.get_unchecked(self.index(hash)) }
     }
 
+    /// Begins to resize the table, which was the current one, unless that has begun.
+    pub fn resize(&self, buckets: usize) {
+        // Relaxed: only which thread resizes. The table is linked by a Release.
+        if self.resized.load(Relaxed) == 0 {
+            // Before the swap, as it may panic.
+            let next = Owned::new(Table::new(buckets));
+            if self.resized.swap(1, Relaxed) == 0 {
+                self.next.store(next);
+            }
+        }
+    }
+
     /// Returns the next table, which exists if a bucket has moved.
     pub fn next<'g>(&self, section: &'g D::Section) -> &'g Self {
         self.next.load(section).as_ref().expect("a bucket has moved")
@@ -131,8 +143,8 @@ struct After<'g, E: Hashed, D: Domain> {
     must_resize: bool,
     /// A bucket to retire.
     unlinked: Shared<'g, Bucket<E, D>>,
-    /// A table to retire.
-    replaced: Option<Shared<'g, Table<E, D>>>,
+    /// Tables to retire: rarely one, seldom two.
+    replaced: Vec<Shared<'g, Table<E, D>>>,
 }
 
 /// The entries of a map: see the [module](self).
@@ -245,7 +257,9 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         }
         let new = new.map_or(Shared::null(), |new| share::<E, D>(new, section));
         let after = self.exchange_locked(hash, seen, new, section);
-        Self::retire_table(after.replaced, domain);
+        for table in after.replaced {
+            Self::retire_table(table, domain);
+        }
         if !after.is_done {
             // SAFETY: it comes from `share` above, and was not stored.
             return Err((!new.is_null()).then(|| unsafe { new.into_owned() }));
@@ -258,7 +272,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         if after.is_moving {
             self.help(domain, section);
         } else if after.must_resize {
-            self.resize_if_needed(section);
+            self.resize_if_needed(new.is_null(), section);
         }
         Ok(new.as_ref())
     }
@@ -274,10 +288,10 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         let (stripe, _locked) = self.stripes.lock(hash);
         // Under the lock, as another thread may have replaced it.
         let mut table = self.current(section).unwrap_or(first);
-        let mut replaced = None;
+        let mut replaced = Vec::new();
         let mut is_moving = false;
         while let Some(next) = table.next.load(section).as_ref() {
-            replaced = replaced.or(self.move_bucket(table, next, table.index(hash), section));
+            replaced.extend(self.move_bucket(table, next, table.index(hash), section));
             table = next;
             is_moving = true;
         }
@@ -303,7 +317,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         } else {
             bucket.replace(hash, seen.entry, new, section)
         };
-        After { is_done, is_moving: is_moving && replaced.is_none(), must_resize, unlinked, replaced }
+        After { is_done, is_moving: is_moving && replaced.is_empty(), must_resize, unlinked, replaced }
     }
 
     /// Returns the number of entries, if other stripes have as many as this one.
@@ -351,29 +365,25 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Retires a table that `move_bucket` has replaced.
-    fn retire_table(table: Option<Shared<'_, Table<E, D>>>, domain: &D) {
-        let Some(table) = table else { return };
+    fn retire_table(table: Shared<'_, Table<E, D>>, domain: &D) {
         let bytes = table.as_ref().map_or(0, |table| size_of_val(&*table.buckets));
         // SAFETY: no pointer leads to it, but for those of open sections, and of tables that were retired before.
         unsafe { domain.retire_shared(table, DeferOptions::new().heap_bytes(bytes)) };
     }
 
+    /// Begins to halve the current table, or to double it, if its number of entries is that of a smaller or larger one.
+    ///
+    /// Not in one step to the table that the number asks for: until all buckets have moved, the entries of writers go
+    /// to the next table, however many they are.
     #[cold]
-    fn resize_if_needed(&self, section: &D::Section) {
-        let (entries, buckets) = (self.len(), self.current_or_first(section).len());
-        if entries > buckets * FULL {
-            self.resize(buckets * 2, section);
-        } else if entries < buckets * SPARSE {
-            self.resize(self.buckets_for(entries * FULL / 2), section);
-        }
-    }
-
-    /// Begins to resize the current table, unless that has begun or it has as many `buckets`.
-    pub fn resize(&self, buckets: usize, section: &D::Section) {
+    fn resize_if_needed(&self, may_shrink: bool, section: &D::Section) {
+        // The table first: a number that is out of date is then compared with a table that has been resized.
         let table = self.current_or_first(section);
-        // Relaxed: only which thread resizes. The table is linked by a Release.
-        if table.len() != buckets && table.resized.swap(1, Relaxed) == 0 {
-            table.next.store(Owned::new(Table::new(buckets)));
+        let (entries, buckets) = (self.len(), table.len());
+        if may_shrink && entries < buckets * SPARSE && buckets > self.buckets_for(0) {
+            table.resize(buckets / 2);
+        } else if !may_shrink && entries > buckets * FULL {
+            table.resize(buckets * 2);
         }
     }
 
@@ -391,7 +401,9 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             let (_, locked) = self.stripes.lock(index as u64);
             let replaced = self.move_bucket(table, next, index, section);
             drop(locked);
-            Self::retire_table(replaced, domain);
+            if let Some(replaced) = replaced {
+                Self::retire_table(replaced, domain);
+            }
         }
         begin < table.len()
     }
@@ -399,9 +411,10 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Makes room for more entries.
     pub fn reserve(&self, additional: usize, domain: &D, section: &D::Section) {
         while self.help(domain, section) {}
+        let table = self.current_or_first(section);
         let buckets = self.buckets_for(self.len().saturating_add(additional));
-        if buckets > self.current_or_first(section).len() {
-            self.resize(buckets, section);
+        if buckets > table.len() {
+            table.resize(buckets);
             while self.help(domain, section) {}
         }
     }

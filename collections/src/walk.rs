@@ -1,19 +1,22 @@
 //! Walks over all entries of a map.
 
+use core::ptr;
+
 use crate::bucket::Hashed;
 use crate::sync::Domain;
 use crate::table::{Table, Tables};
 
 /// A walk over the buckets of the table that was the current one when it began, and what has become of them.
 pub struct Walk<'g, E: Hashed, D: Domain> {
+    tables: &'g Tables<E, D>,
     table: Option<&'g Table<E, D>>,
     index: usize,
     section: &'g D::Section,
 }
 
 impl<'g, E: Hashed, D: Domain> Walk<'g, E, D> {
-    pub fn new(tables: &Tables<E, D>, section: &'g D::Section) -> Self {
-        Self { table: tables.current(section), index: 0, section }
+    pub fn new(tables: &'g Tables<E, D>, section: &'g D::Section) -> Self {
+        Self { tables, table: tables.current(section), index: 0, section }
     }
 
     /// Adds the entries of the next bucket to `entries`. Returns `false` if there is none.
@@ -22,15 +25,18 @@ impl<'g, E: Hashed, D: Domain> Walk<'g, E, D> {
     /// be added several times, by the same call.
     pub fn next(&mut self, entries: &mut Vec<&'g E>) -> bool {
         let Some(table) = self.table.filter(|table| self.index < table.len()) else { return false };
-        collect(table, table.len() - 1, self.index, self.section, &mut |entry| entries.push(entry));
+        collect(self.tables, table, table.len() - 1, self.index, self.section, &mut |entry| {
+            entries.push(entry)
+        });
         self.index += 1;
         true
     }
 }
 
 /// Calls `add` with the entries whose hash has the bits `value` of `mask`: those in a table or, if their bucket has
-/// moved, in the next one.
+/// moved, in the current one or the next.
 fn collect<'g, E: Hashed, D: Domain>(
+    tables: &Tables<E, D>,
     table: &'g Table<E, D>,
     mask: usize,
     value: usize,
@@ -43,7 +49,9 @@ fn collect<'g, E: Hashed, D: Domain>(
         let (mask, value) = if buckets > mask { (buckets, index) } else { (mask, value) };
         let bucket = &table.buckets[index];
         if bucket.has_moved() {
-            collect(table.next(section), mask, value, section, add);
+            // All buckets of the tables between this one and the current one have moved.
+            let current = tables.current(section).filter(|current| !ptr::eq(*current, table));
+            collect(tables, current.unwrap_or_else(|| table.next(section)), mask, value, section, add);
             continue;
         }
         bucket.for_each(section, |_, entry| {

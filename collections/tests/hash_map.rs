@@ -403,3 +403,53 @@ fn every_key_and_value_is_dropped_once() {
         assert_eq!(ALIVE.load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 }
+
+#[test]
+fn table_shrinks_by_half_at_a_time() {
+    let _running = deadline();
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    map.reserve(100_000, &guard);
+    let capacity = map.capacity(&guard);
+    // A removal finds the table sparse.
+    for key in 0..100 {
+        map.insert(key, (), &guard);
+        map.remove(&key, &guard);
+    }
+    map.reserve(0, &guard);
+    assert!(map.capacity(&guard) >= capacity / 2);
+}
+
+#[test]
+fn iterator_survives_any_number_of_resizes() {
+    let _running = deadline();
+    let walk = || {
+        let map = HashMap::from([(0, 0)]);
+        let guard = rcu::enter();
+        let entries = map.iter(&guard);
+        for _ in 0..1000 {
+            map.reserve(200, &guard);
+            map.insert(1, 1, &guard);
+            map.remove(&1, &guard);
+        }
+        assert_eq!(entries.count(), 1);
+    };
+    let small = thread::Builder::new().stack_size(64 << 10);
+    small.spawn(walk).expect("a thread").join().expect("no panic");
+}
+
+#[test]
+fn table_that_cannot_be_allocated_changes_nothing() {
+    let _running = deadline();
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    map.insert(0, 0, &guard);
+    let capacity = map.capacity(&guard);
+    assert!(catch_unwind(AssertUnwindSafe(|| map.reserve(usize::MAX, &guard))).is_err());
+    for key in 0..1000 {
+        map.insert(key, key, &guard);
+    }
+    map.reserve(0, &guard);
+    assert!(map.capacity(&guard) > capacity);
+    assert_eq!(map.iter(&guard).count(), 1000);
+}

@@ -64,6 +64,10 @@ fn insert(map: &Map, key: u64, value: u64) -> Option<u64> {
     }
 }
 
+fn resize(map: &Map, buckets: usize) {
+    map.current(&()).expect("a table").resize(buckets);
+}
+
 fn remove(map: &Map, key: u64) -> Option<u64> {
     loop {
         let seen = map.look_up(key, |entry| entry.key == key, &());
@@ -166,7 +170,7 @@ fn one_of_two_insertions_is_the_first() {
 fn entry_is_found_while_its_bucket_moves() {
     const MOVER: u64 = key(2, 2, 2);
     let change = |map: &Map| {
-        map.resize(4, &());
+        resize(map, 4);
         assert_eq!(insert(map, MOVER, 1), None);
     };
     explore(3, &[OLD], change, |map| {
@@ -178,7 +182,7 @@ fn entry_is_found_while_its_bucket_moves() {
 #[test]
 fn entry_that_was_removed_from_the_next_table_stays_removed() {
     let change = |map: &Map| {
-        map.resize(4, &());
+        resize(map, 4);
         assert_eq!(remove(map, OLD), Some(OLD));
     };
     explore(3, &[OLD], change, |map| stays_removed(map, OLD));
@@ -191,7 +195,7 @@ fn next_table_is_published_with_all_entries() {
     const RIGHT: u64 = key(1, 1, 1);
     check(0, 2, || {
         let map = map(&[LEFT, RIGHT]);
-        map.resize(4, &());
+        resize(&map, 4);
         let writer = spawn(&map, |map| assert_eq!(insert(map, RIGHT, 7), Some(RIGHT)));
         let reader = spawn(&map, |map| {
             assert!(get(map, LEFT).is_some(), "an entry is missing that stays");
@@ -211,12 +215,12 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
     const RIGHT: u64 = key(2, 1, 2);
     check(0, 3, || {
         let map = Map::with_capacity(1);
-        map.resize(4, &());
+        resize(&map, 4);
         // These move both buckets.
         insert(&map, LEFT, 1);
         insert(&map, RIGHT, 1);
         insert(&map, key(1, 1, 3), 1);
-        map.resize(2, &());
+        resize(&map, 2);
         let map = Arc::new(map);
         let reader = spawn(&map, |map| {
             let (mut walk, mut entries) = (Walk::new(map, &()), Vec::new());

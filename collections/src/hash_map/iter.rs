@@ -15,12 +15,12 @@ use crate::walk::Walk;
 /// An iterator over the entries of a map: see [`HashMap::iter`].
 pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> {
     walk: Walk<'g, Entry<K, V>, D>,
-    /// Those of a bucket that are left.
+    /// Those of a bucket that are left, by their hashes.
     entries: Vec<&'g Entry<K, V>>,
 }
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Iter<'g, K, V, D> {
-    pub(super) fn new(tables: &Tables<Entry<K, V>, D>, section: &'g D::Section) -> Self {
+    pub(super) fn new(tables: &'g Tables<Entry<K, V>, D>, section: &'g D::Section) -> Self {
         Self { walk: Walk::new(tables, section), entries: Vec::new() }
     }
 }
@@ -32,14 +32,15 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
         loop {
             // A key that was removed and inserted again meanwhile may be there twice.
             while let Some(entry) = self.entries.pop() {
-                let is_again = |other: &&Entry<K, V>| other.hash == entry.hash && other.key == entry.key;
-                if !self.entries.iter().any(is_again) {
+                let mut same_hash = self.entries.iter().rev().take_while(|other| other.hash == entry.hash);
+                if !same_hash.any(|other| other.key == entry.key) {
                     return Some(entry.pair());
                 }
             }
             if !self.walk.next(&mut self.entries) {
                 return None;
             }
+            self.entries.sort_unstable_by_key(|entry| entry.hash);
         }
     }
 }

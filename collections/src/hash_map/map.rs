@@ -171,7 +171,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
 
     /// Returns an iterator over the entries, in no order.
     ///
-    /// It returns each entry once that is in the map from the first to the last call, whatever other threads do.
+    /// It returns each entry once that is in the map from this call to the last one of `next`, whatever other threads do.
     ///
     /// ```
     /// use stillpoint::rcu;

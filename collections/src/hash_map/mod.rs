@@ -43,13 +43,17 @@
 //!   [`stillpoint::rcu`](stillpoint::rcu#trade-offs).
 //! - A map with one entry takes two to thirty kilobytes, depending on the number of CPUs: a lock and a bucket for each
 //!   sixteenth to 256th of the hashes. An empty one takes none.
+//! - Changes and lookups of one key are linearizable. Those of different keys are ordered as a Release and an Acquire
+//!   are: two threads that each insert a key and then look up the other's may both find nothing, unless there is a
+//!   `SeqCst` fence between the two.
 //! - Destructors of entries run in the worker of the domain.
 //! - Hashers must spread the lowest bits, as for the map of the standard library. Keys whose hashes are equal are
 //!   searched one after the other.
 //! - A global allocator must not use a map: the map allocates under its locks.
 //! - A thread that is preempted while it holds a lock delays the writers of the same part of the hashes. One that is
 //!   preempted while it moves a bucket for others delays the end of the resize, but nothing else.
-//! - In the child of a `fork`, the locks that other threads held stay held.
+//! - In the child of a `fork`, the locks that other threads held stay held, and a resize in which other threads took
+//!   part may never end.
 //!
 //! # Sources
 //!

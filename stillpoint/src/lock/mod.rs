@@ -83,9 +83,10 @@
 //! - Readers that wait, and writers that wait for readers, spin for some microseconds, then sleep.
 //! - Where the kernel lacks or denies `membarrier`, readers execute fences; where rseq is missing, atomic instructions.
 //!   If `membarrier` is denied after it was chosen, writes panic and release the lock.
-//! - A signal handler may call `try_read`, and unlock what it has read; nothing else.
-//! - Reads of the parent's other threads last for ever in the child of a `fork`. If other threads waited to read a lock
-//!   that the forking thread held for writing, the child must not use it after its release.
+//! - A signal handler may call `try_read`, and unlock what it has read; nothing else. If the C library does not register
+//!   rseq, its thread must have called [`percpu::register_thread`](crate::percpu::register_thread) before, which allocates.
+//! - Reads of the parent's other threads last for ever in the child of a `fork`. The child must not use a lock after it
+//!   has released it if other threads were within `read` or `try_read`, or waited for a lock that the forking thread held.
 //! - The memory of the lock must not be freed before an unlock has returned. References ensure it.
 
 mod condvar;

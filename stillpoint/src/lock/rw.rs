@@ -141,7 +141,7 @@ impl Block {
     }
 }
 
-/// See the [module](self). The order of the fields puts what each reader loads into one cache line.
+/// See the [module](self). What each reader loads comes first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawRw<P> {
@@ -332,7 +332,9 @@ impl<P: Policy> RawRw<P> {
 
     /// Returns `true` if a thread holds the lock, in whatever way.
     pub fn is_locked(&self) -> bool {
-        self.writers.is_locked() || self.readers() != 0
+        let phase = self.gate.load(Acquire) & PHASE;
+        // If the phase changes, a writer has admitted readers, which a sum may have missed.
+        self.writers.is_locked() || self.readers() != 0 || self.gate.load(Acquire) & PHASE != phase
     }
 
     /// Returns `true` if a thread holds the lock for writing.

@@ -315,6 +315,16 @@ unsafe impl<const RECURSIVE: bool> lock_api::RawRwLockUpgradeTimed for RawRwLock
 mod api_04 {
     use super::*;
 
+    /// `lock_api` 0.4 locks again under a live guard (`unlocked`, `bump`), which must not be dropped without the lock.
+    /// Version 0.5 aborts by itself there, if the fence of a write is denied.
+    struct AbortOnUnwind;
+
+    impl Drop for AbortOnUnwind {
+        fn drop(&mut self) {
+            std::process::abort();
+        }
+    }
+
     // SAFETY: as for version 0.5, here and below.
     unsafe impl<const RECURSIVE: bool> lock_api_04::RawRwLock for RawRwLockOf<RECURSIVE> {
         const INIT: Self = Self(RawRw::new());
@@ -340,7 +350,9 @@ mod api_04 {
         }
 
         fn lock_exclusive(&self) {
+            let abort = AbortOnUnwind;
             self.0.lock_exclusive(Block::Forever);
+            core::mem::forget(abort);
         }
 
         fn try_lock_exclusive(&self) -> bool {
