@@ -69,7 +69,7 @@ diff $folder/instructions.txt "$scratch/instructions" ||
     { echo "rustc emits other instructions (>): check the tests, and run ci/litmus.sh record" >&2; exit 1; }
 diff "$page" "$scratch/page" || { echo "$page lacks results (>): run ci/litmus.sh record" >&2; exit 1; }
 
-# Functions and orderings that the tests name exist, and each ordering of the page has a test.
+# Functions and orderings that the tests name exist, and each ordering of the page has a test, or is listed.
 faults=stillpoint/src/percpu/rseq/faults.rs
 places=$(find stillpoint/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
 cited=$(sed -n 's/^Functions=//p' $folder/protocols/*/*.litmus | grep -oE '\b[A-Z][A-Za-z]+::[a-z_]+\b' | sort -u)
@@ -78,10 +78,9 @@ names=$(sed -n 's/^Variant=\([^ ]*\) |.*/\1/p' $folder/protocols/*/*.litmus | tr
 known=$(sed '/^<!-- Litmus -->/,/^<!-- End of litmus -->/d' "$page" | grep -o '`[^`]*`' | tr -d '`' | sort -u)
 missing+=$(comm -23 <(echo "$names") <(echo "$known"))
 untested=$(comm -13 <(echo "$names") <(grep -E '^[a-z_0-9/]+:.*:(FailureAcquire|Acquire|Release)(#[0-9]+)?$' <<<"$known"))
-if [[ -n $untested ]]; then
-    printf 'orderings in %s without a litmus test:\n%s\n' "$page" "$untested" >&2
-    exit 1
-fi
+diff $folder/untested.txt <(echo "$untested") ||
+    { echo "orderings in $page without a litmus test (>), or listed in $folder/untested.txt although they have one (<)" >&2; exit 1; }
+echo "NOT CHECKED: $(wc -l <$folder/untested.txt) orderings without a litmus test: $folder/untested.txt"
 if [[ -n $missing ]]; then
     printf 'litmus tests name what is not in the source, or in %s:\n%s\n' "$page" "$missing" >&2
     exit 1
