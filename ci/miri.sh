@@ -30,3 +30,6 @@ export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
 "${miri[@]}" --test rcu_callbacks -- barrier_panics barrier_with callback_may
 "${miri[@]}" --test qsbr -- callback_waits grace_period_waits late_handle
 "${miri[@]}" --test srcu_guard -- are_handles dropped_task
+echo "-- the hash map"
+cargo +nightly miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map -- \
+    entry_is update_replaces compute_does view_has new_value map_works

@@ -200,8 +200,7 @@ fn run(mask: u64, program: &[Op]) {
 #[test]
 fn random_programs_agree_with_the_standard_map() {
     let _running = deadline();
-    let cases = if cfg!(miri) { 2 } else { 64 };
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(mask in proptest::sample::select(&MASKS), program in prop::collection::vec(ops(), 1..200))| {
         run(mask, &program);
         Own.barrier();

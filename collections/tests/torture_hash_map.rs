@@ -28,6 +28,9 @@ stillpoint::domain! { struct Own; }
 
 static ALIVE: Alive = Alive::new(0);
 
+/// Changes of each thread where threads only count.
+const STEPS: u64 = 20_000;
+
 const OWNERS: u64 = 2;
 const READERS: u64 = 2;
 
@@ -198,7 +201,7 @@ fn readers_see_each_key_as_its_owner_made_it() {
     let _running = deadline();
     for mask in MASKS {
         let oracle = Oracle::new(mask);
-        let rounds = if mask == u64::MAX { 30 } else { 3 };
+        let rounds = if mask == u64::MAX { 60 } else { 4 };
         thread::scope(|scope| {
             let oracle = &oracle;
             for number in 0..OWNERS {
@@ -225,7 +228,7 @@ fn concurrent_changes_of_a_key_are_counted_once() {
     let map = HashMap::with_hasher_in(Masked(u64::MAX), Own);
     let count = &|seed| {
         let mut rng = Rng::with_seed(seed);
-        (0..20_000).fold(0_i64, |balance, _| {
+        (0..STEPS).fold(0_i64, |balance, _| {
             let (key, guard) = (rng.u64(0..100), Own::enter());
             if rng.bool() {
                 balance + i64::from(map.insert(key, (), &guard).is_none())
@@ -253,11 +256,11 @@ fn concurrent_updates_are_not_lost() {
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                for step in 0..20_000 {
+                for step in 0..STEPS {
                     map.update(step % 4, |old| old + 1, &Own::enter()).expect("the key stays");
                 }
             });
         }
     });
-    assert_eq!(map.values(&Own::enter()).sum::<u64>(), 60_000);
+    assert_eq!(map.values(&Own::enter()).sum::<u64>(), 3 * STEPS);
 }
