@@ -332,9 +332,10 @@ impl<P: Policy> RawRw<P> {
 
     /// Returns `true` if a thread holds the lock, in whatever way.
     pub fn is_locked(&self) -> bool {
-        let phase = self.gate.load(Acquire) & PHASE;
-        // If the phase changes, a writer has admitted readers, which a sum may have missed.
-        self.writers.is_locked() || self.readers() != 0 || self.gate.load(Acquire) & PHASE != phase
+        // Relaxed: the answer is out of date anyway. If the phase changes, a writer has admitted readers, which a sum may
+        // have missed.
+        let phase = self.gate.load(Relaxed) & PHASE;
+        self.writers.is_locked() || self.readers() != 0 || self.gate.load(Relaxed) & PHASE != phase
     }
 
     /// Returns `true` if a thread holds the lock for writing.
