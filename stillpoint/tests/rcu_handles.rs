@@ -160,49 +160,45 @@ mod each {
         assert_eq!(name.into_inner(), "b");
     }
 
-    pub fn concurrent_exchanges_are_all_counted<F: Flavour>() {
-        const THREADS: u64 = 4;
-        const UPDATES: u64 = 1000;
+    const THREADS: u64 = 4;
+    const UPDATES: u64 = 1000;
+
+    /// Returns the value, 0 at first, after each of `THREADS` threads has called `change` `UPDATES` times.
+    fn changed_by_threads<F: Flavour>(change: impl Fn(&Rcu<u64, F>, &F::Section) + Sync) -> u64 {
         let sum = Rcu::new_in(0, F::make());
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for _ in 0..UPDATES {
-                        sum.domain().within(|section| {
-                            let mut seen = sum.load(section);
-                            let mut new = Box::new(0);
-                            loop {
-                                *new = seen + 1;
-                                match sum.compare_exchange(section, seen, new) {
-                                    Ok(old) => break assert_eq!(*old, *seen),
-                                    Err(failed) => (seen, new) = (failed.current, failed.new),
-                                }
-                            }
-                        });
+                        sum.domain().within(|section| change(&sum, section));
                     }
                 });
             }
         });
-        assert_eq!(sum.into_inner(), THREADS * UPDATES);
+        sum.into_inner()
+    }
+
+    pub fn concurrent_exchanges_are_all_counted<F: Flavour>() {
+        let sum = changed_by_threads::<F>(|sum, section| {
+            let mut seen = sum.load(section);
+            let mut new = Box::new(0);
+            loop {
+                *new = seen + 1;
+                match sum.compare_exchange(section, seen, new) {
+                    Ok(old) => break assert_eq!(*old, *seen),
+                    Err(failed) => (seen, new) = (failed.current, failed.new),
+                }
+            }
+        });
+        assert_eq!(sum, THREADS * UPDATES);
     }
 
     pub fn concurrent_updates_with_a_guard_are_all_counted<F: Flavour>() {
-        const THREADS: u64 = 4;
-        const UPDATES: u64 = 1000;
-        let sum = Rcu::new_in(0, F::make());
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
-                    for _ in 0..UPDATES {
-                        sum.domain().within(|section| {
-                            drop(sum.update_with(section, |sum| sum + 1));
-                            drop(sum.modify_with(section, |sum| *sum += 1));
-                        });
-                    }
-                });
-            }
+        let sum = changed_by_threads::<F>(|sum, section| {
+            drop(sum.update_with(section, |sum| sum + 1));
+            drop(sum.modify_with(section, |sum| *sum += 1));
         });
-        assert_eq!(sum.into_inner(), 2 * THREADS * UPDATES);
+        assert_eq!(sum, 2 * THREADS * UPDATES);
     }
 
     pub fn empty_pointer_is_filled_by_one_of_the_writers<F: Flavour>() {

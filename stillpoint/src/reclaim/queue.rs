@@ -340,13 +340,18 @@ impl Queue {
         let claim = self.claim_or_want()?;
         let found = claim.with(|consumer| {
             consumer.activity.assess(self.tail(), consumer.next, now());
-            // Relaxed: written before the `tail` that was acquired.
-            let owner_may_run_all = self.owner.worker_end.load(Relaxed) <= consumer.next;
+            let owner_may_run_all = self.owner_may_run_from(consumer.next);
             consumer.accelerate(self, engine);
             (consumer.cookie, consumer.activity.reclaims && owner_may_run_all)
         });
         claim.release();
         Ok(found)
+    }
+
+    /// Returns `true` if the owner may run all callbacks from `next` to the `tail` that the caller has just loaded.
+    fn owner_may_run_from(&self, next: u64) -> bool {
+        // Relaxed: written before that `tail`, which was acquired.
+        self.owner.worker_end.load(Relaxed) <= next
     }
 
     /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run
@@ -359,7 +364,7 @@ impl Queue {
             // wait for meanwhile. Nor if there is a callback that only the worker may run: each would stop at the other's.
             !all && consumer.activity.pushes
                 && self.tail() > self.front.ready_end.load(Relaxed)
-                && self.owner.worker_end.load(Relaxed) <= consumer.next
+                && self.owner_may_run_from(consumer.next)
         });
         let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
         claim.release();
