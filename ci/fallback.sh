@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The library's tests in release builds of the packaged files: all tests on the default fence backend, and those that
 # depend on fences on each backend, requested or as the fallback (the tests of the fence select backends themselves).
-# Then with every wait audited (`grace_period/audit.rs`). The signal backend needs the feature `signal-fence`.
+# Then with every wait audited (`grace_period/audit.rs`). The signal backend needs the feature `signal-fence`, which
+# changes nothing else; `cargo test` runs the tests without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lib.sh
@@ -11,22 +12,45 @@ cargo build --release --package stillpoint-lab --features liburcu
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
 export CARGO_PROFILE_RELEASE_LTO=off # faster builds; nothing is measured here
 package
-suite=(cargo test --release --manifest-path "$packaged" --locked --target-dir target/packaged --quiet)
-fenced=("${suite[@]}" --test 'rcu_*' --test 'rwlock*' --test 'srcu_*' --test 'fuzz_g*' --test fuzz_rwlock)
+suite=(cargo test --release --manifest-path "$packaged" --locked --target-dir target/packaged)
+build "${suite[@]}" --features signal-fence --lib --test seccomp --test fence --test 'lock*' --test 'fuzz_*' \
+    --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'rwlock*' --test 'srcu_*'
+fenced=('rcu_*' 'rwlock*' 'srcu_*' 'fuzz_g*' fuzz_rwlock)
+
+# passes NAME: the test program passes, in the folder in which cargo would run it.
+passes() {
+    local log
+    if ! log=$(cd "$(dirname "$packaged")" && "${binary[$1]}" --quiet 2>&1); then
+        printf '%s\nFAILS     %s\n' "$log" "$1"
+        return 1
+    fi
+    sed -nE "s/^test result: ok\. ([0-9]+) passed.* finished in (.*)$/passes    $1: \1, \2/p" <<<"$log"
+}
+
+# run PATTERN...: runs the test programs with such names, one per processor at a time: many of them mostly sleep.
+run() {
+    local pattern name
+    for pattern; do
+        for name in "${!binary[@]}"; do
+            # shellcheck disable=SC2053
+            [[ $name != $pattern ]] || echo "$name"
+        done
+    done >"$scratch/names"
+    each passes < <(sort -u "$scratch/names")
+}
 
 echo "-- the default backend: $("$stillpoint" probe | sed -n 's/^fence  *//p')"
-"${suite[@]}" --lib --test seccomp --test fence --test 'lock*' --test 'fuzz_*' --test 'percpu*' --test 'qsbr*' --test 'rcu_*' --test 'rwlock*' --test 'srcu_*'
+run '*'
 
-echo "-- STILLPOINT_FENCE=seqcst"
-STILLPOINT_FENCE=seqcst "${fenced[@]}"
-
-echo "-- STILLPOINT_FENCE=signal"
-"${suite[@]}" --features signal-fence --lib --test seccomp --test fence
-STILLPOINT_FENCE=signal "${fenced[@]}" --features signal-fence
+for backend in seqcst signal; do
+    echo "-- STILLPOINT_FENCE=$backend"
+    STILLPOINT_FENCE=$backend run "${fenced[@]}"
+done
 
 for errno in ENOSYS EPERM; do
     echo "-- membarrier fails with $errno"
-    if ! probe=$("$stillpoint" seccomp-deny --errno "$errno" membarrier -- "$stillpoint" probe); then
+    denied=("$stillpoint" seccomp-deny --errno "$errno" membarrier --)
+    if ! probe=$("${denied[@]}" "$stillpoint" probe); then
         echo "CANNOT CHECK: a process on this host cannot deny itself a system call" >&2
         exit 1
     fi
@@ -35,8 +59,12 @@ for errno in ENOSYS EPERM; do
         exit 1
     fi
     # The backend `seqcst` has been tested above.
-    "$stillpoint" seccomp-deny --errno "$errno" membarrier -- "${suite[@]}" --test 'rcu_g*' --test rcu_fork
+    for name in rcu_grace_period rcu_guard rcu_fork; do
+        "${denied[@]}" "${binary[$name]}" --quiet
+    done
 done
 
 echo "-- every wait is audited"
-RUSTFLAGS="${RUSTFLAGS:-} --cfg stillpoint_audit" "${suite[@]}" --lib --test 'rcu_c*' --test rcu_grace_period
+binary=()
+RUSTFLAGS="${RUSTFLAGS:-} --cfg stillpoint_audit" build "${suite[@]}" --lib --test 'rcu_c*' --test rcu_grace_period
+run '*'
