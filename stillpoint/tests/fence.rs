@@ -19,6 +19,7 @@ use std::{hint, iter, mem, ptr, thread};
 
 use backends::BACKENDS;
 use deadline::deadline;
+use fork::time_limit::repetitions;
 use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
 use store_buffer::StoreBuffer;
@@ -38,8 +39,8 @@ fn meet(arrived: &AtomicUsize, round: usize) {
 /// Store buffering: each of two threads writes its own location, executes its fence, and reads the other's. Returns
 /// `true` if both ever missed the other's write. The calling thread executes the first fence.
 fn both_miss(fences: [fn(); 2]) -> bool {
-    let _running = deadline();
-    let cells = || (0..ROUNDS).map(|_| AtomicBool::new(false)).collect::<Vec<_>>();
+    let (_running, rounds) = (deadline(), repetitions(ROUNDS));
+    let cells = || (0..rounds).map(|_| AtomicBool::new(false)).collect::<Vec<_>>();
     let written = [cells(), cells()];
     let arrived = AtomicUsize::new(0);
     let side = |own: usize| {
@@ -54,7 +55,7 @@ fn both_miss(fences: [fn(); 2]) -> bool {
             fences[own]();
             !written[1 - own][round].load(Relaxed)
         };
-        (0..ROUNDS).map(round).collect::<Vec<bool>>()
+        (0..rounds).map(round).collect::<Vec<bool>>()
     };
     let (one, two) = thread::scope(|scope| {
         let two = scope.spawn(|| side(1));
