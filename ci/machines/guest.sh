@@ -1,0 +1,115 @@
+# Runs in a guest, in busybox's shell: steps, each a function below. Exits with 0, with 1 if a step failed, and with 77
+# if a torture did too little to conclude anything.
+#
+# usage: guest.sh STEP...   arguments of a step follow it after colons: torture:30
+export RUST_BACKTRACE=0 STILLPOINT_TEST_TIME_FACTOR=10 PROPTEST_CASES=8
+status=0
+
+seconds() { cut -d' ' -f1 /proc/uptime 2>/dev/null || date +%s; }
+
+# passes LIMIT NAME COMMAND...: the command succeeds within LIMIT seconds. Prints what it says of its verdict.
+passes() {
+    local limit=$1 name=$2 begin result
+    shift 2
+    begin=$(seconds)
+    timeout -s KILL "$limit" "$@" >/tmp/log 2>&1
+    result=$?
+    local took=$(echo "$(seconds) $begin" | awk '{ printf "%.1f", $1 - $2 }')
+    case $result in
+        0) echo "ok      $name, $took s: $(grep -hE '^torture .*: passed|^test result' /tmp/log | tail -n 1 | cut -c 1-200)" ;;
+        77) echo "BUSY    $name, $took s: $(grep 'NOT CONCLUSIVE' /tmp/log | tail -n 1)"; [ $status = 1 ] || status=77 ;;
+        *) echo "FAILED  $name, $took s: status $result"; grep -v ' ok$' /tmp/log | tail -n 40; status=1 ;;
+    esac
+}
+
+# What the library chose here.
+probe() { torture probe; }
+
+# Each torture on each backend; SECONDS for all of them.
+torture_all() {
+    passes $(($1 * 3 + 60)) "torture all" torture all --seconds "$1"
+    # The counts: a run that passes has done what it requires for each second.
+    grep -E '^torture [a-z]+: passed' /tmp/log | sed 's/^torture/        torture/' | cut -c 1-150
+}
+
+# One torture.
+torture_one() { passes $(($2 * 3 + 30)) "torture $1" torture "$1" --seconds "$2"; }
+
+# The test programs, two tests at a time.
+tests() {
+    for program in /bin/test-*; do passes 240 "${program#/bin/test-}" "$program" --test-threads=2; done
+}
+
+# Faults at every point of every section, with each registration and with the fallback; then a control.
+faults() {
+    passes 400 faults /bin/faults_percpu --nocapture --test-threads=1
+    grep -E 'combinations|^[a-z_]+: .*(left|lost|owners|twice|threads|torn|signal)' /tmp/log | sed 's/^/        /'
+}
+
+# Takes CPUs away and gives them back, all the time.
+unplug_and_plug() {
+    local cpu
+    while :; do
+        for cpu in 1 2 3 4 5 6 7; do
+            echo 0 >/sys/devices/system/cpu/cpu$cpu/online && echo $cpu >>/tmp/taken
+            sleep 0.05
+        done
+        for cpu in 7 6 5 4 3 2 1; do echo 1 >/sys/devices/system/cpu/cpu$cpu/online; done
+        sleep 0.3
+    done 2>/dev/null
+}
+
+# Tortures while that happens.
+hotplug() {
+    local part pid
+    unplug_and_plug &
+    pid=$!
+    for part in percpu rcu lock srcu qsbr; do torture_one $part "$1"; done
+    kill $pid
+    local taken=$(wc -l </tmp/taken)
+    echo "        a CPU was taken away $taken times"
+    [ "$taken" -ge 20 ] || { echo "FAILED  hotplug: too few"; status=1; }
+}
+
+# within COMMAND...: runs it in the cgroup `confined`.
+within() { sh -c 'echo 0 >/sys/fs/cgroup/confined/cgroup.procs && exec "$@"' within "$@"; }
+
+# confine FILE VALUE: makes that cgroup.
+confine() {
+    echo "+cpu +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir -p /sys/fs/cgroup/confined && echo "$2" >/sys/fs/cgroup/confined/$1 || { echo "FAILED  no $1"; status=1; }
+}
+
+# On CPUs that the scheduler leaves alone, and without a tick.
+isolated() {
+    passes $(($1 * 3 + 30)) "torture rcu on CPUs 2 and 3" taskset c torture rcu --seconds "$1"
+    passes $(($1 * 3 + 30)) "torture percpu on CPUs 2 and 3" taskset c torture percpu --seconds "$1"
+}
+
+# In a set of CPUs.
+cpuset() {
+    confine cpuset.cpus 1
+    within torture probe | grep -E '^cpus'
+    passes $(($1 * 3 + 30)) "torture percpu in a cpuset" within torture percpu --seconds "$1"
+    passes $(($1 * 3 + 30)) "torture rcu in a cpuset" within torture rcu --seconds "$1"
+    echo 0-3 >/sys/fs/cgroup/confined/cpuset.cpus
+}
+
+# With a CPU quota: 60 ms of every 100.
+quota() {
+    confine cpu.max "60000 100000"
+    passes $(($1 * 3 + 30)) "torture percpu with a quota" within torture percpu --seconds "$1"
+    passes $(($1 * 3 + 30)) "torture rcu with a quota" within torture rcu --seconds "$1"
+}
+
+# Without rseq and membarrier: ERRNO, SECONDS.
+denied() {
+    torture seccomp-deny --errno "$1" rseq membarrier -- torture probe | grep -E '^(membarrier|rseq|percpu|fence) '
+    passes $(($2 * 3 + 60)) "torture all, $1" torture seccomp-deny --errno "$1" rseq membarrier -- torture all --seconds "$2"
+}
+
+for step in "$@"; do
+    arguments=$(echo "$step" | tr ':' ' ')
+    $arguments
+done
+exit $status
