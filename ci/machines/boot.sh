@@ -11,7 +11,7 @@ kernel=$1 cpus=$2 programs=$3 script=$4
 shift 4
 name=$(basename "$kernel")
 root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+trap 'rm -rf "$root" "$root.cpio" "$root.log"' EXIT
 
 # `no_timer_check`: on a busy host the interrupts of the timer come too late for that check.
 append="quiet panic=-1"
@@ -42,12 +42,12 @@ cp "$script" "$root/script"
 } >"$root/init"
 chmod +x "$root/init"
 (cd "$root" && find . -mindepth 1 | cpio --quiet -o -H newc) >"$root.cpio"
-trap 'rm -rf "$root" "$root.cpio"' EXIT
 
 read -ra extra <<<"${QEMU:-}"
+log=$root.log
 timeout --kill-after=10 "${TIMEOUT:-300}" "${machine[@]}" -accel tcg,thread=multi -smp "$cpus" -m "${MEMORY:-1536}" \
     -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$root.cpio" -append "$append ${APPEND:-}" \
-    "${extra[@]}" </dev/null 2>&1 | sed -u 's/\r//g' | tee "$root.log" || true
-status=$(sed -nE 's/^guest: ended with ([0-9]+).*/\1/p' "$root.log" | tail -n 1)
-rm -f "$root.log"
+    "${extra[@]}" </dev/null 2>&1 | sed -u 's/\r//g' | tee "$log" | sed -un '/^guest: /,$p' || true
+grep -q '^guest: ' "$log" || tail -n 20 "$log" >&2
+status=$(sed -nE 's/^guest: ended with ([0-9]+).*/\1/p' "$log" | tail -n 1)
 exit "${status:-125}"

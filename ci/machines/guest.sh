@@ -2,7 +2,7 @@
 # if a torture did too little to conclude anything.
 #
 # usage: guest.sh STEP...   arguments of a step follow it after colons: torture:30
-export RUST_BACKTRACE=0 STILLPOINT_TEST_TIME_FACTOR=10 PROPTEST_CASES=8
+export RUST_BACKTRACE=0 STILLPOINT_TEST_TIME_FACTOR=20 PROPTEST_CASES=8
 status=0
 
 seconds() { cut -d' ' -f1 /proc/uptime 2>/dev/null || date +%s; }
@@ -40,10 +40,15 @@ tests() {
     for program in /bin/test-*; do passes 240 "${program#/bin/test-}" "$program" --test-threads=2; done
 }
 
-# Faults at every point of every section, with each registration and with the fallback; then a control.
+# Faults at every point of every section, with each registration and with the fallback; then single ones, and a control.
 faults() {
-    passes 400 faults /bin/faults_percpu --nocapture --test-threads=1
-    grep -E 'combinations|^[a-z_]+: .*(left|lost|owners|twice|threads|torn|signal)' /tmp/log | sed 's/^/        /'
+    local environment test=faults_at_every_point_preserve_results
+    for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
+        passes 200 "faults, $environment" env $environment STILLPOINT_TEST_CHILD=1 faults_percpu --nocapture --exact $test
+        grep -o '504 combinations.*' /tmp/log | sed 's/^/        /' | grep . || { echo "FAILED  faults: not all"; status=1; }
+    done
+    passes 300 "faults, single ones" faults_percpu --nocapture --test-threads=1 --skip $test
+    grep -E '^[a-z_]+: .*(left|lost|owners|twice|threads|torn|signal)' /tmp/log | sed 's/^/        unarmed: /'
 }
 
 # Takes CPUs away and gives them back, all the time.
@@ -71,11 +76,11 @@ hotplug() {
     [ "$taken" -ge 20 ] || { echo "FAILED  hotplug: too few"; status=1; }
 }
 
-# within COMMAND...: runs it in the cgroup `confined`.
-within() { sh -c 'echo 0 >/sys/fs/cgroup/confined/cgroup.procs && exec "$@"' within "$@"; }
-
-# confine FILE VALUE: makes that cgroup.
+# confine FILE VALUE: makes a cgroup, and a command that runs others in it.
+within=/tmp/within
 confine() {
+    printf '#!/bin/sh\necho 0 >/sys/fs/cgroup/confined/cgroup.procs && exec "$@"\n' >$within
+    chmod +x $within
     echo "+cpu +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
     mkdir -p /sys/fs/cgroup/confined && echo "$2" >/sys/fs/cgroup/confined/$1 || { echo "FAILED  no $1"; status=1; }
 }
@@ -89,23 +94,32 @@ isolated() {
 # In a set of CPUs.
 cpuset() {
     confine cpuset.cpus 1
-    within torture probe | grep -E '^cpus'
-    passes $(($1 * 3 + 30)) "torture percpu in a cpuset" within torture percpu --seconds "$1"
-    passes $(($1 * 3 + 30)) "torture rcu in a cpuset" within torture rcu --seconds "$1"
+    $within torture probe | grep -E '^cpus'
+    passes $(($1 * 3 + 30)) "torture percpu in a cpuset" $within torture percpu --seconds "$1"
+    passes $(($1 * 3 + 30)) "torture rcu in a cpuset" $within torture rcu --seconds "$1"
     echo 0-3 >/sys/fs/cgroup/confined/cpuset.cpus
 }
 
 # With a CPU quota: 60 ms of every 100.
 quota() {
     confine cpu.max "60000 100000"
-    passes $(($1 * 3 + 30)) "torture percpu with a quota" within torture percpu --seconds "$1"
-    passes $(($1 * 3 + 30)) "torture rcu with a quota" within torture rcu --seconds "$1"
+    passes $(($1 * 3 + 30)) "torture percpu with a quota" $within torture percpu --seconds "$1"
+    passes $(($1 * 3 + 30)) "torture rcu with a quota" $within torture rcu --seconds "$1"
 }
 
-# Without rseq and membarrier: ERRNO, SECONDS.
+# Without rseq and membarrier.
 denied() {
-    torture seccomp-deny --errno "$1" rseq membarrier -- torture probe | grep -E '^(membarrier|rseq|percpu|fence) '
-    passes $(($2 * 3 + 60)) "torture all, $1" torture seccomp-deny --errno "$1" rseq membarrier -- torture all --seconds "$2"
+    local errno
+    for errno in EPERM ENOSYS; do
+        torture seccomp-deny --errno $errno rseq membarrier -- torture probe | grep -E '^(membarrier|rseq|percpu|fence) '
+    done
+    passes $(($1 * 3 + 60)) "torture all, denied" torture seccomp-deny rseq membarrier -- torture all --seconds "$1"
+}
+
+# Without /proc there is no `torture all`, which starts its own program.
+bare() {
+    local part
+    for part in rcu qsbr srcu percpu lock; do torture_one $part "$1"; done
 }
 
 for step in "$@"; do

@@ -9,6 +9,7 @@ mount -t tmpfs none /tmp
 mount -t proc none /proc
 ifconfig lo 127.0.0.1 up
 up=$(cut -d' ' -f1 /proc/uptime)
+echo # ends what the firmware has written
 if [ -n "$bare" ]; then
     umount /proc
     mount -o remount,ro / && ! touch /file 2>/dev/null && echo "guest: no /proc, no /sys, the root is read-only"

@@ -335,7 +335,7 @@ fn fork_during_first_use_is_safe() {
     }
     stillpoint::domain! { struct Own; }
     // A new process each time, which has used nothing yet.
-    for round in 0..100_u32 {
+    for round in (0..100_u32).step_by(100 / repetitions(100)) {
         in_child(|| {
             let start = Barrier::new(4);
             thread::scope(|scope| {

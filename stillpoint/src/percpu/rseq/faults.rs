@@ -45,7 +45,7 @@ const _: () = assert!(4 * POINTS == 32);
 
 fn points() -> &'static [AtomicU32; POINTS] {
     // SAFETY: the array above, which lives as long as the thread; no other thread gets the reference.
-    unsafe { &*arch::points() }
+    unsafe { &*arch::points().cast() }
 }
 
 #[unsafe(no_mangle)]

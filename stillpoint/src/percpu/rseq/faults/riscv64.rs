@@ -4,8 +4,6 @@ use core::arch::asm;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicU32;
 
-use super::POINTS;
-
 /// A fault point of a section.
 macro_rules! fault_point {
     ($number:literal) => {
@@ -50,7 +48,8 @@ macro_rules! unless_mutant {
     };
 }
 
-pub fn points() -> *const [AtomicU32; POINTS] {
+/// Returns the address of the first of the calling thread's fault points.
+pub fn points() -> *const AtomicU32 {
     let points;
     // SAFETY: computes an address.
     unsafe {

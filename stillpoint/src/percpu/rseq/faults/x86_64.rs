@@ -4,8 +4,6 @@ use core::arch::asm;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicU32;
 
-use super::POINTS;
-
 /// A fault point of a section. Changes the flags.
 macro_rules! fault_point {
     ($number:literal) => {
@@ -41,7 +39,8 @@ macro_rules! unless_mutant {
     };
 }
 
-pub fn points() -> *const [AtomicU32; POINTS] {
+/// Returns the address of the first of the calling thread's fault points.
+pub fn points() -> *const AtomicU32 {
     let points;
     // SAFETY: computes an address.
     unsafe {
@@ -51,4 +50,8 @@ pub fn points() -> *const [AtomicU32; POINTS] {
 }
 
 /// Does nothing: the processor reports the address behind the trap.
+///
+/// # Safety
+///
+/// None: elsewhere `context` is that of a handler of `SIGTRAP`.
 pub unsafe fn step_over(_context: *mut c_void) {}
