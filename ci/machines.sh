@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests and tortures of the library on other machines: guests under full emulation, with Debian's kernels. aarch64 and
-# riscv64 with the test programs and faults in rseq critical sections; x86-64 with 8 CPUs in two NUMA nodes, some of them
-# taken away and given back; the oldest and the newest kernel of the archive; one without rseq and membarrier; one
-# without /proc and /sys on a read-only root.
+# riscv64 with the test programs and faults in rseq critical sections; x86-64 with 8 CPUs in two NUMA nodes, some of
+# them taken away and given back; the oldest and the newest kernel of the archive; one without rseq and membarrier; one
+# without /proc and /sys on a read-only root; isolated CPUs, cpusets and quotas.
 #
 # Takes eight minutes on two idle CPUs. Installs the emulators and compilers that are missing. What this host cannot run
 # is listed at the end, and the exit status is 77: see .ci/run.
@@ -49,12 +49,15 @@ fi
 
 # --- Programs ---
 
-declare -A target=([x86_64]=x86_64-unknown-linux-gnu [aarch64]=aarch64-unknown-linux-gnu [riscv64]=riscv64gc-unknown-linux-gnu)
+declare -A target=([x86_64]=x86_64-unknown-linux-gnu [aarch64]=aarch64-unknown-linux-gnu
+    [riscv64]=riscv64gc-unknown-linux-gnu)
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_RISCV64GC_UNKNOWN_LINUX_GNU_LINKER=riscv64-linux-gnu-gcc
-tests=(percpu percpu_pool lock fence seccomp qsbr qsbr_fork rcu_fork rcu_grace_period rcu_guard rcu_threads srcu_guard srcu_fork)
+tests=(percpu percpu_pool lock fence seccomp qsbr qsbr_fork rcu_fork rcu_grace_period rcu_guard rcu_threads srcu_guard
+    srcu_fork)
 if [[ -n $long ]]; then
-    mapfile -t tests < <(cd stillpoint/tests && ls percpu*.rs lock*.rs rwlock.rs fence.rs seccomp.rs qsbr*.rs rcu_*.rs srcu_*.rs |
+    mapfile -t tests < <(cd stillpoint/tests &&
+        ls percpu*.rs lock*.rs rwlock.rs fence.rs seccomp.rs qsbr*.rs rcu_*.rs srcu_*.rs |
         sed 's/\.rs$//' | grep -vx percpu_unload)
 fi
 
@@ -66,8 +69,8 @@ collect() {
         --package stillpoint --message-format=json-render-diagnostics)
     rm -rf "$folder" && mkdir -p "$folder"
     [[ $arch == x86_64 ]] || for test in "${tests[@]}"; do names+=(--test "$test"); done
-    "${cargo[@]}" --package stillpoint-lab --no-default-features --features stillpoint-lab/alone --bin torture "${names[@]}" |
-        copy "$folder" test-
+    "${cargo[@]}" --package stillpoint-lab --no-default-features --features stillpoint-lab/alone --bin torture \
+        "${names[@]}" | copy "$folder" test-
     mv "$folder/test-torture" "$folder/torture"
     [[ $arch == x86_64 ]] || # With the features that the lab selects, so that dependencies need not be built again.
         RUSTC_WORKSPACE_WRAPPER=$PWD/ci/machines/with-faults.sh "${cargo[@]}" --features signal-fence,lab \
@@ -91,8 +94,8 @@ can_build() {
 
 # --- Guests ---
 
-# guest NAME ARCH SUITE CPUS LIMIT STEP...: boots a guest, and checks the steps of ci/machines/guest.sh in it. LIMIT is in
-# seconds.
+# guest NAME ARCH SUITE CPUS LIMIT STEP...: boots a guest, and checks the steps of ci/machines/guest.sh in it. LIMIT is
+# in seconds.
 declare -A built
 failed=()
 guest() {
@@ -126,7 +129,7 @@ guest() {
 # The torture of each guest, in seconds.
 all=${long:+200} all=${all:-20}
 part=${long:+60} part=${part:-3}
-limit=${long:+3000} limit=${limit:-300}
+limit=${long:+3000} limit=${limit:-500}
 guest aarch64 aarch64 bookworm 2 "$limit" probe torture_all:$all tests faults
 guest riscv64 riscv64 trixie 2 "$limit" probe torture_all:$all tests faults
 nodes="-object memory-backend-ram,id=m0,size=1G -object memory-backend-ram,id=m1,size=1G"
@@ -134,7 +137,8 @@ nodes+=" -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,mem
 QEMU=$nodes MEMORY=2048 guest hotplug x86_64 bookworm 8 "$limit" probe hotplug:$part
 guest oldest x86_64 bullseye 4 "$limit" probe torture_all:$all
 guest newest x86_64 sid 4 "$limit" probe torture_all:$all
-APPEND="isolcpus=3 nohz_full=2-3" guest confined x86_64 bookworm 4 "$limit" probe isolated:$part cpuset:$part quota:$part
+APPEND="isolcpus=3 nohz_full=2-3" guest confined x86_64 bookworm 4 "$limit" \
+    probe isolated:$part cpuset:$part quota:$part
 guest denied x86_64 bookworm 4 "$limit" denied:$all
 BARE=1 guest bare x86_64 bookworm 4 "$limit" probe bare:$part
 

@@ -18,7 +18,10 @@ append="quiet panic=-1"
 case $name in
     x86_64-*) machine=(qemu-system-x86_64 -M q35 -cpu max) append+=" console=ttyS0 no_timer_check" cc=cc ;;
     # `pauth-impdef`: a cheaper algorithm for pointer authentication.
-    aarch64-*) machine=(qemu-system-aarch64 -M "virt,gic-version=3" -cpu "max,pauth-impdef=on") append+=" console=ttyAMA0" cc=aarch64-linux-gnu-gcc ;;
+    aarch64-*)
+        machine=(qemu-system-aarch64 -M "virt,gic-version=3" -cpu "max,pauth-impdef=on")
+        append+=" console=ttyAMA0" cc=aarch64-linux-gnu-gcc
+        ;;
     riscv64-*) machine=(qemu-system-riscv64 -M virt -cpu rv64) append+=" console=ttyS0" cc=riscv64-linux-gnu-gcc ;;
 esac
 
@@ -27,7 +30,8 @@ ln -s lib "$root/lib64"
 install -m 755 "$kernel/busybox" "$root/bin/busybox"
 cp "$programs"/* "$root/bin"
 # The C library that the programs were linked with.
-for library in ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 ld-linux-riscv64-lp64d.so.1 libc.so.6 libm.so.6 libgcc_s.so.1; do
+loaders=(ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 ld-linux-riscv64-lp64d.so.1)
+for library in "${loaders[@]}" libc.so.6 libm.so.6 libgcc_s.so.1; do
     path=$($cc -print-file-name=$library)
     [[ $path != /* ]] || cp -L "$path" "$root/lib"
 done

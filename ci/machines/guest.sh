@@ -9,15 +9,21 @@ seconds() { cut -d' ' -f1 /proc/uptime 2>/dev/null || date +%s; }
 
 # passes LIMIT NAME COMMAND...: the command succeeds within LIMIT seconds. Prints what it says of its verdict.
 passes() {
-    local limit=$1 name=$2 begin result
+    local limit=$1 name=$2 begin result verdict
     shift 2
     begin=$(seconds)
     timeout -s KILL "$limit" "$@" >/tmp/log 2>&1
     result=$?
     local took=$(echo "$(seconds) $begin" | awk '{ printf "%.1f", $1 - $2 }')
     case $result in
-        0) echo "ok      $name, $took s: $(grep -hE '^torture .*: passed|^test result' /tmp/log | tail -n 1 | cut -c 1-200)" ;;
-        77) echo "BUSY    $name, $took s: $(grep 'NOT CONCLUSIVE' /tmp/log | tail -n 1)"; [ $status = 1 ] || status=77 ;;
+        0)
+            verdict=$(grep -hE '^torture .*: passed|^test result' /tmp/log | tail -n 1 | cut -c 1-200)
+            echo "ok      $name, $took s: $verdict"
+            ;;
+        77)
+            echo "BUSY    $name, $took s: $(grep 'NOT CONCLUSIVE' /tmp/log | tail -n 1)"
+            [ $status = 1 ] || status=77
+            ;;
         *) echo "FAILED  $name, $took s: status $result"; grep -v ' ok$' /tmp/log | tail -n 40; status=1 ;;
     esac
 }
@@ -37,15 +43,16 @@ torture_one() { passes $(($2 * 3 + 30)) "torture $1" torture "$1" --seconds "$2"
 
 # The test programs, two tests at a time.
 tests() {
-    for program in /bin/test-*; do passes 240 "${program#/bin/test-}" "$program" --test-threads=2; done
+    for program in /bin/test-*; do passes 100 "${program#/bin/test-}" "$program" --test-threads=2; done
 }
 
 # Faults at every point of every section, with each registration and with the fallback; then single ones, and a control.
 faults() {
     local environment test=faults_at_every_point_preserve_results
     for environment in UNUSED=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 STILLPOINT_PERCPU=atomic; do
-        passes 200 "faults, $environment" env $environment STILLPOINT_TEST_CHILD=1 faults_percpu --nocapture --exact $test
-        grep -o '504 combinations.*' /tmp/log | sed 's/^/        /' | grep . || { echo "FAILED  faults: not all"; status=1; }
+        passes 200 "faults, $environment" \
+            env $environment STILLPOINT_TEST_CHILD=1 faults_percpu --nocapture --exact $test
+        grep -o '504 combinations.*' /tmp/log || { echo "FAILED  faults: not all combinations"; status=1; }
     done
     passes 300 "faults, single ones" faults_percpu --nocapture --test-threads=1 --skip $test
     grep -E '^[a-z_]+: .*(left|lost|owners|twice|threads|torn|signal)' /tmp/log | sed 's/^/        unarmed: /'
@@ -111,7 +118,8 @@ quota() {
 denied() {
     local errno
     for errno in EPERM ENOSYS; do
-        torture seccomp-deny --errno $errno rseq membarrier -- torture probe | grep -E '^(membarrier|rseq|percpu|fence) '
+        torture seccomp-deny --errno $errno rseq membarrier -- torture probe |
+            grep -E '^(membarrier|rseq|percpu|fence) '
     done
     passes $(($1 * 3 + 60)) "torture all, denied" torture seccomp-deny rseq membarrier -- torture all --seconds "$1"
 }

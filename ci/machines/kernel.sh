@@ -36,7 +36,8 @@ apt-get "${options[@]}" update >/dev/null
 # The kernel of the meta package; newer ones consist of several packages, and the image is in `linux-binary-`.
 release=$(apt-cache "${options[@]}" depends "linux-image-$flavour" |
     sed -nE 's/.*Depends: linux-image-([0-9][^ ]*)/\1/p' | head -n 1)
-package=$(apt-cache "${options[@]}" pkgnames "linux-" | grep -xE "linux-(binary|image)-${release//[+.]/.}" | sort | head -n 1)
+package=$(apt-cache "${options[@]}" pkgnames "linux-" |
+    grep -xE "linux-(binary|image)-${release//[+.]/.}" | sort | head -n 1)
 [[ -n $package ]] || { echo "$suite has no kernel for $debian" >&2; exit 1; }
 (cd "$scratch/deb" && apt-get "${options[@]}" download "$package" busybox-static &&
     for deb in *.deb; do dpkg-deb --extract "$deb" .; done) >/dev/null

@@ -98,8 +98,7 @@ fn without_fences_both_miss() {
 #[test]
 fn heavy_may_be_called_concurrently() {
     const CALLERS: u64 = 8;
-    const CALLS: u64 = 1000;
-    let _running = deadline();
+    let (_running, calls) = (deadline(), repetitions(1000) as u64);
     let before = fence::stats();
     thread::scope(|scope| {
         for caller in 0..CALLERS {
@@ -107,14 +106,14 @@ fn heavy_may_be_called_concurrently() {
                 if caller % 2 == 0 {
                     fence::register_thread();
                 }
-                for _ in 0..CALLS {
+                for _ in 0..calls {
                     fence::heavy();
                 }
             });
         }
     });
     let after = fence::stats();
-    assert!(after.calls >= before.calls + CALLERS * CALLS);
+    assert!(after.calls >= before.calls + CALLERS * calls);
     assert!(after.issued > before.issued);
 }
 
@@ -150,7 +149,7 @@ fn threads_register_and_end_while_others_call_heavy() {
                 fence::heavy();
             }
         });
-        for _ in 0..500 {
+        for _ in 0..repetitions(500) {
             let registered = || {
                 assert_eq!(fence::register_thread(), fence::backend() != Backend::SeqCst);
                 fence::light();
