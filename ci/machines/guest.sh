@@ -41,9 +41,13 @@ torture_all() {
 # One torture.
 torture_one() { passes $(($2 * 3 + 30)) "torture $1" torture "$1" --seconds "$2"; }
 
-# The test programs, two tests at a time.
+# The test programs, two tests at a time. One of them shows what happens without fences: emulated processors are too slow
+# for that, and it does not end.
 tests() {
-    for program in /bin/test-*; do passes 100 "${program#/bin/test-}" "$program" --test-threads=2; done
+    local program
+    for program in /bin/test-*; do
+        passes 100 "${program#/bin/test-}" "$program" --test-threads=2 --skip without_fences_both_miss
+    done
 }
 
 # Faults at every point of every section, with each registration and with the fallback; then single ones, and a control.
