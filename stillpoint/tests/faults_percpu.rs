@@ -25,6 +25,7 @@ use std::time::Duration;
 use std::{hint, mem, process, ptr, thread};
 
 use deadline::deadline;
+use fork::time_limit::repetitions;
 use stillpoint::percpu::faults::{self, Fault, POINTS};
 use stillpoint::percpu::{Counter, Histogram, Pool};
 use variants::in_each_variant;
@@ -150,7 +151,7 @@ impl Operation for Counted<'_> {
 /// Runs `operation` in several threads, each now and then with a fault at `point`.
 fn under_fault(operation: &dyn Operation, point: usize, action: Action, unregistered: fn(usize) -> bool) {
     const THREADS: usize = 3;
-    const RUNS: usize = 120;
+    let runs = repetitions(120).max(24);
     let counted = Counted { operation, runs: AtomicU64::new(0) };
     let dynamic: &dyn Operation = &counted;
     // SAFETY: only extends the lifetime; `SAME` is cleared below, when all threads have ended.
@@ -164,7 +165,7 @@ fn under_fault(operation: &dyn Operation, point: usize, action: Action, unregist
                 if unregistered(thread) {
                     rseq::unregister();
                 }
-                for run in 0..RUNS {
+                for run in 0..runs {
                     if run % 4 == thread {
                         arm(point, action);
                     }
