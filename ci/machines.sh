@@ -53,8 +53,7 @@ declare -A target=([x86_64]=x86_64-unknown-linux-gnu [aarch64]=aarch64-unknown-l
     [riscv64]=riscv64gc-unknown-linux-gnu)
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_RISCV64GC_UNKNOWN_LINUX_GNU_LINKER=riscv64-linux-gnu-gcc
-tests=(percpu percpu_pool lock fence seccomp qsbr qsbr_fork rcu_fork rcu_grace_period rcu_guard rcu_threads srcu_guard
-    srcu_fork)
+tests=(percpu percpu_pool lock fence seccomp qsbr qsbr_fork rcu_fork rcu_grace_period rcu_guard srcu_guard srcu_fork)
 if [[ -n $long ]]; then
     mapfile -t tests < <(cd stillpoint/tests &&
         ls percpu*.rs lock*.rs rwlock.rs fence.rs seccomp.rs qsbr*.rs rcu_*.rs srcu_*.rs |

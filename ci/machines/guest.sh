@@ -60,6 +60,21 @@ faults() {
     done
     passes 300 "faults, single ones" faults_percpu --nocapture --test-threads=1 --skip $test
     grep -E '^[a-z_]+: .*(left|lost|owners|twice|threads|torn|signal)' /tmp/log | sed 's/^/        unarmed: /'
+    # As in docs/proof.md.
+    refutes room-not-checked full_stack_refuses
+    refutes sign-not-checked unregistered_thread_never_commits
+    refutes stop-not-checked stopped_area_takes_nothing_until_it_is_reopened
+    refutes committed-early $test
+    refutes interrupted-pop-finds-nothing interrupted_pop_is_retried
+}
+
+# refutes MUTANT TEST: the test detects a broken section.
+refutes() {
+    STILLPOINT_MUTANT=$1 timeout -s KILL 100 env STILLPOINT_TEST_CHILD=1 faults_percpu --exact "$2" >/tmp/log 2>&1
+    case $? in
+        0 | 137) echo "FAILED  $2 does not refute $1"; status=1 ;;
+        *) echo "        refuted: $1" ;;
+    esac
 }
 
 # Takes CPUs away and gives them back, all the time.
