@@ -11,7 +11,7 @@ kernel=$1 cpus=$2 programs=$3 script=$4
 shift 4
 name=$(basename "$kernel")
 root=$(mktemp -d)
-trap 'rm -rf "$root" "$root.cpio" "$root.log"' EXIT
+trap 'rm -rf "$root" "$root".*' EXIT
 
 # `no_timer_check`: on a busy host the interrupts of the timer come too late for that check.
 append="quiet panic=-1"
@@ -49,9 +49,21 @@ chmod +x "$root/init"
 
 read -ra extra <<<"${QEMU:-}"
 log=$root.log
-timeout --kill-after=10 "${TIMEOUT:-300}" "${machine[@]}" -accel tcg,thread=multi -smp "$cpus" -m "${MEMORY:-1536}" \
-    -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$root.cpio" -append "$append ${APPEND:-}" \
-    "${extra[@]}" </dev/null 2>&1 | sed -u 's/\r//g' | tee "$log" | sed -un '/^guest: /,$p' || true
+# On a busy host a guest may hang while it boots: then once more.
+for try in 1 2; do
+    {
+        sleep 60
+        grep -q '^guest: ' "$log" || kill "$(cat "$root.pid")"
+    } >/dev/null 2>&1 &
+    watchdog=$!
+    timeout --kill-after=10 "${TIMEOUT:-300}" "${machine[@]}" -accel tcg,thread=multi -smp "$cpus" \
+        -m "${MEMORY:-1536}" -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$root.cpio" \
+        -append "$append ${APPEND:-}" -pidfile "$root.pid" "${extra[@]}" </dev/null 2>&1 |
+        sed -u 's/\r//g' | tee "$log" | sed -un '/^guest: /,$p' || true
+    kill $watchdog 2>/dev/null || true
+    ! grep -q '^guest: ' "$log" || break
+    echo "the guest has not come up (attempt $try)" >&2
+done
 grep -q '^guest: ' "$log" || tail -n 20 "$log" >&2
 status=$(sed -nE 's/^guest: ended with ([0-9]+).*/\1/p' "$log" | tail -n 1)
 exit "${status:-125}"
