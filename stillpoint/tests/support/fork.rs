@@ -1,5 +1,6 @@
 //! Forks, in processes of their own.
 
+#[allow(clippy::duplicate_mod, reason = "`deadline` has it too")]
 #[path = "time_limit.rs"]
 pub mod time_limit;
 
