@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<()> {
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Torture(args)) => {
-            torture::run(&args);
+            torture::run(&args.name);
             Ok(())
         }
         Some(Command::Worker(worker)) => match worker {

@@ -2,7 +2,7 @@
 //!
 //! Compiled with `--cfg stillpoint_faults` only (`ci/percpu.sh`): see `stillpoint::percpu::faults`. A thread that traps
 //! at a point runs a signal handler in the middle of a section, which does what the test asks for.
-#![cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+#![cfg(stillpoint_faults)]
 
 #[allow(dead_code, reason = "one way to start a child is enough here")]
 #[path = "support/child.rs"]
@@ -25,6 +25,7 @@ use std::time::Duration;
 use std::{hint, mem, process, ptr, thread};
 
 use deadline::deadline;
+use fork::time_limit::repetitions;
 use stillpoint::percpu::faults::{self, Fault, POINTS};
 use stillpoint::percpu::{Counter, Histogram, Pool};
 use variants::in_each_variant;
@@ -70,7 +71,9 @@ trait Operation: Sync {
     fn check(&self, times: u64);
 }
 
-extern "C" fn on_trap(_signal: libc::c_int) {
+extern "C" fn on_trap(_signal: libc::c_int, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the context of this handler.
+    unsafe { faults::step_over(context) };
     TRAPS.fetch_add(1, Relaxed);
     if EVERY_TIME.load(Relaxed) {
         if LEFT.fetch_sub(1, Relaxed) == 0 {
@@ -113,7 +116,7 @@ fn alone() -> MutexGuard<'static, ()> {
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = on_trap as *const () as libc::sighandler_t;
-        action.sa_flags = libc::SA_NODEFER | libc::SA_RESTART;
+        action.sa_flags = libc::SA_NODEFER | libc::SA_RESTART | libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()), 0);
     }
     CPUS.get_or_init(rseq::allowed_cpus);
@@ -148,7 +151,7 @@ impl Operation for Counted<'_> {
 /// Runs `operation` in several threads, each now and then with a fault at `point`.
 fn under_fault(operation: &dyn Operation, point: usize, action: Action, unregistered: fn(usize) -> bool) {
     const THREADS: usize = 3;
-    const RUNS: usize = 120;
+    let runs = repetitions(120).max(24);
     let counted = Counted { operation, runs: AtomicU64::new(0) };
     let dynamic: &dyn Operation = &counted;
     // SAFETY: only extends the lifetime; `SAME` is cleared below, when all threads have ended.
@@ -162,7 +165,7 @@ fn under_fault(operation: &dyn Operation, point: usize, action: Action, unregist
                 if unregistered(thread) {
                     rseq::unregister();
                 }
-                for run in 0..RUNS {
+                for run in 0..runs {
                     if run % 4 == thread {
                         arm(point, action);
                     }

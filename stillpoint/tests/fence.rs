@@ -19,6 +19,7 @@ use std::{hint, iter, mem, ptr, thread};
 
 use backends::BACKENDS;
 use deadline::deadline;
+use fork::time_limit::repetitions;
 use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
 use store_buffer::StoreBuffer;
@@ -38,8 +39,8 @@ fn meet(arrived: &AtomicUsize, round: usize) {
 /// Store buffering: each of two threads writes its own location, executes its fence, and reads the other's. Returns
 /// `true` if both ever missed the other's write. The calling thread executes the first fence.
 fn both_miss(fences: [fn(); 2]) -> bool {
-    let _running = deadline();
-    let cells = || (0..ROUNDS).map(|_| AtomicBool::new(false)).collect::<Vec<_>>();
+    let (_running, rounds) = (deadline(), repetitions(ROUNDS));
+    let cells = || (0..rounds).map(|_| AtomicBool::new(false)).collect::<Vec<_>>();
     let written = [cells(), cells()];
     let arrived = AtomicUsize::new(0);
     let side = |own: usize| {
@@ -54,7 +55,7 @@ fn both_miss(fences: [fn(); 2]) -> bool {
             fences[own]();
             !written[1 - own][round].load(Relaxed)
         };
-        (0..ROUNDS).map(round).collect::<Vec<bool>>()
+        (0..rounds).map(round).collect::<Vec<bool>>()
     };
     let (one, two) = thread::scope(|scope| {
         let two = scope.spawn(|| side(1));
@@ -97,8 +98,7 @@ fn without_fences_both_miss() {
 #[test]
 fn heavy_may_be_called_concurrently() {
     const CALLERS: u64 = 8;
-    const CALLS: u64 = 1000;
-    let _running = deadline();
+    let (_running, calls) = (deadline(), repetitions(1000) as u64);
     let before = fence::stats();
     thread::scope(|scope| {
         for caller in 0..CALLERS {
@@ -106,14 +106,14 @@ fn heavy_may_be_called_concurrently() {
                 if caller % 2 == 0 {
                     fence::register_thread();
                 }
-                for _ in 0..CALLS {
+                for _ in 0..calls {
                     fence::heavy();
                 }
             });
         }
     });
     let after = fence::stats();
-    assert!(after.calls >= before.calls + CALLERS * CALLS);
+    assert!(after.calls >= before.calls + CALLERS * calls);
     assert!(after.issued > before.issued);
 }
 
@@ -149,7 +149,7 @@ fn threads_register_and_end_while_others_call_heavy() {
                 fence::heavy();
             }
         });
-        for _ in 0..500 {
+        for _ in 0..repetitions(500) {
             let registered = || {
                 assert_eq!(fence::register_thread(), fence::backend() != Backend::SeqCst);
                 fence::light();
@@ -313,7 +313,7 @@ fn forked_child_can_fence() {
     drop(stillpoint::rcu::enter());
     fork::in_child(|| {
         // Repeated, because a missing fence seldom shows.
-        assert!((0..8).all(|_| !both_miss([fence::light, fence::heavy])));
+        assert!((0..repetitions(8)).all(|_| !both_miss([fence::light, fence::heavy])));
         assert_fences();
     });
     assert_fences();

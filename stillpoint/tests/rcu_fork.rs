@@ -19,6 +19,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use std::{io, mem, ptr, thread};
 
+use fork::time_limit::repetitions;
 use fork::{await_child, exit, fork, in_child, is_alone};
 use stillpoint::Domain as _;
 use stillpoint::fence;
@@ -222,7 +223,7 @@ fn child_works_whatever_other_threads_did() {
     thread::scope(|scope| {
         start_background_threads(scope, Own, (&stop, &gate, &started), (&counts, &next));
         started.wait();
-        for round in 0..ROUNDS {
+        for round in 0..repetitions(ROUNDS) {
             let before = Own.stats().sleeps;
             let mut sections: Vec<_> = (0..round % 3).map(|_| Own::enter()).collect();
             // Pending at the fork, if a section is open.
@@ -334,7 +335,7 @@ fn fork_during_first_use_is_safe() {
     }
     stillpoint::domain! { struct Own; }
     // A new process each time, which has used nothing yet.
-    for round in 0..100_u32 {
+    for round in (0..100_u32).step_by(100 / repetitions(100)) {
         in_child(|| {
             let start = Barrier::new(4);
             thread::scope(|scope| {

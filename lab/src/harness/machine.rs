@@ -1,11 +1,11 @@
 //! The facts about the machine, without which a result says nothing.
 
+use std::borrow::Cow;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
 use super::pin;
-use super::schema::Text;
 
 /// The machine of a run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub(crate) struct Machine {
     /// Model name of the CPU.
     pub(crate) cpu: String,
     /// Architecture the program was compiled for.
-    pub(crate) arch: Text,
+    pub(crate) arch: Cow<'static, str>,
     /// Number of CPUs that this process may use.
     pub(crate) cpus: usize,
     /// CPUs that may ever exist, as a list like `0-3`.
@@ -25,7 +25,7 @@ pub(crate) struct Machine {
     /// The fence backend of the library.
     pub(crate) fence: String,
     /// Version of the library.
-    pub(crate) stillpoint: Text,
+    pub(crate) stillpoint: Cow<'static, str>,
 }
 
 impl Machine {

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use crate::harness::units::seconds;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Common {
+pub(crate) struct Common {
     /// How long to run.
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds)]
     pub(super) seconds: f64,
@@ -24,7 +24,7 @@ pub(super) struct Common {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ThreadArgs {
+pub(crate) struct ThreadArgs {
     #[command(flatten)]
     pub(super) common: Common,
     /// Threads.

@@ -72,7 +72,10 @@ impl Signals {
     /// Lets the calling thread get signals in this slot.
     pub(super) fn receiver(&self, slot: usize) -> Receiver<'_> {
         let thread = &self.threads[slot];
-        thread.store(this_thread(), Release);
+        // Not while the slot is reserved: the sender puts back that there is no thread.
+        while thread.compare_exchange(0, this_thread(), AcqRel, Relaxed).is_err() {
+            thread::yield_now();
+        }
         Receiver(thread)
     }
 

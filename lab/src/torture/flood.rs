@@ -26,7 +26,7 @@ use crate::harness::{crew, memory};
 pub(super) const NAME: &str = "flood";
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Plain values to retire; of those with a destructor a tenth.
     #[arg(long, value_name = "N", default_value = "100000000")]
     count: NonZeroU64,

@@ -30,11 +30,12 @@ use common::{Common, ThreadArgs, fail};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    name: Name,
+    pub(crate) name: Name,
 }
 
+/// The tortures.
 #[derive(Debug, Subcommand)]
-enum Name {
+pub(crate) enum Name {
     /// Readers and updaters, all operations at once: nothing is freed too early, every wait ends, nothing leaks.
     Rcu(Common),
     /// The same for QSBR.
@@ -53,12 +54,12 @@ enum Name {
 }
 
 /// Runs a torture and prints the verdict. Ends the process if it failed, or is not conclusive.
-pub(crate) fn run(args: &Args) {
+pub(crate) fn run(name: &Name) {
     let common = |name: &'static str, common: &Common, run: &dyn Fn(u64) -> anyhow::Result<String>| {
         let seed = common.begin(name);
         (name, run(seed))
     };
-    let (name, outcome) = match &args.name {
+    let (name, outcome) = match name {
         Name::Rcu(args) => common("rcu", args, &|seed| run::run::<flavor::Rcu>(args, seed)),
         Name::Qsbr(args) => common("qsbr", args, &|seed| run::run::<flavor::Qsbr>(args, seed)),
         Name::Srcu(args) => common("srcu", args, &|seed| run::run::<flavor::Srcu>(args, seed)),

@@ -1,6 +1,10 @@
 //! `torture percpu`: counters, histograms and pools, all at once, by threads that migrate, get signals, lose their
 //! registration, start and end. From time to time all stop, and all totals must be right.
 
+#[allow(dead_code)]
+#[path = "../../../stillpoint/tests/support/rseq.rs"]
+mod rseq;
+
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use std::thread;
@@ -161,22 +165,6 @@ impl Containers {
     }
 }
 
-/// Unregisters the calling thread, if the C library registered it: it uses the fallback from now on.
-fn unregister() {
-    const SIZE: usize = 32;
-    const UNREGISTER: libc::c_int = 1;
-    let signature: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0x5305_3053 };
-    // SAFETY: the name is a C string, and the C library defines the symbol as a constant of this type; the kernel takes
-    // back only what was registered with the same arguments.
-    unsafe {
-        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
-        if let Some(offset) = offset.as_ref() {
-            let area = (libc::pthread_self() as *mut u8).wrapping_offset(*offset);
-            libc::syscall(libc::SYS_rseq, area, SIZE, UNREGISTER, signature);
-        }
-    }
-}
-
 /// Runs one interval: threads work, get signals, and end. Then checks all totals. Returns the number of operations.
 fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
     let containers = Containers::new();
@@ -189,7 +177,8 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
             let (containers, signals) = (&containers, &signals);
             let work = move || {
                 if slot % 4 == 3 {
-                    unregister();
+                    // Uses the fallback from now on.
+                    rseq::unregister();
                 }
                 let _receiver = signals.receiver(slot);
                 containers.work(cpus);

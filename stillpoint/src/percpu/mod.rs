@@ -56,6 +56,6 @@ pub use counter::Counter;
 pub use histogram::{Histogram, Snapshot};
 pub use pool::Pool;
 pub use rseq::cpu_number::{concurrency_id, cpu};
-#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+#[cfg(stillpoint_faults)]
 pub use rseq::faults;
 pub use rseq::registration::{AlreadyChosen, Mode, Report, choose, register_thread, report};

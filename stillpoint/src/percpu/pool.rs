@@ -355,7 +355,7 @@ impl<T> Pool<T> {
     }
 
     /// Runs `f` while the area of `cpu` is stopped, as by a thread that drains it.
-    #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+    #[cfg(stillpoint_faults)]
     #[doc(hidden)]
     pub fn with_area_stopped<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
         let _stopped = Stopped::new(&self.areas, cpu).expect("sections can be interrupted");
@@ -363,7 +363,7 @@ impl<T> Pool<T> {
     }
 
     /// Returns the number of objects in the local stack of `cpu`.
-    #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+    #[cfg(stillpoint_faults)]
     #[doc(hidden)]
     pub fn local_len(&self, cpu: usize) -> u64 {
         self.areas[cpu].plain[LEN].load(Relaxed)

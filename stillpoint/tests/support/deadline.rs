@@ -1,5 +1,6 @@
 //! Ends tests that hang.
 
+#[allow(clippy::duplicate_mod, reason = "`fork` has it too")]
 #[path = "time_limit.rs"]
 mod time_limit;
 

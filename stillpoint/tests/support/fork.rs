@@ -1,7 +1,13 @@
 //! Forks, in processes of their own.
 
+#[allow(clippy::duplicate_mod, reason = "`deadline` has it too")]
+#[path = "time_limit.rs"]
+pub mod time_limit;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{io, mem, ptr};
+
+use time_limit::TIME_LIMIT;
 
 use crate::child;
 
@@ -32,7 +38,7 @@ fn set_deadline() {
         let mut all: libc::sigset_t = mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &all, ptr::null_mut());
-        libc::alarm(50);
+        libc::alarm((TIME_LIMIT.as_secs() * 5 / 6).max(1) as libc::c_uint);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Unregisters threads from rseq, and pins them to CPUs.
 
+use std::arch::asm;
 use std::io;
 use std::mem;
 
-/// Bytes and signature with which the C library registers threads.
-const SIZE: usize = 32;
 const UNREGISTER: libc::c_int = 1;
+/// The signature with which the C library registers threads.
 const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
     0xd428_bc00
 } else if cfg!(target_arch = "riscv64") {
@@ -13,6 +13,21 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") {
 } else {
     0x5305_3053
 };
+
+/// Returns the thread pointer. Only on x86-64 is it `pthread_self`.
+fn thread_pointer() -> *const u8 {
+    let pointer;
+    // SAFETY: each reads a register, or the word that by the ABI points to itself.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer);
+        #[cfg(target_arch = "aarch64")]
+        asm!("mrs {}, tpidr_el0", out(reg) pointer);
+        #[cfg(target_arch = "riscv64")]
+        asm!("mv {}, tp", out(reg) pointer);
+    }
+    pointer
+}
 
 /// Ends the registration of the calling thread that the C library made. Returns `false` if it made none.
 pub fn unregister() -> bool {
@@ -25,11 +40,11 @@ pub fn unregister() -> bool {
         }
         (*offset, *size)
     };
-    assert!(size as usize <= SIZE, "an area larger than the first version's");
-    // SAFETY: on the architectures tested `pthread_self` is the thread pointer.
-    let area = unsafe { libc::pthread_self() as *mut u8 }.wrapping_offset(offset);
+    // The C library reports the size of the fields that it knows.
+    let size = (size as usize).next_multiple_of(32);
+    let area = thread_pointer().wrapping_offset(offset);
     // SAFETY: unregisters what the C library registered with the same arguments.
-    let failed = unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, UNREGISTER, SIGNATURE) };
+    let failed = unsafe { libc::syscall(libc::SYS_rseq, area, size, UNREGISTER, SIGNATURE) };
     assert_eq!(failed, 0, "the thread cannot be unregistered: {}", io::Error::last_os_error());
     true
 }

@@ -1,4 +1,4 @@
-//! How long a step of a test may take before it counts as hanging.
+//! How long a step of a test may take before it counts as hanging, and how often a loop repeats.
 
 use std::env;
 use std::sync::LazyLock;
@@ -6,12 +6,18 @@ use std::time::Duration;
 
 const FACTOR: &str = "STILLPOINT_TEST_TIME_FACTOR";
 
-/// A minute, times a factor from the environment for slow machines.
-pub static TIME_LIMIT: LazyLock<Duration> = LazyLock::new(|| {
-    let minute = Duration::from_secs(60);
-    let Ok(text) = env::var(FACTOR) else { return minute };
+/// A factor from the environment, for slow machines: how much longer steps may take.
+static TIME_FACTOR: LazyLock<f64> = LazyLock::new(|| {
+    let Ok(text) = env::var(FACTOR) else { return 1.0 };
     let factor = text.parse().ok().filter(|factor| (0.001..1e6).contains(factor));
-    minute.mul_f64(
-        factor.unwrap_or_else(|| panic!("{FACTOR} is {text:?}: it must be a number from 0.001 to 1e6")),
-    )
+    factor.unwrap_or_else(|| panic!("{FACTOR} is {text:?}: it must be a number from 0.001 to 1e6"))
 });
+
+/// A minute, times that factor.
+pub static TIME_LIMIT: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(60).mul_f64(*TIME_FACTOR));
+
+/// Returns the repetitions of a loop that repeats `count` times: fewer, by that factor, on slow machines.
+#[allow(dead_code, reason = "not all tests have such loops")]
+pub fn repetitions(count: usize) -> usize {
+    ((count as f64 / TIME_FACTOR.max(1.0)) as usize).max(1)
+}

@@ -10,29 +10,53 @@ use super::layout::{AreaRef, CounterRef, Pushed, rseq};
 /// Arms the section. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
-        concat!(descriptor!(), "adrp {t}, 3b\n", "add {t}, {t}, :lo12:3b\n", "str {t}, [{rseq}, #8]\n", "4:",)
+        concat!(
+            descriptor!(),
+            fault_point!(0),
+            "adrp {t}, 3b\n",
+            "add {t}, {t}, :lo12:3b\n",
+            unless_mutant!(1, "str {t}, [{rseq}, #8]", ""),
+            "\n4:\n",
+            fault_point!(1),
+        )
     };
 }
 
 /// Loads the current CPU's number into `t`. Leaves by `7` if it is negative.
 macro_rules! cpu {
     () => {
-        concat!("ldrsw {t}, [{rseq}, #4]\n", "tbnz {t}, #63, 7f\n")
+        concat!("ldrsw {t}, [{rseq}, #4]\n", fault_point!(2), unless_mutant!(3, "tbnz {t}, #63, 7f\n", ""))
     };
 }
 
 /// Loads the address of the current CPU's area into `t`. Leaves by `7` if the area is stopped too.
 macro_rules! open_area {
     () => {
-        concat!(cpu!(), "add {t}, {areas}, {t}, lsl #7\n", "ldar {x}, [{t}]\n", "cbnz {x}, 7f\n")
+        concat!(
+            cpu!(),
+            "add {t}, {areas}, {t}, lsl #7\n",
+            unless_mutant!(4, "ldar {x}, [{t}]\ncbnz {x}, 7f\n", ""),
+        )
     };
 }
 
 /// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8`
 /// without a value) follow.
 macro_rules! end {
-    ($failed:literal, $left:literal) => {
-        concat!("5:\n", "b 9f\n", ".inst 0xd428bc00\n", "6:\n", "7:\n", $failed, "\n8:\n", $left, "\n9:",)
+    ($failed:expr, $left:literal) => {
+        concat!(
+            "5:\n",
+            fault_point!(5),
+            "b 9f\n",
+            ".inst 0xd428bc00\n",
+            "6:\n",
+            fault_point!(6),
+            "7:\n",
+            $failed,
+            "\n8:\n",
+            $left,
+            "\n9:",
+        )
     };
 }
 
@@ -46,6 +70,7 @@ macro_rules! copy_batch {
             "sub {i}, {i}, #1\n",
             concat!("ldr {x}, [", $from, ", {i}, lsl #3]\n"),
             concat!("str {x}, [", $to, ", {i}, lsl #3]\n"),
+            fault_point!(4),
             "cbnz {i}, 31b\n",
             "32:\n",
             "add {t}, {t}, #8\n",
@@ -61,17 +86,19 @@ sections! {
         "add {t}, {word}, {t}, lsl #7",
         "ldr {x}, [{t}]",
         "add {x}, {x}, {by}",
+        fault_point!(3),
         "stlr {x}, [{t}]",
         end!("b {failed}", ""),
     }
 
     fn push(x, len) {
         "ldr {len}, [{t}, #8]",
-        "ldr {x}, [{t}, #16]",
-        "cmp {len}, {x}",
-        "b.hs 8f",
+        unless_mutant!(2, "ldr {x}, [{t}, #16]\ncmp {len}, {x}\nb.hs 8f\n", ""),
+        fault_point!(3),
         "ldr {x}, [{t}, #24]",
+        unless_mutant!(5, "", "add x16, {len}, #1\nstr x16, [{t}, #8]\n"),
         "str {value}, [{x}, {len}, lsl #3]",
+        fault_point!(4),
         "add {len}, {len}, #1",
         "add {t}, {t}, #8",
         "stlr {len}, [{t}]",
@@ -82,11 +109,13 @@ sections! {
         "ldr {len}, [{t}, #8]",
         "cbz {len}, 8f",
         "sub {len}, {len}, #1",
+        fault_point!(3),
         "ldr {x}, [{t}, #24]",
         "ldr {value}, [{x}, {len}, lsl #3]",
+        fault_point!(4),
         "add {t}, {t}, #8",
         "stlr {len}, [{t}]",
-        end!("mov {value}, #-1\nb 9f", "mov {value}, #0"),
+        end!(unless_mutant!(6, "mov {value}, #-1\nb 9f", "mov {value}, #0\nb 9f"), "mov {value}, #0"),
     }
 
     fn push_batch(x, len, slots, i) {
@@ -96,6 +125,7 @@ sections! {
         "sub {n}, {n}, {len}",
         "cmp {n}, {count}",
         "csel {n}, {n}, {count}, lo",
+        fault_point!(3),
         "ldr {slots}, [{t}, #24]",
         "add {slots}, {slots}, {len}, lsl #3",
         "add {len}, {len}, {n}",
@@ -107,6 +137,7 @@ sections! {
         // As many as there are.
         "cmp {len}, {count}",
         "csel {n}, {len}, {count}, lo",
+        fault_point!(3),
         "sub {len}, {len}, {n}",
         "ldr {slots}, [{t}, #24]",
         "add {slots}, {slots}, {len}, lsl #3",

@@ -5,45 +5,18 @@
 //! same operation. The mutants of `docs/proof.md` break sections in the same way, one step at a time, to show that the
 //! tests notice.
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use crate::sync::mutant;
 
-/// A fault point of a section. Changes the flags.
-macro_rules! fault_point {
-    ($number:literal) => {
-        concat!(
-            "cmp dword ptr fs:[stillpoint_fault_points@tpoff + 4 * ",
-            $number,
-            "], 1\n",
-            "jb 21f\n",
-            "je 20f\n",
-            ".rept 200\npause\n.endr\n",
-            "jmp 21f\n",
-            // The `nop` keeps the address behind the trap within the section.
-            "20: int3\nnop\n",
-            "21:\n",
-        )
-    };
-}
+#[cfg_attr(target_arch = "x86_64", path = "faults/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "faults/aarch64.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "faults/riscv64.rs")]
+#[macro_use]
+mod arch;
 
-/// The instructions `$broken` if the mutant is selected, otherwise `$right`. Changes the flags.
-macro_rules! unless_mutant {
-    ($number:literal, $right:expr, $broken:expr) => {
-        concat!(
-            "cmp dword ptr [rip + stillpoint_fault_mutant], ",
-            $number,
-            "\n",
-            "jne 22f\n",
-            $broken,
-            "\njmp 23f\n",
-            "22:\n",
-            $right,
-            "\n23:\n",
-        )
-    };
-}
+pub use arch::step_over;
 
 /// Fault points of a section.
 pub const POINTS: usize = 8;
@@ -71,12 +44,8 @@ global_asm!(
 const _: () = assert!(4 * POINTS == 32);
 
 fn points() -> &'static [AtomicU32; POINTS] {
-    let points: *const [AtomicU32; POINTS];
-    // SAFETY: the address of the array above, which lives as long as the thread; no other thread gets the reference.
-    unsafe {
-        asm!("mov {p}, qword ptr fs:[0]", "lea {p}, [{p} + stillpoint_fault_points@tpoff]", p = out(reg) points);
-        &*points
-    }
+    // SAFETY: the array above, which lives as long as the thread; no other thread gets the reference.
+    unsafe { &*arch::points().cast() }
 }
 
 #[unsafe(no_mangle)]

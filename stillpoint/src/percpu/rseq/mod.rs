@@ -55,7 +55,7 @@
 //! fence. Threads that commit on one CPU one after another are ordered by that CPU, and by the kernel's fences in
 //! context switches. Sections acquire the stop word, which threads on other CPUs write.
 
-#[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+#[cfg(stillpoint_faults)]
 #[macro_use]
 pub mod faults;
 #[macro_use]

@@ -273,7 +273,7 @@ fn asked_by_environment() -> Asked<Mode> {
 
 /// Returns the report on the mode that is asked for, or on the fallback.
 fn select(asked: Asked<Mode>) -> Report {
-    #[cfg(all(stillpoint_faults, target_arch = "x86_64"))]
+    #[cfg(stillpoint_faults)]
     super::faults::select();
     let chosen = match asked {
         Asked::For(Mode::Atomic) | Asked::Unknown => Err(Why::NotNeeded),

@@ -11,14 +11,26 @@ use super::layout::{AreaRef, CounterRef, Pushed, rseq};
 /// Arms the section. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
-        concat!(descriptor!(), "lla {t}, 3b\n", "sd {t}, 8({rseq})\n", "4:",)
+        concat!(
+            descriptor!(),
+            fault_point!(0),
+            "lla {t}, 3b\n",
+            unless_mutant!(1, "sd {t}, 8({rseq})", ""),
+            "\n4:\n",
+            fault_point!(1),
+        )
     };
 }
 
 /// Loads the current CPU's area, as bytes from the first area, into `t`. Leaves by `7` if the CPU number is negative.
 macro_rules! area_offset {
     () => {
-        concat!("lw {t}, 4({rseq})\n", "bltz {t}, 7f\n", "slli {t}, {t}, 7\n")
+        concat!(
+            "lw {t}, 4({rseq})\n",
+            fault_point!(2),
+            unless_mutant!(3, "bltz {t}, 7f\n", ""),
+            "slli {t}, {t}, 7\n",
+        )
     };
 }
 
@@ -28,9 +40,7 @@ macro_rules! open_area {
         concat!(
             area_offset!(),
             "add {t}, {t}, {areas}\n",
-            "ld {x}, 0({t})\n",
-            "fence r, rw\n",
-            "bnez {x}, 7f\n"
+            unless_mutant!(4, "ld {x}, 0({t})\nfence r, rw\nbnez {x}, 7f\n", ""),
         )
     };
 }
@@ -38,13 +48,15 @@ macro_rules! open_area {
 /// Ends the section after the commit. The abort handler (`6`, behind the signature) and early exits (`7`, and `8`
 /// without a value) follow.
 macro_rules! end {
-    ($failed:literal, $left:literal) => {
+    ($failed:expr, $left:literal) => {
         concat!(
             "5:\n",
+            fault_point!(5),
             "j 9f\n",
             ".balign 4\n",
             ".long 0xf1401073\n",
             "6:\n",
+            fault_point!(6),
             "7:\n",
             $failed,
             "\n8:\n",
@@ -66,6 +78,7 @@ macro_rules! copy_batch {
             "ld {y}, 0({x})\n",
             concat!("add {x}, ", $to, ", {i}\n"),
             "sd {y}, 0({x})\n",
+            fault_point!(4),
             "bnez {i}, 31b\n",
             "32:\n",
             "fence rw, w\n",
@@ -81,6 +94,7 @@ sections! {
         "add {t}, {t}, {word}",
         "ld {x}, 0({t})",
         "add {x}, {x}, {by}",
+        fault_point!(3),
         "fence rw, w",
         "sd {x}, 0({t})",
         end!("j {failed}", ""),
@@ -88,12 +102,14 @@ sections! {
 
     fn push(x, y, len) {
         "ld {len}, 8({t})",
-        "ld {x}, 16({t})",
-        "bgeu {len}, {x}, 8f",
+        unless_mutant!(2, "ld {x}, 16({t})\nbgeu {len}, {x}, 8f\n", ""),
+        fault_point!(3),
         "ld {y}, 24({t})",
         "slli {x}, {len}, 3",
         "add {x}, {x}, {y}",
+        unless_mutant!(5, "", "addi t6, {len}, 1\nsd t6, 8({t})\n"),
         "sd {value}, 0({x})",
+        fault_point!(4),
         "addi {len}, {len}, 1",
         "fence rw, w",
         "sd {len}, 8({t})",
@@ -104,13 +120,15 @@ sections! {
         "ld {len}, 8({t})",
         "beqz {len}, 8f",
         "addi {len}, {len}, -1",
+        fault_point!(3),
         "ld {y}, 24({t})",
         "slli {x}, {len}, 3",
         "add {x}, {x}, {y}",
         "ld {value}, 0({x})",
+        fault_point!(4),
         "fence rw, w",
         "sd {len}, 8({t})",
-        end!("li {value}, -1\nj 9f", "li {value}, 0"),
+        end!(unless_mutant!(6, "li {value}, -1\nj 9f", "li {value}, 0\nj 9f"), "li {value}, 0"),
     }
 
     fn push_batch(x, y, len, slots, i) {
@@ -121,6 +139,7 @@ sections! {
         "bltu {n}, {count}, 33f",
         "mv {n}, {count}",
         "33:",
+        fault_point!(3),
         "ld {slots}, 24({t})",
         "slli {x}, {len}, 3",
         "add {slots}, {slots}, {x}",
@@ -135,6 +154,7 @@ sections! {
         "bltu {n}, {count}, 33f",
         "mv {n}, {count}",
         "33:",
+        fault_point!(3),
         "sub {len}, {len}, {n}",
         "ld {slots}, 24({t})",
         "slli {x}, {len}, 3",

@@ -10,6 +10,22 @@
 //! The same for all functions: the calling thread has an rseq area at the offset. There is an area for each possible
 //! CPU, whose words have the meaning that the section gives them, and whose slots are as many as they say.
 
+/// A fault point of a section: see `faults.rs`.
+#[cfg(not(stillpoint_faults))]
+macro_rules! fault_point {
+    ($number:literal) => {
+        ""
+    };
+}
+
+/// The instructions `$right`, unless a mutant of `faults.rs` is selected.
+#[cfg(not(stillpoint_faults))]
+macro_rules! unless_mutant {
+    ($number:literal, $right:expr, $broken:expr) => {
+        $right
+    };
+}
+
 /// The descriptor of a section, at label `3`. The section begins at `4` and ends before `5`, and its abort handler is
 /// `6`.
 macro_rules! descriptor {
@@ -28,7 +44,15 @@ macro_rules! descriptor {
 /// Defines the functions from the instructions of an architecture.
 macro_rules! sections {
     ($(fn $name:ident($($scratch:ident),*) { $($line:tt)* })*) => {
-        $(section!($name, [$($line)*], [t = out(reg) _, $($scratch = out(reg) _,)*]);)*
+        $(section!($name, [$($line)*], [
+            t = out(reg) _,
+            $($scratch = out(reg) _,)*
+            // Of the fault points.
+            #[cfg(all(stillpoint_faults, target_arch = "aarch64"))]
+            out("x16") _,
+            #[cfg(all(stillpoint_faults, target_arch = "riscv64"))]
+            out("t6") _,
+        ]);)*
     };
 }
 

@@ -6,22 +6,6 @@ use core::arch::asm;
 
 use super::layout::{AreaRef, CounterRef, Pushed, rseq};
 
-/// A fault point of a section: see `faults.rs`.
-#[cfg(not(stillpoint_faults))]
-macro_rules! fault_point {
-    ($number:literal) => {
-        ""
-    };
-}
-
-/// The instructions `$right`, unless a mutant of `faults.rs` is selected.
-#[cfg(not(stillpoint_faults))]
-macro_rules! unless_mutant {
-    ($number:literal, $right:expr, $broken:expr) => {
-        $right
-    };
-}
-
 /// Arms the section. The store to `rseq_cs` comes last.
 macro_rules! arm {
     () => {
