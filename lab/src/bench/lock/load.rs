@@ -79,7 +79,7 @@ impl Cell {
     /// Returns the nanoseconds of work without the lock, after the acquisition number `share` of a thread.
     #[inline(always)]
     fn pause(&self, share: u64, random: &mut Rng) -> u32 {
-        if self.burst > 1 && share % u64::from(self.burst) != 0 {
+        if self.burst > 1 && !share.is_multiple_of(u64::from(self.burst)) {
             return 0;
         }
         let mean = self.ncs * self.burst;

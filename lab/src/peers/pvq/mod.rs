@@ -266,7 +266,7 @@ impl<P: Patches> Raw<P> {
                     return;
                 }
                 // Relaxed: a hint. The node may be in another queue by now.
-                let looks = P::ADAPTIVE_SPINNING && left % PREV_CHECK == 0;
+                let looks = P::ADAPTIVE_SPINNING && left.is_multiple_of(PREV_CHECK);
                 if looks && previous.state.load(Relaxed) != RUNNING {
                     P::count(Stat::WaitEarly);
                     break;

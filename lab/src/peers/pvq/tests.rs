@@ -38,7 +38,7 @@ fn exclude<P: Patches>(threads: usize, rounds: u64) {
                     let (lock, holders) = &locks[(round as usize / 8 + thread % 2) % locks.len()];
                     lock.with(|count| {
                         assert_eq!(holders.fetch_add(1, Relaxed), 0, "{}: two holders", P::NAME);
-                        if round % 4 == 0 {
+                        if round.is_multiple_of(4) {
                             yield_now();
                         }
                         *count += 1;
