@@ -34,7 +34,7 @@ done
 echo "-- bench lock"
 "$stillpoint" bench lock --quick --seconds 3 --rounds 1 --json "$scratch/lock.json" | cat
 "$stillpoint" bench lock-ablation --quick --seconds 3 --rounds 1 | cat
-jq --exit-status '([.rows[].system] | unique | length) == 9 and (.ratios | length > 0)' "$scratch/lock.json" >/dev/null
+jq --exit-status '([.rows[].system] | unique | length) == 10 and (.ratios | length > 0)' "$scratch/lock.json" >/dev/null
 "$stillpoint" report --from "$scratch/lock.json" --out-dir "$scratch/lock"
 grep --quiet '</svg>' "$scratch/lock/report.html"
 

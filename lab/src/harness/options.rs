@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Fewer cells, less than two minutes (lock, lock-ablation, map).
     #[arg(long)]
     quick: bool,
+    /// Another set of cells (lock, lock-ablation): quick, bottleneck, short, ratios, cpus+1, random, bursts, locks.
+    #[arg(long, value_name = "SET")]
+    cells: Option<String>,
 }
 
 /// A bench or an experiment: its name, what it measures, its usual time in seconds, and how to run it.
@@ -41,10 +44,11 @@ impl Options {
     pub(crate) fn run(&self, command: &str, names: &[String], offers: &[Offer]) -> anyhow::Result<()> {
         let is_chosen = |offer: &&Offer| names.iter().any(|name| name == offer.0 || name == "all");
         let chosen: Vec<&Offer> = offers.iter().filter(is_chosen).collect();
+        let rounds = self.rounds.map(NonZeroUsize::get);
+        let cells = self.cells.clone().map(|name| &*name.leak());
         for (_, _, usual, run) in &chosen {
             let seconds = self.seconds.unwrap_or(*usual);
-            let report =
-                run(Budget { seconds, rounds: self.rounds.map(NonZeroUsize::get), quick: self.quick })?;
+            let report = run(Budget { seconds, rounds, quick: self.quick, cells })?;
             report.print(command);
             match &self.json {
                 Some(path) if chosen.len() > 1 => report.write_json(&with_name(path, &report.bench))?,

@@ -14,6 +14,8 @@ pub(crate) struct Budget {
     pub(crate) rounds: Option<usize>,
     /// Whether fewer cells are enough.
     pub(crate) quick: bool,
+    /// The set of cells that the user chose.
+    pub(crate) cells: Option<&'static str>,
 }
 
 impl Budget {
@@ -144,8 +146,11 @@ mod tests {
     #[test]
     fn budget_is_split_into_as_many_rounds_as_fit() {
         let slice = Duration::from_millis(100);
-        let auto = |seconds| Budget { seconds, rounds: None, quick: false }.split(10, 100);
+        let auto = |seconds| Budget { seconds, rounds: None, quick: false, cells: None }.split(10, 100);
         assert_eq!((auto(10.0), auto(1.0).0, auto(1000.0).0), ((10, slice), 3, 51));
-        assert_eq!(Budget { seconds: 10.0, rounds: Some(5), quick: false }.split(10, 100), (5, slice * 2));
+        assert_eq!(
+            Budget { seconds: 10.0, rounds: Some(5), quick: false, cells: None }.split(10, 100),
+            (5, slice * 2)
+        );
     }
 }

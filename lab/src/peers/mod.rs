@@ -11,6 +11,7 @@ pub(crate) mod liburcu;
 pub(crate) mod maps;
 pub(crate) mod parking_lot;
 pub(crate) mod pthread;
+pub(crate) mod pvq;
 pub(crate) mod rwlock;
 pub(crate) mod seize;
 pub(crate) mod spin;

@@ -90,7 +90,7 @@ use Versus::{Config, Itself, System};
 
 // Three threads on two CPUs are the 48 virtual CPUs on 32 of the post.
 #[rustfmt::skip]
-pub(super) const CLAIMS: [Claim; 19] = [
+pub(super) const CLAIMS: [Claim; 25] = [
     Claim("e1", "heavy() beside two busy threads per CPU / beside one", Same,
         "heavy_ns", "running=max, callers=1, backend=membarrier",
         Config("running=cpus, callers=1, backend=membarrier")),
@@ -119,12 +119,24 @@ pub(super) const CLAIMS: [Claim; 19] = [
         "overhead_ns", "threads_per_cpu=1, threads=max", System("cmpxchg-restart")),
     Claim("e5", "CPU number from memory / from the vdso", Like(0.3 / 12.7),
         "cpu_number_ns", "threads_per_cpu=1, threads=max", System("vdso-getcpu")),
-    Claim("e6", "Rate with deferred kicks, 1.5 threads per CPU / without (Westmere, 48 on 32)", Like(632.0 / 590.9),
-        "mops", "threads=#1", System("no-deferred-kick")),
+    Claim("e6", "pvq: lock rate of two threads with the pending bit / without (same socket)", Like(7.08 / 6.52),
+        "gain", "threads=2, cs_ns=0", Itself("pvq+pending-bit")),
+    Claim("e6", "pvq: rate with kick-ahead / without, 1 thread per CPU (Westmere, 32 on 32)", Same,
+        "gain", "cs_ns=1000, threads=#0", Itself("pvq+kick-ahead")),
+    Claim("e6", "The same, 2 threads per CPU (Westmere, 48 on 32)", Same,
+        "gain", "cs_ns=1000, threads=#1", Itself("pvq+kick-ahead")),
+    Claim("e6", "pvq: rate with deferred kicks / without, 1 thread per CPU (Westmere, 32 on 32)", Like(207.4 / 181.3),
+        "gain", "cs_ns=1000, threads=#0", Itself("pvq+deferred-kick")),
+    Claim("e6", "The same, 2 threads per CPU (Westmere, 48 on 32)", Like(632.0 / 590.9),
+        "gain", "cs_ns=1000, threads=#1", Itself("pvq+deferred-kick")),
     Claim("e6", "The same, 32 threads per CPU (Haswell, 48 on 32)", Like(892.5 / 808.1),
-        "mops", "threads=max", System("no-deferred-kick")),
-    Claim("e6", "Rate of two threads with stealing, which replaced the pending bit / without (same socket)",
-        Like(7.08 / 6.52), "mops", "threads=#0", System("no-stealing")),
+        "gain", "cs_ns=1000, threads=max", Itself("pvq+deferred-kick")),
+    Claim("e6", "pvq: rate with adaptive spinning / without, 1 thread per CPU (Haswell, 32 on 32)", Same,
+        "gain", "cs_ns=1000, threads=#0", Itself("pvq")),
+    Claim("e6", "The same, 2 threads per CPU (Haswell, 48 on 32)", Like(808.1 / 546.9),
+        "gain", "cs_ns=1000, threads=#1", Itself("pvq")),
+    Claim("e6", "The same, 32 threads per CPU (Haswell, 48 on 32)", Like(808.1 / 546.9),
+        "gain", "cs_ns=1000, threads=max", Itself("pvq")),
 ];
 
 /// How a quantity is drawn.

@@ -1,66 +1,100 @@
-//! E6: the queued lock with each of its mechanisms switched off in turn, for more and more threads a CPU.
+//! E6: the lock of the posts, patch by patch, for more and more threads a CPU, beside ours.
 //!
 //! The posts measured a kernel build in guests with more virtual CPUs than the host has. Here, a thread stands for a
-//! virtual CPU, and the loops of `bench lock` for the build. The events of the lock are counted in a run of their own.
+//! virtual CPU, and the loops of `bench lock` for the build. In a guest of an emulator, the CPUs are virtual too. `gain`
+//! is the rate with a patch divided by the rate without it; with fewer levels of kick-ahead, by that of the whole
+//! series. Each lock's events are counted in a run of their own.
 
 use std::time::Duration;
 
-use stillpoint::lock::lab::{self, Event, Policy};
-
 use super::posted;
-use crate::bench::lock::ablation::VARIANTS;
-use crate::bench::lock::load::{self, Cell};
-use crate::bench::lock::measure;
-use crate::harness::plan::system;
-use crate::harness::report::OURS;
-use crate::harness::{Better, Budget, Config, Metric, Report, pin};
-use crate::peers::stillpoint::Variant;
+use crate::bench::lock::load::{self, Cell, Outcome};
+use crate::bench::lock::{MOPS, measure};
+use crate::harness::{Better, Budget, Config, Metric, Report, System, pin, systems};
+use crate::peers::Lock;
+use crate::peers::pvq::{self, Counted, Patches, Pvq, stat};
 
-/// The default policy, with events counted.
-struct Counted;
+/// The rate of a lock divided by that of the same lock with one patch less.
+const GAIN: Metric = Metric { name: "gain", unit: "ratio", better: Better::Higher };
 
-impl Policy for Counted {
-    const COUNTS: bool = true;
+type Measure = fn(Cell, Duration) -> anyhow::Result<Outcome>;
 
-    fn add(event: Event, by: u64) {
-        lab::add(event, by);
-    }
+/// A state of the posted lock: its name, how its events are counted, and the state that it is compared with.
+struct Stage {
+    name: &'static str,
+    counted: Measure,
+    before: Option<&'static str>,
 }
 
-/// Events per second, and latencies.
-const EVENTS: [Metric; 9] = [
-    Metric::count("steal_per_s", Better::Higher),
-    Metric::count("lock_slowpath_per_s", Better::Lower),
-    Metric::count("wait_node_per_s", Better::Lower),
-    Metric::count("wait_head_per_s", Better::Lower),
-    Metric::count("kick_unlock_per_s", Better::Lower),
-    Metric::count("spurious_wakeup_per_s", Better::Lower),
-    Metric::count("reserve_per_s", Better::Lower),
-    Metric::nanoseconds("latency_kick_ns"),
-    Metric::nanoseconds("latency_wake_ns"),
+const fn stage<P: Patches>(before: Option<&'static str>) -> Stage {
+    Stage { name: P::NAME, counted: load::run::<Pvq<Counted<P>>>, before }
+}
+
+/// The patches in the order of the posts, then levels of kick-ahead.
+const STAGES: [Stage; 10] = [
+    stage::<pvq::Base>(None),
+    stage::<pvq::UnconditionalKick>(Some(pvq::Base::NAME)),
+    stage::<pvq::PendingBit>(Some(pvq::UnconditionalKick::NAME)),
+    stage::<pvq::KickAhead>(Some(pvq::PendingBit::NAME)),
+    stage::<pvq::DeferredKick>(Some(pvq::KickAhead::NAME)),
+    stage::<pvq::Series>(Some(pvq::DeferredKick::NAME)),
+    stage::<pvq::Ahead0>(Some(pvq::Series::NAME)),
+    stage::<pvq::Ahead1>(Some(pvq::Series::NAME)),
+    stage::<pvq::Ahead2>(Some(pvq::Series::NAME)),
+    stage::<pvq::Ahead3>(Some(pvq::Series::NAME)),
 ];
+
+/// The part of the time in which events are counted.
+const COUNTING: f64 = 0.15;
+
+fn systems() -> Vec<System<Measure>> {
+    use load::run as run_load;
+    systems![run_load:
+        stillpoint::lock::Mutex<u64>,
+        std::sync::Mutex<u64>,
+        Pvq<pvq::Base>,
+        Pvq<pvq::UnconditionalKick>,
+        Pvq<pvq::PendingBit>,
+        Pvq<pvq::KickAhead>,
+        Pvq<pvq::DeferredKick>,
+        Pvq<pvq::Series>,
+        Pvq<pvq::Ahead0>,
+        Pvq<pvq::Ahead1>,
+        Pvq<pvq::Ahead2>,
+        Pvq<pvq::Ahead3>,
+    ]
+    .into()
+}
 
 /// Runs the experiment.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
     let cpus = pin::allowed()?.len();
-    // 1, 1.5, 2, 8 and 32 threads a CPU.
-    let cells: Vec<Cell> =
-        [2, 3, 4, 16, 64].iter().map(|halves| Cell::new((halves * cpus).div_ceil(2), 1000, 1000)).collect();
-    let [default, no_steal, no_reserve, no_defer, ..] = VARIANTS;
-    let std = system("std", load::run::<std::sync::Mutex<u64>>);
-    let mut systems = [default, std, no_steal, no_reserve, no_defer];
-    let mut recorder = measure("e6", &mut systems, &cells, budget.share(0.95))?;
-    let time = Duration::from_secs_f64(budget.seconds * 0.05 / cells.len() as f64);
+    // The lock rate of two threads, and 1 to 32 threads a CPU with work.
+    let mut cells = vec![Cell::new(2, 0, 0)];
+    cells.extend([1, 2, 4, 8, 16, 32].map(|per_cpu| Cell::new(per_cpu * cpus, 1000, 1000)));
+    let mut recorder = measure("e6", &mut systems(), &cells, budget.share(1.0 - COUNTING))?;
+    for config in cells.iter().map(|cell| cell.config(cpus)) {
+        for stage in &STAGES {
+            let Some(before) = stage.before else { continue };
+            let (with, without) = ((stage.name, &MOPS, &config), (before, &MOPS, &config));
+            recorder.derive(&GAIN, with, without, |with, without| with / without);
+        }
+    }
+    let time = Duration::from_secs_f64(budget.seconds * COUNTING / (cells.len() * STAGES.len()) as f64);
     for cell in &cells {
-        let config = Config::new([("threads", cell.threads.into())]);
-        for (metric, value) in EVENTS.iter().zip(count(*cell, time)?) {
-            recorder.record(0, OURS, metric, &config, value);
+        let config = Config::new([("threads", cell.threads.into()), ("cs_ns", cell.cs.into())]);
+        for stage in &STAGES {
+            stat::reset();
+            let outcome = (stage.counted)(*cell, time)?;
+            for (metric, value) in stat::METRICS.iter().zip(stat::read(outcome.elapsed.as_secs_f64())) {
+                recorder.record(0, stage.name, metric, &config, value);
+            }
         }
     }
     let posted = posted(
         "pvqspinlock v2, 2015; 32 and 48 virtual CPUs on 32 CPUs, kernel build",
-        "deferred kicks gain most where CPUs are overcommitted, kick-ahead next to nothing; the lock rate of two threads \
-         gains by the pending bit",
+        "with more threads than CPUs, deferred kicks and adaptive spinning gain, kick-ahead next to nothing; the lock rate \
+         of two threads gains by the pending bit",
         &[
             "kernel build | s
              patches | Westmere 32 | Westmere 48 | Haswell 32 | Haswell 48
@@ -82,23 +116,4 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         ],
     );
     Ok(Report { posted, ..Report::new(&recorder, Vec::new()) })
-}
-
-/// Returns the values of [`EVENTS`].
-fn count(cell: Cell, time: Duration) -> anyhow::Result<[f64; 9]> {
-    lab::reset();
-    let outcome = load::run::<Variant<Counted>>(cell, time)?;
-    let events = lab::read();
-    let rate = |count: u64| count as f64 / outcome.elapsed.as_secs_f64();
-    Ok([
-        rate(events.steal),
-        rate(events.lock_slowpath),
-        rate(events.wait_node),
-        rate(events.wait_head),
-        rate(events.kick_unlock),
-        rate(events.spurious_wakeup),
-        rate(events.reserve),
-        events.latency_kick_ns as f64,
-        events.latency_wake_ns as f64,
-    ])
 }

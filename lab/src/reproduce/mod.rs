@@ -32,7 +32,7 @@ const EXPERIMENTS: [Offer; 6] = [
     ("e3", "synchronize() on its own track, against a callback that wakes its caller", e3::SECONDS, e3::run),
     ("e4", "QSBR grace periods that sleep: a flag for each reader, or one for all", 40.0, e4::run),
     ("e5", "A per-CPU counter: locked, and in critical sections; and the CPU number", 30.0, e5::run),
-    ("e6", "The queued lock, its mechanisms switched off in turn", 60.0, e6::run),
+    ("e6", "The queued lock of the posts, patch by patch, beside ours", 120.0, e6::run),
 ];
 
 /// Runs the experiments that `args` names.

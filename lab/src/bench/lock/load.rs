@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::CachePadded;
+use fastrand::Rng;
 use hdrhistogram::Histogram;
 
 use crate::harness::buckets::histogram;
@@ -18,19 +20,37 @@ use crate::peers::Lock;
 pub(crate) struct Cell {
     pub(crate) threads: usize,
     /// Nanoseconds of work under the lock, and without it.
-    cs: u32,
+    pub(crate) cs: u32,
     ncs: u32,
     /// All on one CPU.
     one_cpu: bool,
+    /// The work without the lock is drawn from an exponential distribution with the mean `ncs`.
+    random: bool,
+    /// Acquisitions in a row, before the work without the lock of all of them.
+    burst: u32,
+    /// Locks, of which each acquisition takes one at random.
+    locks: usize,
 }
 
 impl Cell {
     pub(crate) const fn new(threads: usize, cs: u32, ncs: u32) -> Self {
-        Self { threads, cs, ncs, one_cpu: false }
+        Self { threads, cs, ncs, one_cpu: false, random: false, burst: 1, locks: 1 }
     }
 
     pub(super) const fn on_one_cpu(self) -> Self {
         Self { one_cpu: true, ..self }
+    }
+
+    pub(super) const fn with_random_pauses(self) -> Self {
+        Self { random: true, ..self }
+    }
+
+    pub(super) const fn in_bursts(self, burst: u32) -> Self {
+        Self { burst, ..self }
+    }
+
+    pub(super) const fn with_locks(self, locks: usize) -> Self {
+        Self { locks, ..self }
     }
 
     /// Returns the number of CPUs of the threads, on a machine with `cpus`.
@@ -43,14 +63,33 @@ impl Cell {
         self.threads > 2 || self.cs > 0
     }
 
-    pub(super) fn config(&self, cpus: usize) -> Config {
-        Config::new([
-            ("threads", self.threads.into()),
-            ("cs_ns", self.cs.into()),
-            ("ncs_ns", self.ncs.into()),
-            ("cpus", self.cpus(cpus).into()),
-        ])
+    /// Returns the parameters. Those that only some cells have are left out of the others.
+    pub(crate) fn config(&self, cpus: usize) -> Config {
+        let (threads, cs, ncs) = (self.threads.into(), self.cs.into(), self.ncs.into());
+        let usual = [("threads", threads), ("cs_ns", cs), ("ncs_ns", ncs), ("cpus", self.cpus(cpus).into())];
+        let [threads, cs, ncs, cpus] = usual.clone();
+        match self {
+            Self { random: true, .. } => Config::new([threads, cs, ncs, cpus, ("pauses", "random".into())]),
+            Self { burst: 2.., .. } => Config::new([threads, cs, ncs, cpus, ("burst", self.burst.into())]),
+            Self { locks: 2.., .. } => Config::new([threads, cs, ncs, cpus, ("locks", self.locks.into())]),
+            _ => Config::new(usual),
+        }
     }
+
+    /// Returns the nanoseconds of work without the lock, after the acquisition number `share` of a thread.
+    #[inline(always)]
+    fn pause(&self, share: u64, random: &mut Rng) -> u32 {
+        if self.burst > 1 && !share.is_multiple_of(u64::from(self.burst)) {
+            return 0;
+        }
+        let mean = self.ncs * self.burst;
+        if self.random { exponential(mean, random.f64()) } else { mean }
+    }
+}
+
+/// Returns the value of an exponential distribution for a number from 0 to 1 that is uniformly distributed.
+fn exponential(mean: u32, uniform: f64) -> u32 {
+    (-f64::from(mean) * (1.0 - uniform).ln()) as u32
 }
 
 /// Iterations of a loop that takes a known time.
@@ -104,7 +143,8 @@ pub(crate) struct Outcome {
 
 /// The threads of `cell` take a lock again and again for `slice`.
 pub(crate) fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcome> {
-    let (lock, controls, work) = (L::new(), Controls::default(), Work::calibrated());
+    let locks: Vec<_> = (0..cell.locks).map(|_| CachePadded::new(L::new())).collect();
+    let (controls, work) = (Controls::default(), Work::calibrated());
     let cpu = if cell.one_cpu { pin::allowed()?.first().copied() } else { None };
     let body = || -> anyhow::Result<(u64, Duration, Histogram<u64>)> {
         if let Some(cpu) = cpu {
@@ -112,9 +152,9 @@ pub(crate) fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcom
         }
         controls.begin();
         Ok(if cell.is_timed() {
-            repeat::<L, true>(&lock, cell, work, &controls)
+            repeat::<L, true>(&locks, cell, work, &controls)
         } else {
-            repeat::<L, false>(&lock, cell, work, &controls)
+            repeat::<L, false>(&locks, cell, work, &controls)
         })
     };
     controls.scope(|scope| {
@@ -138,15 +178,16 @@ pub(crate) fn run<L: Lock>(cell: Cell, slice: Duration) -> anyhow::Result<Outcom
 
 /// A thread. Returns its acquisitions, its CPU time, and its waits.
 fn repeat<L: Lock, const TIMED: bool>(
-    lock: &L,
+    locks: &[CachePadded<L>],
     cell: Cell,
     work: Work,
     controls: &Controls,
 ) -> (u64, Duration, Histogram<u64>) {
-    let mut waits = histogram();
+    let (mut waits, mut random) = (histogram(), Rng::new());
     let (mut share, mut own) = (0_u64, 1);
     let begin = thread_cpu_time();
     while !controls.must_stop() || share == 0 {
+        let lock = if locks.len() == 1 { &locks[0] } else { &locks[random.usize(..locks.len())] };
         let begin = TIMED.then(Instant::now);
         let waited = lock.with(|state| {
             let waited = begin.map(|begin| begin.elapsed());
@@ -157,8 +198,30 @@ fn repeat<L: Lock, const TIMED: bool>(
             waits.saturating_record(waited.as_nanos() as u64);
         }
         share += 1;
-        own = work.run(cell.ncs, own);
+        own = work.run(cell.pause(share, &mut random), own);
     }
     black_box(own);
     (share, thread_cpu_time() - begin, waits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_pauses_have_the_mean_of_the_cell() {
+        let mut random = Rng::with_seed(1);
+        let cell = Cell::new(1, 0, 1000).with_random_pauses();
+        let pauses: Vec<u32> = (0..100_000).map(|_| cell.pause(1, &mut random)).collect();
+        let mean = pauses.iter().map(|&pause| f64::from(pause)).sum::<f64>() / pauses.len() as f64;
+        assert!((950.0..1050.0).contains(&mean), "{mean}");
+        assert!(pauses.iter().filter(|&&pause| pause > 2000).count() > 10_000);
+    }
+
+    #[test]
+    fn bursts_end_with_the_pause_of_all_acquisitions() {
+        let cell = Cell::new(1, 0, 100).in_bursts(4);
+        let pauses: Vec<u32> = (1..=8).map(|share| cell.pause(share, &mut Rng::new())).collect();
+        assert_eq!(pauses, [0, 0, 0, 400, 0, 0, 0, 400]);
+    }
 }

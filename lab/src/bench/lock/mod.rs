@@ -7,6 +7,8 @@
 //!   makes few: the maximum shows it, and has to be read beside the length of a measurement.
 //! - `cpu_ns_per_op`: CPU time of all threads for each acquisition.
 //!
+//! `--cells` selects a set of cells in place of the grid: see [`SETS`].
+//!
 //! Work is a calibrated loop, not a wait for the clock. Each wait is timed, which takes some tens of nanoseconds, half
 //! of it under the lock; but not with one and two threads that do nothing else.
 
@@ -15,9 +17,12 @@ pub(crate) mod load;
 
 use std::time::Duration;
 
+use anyhow::bail;
+
 use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, Skipped, System, pin, systems};
 use crate::peers::Lock;
 use crate::peers::pthread::Pthread;
+use crate::peers::pvq::{self, Pvq};
 use crate::peers::spin::{Mcs, Ticket};
 use load::{Cell, Outcome, run as run_load};
 
@@ -34,6 +39,7 @@ fn systems() -> Vec<System<Measure>> {
         #[cfg(target_env = "gnu")] Pthread<{ libc::PTHREAD_MUTEX_ADAPTIVE_NP }>,
         Ticket,
         Mcs,
+        Pvq<pvq::Series>,
     ]
     .into()
 }
@@ -41,7 +47,7 @@ fn systems() -> Vec<System<Measure>> {
 /// Locks whose waiters do not sleep: with more threads than CPUs they hardly make progress.
 const SPINNING: [&str; 2] = [Ticket::NAME, Mcs::NAME];
 
-const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
+pub(crate) const MOPS: Metric = Metric { name: "mops", unit: "1/us", better: Better::Higher };
 const JAIN: Metric = Metric::count("jain", Better::Higher);
 const MIN_TO_MAX: Metric = Metric::count("min_to_max", Better::Higher);
 const P50: Metric = Metric::nanoseconds("p50_ns");
@@ -68,23 +74,61 @@ const QUICK: [Cell; 9] = [
     Cell::new(64, 1000, 1000).on_one_cpu(),
 ];
 
-/// Returns all combinations of threads, work under the lock, and work without it.
+/// Returns the cells of the full run: on all CPUs and on one.
 fn grid() -> Vec<Cell> {
+    let cells = product(&[1, 2, 4, 8, 16, 32, 64], &[0, 100, 1000, 10_000], &[1, 5, 20]);
+    let one_cpu = cells.iter().filter(|cell| cell.threads > 1).map(|cell| cell.on_one_cpu());
+    cells.iter().copied().chain(one_cpu).collect()
+}
+
+/// Returns the cells of a set, on a machine with so many CPUs.
+type Set = fn(usize) -> Vec<Cell>;
+
+/// The sets of cells that can be selected.
+const SETS: [(&str, Set); 8] = [
+    ("quick", |_| QUICK.to_vec()),
+    // The lock is all that threads do.
+    ("bottleneck", |_| product(&[8, 64], &[100, 1000, 10_000], &[1])),
+    // Sections between those of the grid.
+    ("short", |_| product(&[2, 8, 64], &[200, 500], &[1, 5])),
+    // Pauses between those of the grid.
+    ("ratios", |_| product(&[8, 64], &[100, 1000, 10_000], &[2, 3])),
+    ("cpus+1", |cpus| product(&[cpus + 1], &[0, 100, 1000, 10_000], &[1, 5])),
+    // Pauses of an exponential distribution.
+    ("random", |_| {
+        let cells = [(300, 650), (1000, 1000), (1000, 5000)];
+        let cells = [8, 32].into_iter().flat_map(|n| cells.map(|(cs, ncs)| Cell::new(n, cs, ncs)));
+        cells.map(Cell::with_random_pauses).collect()
+    }),
+    // 16 acquisitions in a row.
+    ("bursts", |_| {
+        product(&[8, 64], &[100, 1000], &[1, 5]).into_iter().map(|cell| cell.in_bursts(16)).collect()
+    }),
+    // Four locks, taken by the same threads.
+    ("locks", |_| {
+        product(&[8, 64], &[100, 1000, 10_000], &[1]).into_iter().map(|cell| cell.with_locks(4)).collect()
+    }),
+];
+
+/// Returns all combinations of threads, work under the lock, and work without it, as a multiple of the former.
+fn product(threads: &[usize], cs: &[u32], times: &[u32]) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for one_cpu in [false, true] {
-        for cs in [0, 100, 1000, 10_000] {
-            for times in [1, 5, 20] {
-                for threads in [1, 2, 4, 8, 16, 32, 64] {
-                    // A multiple of no work is no work.
-                    if (cs > 0 || times == 1) && (threads > 1 || !one_cpu) {
-                        let cell = Cell::new(threads, cs, cs * times);
-                        cells.push(if one_cpu { cell.on_one_cpu() } else { cell });
-                    }
-                }
-            }
+    for &cs in cs {
+        // A multiple of no work is no work.
+        for &times in if cs > 0 { times } else { &times[..1] } {
+            cells.extend(threads.iter().map(|&threads| Cell::new(threads, cs, cs * times)));
         }
     }
     cells
+}
+
+/// Returns the cells that the user selected, or `usual`.
+fn selected(budget: Budget, usual: Vec<Cell>) -> anyhow::Result<Vec<Cell>> {
+    let Some(name) = budget.cells else { return Ok(usual) };
+    let Some((_, set)) = SETS.iter().find(|set| set.0 == name) else {
+        bail!("no such set of cells: {name}; there are {}", SETS.map(|set| set.0).join(", "));
+    };
+    Ok(set(pin::allowed()?.len()))
 }
 
 /// Measures 1 to 32 threads a CPU with a microsecond of work under the lock and one without; and the most of them on
@@ -100,7 +144,7 @@ pub(crate) fn by_threads(budget: Budget) -> anyhow::Result<Report> {
 
 /// Runs the bench.
 pub(super) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let cells = if budget.quick { QUICK.to_vec() } else { grid() };
+    let cells = selected(budget, if budget.quick { QUICK.to_vec() } else { grid() })?;
     let budget = budget.quick_instead_of(600.0, 80.0);
     report(&measure("lock", &mut systems(), &cells, budget)?)
 }
@@ -159,6 +203,17 @@ fn values(outcome: &Outcome) -> [f64; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn set_of_cells_is_selected_by_its_name() {
+        let budget = |cells| Budget { seconds: 1.0, rounds: None, quick: false, cells };
+        for (name, set) in SETS {
+            let cells = selected(budget(Some(name)), Vec::new()).expect("a known set");
+            assert!(!cells.is_empty() && cells == set(pin::allowed().expect("CPUs").len()), "{name}");
+        }
+        assert_eq!(selected(budget(None), grid()).expect("the usual cells").len(), grid().len());
+        assert!(selected(budget(Some("none")), Vec::new()).is_err());
+    }
 
     #[test]
     fn every_lock_admits_each_thread() {
