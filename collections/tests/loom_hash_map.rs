@@ -65,7 +65,7 @@ fn insert(map: &Map, key: u64, value: u64) -> Option<u64> {
 }
 
 fn resize(map: &Map, buckets: usize) {
-    map.current(&()).expect("a table").resize(buckets);
+    map.current(&()).expect("a table").resize(buckets, &());
 }
 
 fn remove(map: &Map, key: u64) -> Option<u64> {

@@ -12,7 +12,8 @@
 //! replaces it.
 //!
 //! Writers take one of several locks, which the hash chooses. Before that they look the key up as readers do, so keys
-//! are hashed and compared without a lock, and the lock is held for a few instructions.
+//! are hashed and compared without a lock, and the lock is held for a few instructions. If the entry has changed
+//! meanwhile, they look again.
 //!
 //! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
 //! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved.
@@ -61,6 +62,7 @@
 //! scaling concurrent search data structures* (2015), without their in-place values. The fingerprints are those of
 //! Fan, Andersen and Kaminsky's MemC3 (2013) and of Google's SwissTable (2017).
 
+mod attempts;
 mod compute;
 mod iter;
 mod map;

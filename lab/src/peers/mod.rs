@@ -8,6 +8,8 @@ pub(crate) mod arc_swap;
 pub(crate) mod crossbeam;
 #[cfg(feature = "liburcu")]
 pub(crate) mod liburcu;
+#[cfg(feature = "liburcu")]
+mod lfht;
 pub(crate) mod maps;
 pub(crate) mod parking_lot;
 pub(crate) mod pthread;
