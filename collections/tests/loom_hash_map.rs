@@ -232,3 +232,18 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
         reader.join().unwrap();
     });
 }
+
+/// The other thread has undertaken to move the last bucket.
+#[test]
+fn reserve_moves_buckets_that_other_threads_have_claimed() {
+    const MOVER: u64 = key(0, 1, 1);
+    check(0, 2, || {
+        let map = map(&[]);
+        resize(&map, 4);
+        let writer = spawn(&map, |map| assert_eq!(insert(map, MOVER, 1), None));
+        map.reserve(9, &Model, &());
+        assert!(map.capacity(&()) >= 9, "no room");
+        writer.join().unwrap();
+        assert_eq!(get(&map, MOVER), Some(1));
+    });
+}

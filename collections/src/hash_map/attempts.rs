@@ -82,7 +82,10 @@ pub(super) fn end(watch: Option<Watch>) {
 #[cold]
 fn end_slow() {
     let is_defeated = WATCHED.get().is_some_and(|attempt| attempt.is_defeated);
-    assert!(!is_defeated, "a closure, or the comparison of keys, changes the entry of its own key again and again");
+    assert!(
+        !is_defeated,
+        "a closure, or the comparison of keys, changes the entry of its own key again and again"
+    );
 }
 
 /// Notes that the calling thread has changed an entry of a hash.

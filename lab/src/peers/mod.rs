@@ -7,9 +7,9 @@
 pub(crate) mod arc_swap;
 pub(crate) mod crossbeam;
 #[cfg(feature = "liburcu")]
-pub(crate) mod liburcu;
-#[cfg(feature = "liburcu")]
 mod lfht;
+#[cfg(feature = "liburcu")]
+pub(crate) mod liburcu;
 pub(crate) mod maps;
 pub(crate) mod parking_lot;
 pub(crate) mod pthread;
