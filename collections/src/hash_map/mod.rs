@@ -25,6 +25,8 @@
 //!
 //! # Why not
 //!
+//! `docs/measurements.md` has figures of some of these, and the targets that are missed.
+//!
 //! - *Open addressing with control bytes, and boxed entries* (papaya): the control bytes and the pointers are in two
 //!   arrays, so a lookup takes three cache misses, not two. Removed entries leave marks that only a new table sweeps,
 //!   so a map that does not grow is copied again and again. Without locks each slot is changed by compare-exchange, and
