@@ -71,7 +71,7 @@ diff "$page" "$scratch/page" || { echo "$page lacks results (>): run ci/litmus.s
 
 # Functions and orderings that the tests name exist, and each ordering of the page has a test, or is listed.
 faults=stillpoint/src/percpu/rseq/faults.rs
-places=$(find stillpoint/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
+places=$(find stillpoint/src collections/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
 cited=$(sed -n 's/^Functions=//p' $folder/protocols/*/*.litmus | grep -oE '\b[A-Z][A-Za-z]+::[a-z_]+\b' | sort -u)
 missing=$(comm -23 <(echo "$cited") <(echo "$places"))
 names=$(sed -n 's/^Variant=\([^ ]*\) |.*/\1/p' $folder/protocols/*/*.litmus | tr , '\n' | sort -u)

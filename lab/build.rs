@@ -44,6 +44,7 @@ mod liburcu {
             assert!(status.success(), "{objcopy:?} could not rewrite {}", original.display());
             println!("cargo:rustc-link-lib=static=urcu_{flavor}_counted");
         }
+        println!("cargo:rustc-link-lib=static=urcu-cds");
         let common = find("liburcu-common.a");
         println!("cargo:rustc-link-search=native={}", common.parent().unwrap_or(Path::new("/")).display());
         println!("cargo:rustc-link-lib=static=urcu-common");

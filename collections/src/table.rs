@@ -24,6 +24,7 @@
 //! addresses of entries from being used again. Otherwise the writer looks again.
 
 use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::bucket::{Bucket, Hashed, Moved};
 #[cfg(not(loom))]
@@ -43,8 +44,6 @@ pub struct Table<E: Hashed, D: Domain> {
     /// A power of two of them.
     pub(crate) buckets: Buckets<E, D>,
     next: Atomic<Table<E, D>, D>,
-    /// Not zero once a writer resizes the table.
-    resized: AtomicUsize,
     /// Buckets that writers have undertaken to move.
     claimed: AtomicUsize,
     /// Buckets that have moved.
@@ -57,7 +56,6 @@ impl<E: Hashed, D: Domain> Table<E, D> {
         Self {
             buckets: allocate(buckets),
             next: Atomic::null(),
-            resized: AtomicUsize::new(0),
             claimed: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
         }
@@ -79,14 +77,11 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 
     /// Begins to resize the table, which was the current one, unless that has begun.
-    pub fn resize(&self, buckets: usize) {
-        // Relaxed: only which thread resizes. The table is linked by a Release.
-        if self.resized.load(Relaxed) == 0 {
-            // Before the swap, as it may panic.
+    pub fn resize(&self, buckets: usize, section: &D::Section) {
+        if self.next.load(section).is_null() {
             let next = Owned::new(Table::new(buckets));
-            if self.resized.swap(1, Relaxed) == 0 {
-                self.next.store(next);
-            }
+            // An error drops the table, as another thread was first.
+            let _ = self.next.compare_exchange(Shared::null(), next, section);
         }
     }
 
@@ -381,9 +376,9 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         let table = self.current_or_first(section);
         let (entries, buckets) = (self.len(), table.len());
         if may_shrink && entries < buckets * SPARSE && buckets > self.buckets_for(0) {
-            table.resize(buckets / 2);
+            table.resize(buckets / 2, section);
         } else if !may_shrink && entries > buckets * FULL {
-            table.resize(buckets * 2);
+            table.resize(buckets * 2, section);
         }
     }
 
@@ -397,25 +392,47 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             return false;
         }
         let begin = table.claimed.fetch_add(SHARE, Relaxed);
-        for index in begin..(begin + SHARE).min(table.len()) {
-            let (_, locked) = self.stripes.lock(index as u64);
-            let replaced = self.move_bucket(table, next, index, section);
-            drop(locked);
-            if let Some(replaced) = replaced {
-                Self::retire_table(replaced, domain);
-            }
-        }
+        let end = (begin + SHARE).min(table.len());
+        (begin..end).for_each(|index| self.lock_and_move(table, next, index, domain, section));
         begin < table.len()
+    }
+
+    fn lock_and_move<'g>(
+        &self,
+        table: &'g Table<E, D>,
+        next: &'g Table<E, D>,
+        index: usize,
+        domain: &D,
+        section: &'g D::Section,
+    ) {
+        let (_, locked) = self.stripes.lock(index as u64);
+        let replaced = self.move_bucket(table, next, index, section);
+        drop(locked);
+        if let Some(replaced) = replaced {
+            Self::retire_table(replaced, domain);
+        }
+    }
+
+    /// Completes the resize of the current table, if it is being resized.
+    fn complete_resize(&self, domain: &D, section: &D::Section) {
+        while self.help(domain, section) {}
+        let Some(table) = self.current(section) else { return };
+        let Some(next) = table.next.load(section).as_ref() else { return };
+        // Other threads have undertaken to move the rest. A thread that moves a bucket holds its lock until the table is
+        // replaced, if the bucket is the last one. So once each lock was taken, it has been replaced.
+        (0..table.len()).for_each(|index| self.lock_and_move(table, next, index, domain, section));
     }
 
     /// Makes room for more entries.
     pub fn reserve(&self, additional: usize, domain: &D, section: &D::Section) {
-        while self.help(domain, section) {}
-        let table = self.current_or_first(section);
         let buckets = self.buckets_for(self.len().saturating_add(additional));
-        if buckets > table.len() {
-            table.resize(buckets);
-            while self.help(domain, section) {}
+        loop {
+            self.complete_resize(domain, section);
+            let table = self.current_or_first(section);
+            if table.len() >= buckets {
+                return;
+            }
+            table.resize(buckets, section);
         }
     }
 
@@ -451,8 +468,17 @@ impl<E: Hashed, D: Domain> Table<E, D> {
 }
 
 impl<E: Hashed, D: Domain> Drop for Tables<E, D> {
+    /// Drops the entries, also those after one whose destructor panics, and then goes on with the panic.
     fn drop(&mut self) {
-        self.drain(drop);
+        let mut panic = None;
+        self.drain(|entry| {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(entry))) {
+                panic.get_or_insert(payload);
+            }
+        });
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
     }
 }
 

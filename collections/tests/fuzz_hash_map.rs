@@ -201,7 +201,7 @@ fn run(mask: u64, program: &[Op]) {
 fn random_programs_agree_with_the_standard_map() {
     let _running = deadline();
     let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
-    proptest!(config, |(mask in proptest::sample::select(&MASKS), program in prop::collection::vec(ops(), 1..200))| {
+    proptest!(config, |(mask in proptest::sample::select(MASKS), program in prop::collection::vec(ops(), 1..200))| {
         run(mask, &program);
         Own.barrier();
         assert_eq!(ALIVE.load(Relaxed), 0, "an entry leaks");

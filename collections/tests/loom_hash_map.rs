@@ -65,7 +65,7 @@ fn insert(map: &Map, key: u64, value: u64) -> Option<u64> {
 }
 
 fn resize(map: &Map, buckets: usize) {
-    map.current(&()).expect("a table").resize(buckets);
+    map.current(&()).expect("a table").resize(buckets, &());
 }
 
 fn remove(map: &Map, key: u64) -> Option<u64> {
@@ -230,5 +230,20 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
         });
         assert_eq!(insert(&map, RIGHT, 7), Some(1));
         reader.join().unwrap();
+    });
+}
+
+/// The other thread has undertaken to move the last bucket.
+#[test]
+fn reserve_moves_buckets_that_other_threads_have_claimed() {
+    const MOVER: u64 = key(0, 1, 1);
+    check(0, 2, || {
+        let map = map(&[]);
+        resize(&map, 4);
+        let writer = spawn(&map, |map| assert_eq!(insert(map, MOVER, 1), None));
+        map.reserve(9, &Model, &());
+        assert!(map.capacity(&()) >= 9, "no room");
+        writer.join().unwrap();
+        assert_eq!(get(&map, MOVER), Some(1));
     });
 }

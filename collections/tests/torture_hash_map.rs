@@ -199,7 +199,7 @@ impl Oracle {
 #[test]
 fn readers_see_each_key_as_its_owner_made_it() {
     let _running = deadline();
-    for mask in MASKS {
+    for &mask in MASKS {
         let oracle = Oracle::new(mask);
         let rounds = if mask == u64::MAX { 60 } else { 4 };
         thread::scope(|scope| {

@@ -4,7 +4,9 @@
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@ long lab_urcu_syscall(long number, ...);
 #define URCU_INLINE_SMALL_FUNCTIONS
 #include <urcu/urcu-memb.h>
 #include <urcu/urcu-qsbr.h>
+#include <urcu/rculfhash.h>
 
 #undef syscall
 
@@ -135,4 +138,90 @@ uint64_t lab_qsbr_quiescent(uint32_t reports)
 	for (uint32_t i = 0; i < reports; i++)
 		urcu_qsbr_quiescent_state();
 	return reports;
+}
+
+/* A hash map of numbers, on cds_lfht. The numbers are beside the link that a lookup reads. */
+struct entry {
+	struct cds_lfht_node node;
+	uint64_t key;
+	uint64_t value;
+	struct rcu_head head;
+};
+
+static int has_key(struct cds_lfht_node *node, const void *key)
+{
+	return caa_container_of(node, struct entry, node)->key == *(const uint64_t *)key;
+}
+
+static void free_entry(struct rcu_head *head)
+{
+	free(caa_container_of(head, struct entry, head));
+}
+
+/* With 0 buckets, the table is resized as in the examples of liburcu. */
+struct cds_lfht *lab_lfht_new(unsigned long buckets)
+{
+	if (buckets == 0)
+		return cds_lfht_new_flavor(1, 1, 0, CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING, &urcu_memb_flavor, NULL);
+	return cds_lfht_new_flavor(buckets, buckets, buckets, 0, &urcu_memb_flavor, NULL);
+}
+
+bool lab_lfht_get(struct cds_lfht *map, unsigned long hash, uint64_t key, uint64_t *value)
+{
+	struct cds_lfht_iter iter;
+	struct cds_lfht_node *node;
+
+	urcu_memb_read_lock();
+	cds_lfht_lookup(map, hash, has_key, &key, &iter);
+	node = cds_lfht_iter_get_node(&iter);
+	if (node)
+		*value = caa_container_of(node, struct entry, node)->value;
+	urcu_memb_read_unlock();
+	return node != NULL;
+}
+
+bool lab_lfht_insert(struct cds_lfht *map, unsigned long hash, uint64_t key, uint64_t value)
+{
+	struct entry *new = malloc(sizeof(*new));
+	struct cds_lfht_node *old;
+
+	if (!new)
+		return false;
+	cds_lfht_node_init(&new->node);
+	new->key = key;
+	new->value = value;
+	urcu_memb_read_lock();
+	old = cds_lfht_add_replace(map, hash, has_key, &key, &new->node);
+	if (old)
+		urcu_memb_call_rcu(&caa_container_of(old, struct entry, node)->head, free_entry);
+	urcu_memb_read_unlock();
+	return true;
+}
+
+void lab_lfht_remove(struct cds_lfht *map, unsigned long hash, uint64_t key)
+{
+	struct cds_lfht_iter iter;
+	struct cds_lfht_node *node;
+
+	urcu_memb_read_lock();
+	cds_lfht_lookup(map, hash, has_key, &key, &iter);
+	node = cds_lfht_iter_get_node(&iter);
+	if (node && cds_lfht_del(map, node) == 0)
+		urcu_memb_call_rcu(&caa_container_of(node, struct entry, node)->head, free_entry);
+	urcu_memb_read_unlock();
+}
+
+/* Frees a map that no other thread uses. */
+void lab_lfht_free(struct cds_lfht *map)
+{
+	struct cds_lfht_iter iter;
+	struct entry *entry;
+
+	urcu_memb_read_lock();
+	cds_lfht_for_each_entry(map, &iter, entry, node) {
+		if (cds_lfht_del(map, &entry->node) == 0)
+			urcu_memb_call_rcu(&entry->head, free_entry);
+	}
+	urcu_memb_read_unlock();
+	cds_lfht_destroy(map, NULL);
 }

@@ -1,4 +1,11 @@
-//! What [`HashMap::compute`](super::HashMap::compute) may do, and what it has done.
+//! Changes that depend on the entry.
+
+use core::hash::{BuildHasher, Hash};
+
+use super::attempts::{self, Attempts};
+use super::map::{inserted, returned};
+use super::{Entry, HashMap};
+use crate::sync::{Domain, Owned};
 
 /// What to do with the entry of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,4 +34,143 @@ pub enum Compute<'g, K, V, T> {
     Removed(Option<(&'g K, &'g V)>),
     /// Nothing was changed.
     Aborted(T),
+}
+
+impl<K, V, S, D> HashMap<K, V, S, D>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+    D: Domain,
+{
+    /// Returns the value of a key. If it has none, inserts the one that `f` returns.
+    ///
+    /// If several threads do this at the same time, each may call `f`, and all return the same value.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let lengths = HashMap::new();
+    /// let guard = rcu::enter();
+    /// assert_eq!(lengths.get_or_insert_with("four", || 4, &guard), &4);
+    /// assert_eq!(lengths.get_or_insert_with("four", || unreachable!(), &guard), &4);
+    /// ```
+    pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
+        self.domain().check_section(guard);
+        let hash = self.hasher().hash_one(&key);
+        let mut attempts = Attempts::new(self, hash);
+        let mut seen = self.attempt(&mut attempts, hash, &key, guard);
+        if let Some(entry) = seen.entry.as_ref() {
+            return &entry.value;
+        }
+        let mut new = Owned::new(Entry { hash, key, value: f() });
+        loop {
+            match self.exchange(hash, &seen, Some(new), guard) {
+                Ok(new) => return &inserted(new).value,
+                Err(unused) => new = returned(unused),
+            }
+            seen = self.attempt(&mut attempts, hash, &new.key, guard);
+            if let Some(entry) = seen.entry.as_ref() {
+                return &entry.value;
+            }
+        }
+    }
+
+    /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
+    /// key has no entry.
+    ///
+    /// `f` is called again if the entry has changed meanwhile.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let hits = HashMap::from([("/", 1)]);
+    /// let guard = rcu::enter();
+    /// assert_eq!(hits.update("/", |old| old + 1, &guard), Some(&2));
+    /// assert_eq!(hits.update("/other", |old| old + 1, &guard), None);
+    /// ```
+    pub fn update<'g>(&'g self, key: K, mut f: impl FnMut(&V) -> V, guard: &'g D::Section) -> Option<&'g V> {
+        match self.compute(
+            key,
+            |entry| entry.map_or(Operation::Abort(()), |(_, old)| Operation::Insert(f(old))),
+            guard,
+        ) {
+            Compute::Updated { new: (_, new), .. } => Some(new),
+            _ => None,
+        }
+    }
+
+    /// Replaces the value of a key by a clone that `f` has changed, and returns the new value. Returns `None` if the
+    /// key has no entry.
+    ///
+    /// An [`update`](Self::update) for values that are changed in place.
+    pub fn modify<'g>(&'g self, key: K, mut f: impl FnMut(&mut V), guard: &'g D::Section) -> Option<&'g V>
+    where
+        V: Clone,
+    {
+        let change = |old: &V| {
+            let mut new = old.clone();
+            f(&mut new);
+            new
+        };
+        self.update(key, change, guard)
+    }
+
+    /// Does with the entry of a key what `f` says, which gets the entry, if there is one.
+    ///
+    /// `f` is called again if the entry has changed meanwhile.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    /// use stillpoint_collections::hash_map::{Compute, Operation};
+    ///
+    /// let tokens = HashMap::from([("a", 1)]);
+    /// let guard = rcu::enter();
+    /// // Takes a token, and removes the entry with the last one.
+    /// let take = |entry: Option<(&&str, &u32)>| match entry {
+    ///     None => Operation::Abort("none left"),
+    ///     Some((_, 1)) => Operation::Remove,
+    ///     Some((_, left)) => Operation::Insert(left - 1),
+    /// };
+    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Removed(Some((&"a", &1))));
+    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Aborted("none left"));
+    /// ```
+    pub fn compute<'g, T>(
+        &'g self,
+        mut key: K,
+        mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
+        guard: &'g D::Section,
+    ) -> Compute<'g, K, V, T> {
+        self.domain().check_section(guard);
+        let hash = self.hasher().hash_one(&key);
+        let mut attempts = Attempts::new(self, hash);
+        loop {
+            let watch = attempts.begin();
+            let seen = self.look_up(hash, &key, guard);
+            let old = seen.entry.as_ref().map(Entry::pair);
+            let operation = f(old);
+            attempts::end(watch);
+            match operation {
+                Operation::Abort(value) => return Compute::Aborted(value),
+                Operation::Remove => {
+                    if self.exchange(hash, &seen, None, guard).is_ok() {
+                        return Compute::Removed(old);
+                    }
+                }
+                Operation::Insert(value) => {
+                    let new = Owned::new(Entry { hash, key, value });
+                    match (self.exchange(hash, &seen, Some(new), guard), old) {
+                        (Ok(new), Some(old)) => return Compute::Updated { old, new: inserted(new).pair() },
+                        (Ok(new), None) => {
+                            return Compute::Inserted(&inserted(new).key, &inserted(new).value);
+                        }
+                        (Err(unused), _) => key = returned(unused).into_box().key,
+                    }
+                }
+            }
+        }
+    }
 }

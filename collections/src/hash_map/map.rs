@@ -7,10 +7,14 @@ use std::collections::hash_map::RandomState;
 
 use stillpoint::rcu::{Global, RcuDomain};
 
+use super::attempts::{self, Attempts};
 use super::iter::{Iter, Keys, Values};
-use super::{Compute, Entry, Operation, Pinned};
+use super::{Entry, Pinned};
 use crate::sync::{Domain, Owned};
 use crate::table::{Seen, Tables};
+
+/// The entry that was stored, if one was, or the one that was not, if the map had changed.
+type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K, V>>>>;
 
 /// A hash map that many threads use at the same time.
 ///
@@ -67,8 +71,11 @@ use crate::table::{Seen, Tables};
 /// # Panics
 ///
 /// All methods panic if the guard is one of another [`srcu::Domain`](stillpoint::srcu::Domain) than the map. A panic in
-/// a hasher, in `Eq`, or in a closure leaves the map as it was. None of them runs while a lock of the map is held, so
-/// they may use the map.
+/// a hasher, in `Eq`, or in a closure leaves the map as it was.
+///
+/// Hashers, `Eq`, closures and destructors do not run while a lock of the map is held, so they may use the map. If a
+/// closure or `Eq` changes the entry of the key whose operation calls it, the operation tries again, with the new entry.
+/// It panics if that happens in each of a thousand attempts.
 pub struct HashMap<K, V, S = RandomState, D: Domain = Global>
 where
     K: Send + Sync + 'static,
@@ -219,12 +226,45 @@ where
     }
 
     #[inline(always)]
-    fn look_up<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Seen<'g, Entry<K, V>>
+    pub(super) fn look_up<'g, Q>(&self, hash: u64, key: &Q, guard: &'g D::Section) -> Seen<'g, Entry<K, V>>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         self.tables.look_up(hash, |entry| entry.key.borrow() == key, guard)
+    }
+
+    /// Begins an attempt to change an entry that needs no other code of the program than the comparison of keys.
+    #[inline(always)]
+    pub(super) fn attempt<'g, Q>(
+        &self,
+        attempts: &mut Attempts,
+        hash: u64,
+        key: &Q,
+        guard: &'g D::Section,
+    ) -> Seen<'g, Entry<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let watch = attempts.begin();
+        let seen = self.look_up(hash, key, guard);
+        attempts::end(watch);
+        seen
+    }
+
+    /// Makes the change that an attempt has prepared: see [`Tables::exchange`].
+    #[inline(always)]
+    pub(super) fn exchange<'g>(
+        &self,
+        hash: u64,
+        seen: &Seen<'g, Entry<K, V>>,
+        new: Option<Owned<Entry<K, V>>>,
+        guard: &'g D::Section,
+    ) -> Exchanged<'g, K, V> {
+        let new = self.tables.exchange(hash, seen, new, &self.domain, guard)?;
+        attempts::note_change(self, hash);
+        Ok(new)
     }
 
     /// Returns the value of a key.
@@ -263,44 +303,12 @@ where
         self.domain.check_section(guard);
         let hash = self.hasher.hash_one(&key);
         let mut new = Owned::new(Entry { hash, key, value });
+        let mut attempts = Attempts::new(self, hash);
         loop {
-            let seen = self.look_up(hash, &new.key, guard);
-            match self.tables.exchange(hash, &seen, Some(new), &self.domain, guard) {
+            let seen = self.attempt(&mut attempts, hash, &new.key, guard);
+            match self.exchange(hash, &seen, Some(new), guard) {
                 Ok(_) => return Some(&seen.entry.as_ref()?.value),
                 Err(unused) => new = returned(unused),
-            }
-        }
-    }
-
-    /// Returns the value of a key. If it has none, inserts the one that `f` returns.
-    ///
-    /// If several threads do this at the same time, each may call `f`, and all return the same value.
-    ///
-    /// ```
-    /// use stillpoint::rcu;
-    /// use stillpoint_collections::HashMap;
-    ///
-    /// let lengths = HashMap::new();
-    /// let guard = rcu::enter();
-    /// assert_eq!(lengths.get_or_insert_with("four", || 4, &guard), &4);
-    /// assert_eq!(lengths.get_or_insert_with("four", || unreachable!(), &guard), &4);
-    /// ```
-    pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
-        self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(&key);
-        let mut seen = self.look_up(hash, &key, guard);
-        if let Some(entry) = seen.entry.as_ref() {
-            return &entry.value;
-        }
-        let mut new = Owned::new(Entry { hash, key, value: f() });
-        loop {
-            match self.tables.exchange(hash, &seen, Some(new), &self.domain, guard) {
-                Ok(new) => return &inserted(new).value,
-                Err(unused) => new = returned(unused),
-            }
-            seen = self.look_up(hash, &new.key, guard);
-            if let Some(entry) = seen.entry.as_ref() {
-                return &entry.value;
             }
         }
     }
@@ -323,104 +331,12 @@ where
     {
         self.domain.check_section(guard);
         let hash = self.hasher.hash_one(key);
+        let mut attempts = Attempts::new(self, hash);
         loop {
-            let seen = self.look_up(hash, key, guard);
+            let seen = self.attempt(&mut attempts, hash, key, guard);
             let entry = seen.entry.as_ref()?;
-            if self.tables.exchange(hash, &seen, None, &self.domain, guard).is_ok() {
+            if self.exchange(hash, &seen, None, guard).is_ok() {
                 return Some(entry.pair());
-            }
-        }
-    }
-
-    /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
-    /// key has no entry.
-    ///
-    /// `f` is called again if another thread has changed the entry meanwhile.
-    ///
-    /// ```
-    /// use stillpoint::rcu;
-    /// use stillpoint_collections::HashMap;
-    ///
-    /// let hits = HashMap::from([("/", 1)]);
-    /// let guard = rcu::enter();
-    /// assert_eq!(hits.update("/", |old| old + 1, &guard), Some(&2));
-    /// assert_eq!(hits.update("/other", |old| old + 1, &guard), None);
-    /// ```
-    pub fn update<'g>(&'g self, key: K, mut f: impl FnMut(&V) -> V, guard: &'g D::Section) -> Option<&'g V> {
-        match self.compute(
-            key,
-            |entry| entry.map_or(Operation::Abort(()), |(_, old)| Operation::Insert(f(old))),
-            guard,
-        ) {
-            Compute::Updated { new: (_, new), .. } => Some(new),
-            _ => None,
-        }
-    }
-
-    /// Replaces the value of a key by a clone that `f` has changed, and returns the new value. Returns `None` if the
-    /// key has no entry.
-    ///
-    /// An [`update`](Self::update) for values that are changed in place.
-    pub fn modify<'g>(&'g self, key: K, mut f: impl FnMut(&mut V), guard: &'g D::Section) -> Option<&'g V>
-    where
-        V: Clone,
-    {
-        let change = |old: &V| {
-            let mut new = old.clone();
-            f(&mut new);
-            new
-        };
-        self.update(key, change, guard)
-    }
-
-    /// Does with the entry of a key what `f` says, which gets the entry, if there is one.
-    ///
-    /// `f` is called again if another thread has changed the entry meanwhile.
-    ///
-    /// ```
-    /// use stillpoint::rcu;
-    /// use stillpoint_collections::HashMap;
-    /// use stillpoint_collections::hash_map::{Compute, Operation};
-    ///
-    /// let tokens = HashMap::from([("a", 1)]);
-    /// let guard = rcu::enter();
-    /// // Takes a token, and removes the entry with the last one.
-    /// let take = |entry: Option<(&&str, &u32)>| match entry {
-    ///     None => Operation::Abort("none left"),
-    ///     Some((_, 1)) => Operation::Remove,
-    ///     Some((_, left)) => Operation::Insert(left - 1),
-    /// };
-    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Removed(Some((&"a", &1))));
-    /// assert_eq!(tokens.compute("a", take, &guard), Compute::Aborted("none left"));
-    /// ```
-    pub fn compute<'g, T>(
-        &'g self,
-        mut key: K,
-        mut f: impl FnMut(Option<(&'g K, &'g V)>) -> Operation<V, T>,
-        guard: &'g D::Section,
-    ) -> Compute<'g, K, V, T> {
-        self.domain.check_section(guard);
-        let hash = self.hasher.hash_one(&key);
-        loop {
-            let seen = self.look_up(hash, &key, guard);
-            let old = seen.entry.as_ref().map(Entry::pair);
-            match f(old) {
-                Operation::Abort(value) => return Compute::Aborted(value),
-                Operation::Remove => {
-                    if self.tables.exchange(hash, &seen, None, &self.domain, guard).is_ok() {
-                        return Compute::Removed(old);
-                    }
-                }
-                Operation::Insert(value) => {
-                    let new = Owned::new(Entry { hash, key, value });
-                    match (self.tables.exchange(hash, &seen, Some(new), &self.domain, guard), old) {
-                        (Ok(new), Some(old)) => return Compute::Updated { old, new: inserted(new).pair() },
-                        (Ok(new), None) => {
-                            return Compute::Inserted(&inserted(new).key, &inserted(new).value);
-                        }
-                        (Err(unused), _) => key = returned(unused).into_box().key,
-                    }
-                }
             }
         }
     }
@@ -432,12 +348,13 @@ where
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
         for (key, _) in self.iter(guard) {
             let hash = self.hasher.hash_one(key);
+            let mut attempts = Attempts::new(self, hash);
             loop {
+                let watch = attempts.begin();
                 let seen = self.look_up(hash, key, guard);
-                let Some(entry) = seen.entry.as_ref() else { break };
-                if f(&entry.key, &entry.value)
-                    || self.tables.exchange(hash, &seen, None, &self.domain, guard).is_ok()
-                {
+                let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
+                attempts::end(watch);
+                if stays || self.exchange(hash, &seen, None, guard).is_ok() {
                     break;
                 }
             }
@@ -449,10 +366,10 @@ where
         self.retain(|_, _| false, guard);
     }
 
-    /// Makes room for `additional` more entries.
+    /// Makes room for `additional` more entries: on return, [`capacity`](Self::capacity) has been that large.
     ///
     /// That takes time in proportion to the table. Without it, the table grows as entries are inserted, each of which
-    /// moves a few.
+    /// moves a few. Removals may shrink the table again.
     pub fn reserve(&self, additional: usize, guard: &D::Section) {
         self.domain.check_section(guard);
         self.tables.reserve(additional, &self.domain, guard);
@@ -460,12 +377,12 @@ where
 }
 
 /// Returns the entry that was stored.
-fn inserted<K, V>(new: Option<&Entry<K, V>>) -> &Entry<K, V> {
+pub(super) fn inserted<K, V>(new: Option<&Entry<K, V>>) -> &Entry<K, V> {
     new.expect("an exchange returns the entry that it has stored")
 }
 
 /// Returns the entry that was not stored.
-fn returned<K, V>(unused: Option<Owned<Entry<K, V>>>) -> Owned<Entry<K, V>> {
+pub(super) fn returned<K, V>(unused: Option<Owned<Entry<K, V>>>) -> Owned<Entry<K, V>> {
     unused.expect("an exchange returns the entry that it was given")
 }
 
@@ -491,6 +408,8 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
+    /// Shows the length. The entries need a guard, which cannot be made here in each kind of domain: for those, use
+    /// [`pin`](Self::pin).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HashMap").field("len", &self.len()).finish_non_exhaustive()
     }

@@ -12,7 +12,8 @@
 //! replaces it.
 //!
 //! Writers take one of several locks, which the hash chooses. Before that they look the key up as readers do, so keys
-//! are hashed and compared without a lock, and the lock is held for a few instructions.
+//! are hashed and compared without a lock, and the lock is held for a few instructions. If the entry has changed
+//! meanwhile, they look again.
 //!
 //! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
 //! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved.
@@ -23,6 +24,8 @@
 //! been checked.
 //!
 //! # Why not
+//!
+//! `docs/measurements.md` has figures of some of these, and the targets that are missed.
 //!
 //! - *Open addressing with control bytes, and boxed entries* (papaya): the control bytes and the pointers are in two
 //!   arrays, so a lookup takes three cache misses, not two. Removed entries leave marks that only a new table sweeps,
@@ -61,6 +64,7 @@
 //! scaling concurrent search data structures* (2015), without their in-place values. The fingerprints are those of
 //! Fan, Andersen and Kaminsky's MemC3 (2013) and of Google's SwissTable (2017).
 
+mod attempts;
 mod compute;
 mod iter;
 mod map;

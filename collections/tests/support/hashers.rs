@@ -6,8 +6,10 @@ use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 #[derive(Debug, Clone, Copy)]
 pub struct Masked(pub u64);
 
-/// Good hashes; all equal; four that differ in the bits that number buckets, or only in the others; few in all.
-pub const MASKS: [u64; 5] = [u64::MAX, 0, 3, 3 << 56, 0x0300_0000_0000_001F];
+/// Good hashes; all equal; four that differ in the bits that number buckets, or only in the others; few in all. Miri
+/// takes too long for all of them.
+pub const MASKS: &[u64] =
+    if cfg!(miri) { &[u64::MAX, 3] } else { &[u64::MAX, 0, 3, 3 << 56, 0x0300_0000_0000_001F] };
 
 pub struct MaskedHasher(DefaultHasher, u64);
 

@@ -53,7 +53,7 @@ pub(crate) struct Reader(PhantomData<*const ()>);
 
 impl Reader {
     /// Registers the calling thread, which must not be registered already.
-    fn register() -> Self {
+    pub(super) fn register() -> Self {
         ffi::urcu_memb_register_thread();
         Self(PhantomData)
     }

@@ -4,13 +4,27 @@ use std::sync::{PoisonError, RwLock};
 
 use stillpoint::rcu;
 
-/// The hasher of all maps.
-type Hasher = hashbrown::DefaultHashBuilder;
+#[cfg(feature = "liburcu")]
+pub(crate) use super::lfht::Lfht;
 
-/// A map from numbers to numbers.
+/// The hasher of all maps.
+pub(super) type Hasher = hashbrown::DefaultHashBuilder;
+
+/// Name of liburcu's hash table in the report.
+pub(crate) const CDS_LFHT: &str = "cds_lfht";
+
+/// A map from numbers to numbers. The default is empty, and grows.
 pub(crate) trait Map: Send + Sync + Default + 'static {
     /// Name in the report.
     const NAME: &'static str;
+
+    /// Makes the calling thread one that uses maps, until the result is dropped. Each thread has at most one.
+    fn register() -> impl Sized {}
+
+    /// Creates a map that will always have about so many entries.
+    fn for_entries(_entries: usize) -> Self {
+        Self::default()
+    }
 
     fn get(&self, key: u64) -> Option<u64>;
 
@@ -139,6 +153,7 @@ mod tests {
     use super::*;
 
     fn check<M: Map>() {
+        let _thread = M::register();
         let map = M::default();
         map.insert(1, 2);
         map.insert(1, 3);
@@ -154,5 +169,7 @@ mod tests {
         check::<Dashmap>();
         check::<Scc>();
         check::<Locked>();
+        #[cfg(feature = "liburcu")]
+        check::<Lfht>();
     }
 }

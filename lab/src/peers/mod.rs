@@ -7,6 +7,8 @@
 pub(crate) mod arc_swap;
 pub(crate) mod crossbeam;
 #[cfg(feature = "liburcu")]
+mod lfht;
+#[cfg(feature = "liburcu")]
 pub(crate) mod liburcu;
 pub(crate) mod maps;
 pub(crate) mod parking_lot;

@@ -8,7 +8,7 @@ type Str = &'static str;
 /// A line at the head: part, title, metric, configuration, and the peers beside ours, separated by spaces.
 pub(super) struct Highlight(pub(super) Str, pub(super) Str, pub(super) Str, pub(super) Str, pub(super) Str);
 
-const MAPS: Str = "papaya dashmap scc rwlock-hashbrown";
+const MAPS: Str = "papaya dashmap scc rwlock-hashbrown cds_lfht";
 const MUTEXES: Str = "std parking_lot-0.12 parking_lot-0.13";
 
 pub(super) const HOW_TO_READ: Str = "Medians over interleaved rounds. The ratio is formed within each round, and its \

@@ -92,7 +92,8 @@ fn drawn(universe: usize) -> &'static [u32] {
 /// Runs a cell. Returns the nanoseconds of CPU time of an operation, and those between two operations.
 pub(super) fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> anyhow::Result<[f64; 2]> {
     let map = maps.0.entry((cell.size, cell.reads < 100)).or_insert_with(|| {
-        let map = M::default();
+        let _thread = M::register();
+        let map = M::for_entries(cell.size);
         let step = cell.universe() / cell.size;
         (0..cell.universe()).step_by(step).for_each(|number| map.insert(key(number), number as u64));
         map
@@ -105,6 +106,7 @@ pub(super) fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> an
             let controls = &controls;
             threads.push(crew::spawn(scope, move || {
                 let pinned = if cell.threads <= pin::allowed()?.len() { pin::to(cpu) } else { Ok(()) };
+                let _thread = M::register();
                 let mut rng = Rng::with_seed(number as u64);
                 batch(map, cell, zipf, &mut rng);
                 controls.begin();

@@ -9,6 +9,7 @@ pub(super) fn bytes<M: Map>() -> f64 {
     const SIZES: usize = 8;
     let of_size = |eighth: usize| {
         let (entries, before) = (LARGE / 2 * (SIZES + eighth) / SIZES, allocated());
+        let _thread = M::register();
         let map = M::default();
         (0..entries).for_each(|number| map.insert(key(number), 0));
         // What waits for a grace period does not belong to the map.

@@ -9,14 +9,18 @@
 //! - `bytes`: memory of an entry, allocated or mapped, after keys were inserted one by one: the mean of eight
 //!   sizes between two powers of two.
 //!
-//! Keys and values are 8 bytes. All maps have the same hasher.
+//! Keys and values are 8 bytes. All maps have the same hasher. `cds_lfht` resizes itself as in liburcu's examples, but
+//! for `op_ns` and `wall_ns`: there it has a fixed number of buckets, one for each entry.
 
 mod latency;
 mod load;
 mod memory;
 
 use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, System};
-use crate::peers::maps::{Dashmap, Locked, Map, Papaya, Scc, Stillpoint};
+use crate::peers;
+#[cfg(feature = "liburcu")]
+use crate::peers::maps::Lfht;
+use crate::peers::maps::{CDS_LFHT, Dashmap, Locked, Map, Papaya, Scc, Stillpoint};
 use load::{Cell, Keys, Maps};
 
 const OP: Metric = Metric::nanoseconds("op_ns");
@@ -69,6 +73,8 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         system::<Dashmap>(),
         system::<Scc>(),
         system::<Locked>(),
+        #[cfg(feature = "liburcu")]
+        system::<Lfht>(),
     ];
     let budget = budget.quick_instead_of(180.0, 30.0);
     let mut recorder = Recorder::new("map");
@@ -88,5 +94,5 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         |(), _| Some(Config::new([("size", LARGE.into())])),
         |(), system, _| Ok([(system.measure.bytes)()]),
     )?;
-    Ok(Report::new(&recorder, Vec::new()))
+    Ok(Report::new(&recorder, peers::missing(&[CDS_LFHT])))
 }
