@@ -8,6 +8,7 @@ mod peers;
 mod probe;
 mod report;
 mod reproduce;
+mod scale;
 mod seccomp_deny;
 mod torture;
 
@@ -34,6 +35,7 @@ enum Command {
     Reproduce(reproduce::Args),
     Report(report::Args),
     Compare(compare::Args),
+    Scale(scale::Args),
     Torture(torture::Args),
     SeccompDeny(seccomp_deny::Args),
     /// Serves measurements to another process of this program.
@@ -68,6 +70,7 @@ fn main() -> anyhow::Result<()> {
         Some(Command::Reproduce(args)) => reproduce::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Scale(args)) => scale::run(&args),
         Some(Command::Torture(args)) => {
             torture::run(&args.name);
             Ok(())

@@ -23,6 +23,7 @@
 //! | `stillpoint_grace_periods_total` | counter | `domain` | [`Stats::grace_periods`] |
 //! | `stillpoint_grace_period_callers_total` | counter | `domain` | [`Stats::callers`] |
 //! | `stillpoint_grace_period_fences_total` | counter | `domain` | [`Stats::heavy_fences`] |
+//! | `stillpoint_grace_period_scanned_total` | counter | `domain` | [`Stats::scanned`] |
 //! | `stillpoint_grace_period_sleeps_total` | counter | `domain` | [`Stats::sleeps`] |
 //! | `stillpoint_grace_period_wakeups_total` | counter | `domain` | [`Stats::wakeups`] |
 //! | `stillpoint_grace_period_longest_seconds` | gauge | `domain` | [`Stats::longest_wait`] |
@@ -55,12 +56,17 @@ enum Value {
 }
 
 /// The name, description and value of each metric with the label `domain`.
-fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 14] {
+fn domain_metrics(s: &Stats) -> [(&'static str, &'static str, Value); 15] {
     use Value::*;
     [
         ("stillpoint_grace_periods_total", "Grace periods completed", Counter(s.grace_periods)),
         ("stillpoint_grace_period_callers_total", "Calls that waited for one", Counter(s.callers)),
         ("stillpoint_grace_period_fences_total", "Heavy fences of grace periods", Counter(s.heavy_fences)),
+        (
+            "stillpoint_grace_period_scanned_total",
+            "Readers that grace periods have visited",
+            Counter(s.scanned),
+        ),
         ("stillpoint_grace_period_sleeps_total", "Grace periods that slept for readers", Counter(s.sleeps)),
         ("stillpoint_grace_period_wakeups_total", "Wake-ups by readers", Counter(s.wakeups)),
         ("stillpoint_grace_period_longest_seconds", "Longest wait for readers", Seconds(s.longest_wait)),

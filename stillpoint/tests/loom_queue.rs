@@ -180,7 +180,7 @@ fn queue_continues_with_its_next_owner() {
         t.join().unwrap();
         worker.join().unwrap();
         let registry = state.engine.readers().registry();
-        for reader in registry.readers(0, registry.len()) {
+        for reader in (0..registry.len()).map(|index| registry.reader(index)) {
             let own = Own::of(registry, reader);
             run_round(&state, own);
             run_round(&state, own);

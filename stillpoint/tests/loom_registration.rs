@@ -16,13 +16,15 @@ use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::reader::{ExitPath, Owner, Reader};
 use stillpoint::readers::registration::{self, Registration};
 use stillpoint::readers::threads::{Memb, ThreadReaders};
-use stillpoint::sync::{Ordering::Relaxed, model::poll, model::reader as interruptible};
+use stillpoint::sync::{AtomicU64, Ordering::Relaxed, model::poll, model::reader as interruptible};
 
 /// A domain, and a cell for each reader that only its owner touches.
 struct Domain {
     engine: Engine<ThreadReaders<Memb, ()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
     owned: [UnsafeCell<()>; 4],
+    /// A thread has registered, or entered.
+    registered: AtomicU64,
 }
 
 // SAFETY: loom checks every access of the cells.
@@ -30,11 +32,13 @@ unsafe impl Sync for Domain {}
 // SAFETY: as above.
 unsafe impl Send for Domain {}
 
-/// A thread's thread-local variable, and whether a compiler fence is a light fence.
+/// A thread's thread-local variable, whether a compiler fence is a light fence, and whether the thread begins by
+/// announcing its sections.
 struct Thread<'a> {
     domain: &'a Domain,
     registration: Registration,
     light_is_free: bool,
+    announces: bool,
 }
 
 impl Domain {
@@ -43,11 +47,16 @@ impl Domain {
             engine: Engine::new(ThreadReaders::new(), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
             owned: std::array::from_fn(|_| UnsafeCell::new(())),
+            registered: AtomicU64::new(0),
         })
     }
 
     fn thread(&self, light_is_free: bool) -> Thread<'_> {
-        Thread { domain: self, registration: Registration::new(), light_is_free }
+        Thread { domain: self, registration: Registration::new(), light_is_free, announces: false }
+    }
+
+    fn announcing_thread(&self) -> Thread<'_> {
+        Thread { announces: true, ..self.thread(true) }
     }
 
     /// Publishes another value and frees the old one after a grace period.
@@ -68,14 +77,18 @@ impl Thread<'_> {
             return reader;
         }
         let reader = self.registration.reader().unwrap_or_else(|| self.register());
-        registration::enter_slow(reader, threads.counter());
+        self.registration.enter_slow(threads.registry(), reader, threads.counter());
         reader
     }
 
     fn register(&self) -> &'static Reader {
         let owner = Owner { thread: 1, site: Location::caller() };
         let registry = self.domain.engine.readers().registry();
-        self.registration.register(registry, owner, self.light_is_free, |_| true).unwrap()
+        let reader = self.registration.register(registry, owner, self.light_is_free, |_| true).unwrap();
+        if self.announces {
+            self.registration.announce(registry);
+        }
+        reader
     }
 
     /// Reads the published value, inside a section of `reader`.
@@ -91,7 +104,9 @@ impl Thread<'_> {
     /// `Guard::repin` and `Guard::drop`.
     fn exit_slow(&self, reader: &Reader, exit: ExitPath) {
         if exit == ExitPath::Slow {
-            self.domain.engine.readers().exit_slow(reader);
+            let threads = self.domain.engine.readers();
+            threads.exit_slow(reader);
+            self.registration.end_announced(threads.registry());
             self.leave_if_ended();
         }
     }
@@ -204,6 +219,113 @@ fn value_outlives_sections_entered_the_slow_way() {
             thread.end();
         });
         domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn announced_section_is_waited_for() {
+    check(1, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.announcing_thread();
+            thread.read();
+        });
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn second_announced_section_is_waited_for() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.announcing_thread();
+            thread.register();
+            thread.read();
+            domain.registered.store(1, Relaxed);
+            thread.read();
+        });
+        while domain.registered.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn announced_section_stays_so_after_a_repin() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.announcing_thread();
+            let reader = thread.enter();
+            domain.registered.store(1, Relaxed);
+            thread.look(reader);
+            thread.exit_slow(reader, reader.repin(domain.engine.readers().counter()));
+            thread.look(reader);
+            thread.leave(reader);
+        });
+        while domain.registered.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        domain.engine.synchronize(None);
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn thread_that_announces_no_more_is_waited_for() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.announcing_thread();
+            let (reader, counter) = (thread.enter(), domain.engine.readers().counter());
+            thread.leave(reader);
+            // The last section that is announced.
+            thread.leave(thread.enter());
+            assert!(!reader.announces());
+            assert!(registration::try_enter(thread.registration.fast(), counter));
+            thread.look(reader);
+            thread.leave(reader);
+        });
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn idle_thread_that_reads_again_is_waited_for() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.thread(true);
+            thread.read();
+            thread.registration.announce(domain.engine.readers().registry());
+            thread.read();
+        });
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn request_to_a_reader_that_became_inactive_is_taken_back() {
+    check(0, 3, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.announcing_thread();
+            let reader = thread.enter();
+            domain.registered.store(1, Relaxed);
+            thread.leave(reader);
+        });
+        while domain.registered.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        domain.engine.synchronize(None);
         t.join().unwrap();
     });
 }

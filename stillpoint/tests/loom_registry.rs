@@ -95,8 +95,8 @@ fn scan_finds_the_chunk_of_every_reader() {
         let t = thread::spawn(move || {
             w.claim();
         });
-        for reader in state.registry.readers(0, state.registry.len()) {
-            assert!(!reader.in_read_section());
+        for index in 0..state.registry.len() {
+            assert!(!state.registry.reader(index).in_read_section());
         }
         state.claim();
         t.join().unwrap();

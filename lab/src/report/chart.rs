@@ -188,15 +188,15 @@ pub(super) fn dots(title: &str, unit: &str, dots: &[Dot], mark: Option<f64>) -> 
 
 /// A curve or a band, in the order of its abscissa.
 #[derive(Clone, Debug)]
-pub(super) struct Curve {
-    pub(super) label: String,
-    pub(super) is_ours: bool,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Curve {
+    pub(crate) label: String,
+    pub(crate) is_ours: bool,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// Draws curves over `axis`, each with its name at its end; ours above the others. If the abscissa `doubles`, each
 /// doubling takes the same width, and each point has a label.
-pub(super) fn curves(title: &str, unit: &str, (axis, doubles): (&str, bool), curves: &[Curve]) -> Markup {
+pub(crate) fn curves(title: &str, unit: &str, (axis, doubles): (&str, bool), curves: &[Curve]) -> Markup {
     const TOP: f64 = 8.0;
     const LEFT: f64 = 52.0;
     const BOTTOM: f64 = TOP + 210.0;

@@ -5,12 +5,12 @@
 //! result, so that a report can be made piece by piece. Results are written after each part, so that a failure later
 //! loses none.
 
-mod chart;
+pub(crate) mod chart;
 mod contents;
 pub(crate) mod document;
 mod lines;
 mod markdown;
-mod page;
+pub(crate) mod page;
 pub(crate) mod part;
 
 use std::fs;

@@ -70,6 +70,24 @@ pub(super) fn render(document: &Document) -> String {
     page.into_string()
 }
 
+/// Returns a page of plots.
+pub(crate) fn of_plots(title: &str, plots: &[Markup]) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main { h1 { (title) } div .plots { @for plot in plots { (plot) } } } }
+        }
+    };
+    page.into_string()
+}
+
 /// A table that becomes a list of paragraphs on narrow screens; each column has a name and classes. The last one of six
 /// can hold verdicts, which have their own.
 fn table(heads: [&str; 6], classes: [&str; 6], rows: &[[String; 6]]) -> Markup {

@@ -207,6 +207,9 @@ pub(crate) fn register<D: StaticDomain>(
     D::with_thread_state(|local| {
         let reader = local.registration.register(registry, owner, light_is_free, arm)?;
         local.queue.set(Some(registry.attached_to(reader)));
+        if D::Protocol::ANNOUNCES {
+            local.registration.announce(registry);
+        }
         Ok(reader)
     })
 }
@@ -336,6 +339,11 @@ macro_rules! static_domain {
             #[track_caller]
             pub fn register() {
                 <Self as $crate::rcu::RcuDomain>::register();
+            }
+
+            /// Hints that the calling thread will not read for a while.
+            pub fn hint_idle() {
+                <Self as $crate::rcu::RcuDomain>::hint_idle();
             }
 
             /// Returns `true` inside a read-side critical section of the domain.

@@ -21,6 +21,9 @@ pub struct Stats {
     pub callers: u64,
     /// Heavy fences issued by grace periods.
     pub heavy_fences: u64,
+    /// Readers that grace periods have visited: those of threads that read often, or were reading (see
+    /// [`hint_idle`](crate::rcu::hint_idle)). 0 in a domain of [`crate::srcu`].
+    pub scanned: u64,
     /// Grace periods that had to sleep until readers left.
     pub sleeps: u64,
     /// System calls with which readers woke the leader of a grace period: at most one for each that slept. Those with
@@ -59,6 +62,7 @@ impl Stats {
             grace_periods,
             callers: counters.callers.load(Relaxed),
             heavy_fences: counters.heavy_fences.load(Relaxed),
+            scanned: counters.scanned.load(Relaxed),
             sleeps: counters.sleeps.load(Relaxed),
             wakeups: counters.wakeups.load(Relaxed),
             longest_wait: Duration::from_nanos(counters.longest_wait.load(Relaxed)),

@@ -10,6 +10,7 @@ use crate::fence::heavy;
 pub struct GpCounters {
     pub callers: AtomicU64,
     pub heavy_fences: AtomicU64,
+    pub scanned: AtomicU64,
     pub sleeps: AtomicU64,
     pub wakeups: AtomicU64,
     pub stalls: AtomicU64,
@@ -22,6 +23,7 @@ impl GpCounters {
         Self {
             callers: AtomicU64::new(0),
             heavy_fences: AtomicU64::new(0),
+            scanned: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
             wakeups: AtomicU64::new(0),
             stalls: AtomicU64::new(0),

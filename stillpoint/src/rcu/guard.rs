@@ -57,6 +57,12 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
         leave_if_ended::<Self>();
     }
 
+    /// Hints that the calling thread will not read for a while: see [`rcu::hint_idle`](super::hint_idle).
+    fn hint_idle() {
+        let registry = Self::shared().readers().registry();
+        Self::with_thread_state(|local| local.registration.announce(registry));
+    }
+
     /// Returns `true` inside a read-side critical section.
     fn in_read_section() -> bool {
         in_read_section::<Self>()
@@ -158,19 +164,29 @@ impl<D: RcuDomain> EnterSection for D {
     }
 }
 
-/// Begins a section in a thread that is not registered, or whose light fence is a real fence.
+/// Begins a section in a thread that is not registered, announces its sections, or whose light fence is a real fence.
 #[cold]
 #[track_caller]
 fn enter_slow<D: RcuDomain>() -> Guard<D> {
     let reader = own_reader::<D>();
-    registration::enter_slow(reader, D::shared().readers().counter());
+    enter_registered::<D>(reader);
     Guard::new(reader)
+}
+
+/// Begins a section in the calling thread, whose reader this is.
+fn enter_registered<D: RcuDomain>(reader: &'static Reader) {
+    let readers = D::shared().readers();
+    D::with_thread_state(|local| {
+        local.registration.enter_slow(readers.registry(), reader, readers.counter())
+    });
 }
 
 /// The slow path of the end of a section.
 #[cold]
 pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
-    D::shared().readers().exit_slow(reader);
+    let readers = D::shared().readers();
+    readers.exit_slow(reader);
+    D::with_thread_state(|local| local.registration.end_announced(readers.registry()));
     if reader.take_reclaim() {
         // The thread keeps the reader meanwhile.
         while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
@@ -192,12 +208,9 @@ fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
         if reader.leave() == ExitPath::Slow {
             exit_slow::<D>(reader);
         }
-        if !reader.try_enter(D::shared().readers().counter()) {
-            // A destructor that ran here has kept a guard.
-            reader.nest();
-        }
+        // Nested, if a destructor that ran here has kept a guard.
+        enter_registered::<D>(reader);
     });
-    crate::fence::light();
 }
 
 crate::domain! {

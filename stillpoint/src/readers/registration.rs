@@ -7,8 +7,30 @@
 //! | `reader` | `fast` | the thread |
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
-//! | its own | the same | enters by the fast path |
-//! | its own | [`unregistered`] | enters by the slow path, which executes the backend's light fence |
+//! | its own | the same | enters by the fast path; its reader is always active |
+//! | its own | [`unregistered`] | enters by the slow path, because a compiler fence is no light fence, or to announce its sections |
+//!
+//! # Announced sections
+//!
+//! A scan loads a cache line for each active reader. It cannot skip the reader of a thread that enters by the fast
+//! path: the thread may be between its load of `gp_seen` and its store, for any length of time, and then do nothing
+//! else before the section. So a thread that reads seldom enters by the slow path, which makes its reader active
+//! ([`ANNOUNCES`], [`Registry::set_active`]); the slow path of the exit makes it inactive. This is so for new threads, and
+//! for those that call [`Registration::announce`].
+//!
+//! A thread that enters [`FREQUENT`] sections within [`WINDOW`] grace periods stays active from then on, and enters by
+//! the fast path. This does not change by itself: the slow path of an exit may be that of a signal handler, which has
+//! interrupted the thread just after it has loaded `fast`.
+//!
+//! 1. *A section that is announced is found*, as `gp_seen` is ([`super::threads`]): the light fence of the entry also lies
+//!    between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive by a
+//!    later `clear_active`. The second comes after the section, since the owner is outside then.
+//! 2. *Signal handlers* leave every section that they enter. The entry stores `gp_seen` before `set_active`. A handler
+//!    that comes between is nested, and makes the reader active itself. One that comes before the store is over when
+//!    the owner goes on. On leaving, `clear_active` follows the store of 0: what a handler enters in between, it also
+//!    leaves.
+//! 3. *Becoming frequent* happens inside a section, while the reader is active. A handler may do it in place of the
+//!    owner, but not while the owner is about to make the reader inactive ([`Registration::deactivate`]).
 //!
 //! # Invariants
 //!
@@ -24,10 +46,16 @@ use core::ptr;
 use core::ptr::NonNull;
 use core::sync::atomic::compiler_fence;
 
-use super::reader::{EXITING, NEEDS_FENCE, Owner, Reader};
+use super::reader::{ANNOUNCES, EXITING, NEEDS_FENCE, Owner, Reader};
 use super::registry::{Attached, Registry};
 use crate::fence::light;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
+
+/// A thread that enters so many sections in a window does not announce them any more.
+const FREQUENT: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// The number of grace periods in a window. So at most a quarter of a section is announced for each grace period.
+const WINDOW: u64 = 256;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -40,6 +68,9 @@ pub struct Registration {
     has_ended: Cell<bool>,
     /// The reader may not be released yet: something uses its queue.
     stays: Cell<bool>,
+    /// The number of sections announced in the window; [`FREQUENT`] while `deactivate` runs.
+    announced: Cell<u32>,
+    window: Cell<u64>,
     /// A copy of `fast` that the library does not read itself: see [`Registration::copy_fast_to`].
     #[cfg(not(loom))]
     copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
@@ -69,6 +100,8 @@ impl Registration {
                 reader: Cell::new(None),
                 has_ended: Cell::new(false),
                 stays: Cell::new(false),
+                announced: Cell::new(0),
+                window: Cell::new(0),
                 #[cfg(not(loom))]
                 copy: Cell::new(None),
             }
@@ -132,11 +165,79 @@ impl Registration {
         // These flags are the previous owner's. A leader may set and withdraw `WAKE_ON_EXIT` meanwhile, for that
         // owner's sake.
         let exiting = if self.has_ended.get() { EXITING } else { 0 };
-        reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING), Relaxed);
+        reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING | ANNOUNCES), Relaxed);
         reader.exit_flags.fetch_or(if light_is_free { exiting } else { exiting | NEEDS_FENCE }, Relaxed);
         self.reader.set(Some(reader));
         self.set_fast(if light_is_free { reader } else { unregistered() });
         Ok(reader)
+    }
+
+    /// Makes the thread announce its sections, until it enters many. Does nothing inside a section. Not for signal
+    /// handlers.
+    pub fn announce<A>(&self, registry: &Registry<A>) {
+        self.deactivate(registry, |reader| {
+            self.set_fast(unregistered());
+            // Relaxed: only the owner uses this bit.
+            reader.exit_flags.fetch_or(ANNOUNCES, Relaxed);
+        });
+    }
+
+    /// Part of the slow path of the end of a section, in threads that announce their sections. After a repin it does
+    /// nothing.
+    pub fn end_announced<A>(&self, registry: &Registry<A>) {
+        self.deactivate(registry, |_| ());
+    }
+
+    /// Calls `before`, and makes the reader inactive if the thread announces its sections. Does nothing inside a
+    /// section.
+    fn deactivate<A>(&self, registry: &Registry<A>, before: impl FnOnce(&Reader)) {
+        // A signal handler that enters here does not release the reader, and does not become frequent.
+        let (stays, announced) = (self.stays.replace(true), self.announced.replace(FREQUENT));
+        compiler_fence(SeqCst);
+        if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
+            before(reader);
+            compiler_fence(SeqCst);
+            if reader.announces() {
+                registry.clear_active(reader);
+            }
+        }
+        compiler_fence(SeqCst);
+        self.announced.set(announced);
+        self.stays.set(stays);
+    }
+
+    /// The slow path of [`try_enter`], of a thread that is registered.
+    pub fn enter_slow<A>(&self, registry: &Registry<A>, reader: &'static Reader, counter: &AtomicU64) {
+        if !reader.try_enter(counter) {
+            reader.nest();
+        }
+        // In a nested section too, which may be that of a handler.
+        if reader.announces() {
+            step!("section-not-announced", registry.set_active(reader));
+            self.count_announced(reader, counter);
+        }
+        light();
+    }
+
+    /// Counts a section that is announced. If there are many, the reader stays active.
+    fn count_announced(&self, reader: &'static Reader, counter: &AtomicU64) {
+        // Relaxed: decides about speed only.
+        let window = counter.load(Relaxed) / WINDOW;
+        let is_new = self.window.replace(window) != window;
+        let announced = match self.announced.get() {
+            FREQUENT => return,
+            _ if is_new => 1,
+            announced => announced + 1,
+        };
+        if announced < FREQUENT {
+            self.announced.set(announced);
+            return;
+        }
+        self.announced.set(0);
+        let flags = reader.exit_flags.fetch_and(!ANNOUNCES, Relaxed);
+        if flags & NEEDS_FENCE == 0 {
+            self.set_fast(reader);
+        }
     }
 
     /// The thread exits. The caller then calls [`leave_if_ended`](Self::leave_if_ended), as does the end of its last
@@ -197,12 +298,4 @@ pub fn try_enter(reader: &'static Reader, counter: &AtomicU64) -> bool {
         reader.nest();
     }
     is_registered
-}
-
-/// The slow path of [`try_enter`]. `reader` is the thread's own.
-pub fn enter_slow(reader: &'static Reader, counter: &AtomicU64) {
-    if !reader.try_enter(counter) {
-        reader.nest();
-    }
-    light();
 }

@@ -11,7 +11,13 @@
 //! 2. Every index below `len` lies in a chunk that is not null.
 //! 3. A reader belongs to at most one thread, from a successful `claim` to its `release`. That of a thread that exits
 //!    inside a section is not released: see [`super::registration`].
-//! 4. `gp_seen` of a free reader is 0.
+//! 4. `gp_seen` of a free reader is 0, and it is not active.
+//!
+//! # Active readers
+//!
+//! Each chunk has a bit for each of its readers: the *active* ones, which a scan visits. The reader of a registered
+//! thread is active all the time, or, if the thread *announces* its sections, during these only. So a scan does not
+//! load the cache lines of threads that have exited, or read seldom: see [`super::registration`].
 //!
 //! # Orderings
 //!
@@ -19,11 +25,15 @@
 //!   registered before, and the fence orders all that it did. Later sections see what was unpublished before the fence.
 //! - A reader changes hands by *release* (Release) and *claim* (Acquire): the new owner's stores to `gp_seen` come
 //!   after the old owner's, and a scan that reads one also comes after the old owner's sections.
+//! - A scan that finds a reader inactive comes after all sections in which the reader was active before:
+//!   `clear_active` is a Release and `Group::active` an Acquire. All changes of the bits are read-modify-writes, which
+//!   continue earlier release sequences.
 //! - `registered` is accessed by read-modify-writes only. So a grace period happens before the registration of the
 //!   threads that it does not count, and after that of the threads that it counts. This orders grace periods without a
 //!   heavy fence: if no thread is registered, and in [`super::qsbr`].
 
 use core::alloc::Layout;
+use core::iter;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
@@ -34,6 +44,8 @@ use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*};
 const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
 /// Together the chunks have more readers than Linux has thread ids (2^22).
 const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
+/// Readers in a group.
+const GROUP: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// What belongs to a reader, but lies elsewhere, so that a scan touches readers only.
 pub trait Attached {
@@ -53,6 +65,40 @@ impl Attached for () {
 
     #[cfg(not(loom))]
     unsafe fn reset_in_child(&self) {}
+}
+
+/// Readers of a chunk that follow one another, a bit for each. In a cache line that few threads write.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Group {
+    active: AtomicU64,
+    /// The readers from which the leader has requested a wake-up. Only leaders access it, one after another.
+    awaited: AtomicU64,
+}
+
+impl Group {
+    fn new() -> Self {
+        Self { active: AtomicU64::new(0), awaited: AtomicU64::new(0) }
+    }
+
+    /// Returns the bits of the active readers.
+    pub fn active(&self) -> u64 {
+        // Acquire: sections of readers that are no longer active come before; pairs with the Release in `clear_active`.
+        self.active.load(Acquire)
+    }
+
+    /// Returns what the last [`set_awaited`](Self::set_awaited) has set.
+    pub fn awaited(&self) -> u64 {
+        // Relaxed, here and below: grace periods follow one another.
+        self.awaited.load(Relaxed)
+    }
+
+    pub fn set_awaited(&self, bits: u64) {
+        // Most groups stay as they are, and their cache lines clean.
+        if self.awaited() != bits {
+            self.awaited.store(bits, Relaxed);
+        }
+    }
 }
 
 /// See the [module](self). `A` is attached to each reader.
@@ -109,8 +155,60 @@ impl<A> Registry<A> {
         A: 'static,
     {
         let (chunk, place) = Self::place(index);
-        // SAFETY: in a chunk this follows the readers: see `new_chunk`.
-        unsafe { &*self.chunk(chunk).add(FIRST << chunk).cast::<A>().add(place) }
+        // SAFETY: in a chunk this follows the groups: see `new_chunk`.
+        unsafe { &*self.chunk(chunk).byte_add(attached_offset::<A>(FIRST << chunk)).cast::<A>().add(place) }
+    }
+
+    /// Returns the group of the reader with this place in a chunk.
+    fn group(&self, chunk: usize, place: usize) -> &'static Group {
+        // SAFETY: in a chunk the groups follow the readers: see `new_chunk`.
+        unsafe { &*self.chunk(chunk).add(FIRST << chunk).cast::<Group>().add(place / GROUP) }
+    }
+
+    /// Returns the groups that contain readers from `first`, the first of a group, to below `end`, which is a value of
+    /// [`len`](Self::len); each with the index of its first reader.
+    pub fn groups(&self, first: usize, end: usize) -> impl Iterator<Item = (usize, &'static Group)> {
+        let mut next = first;
+        iter::from_fn(move || {
+            let index = next;
+            if index >= end {
+                return None;
+            }
+            let (chunk, place) = Self::place(index);
+            next += GROUP.min(FIRST << chunk);
+            Some((index, self.group(chunk, place)))
+        })
+    }
+
+    /// Returns the readers that have a bit in `bits`, of the group whose first reader has the index `first`; each with
+    /// its bit.
+    pub fn members(&self, first: usize, mut bits: u64) -> impl Iterator<Item = (u64, &'static Reader)> {
+        iter::from_fn(move || {
+            let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+            bits &= bits - 1;
+            Some((1 << bit, self.reader(first + bit as usize)))
+        })
+    }
+
+    /// Makes the owner's `reader` active. Before a section: then the light fence must follow.
+    pub fn set_active(&self, reader: &Reader) {
+        let (group, bit) = self.bit(reader);
+        // Relaxed: as for `gp_seen`, a heavy fence orders it. Threads that registered before a grace period without a
+        // fence are ordered by `registered`.
+        group.active.fetch_or(bit, Relaxed);
+    }
+
+    /// Makes the owner's `reader`, which is outside any section, inactive.
+    pub fn clear_active(&self, reader: &Reader) {
+        let (group, bit) = self.bit(reader);
+        // Release: publishes the sections; pairs with the Acquire in `Group::active`.
+        group.active.fetch_and(!bit, Release);
+    }
+
+    fn bit(&self, reader: &Reader) -> (&'static Group, u64) {
+        // Relaxed: stored before the reader had its first owner.
+        let (chunk, place) = Self::place(reader.index.load(Relaxed) as usize);
+        (self.group(chunk, place), 1 << (place % GROUP))
     }
 
     /// Returns what is attached to `reader`.
@@ -137,11 +235,6 @@ impl<A> Registry<A> {
         self.len.load(Acquire) as usize
     }
 
-    /// Returns the readers with an index from `first` to below `end`, which is a value of [`len`](Self::len).
-    pub fn readers(&self, first: usize, end: usize) -> impl Iterator<Item = &'static Reader> {
-        (first..end).map(|index| self.reader(index))
-    }
-
     /// Returns the number of readers that belong to another thread than the one with the reader `own`.
     pub fn other_readers(&self, own: Option<&Reader>) -> u64 {
         // A read-modify-write: see the module's orderings. Release: publishes what the caller did before to later
@@ -152,14 +245,15 @@ impl<A> Registry<A> {
 }
 
 impl<A: Attached + 'static> Registry<A> {
-    /// Returns a reader for the calling thread.
+    /// Returns a reader for the calling thread, which is active.
     pub fn claim(&self) -> Result<&'static Reader, OutOfMemory> {
         let reader = match self.pop() {
             Some(reader) => reader,
             None => self.grow()?,
         };
+        self.set_active(reader);
         // Acquire: sees what was unpublished before a grace period that did not count this thread. Release: a grace
-        // period that counts it finds the reader. Both pair with `other_readers`.
+        // period that counts it finds the reader active. Both pair with `other_readers`.
         self.registered.fetch_add(1, AcqRel);
         Ok(reader)
     }
@@ -169,6 +263,7 @@ impl<A: Attached + 'static> Registry<A> {
         // Release: publishes this thread's sections to grace periods that no longer count it; pairs with the Acquire in
         // `other_readers`.
         self.registered.fetch_sub(1, Release);
+        self.clear_active(reader);
         self.push(reader);
     }
 
@@ -191,6 +286,7 @@ impl<A: Attached + 'static> Registry<A> {
                 reader.take_wake_request();
             } else {
                 reader.reset();
+                self.clear_active(reader);
                 self.push(reader);
             }
         }
@@ -259,17 +355,31 @@ fn retag(head: u64, top: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(top)
 }
 
-/// Allocates `len` readers, followed by what is attached to them.
+/// Returns where that which is attached to the readers begins in a chunk of `len`: after the readers and their groups.
+const fn attached_offset<A>(len: usize) -> usize {
+    let groups = len.div_ceil(GROUP) * size_of::<Group>();
+    (len * size_of::<Reader>() + groups).next_multiple_of(align_of::<A>())
+}
+
+/// Allocates `len` readers, followed by their groups, and by what is attached to them.
 fn new_chunk<A: Attached>(len: usize) -> Result<(Block, NonNull<Reader>), OutOfMemory> {
-    const { assert!(align_of::<A>() <= align_of::<Reader>(), "it follows the readers at once") };
+    const { assert!(align_of::<Group>() <= align_of::<Reader>(), "they follow the readers at once") };
+    let groups = len.div_ceil(GROUP);
     let (layout, offset) = Layout::array::<Reader>(len)
-        .and_then(|readers| readers.extend(Layout::array::<A>(len)?))
+        .and_then(|readers| {
+            readers.extend(Layout::array::<Group>(groups)?)?.0.extend(Layout::array::<A>(len)?)
+        })
         .map_err(|_| OutOfMemory)?;
+    debug_assert_eq!(offset, attached_offset::<A>(len));
     // A global allocator that reads re-enters `Registry::claim` from here, and gets a reader of another chunk.
     let memory = Block::zeroed(layout).ok_or(OutOfMemory)?;
     let readers = memory.start::<Reader>();
-    // SAFETY: by the layout, the block has room for `len` readers, and for `len` of `A` from the offset on.
+    // SAFETY: by the layout, the block has room for `len` readers, then for their groups, and for `len` of `A` from the
+    // offset on.
     unsafe {
+        for group in 0..groups {
+            readers.add(len).cast::<Group>().add(group).write(Group::new());
+        }
         let attached = memory.start::<u8>().add(offset).cast::<A>();
         for place in 0..len {
             attached.add(place).write(A::new());

@@ -81,6 +81,8 @@ const YIELD_WINDOW_NS: u64 = 500_000;
 pub trait ReaderProtocol: fmt::Debug + Send + Sync + 'static {
     /// The leader issues heavy fences.
     const FENCED: bool;
+    /// New threads announce their sections: see [`super::registration`].
+    const ANNOUNCES: bool;
     /// How often a reader yields after it has counted down: as often as pays (docs/measurements.md).
     const MAX_YIELDS: u32;
     /// The end of a line of a stall report: for a running thread, and for one that has exited.
@@ -109,6 +111,7 @@ pub enum Memb {}
 
 impl ReaderProtocol for Memb {
     const FENCED: bool = true;
+    const ANNOUNCES: bool = true;
     const MAX_YIELDS: u32 = 1;
     const STALL_SUFFIX: [&'static str; 2] =
         ["", ", and exited inside a read-side critical section (is a guard leaked?)"];
@@ -137,7 +140,7 @@ pub struct ThreadReaders<P, A> {
     _protocol: PhantomData<P>,
 }
 
-/// The rest of a grace period: readers from `first` to below `end` may block it.
+/// The rest of a grace period: active readers from `first`, the first of a group, to below `end` may block it.
 #[derive(Debug)]
 pub struct PendingScan {
     first: usize,
@@ -167,22 +170,32 @@ impl<P, A> ThreadReaders<P, A> {
         &self.registry
     }
 
-    fn pending(&self, scan: &PendingScan) -> impl Iterator<Item = &'static Reader> {
-        self.registry.readers(scan.first, scan.end)
+    /// Returns the readers from which [`wait_for_readers`](ReaderSet::wait_for_readers) has requested a wake-up.
+    fn awaited(&self, scan: &PendingScan) -> impl Iterator<Item = &'static Reader> {
+        let groups = self.registry.groups(scan.first, scan.end);
+        groups
+            .flat_map(|(first, group)| self.registry.members(first, group.awaited()))
+            .map(|(_, reader)| reader)
     }
 }
 
 impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
-    /// Checks the readers one after another, a bounded number of times.
+    /// Checks the active readers one after another, a bounded number of times.
     fn scan(&self, end: usize, counter: u64) -> Result<(), PendingScan> {
         let mut spins = budget(SPINS);
-        for (first, reader) in self.registry.readers(0, end).enumerate() {
-            while P::blocks(reader, counter) {
-                if spins == 0 {
-                    return Err(PendingScan { first, end, counter });
+        for (first, group) in self.registry.groups(0, end) {
+            let active = group.active();
+            if active != 0 {
+                self.counters.scanned.fetch_add(active.count_ones().into(), Relaxed);
+            }
+            for (_, reader) in self.registry.members(first, active) {
+                while P::blocks(reader, counter) {
+                    if spins == 0 {
+                        return Err(PendingScan { first, end, counter });
+                    }
+                    spins -= 1;
+                    spin_loop();
                 }
-                spins -= 1;
-                spin_loop();
             }
         }
         Ok(())
@@ -257,7 +270,7 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
                 }
             })
         };
-        let readers: Vec<_> = self.pending(scan).filter_map(stalled).collect();
+        let readers: Vec<_> = self.awaited(scan).filter_map(stalled).collect();
         (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
     }
 }
@@ -290,9 +303,16 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
         let counter = scan.counter;
         // Relaxed: no request is outstanding (invariant 2).
         self.awaited.store(1, Relaxed);
-        for reader in self.pending(&scan).filter(|reader| P::blocks(reader, counter)) {
-            self.awaited.fetch_add(1, Relaxed);
-            P::request_wakeup(reader);
+        for (first, group) in self.registry.groups(scan.first, scan.end) {
+            let mut awaited = 0;
+            for (bit, reader) in self.registry.members(first, group.active()) {
+                if P::blocks(reader, counter) {
+                    self.awaited.fetch_add(1, Relaxed);
+                    P::request_wakeup(reader);
+                    awaited |= bit;
+                }
+            }
+            group.set_awaited(awaited);
         }
         if P::FENCED {
             step!("no-fence-before-rescan", {
@@ -301,7 +321,8 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
                 mem::forget(requests);
             });
         }
-        for reader in self.pending(&scan) {
+        // Not the active ones: a reader that has left without seeing the request may be inactive by now.
+        for reader in self.awaited(&scan) {
             step!(
                 "no-rescan",
                 if !P::blocks(reader, counter) && reader.take_wake_request() {
@@ -346,7 +367,7 @@ struct Requests<'a, P, A>(&'a ThreadReaders<P, A>, &'a PendingScan);
 impl<P, A> Drop for Requests<'_, P, A> {
     fn drop(&mut self) {
         let Self(readers, scan) = self;
-        for reader in readers.pending(scan) {
+        for reader in readers.awaited(scan) {
             if reader.take_wake_request() {
                 readers.awaited.fetch_sub(1, Relaxed);
             }

@@ -1,0 +1,115 @@
+//! The model's numbers of interrupts, cache lines and wake-ups beside those that this machine counts.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use stillpoint::rcu;
+
+use super::model::{Machine, grace_period};
+use crate::harness::controls::{Controls, spawn_all};
+use crate::harness::report::Grid;
+use crate::harness::units::digits;
+use crate::harness::{crew, pin};
+
+/// Registered threads that sleep.
+const SLEEPING: usize = 1000;
+/// Grace periods that are counted.
+const GRACE_PERIODS: u64 = 200;
+/// How long a section is that grace periods wait for.
+const LONG: Duration = Duration::from_millis(2);
+
+/// Prints both.
+///
+/// # Errors
+///
+/// Returns an error if a number differs from that of the model.
+pub(super) fn run() -> anyhow::Result<()> {
+    let cpus = pin::allowed()?;
+    let (first, others) = cpus.split_first().context("this process may use no CPU")?;
+    pin::to(*first)?;
+    let controls = Controls::default();
+    let (running, waiting) = controls.scope(|scope| {
+        spawn_all(scope, SLEEPING, || {
+            // It reads, but seldom.
+            drop(rcu::enter());
+            controls.ready.arrive();
+            controls.end.wait();
+        })?;
+        controls.ready.wait_for(SLEEPING);
+        let running = beside(others, || (0..100).for_each(|_| drop(rcu::enter())))?;
+        let waiting = beside(others, || {
+            let _section = rcu::enter();
+            thread::sleep(LONG);
+        })?;
+        Ok((running, waiting))
+    })?;
+
+    let machine = Machine { cpus: cpus.len(), threads: SLEEPING + cpus.len() - 1 };
+    let model = grace_period(&machine);
+    let rows = [
+        ("fences", model.fences, running.fences),
+        ("interrupts in each", model.interrupts, running.interrupts / running.fences.max(1.0)),
+        ("readers visited", model.misses, running.scanned),
+        ("fences, if it waits", 2.0, waiting.fences),
+        ("wake-ups, if it waits", 1.0, waiting.wakeups),
+    ];
+    let text =
+        |&(name, model, counted): &(&str, f64, f64)| vec![name.to_owned(), digits(model), digits(counted)];
+    let title = format!("A grace period: {} CPUs, {SLEEPING} sleeping threads", cpus.len());
+    println!("{}", Grid::new(&title, &["", "model", "counted"], rows.iter().map(text).collect()));
+    for (name, model, counted) in rows {
+        // A thread that is preempted is not interrupted; a reader may leave before the leader sleeps.
+        ensure!(counted <= model * 1.1 + 0.1, "{name}: more than in the model");
+    }
+    Ok(())
+}
+
+/// Counts for each grace period.
+#[derive(Debug)]
+struct Sample {
+    fences: f64,
+    interrupts: f64,
+    scanned: f64,
+    wakeups: f64,
+}
+
+/// Counts beside a thread on each of `cpus` that calls `read` again and again.
+fn beside(cpus: &[usize], read: impl Fn() + Copy + Send) -> anyhow::Result<Sample> {
+    let controls = Controls::default();
+    controls.scope(|scope| {
+        for &cpu in cpus {
+            let controls = &controls;
+            crew::spawn(scope, move || {
+                let bound = pin::to(cpu);
+                read();
+                controls.ready.arrive();
+                while !controls.background_must_stop() {
+                    read();
+                }
+                bound
+            })?;
+        }
+        controls.ready.wait_for(cpus.len());
+        let (before, interrupts) = (rcu::stats(), interrupts()?);
+        (0..GRACE_PERIODS).for_each(|_| rcu::synchronize());
+        let (after, interrupts) = (rcu::stats(), self::interrupts()? - interrupts);
+        let each = |count: u64| count as f64 / (after.grace_periods - before.grace_periods) as f64;
+        Ok(Sample {
+            fences: each(after.heavy_fences - before.heavy_fences),
+            interrupts: each(interrupts),
+            scanned: each(after.scanned - before.scanned),
+            wakeups: each(after.wakeups - before.wakeups),
+        })
+    })
+}
+
+/// Returns the number of function call interrupts so far, of which `membarrier` sends one to each CPU.
+fn interrupts() -> anyhow::Result<u64> {
+    let text = fs::read_to_string("/proc/interrupts").context("cannot read /proc/interrupts")?;
+    let is_call =
+        |line: &&str| line.trim_start().starts_with("CAL:") || line.contains("Function call interrupts");
+    let line = text.lines().find(is_call).context("/proc/interrupts has no function call interrupts")?;
+    Ok(line.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum())
+}
