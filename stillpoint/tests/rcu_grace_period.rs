@@ -245,3 +245,70 @@ fn several_domains_at_once_do_not_deadlock() {
         }
     });
 }
+
+#[test]
+fn grace_period_visits_threads_that_read_often_only() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let visited = || {
+        let before = Own.stats();
+        Own.synchronize();
+        assert_eq!(Own.stats().grace_periods, before.grace_periods + 1);
+        Own.stats().scanned - before.scanned
+    };
+    let read = |times| (0..times).for_each(|_| drop(Own::enter()));
+    let step = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            read(1);
+            step.wait();
+            step.wait();
+            read(1000);
+            step.wait();
+            step.wait();
+            Own::hint_idle();
+            step.wait();
+            step.wait();
+            let guard = Own::enter();
+            Own::hint_idle();
+            assert!(Own::in_read_section());
+            drop(guard);
+            step.wait();
+        });
+        for expected in [0, 1, 0] {
+            step.wait();
+            assert_eq!(visited(), expected);
+            step.wait();
+        }
+        step.wait();
+        assert_eq!(visited(), 0);
+    });
+}
+
+#[test]
+fn grace_period_skips_readers_of_threads_that_have_exited() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let all = Barrier::new(100);
+    thread::scope(|scope| {
+        let threads = [(); 100].map(|()| {
+            scope.spawn(|| {
+                (0..1000).for_each(|_| drop(Own::enter()));
+                all.wait();
+            })
+        });
+        // The scope does not wait for destructors of thread-local variables; this does.
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+    // A thread that is registered, so that a grace period scans.
+    Own::register();
+    let others = thread::spawn(|| {
+        Own.synchronize();
+        Own.stats()
+    });
+    let stats = others.join().expect("no panic");
+    assert_eq!((stats.readers, stats.grace_periods), (100, 1));
+    assert_eq!(stats.scanned, 0);
+}

@@ -98,7 +98,14 @@ fn signal_handlers_may_read_at_any_moment() {
         // Before the first signal, as `register` may allocate.
         Own::register();
         READY.store(true, Release);
-        while !STOP.load(Relaxed) {
+        for round in 0_usize.. {
+            if STOP.load(Relaxed) {
+                break;
+            }
+            // So that sections are announced, and then, before the next hint, are not any more.
+            if round.is_multiple_of(100) {
+                Own::hint_idle();
+            }
             let mut outer = Own::enter();
             let first = value.load(&outer).0;
             let inner = Own::enter();
