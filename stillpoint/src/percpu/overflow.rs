@@ -6,7 +6,6 @@
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::owner::OwnerLock;
-use super::rseq::boxed;
 use super::used::UsedCpus;
 use crate::sync::step;
 
@@ -16,18 +15,12 @@ pub struct Overflow {
     lock: OwnerLock,
     /// The number of words in use. Changed by the owner of the lock.
     len: AtomicUsize,
-    words: Box<[AtomicU64]>,
 }
 
 impl Overflow {
-    /// Returns an empty array.
-    ///
-    /// # Panics
-    ///
-    /// If there is no memory.
-    pub fn new(capacity: usize) -> Self {
-        let words = boxed(capacity, |_| AtomicU64::new(0));
-        Self { lock: OwnerLock::new(), len: AtomicUsize::new(0), words }
+    /// Returns an empty array. The pool has the memory of its words.
+    pub fn new() -> Self {
+        Self { lock: OwnerLock::new(), len: AtomicUsize::new(0) }
     }
 
     /// Returns the number of words: a hint, unless the caller has the lock.
@@ -36,16 +29,16 @@ impl Overflow {
         self.len.load(Relaxed)
     }
 
-    /// Acquires the lock, unless another thread has it. `cpu` is that of the array. Pushes insert it into `used`.
-    pub fn try_lock<'a>(&'a self, cpu: usize, used: &'a UsedCpus) -> Option<LockedOverflow<'a>> {
+    /// Acquires the lock, unless another thread has it. `cpu` is that of the array, and `words` are its own. Pushes
+    /// insert the CPU into `used`.
+    pub fn try_lock<'a>(
+        &'a self,
+        cpu: usize,
+        words: &'a [AtomicU64],
+        used: &'a UsedCpus,
+    ) -> Option<LockedOverflow<'a>> {
         // Also if the last owner died in a fork: the array is consistent.
-        self.lock.try_lock().then(|| LockedOverflow { overflow: self, cpu, used })
-    }
-
-    /// Removes and returns all words.
-    pub fn drain(&mut self) -> impl Iterator<Item = u64> {
-        let len = core::mem::take(self.len.get_mut());
-        self.words[..len].iter_mut().map(|word| *word.get_mut())
+        self.lock.try_lock().then(|| LockedOverflow { overflow: self, cpu, words, used })
     }
 }
 
@@ -54,13 +47,14 @@ impl Overflow {
 pub struct LockedOverflow<'a> {
     overflow: &'a Overflow,
     cpu: usize,
+    words: &'a [AtomicU64],
     used: &'a UsedCpus,
 }
 
 impl LockedOverflow<'_> {
     /// Returns the number of words for which there is room.
     pub fn room(&self) -> usize {
-        self.overflow.words.len() - self.overflow.len()
+        self.words.len() - self.overflow.len()
     }
 
     /// Stores the first of `words`, as many as there is room for. Returns their number.
@@ -69,7 +63,7 @@ impl LockedOverflow<'_> {
             step!("overflow-cpu-not-marked", self.used.insert(self.cpu));
         }
         let len = self.overflow.len();
-        let free = &self.overflow.words[len..];
+        let free = &self.words[len..];
         for (slot, word) in free.iter().zip(words) {
             slot.store(*word, Relaxed);
         }
@@ -83,7 +77,7 @@ impl LockedOverflow<'_> {
     pub fn pop(&self, words: &mut [u64]) -> usize {
         let len = self.overflow.len();
         let rest = len.saturating_sub(words.len());
-        for (word, slot) in words.iter_mut().zip(&self.overflow.words[rest..len]) {
+        for (word, slot) in words.iter_mut().zip(&self.words[rest..len]) {
             *word = slot.load(Relaxed);
         }
         self.overflow.len.store(rest, Relaxed);

@@ -28,7 +28,7 @@ use super::owner::OwnerLock;
 use super::remote::{self, Stopped};
 use super::rseq::cpu_number::cpu;
 use super::rseq::registration::{self, Mode};
-use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, Pushed, boxed, tries};
+use super::rseq::{self, AreaRef, CpuArea, FAILED, NOTHING, Pushed, boxed, tries, zeroed};
 use super::used::UsedCpus;
 use crate::sync::step;
 
@@ -72,6 +72,8 @@ pub struct Pool<T> {
     /// The slots of the local stacks: `capacity` for each CPU.
     slots: Box<[AtomicU64]>,
     overflow: Box<[Overflow]>,
+    /// The words of the overflow arrays: `capacity` for each CPU.
+    words: Box<[AtomicU64]>,
     used: UsedCpus,
     /// Held by a thread that stops areas.
     drain_lock: OwnerLock,
@@ -97,7 +99,7 @@ impl<T> Pool<T> {
         let areas = CpuArea::for_each_cpu();
         let cpus = areas.len();
         let stacked = if sections { capacity } else { 0 };
-        let slots = boxed(stacked.saturating_mul(cpus), |_| AtomicU64::new(0));
+        let slots = zeroed(stacked.saturating_mul(cpus));
         for (cpu, area) in areas.iter().enumerate() {
             let first = slots.as_ptr().wrapping_add(cpu * stacked).expose_provenance();
             // Relaxed: the pool is not shared yet. The first push stores the capacity (4).
@@ -107,7 +109,8 @@ impl<T> Pool<T> {
             fast: if sections { report.library_offset() } else { 0 },
             sections,
             capacity,
-            overflow: boxed(cpus, |_| Overflow::new(capacity)),
+            overflow: boxed(cpus, |_| Overflow::new()),
+            words: zeroed(capacity.saturating_mul(cpus)),
             used: UsedCpus::new(cpus),
             areas,
             slots,
@@ -249,7 +252,8 @@ impl<T> Pool<T> {
     }
 
     fn lock_overflow(&self, cpu: usize) -> Option<LockedOverflow<'_>> {
-        self.overflow[cpu].try_lock(cpu, &self.used)
+        let words = &self.words[cpu * self.capacity..][..self.capacity];
+        self.overflow[cpu].try_lock(cpu, words, &self.used)
     }
 
     /// Makes room in the local stack: moves half of it to the overflow array.
@@ -378,10 +382,10 @@ impl<T> Drop for Pool<T> {
                 drop(unsafe { from_word::<T>(*slot.get_mut()) });
             }
         }
-        for overflow in &mut self.overflow {
-            for word in overflow.drain() {
+        for (overflow, words) in self.overflow.iter().zip(self.words.chunks_mut(self.capacity.max(1))) {
+            for word in &mut words[..overflow.len()] {
                 // SAFETY: as above.
-                drop(unsafe { from_word::<T>(word) });
+                drop(unsafe { from_word::<T>(*word.get_mut()) });
             }
         }
     }

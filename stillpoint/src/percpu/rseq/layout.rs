@@ -1,7 +1,9 @@
 //! Per-CPU areas, references to them, and results of sections. The meaning of each word is in [`super`].
 
+use core::alloc::Layout;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
+use std::alloc::alloc_zeroed;
 
 use crate::sys::rseq::{possible_cpus, thread_pointer};
 
@@ -43,6 +45,23 @@ pub fn boxed<T>(len: usize, make: impl FnMut(usize) -> T) -> Box<[T]> {
     values.try_reserve_exact(len).expect("there is memory for per-CPU data");
     values.extend((0..len).map(make));
     values.into_boxed_slice()
+}
+
+/// Returns `len` words of zero. If they are many, the kernel provides memory only for pages that are written to.
+///
+/// # Panics
+///
+/// If there is no memory.
+pub fn zeroed(len: usize) -> Box<[AtomicU64]> {
+    let layout = Layout::array::<AtomicU64>(len).expect("there is memory for per-CPU data");
+    if len == 0 {
+        return Box::default();
+    }
+    // SAFETY: the size is not zero.
+    let words = unsafe { alloc_zeroed(layout) }.cast::<AtomicU64>();
+    assert!(!words.is_null(), "there is memory for per-CPU data");
+    // SAFETY: allocated with this layout; zero is a value of each word.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(words, len)) }
 }
 
 /// Result of a section that failed: it was interrupted, the thread is not registered, or the area is stopped.

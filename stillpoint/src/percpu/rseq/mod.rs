@@ -81,7 +81,7 @@ pub mod registration;
 mod tests;
 
 pub use arch::{add, pop, pop_batch, push, push_batch};
-pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed};
+pub use layout::{AreaRef, CounterRef, CpuArea, FAILED, NOTHING, Pushed, WIDTH, boxed, zeroed};
 
 /// How often an operation tries its section. Interrupts are milliseconds apart and sections take nanoseconds, so a
 /// second attempt is rare.
