@@ -10,10 +10,11 @@ use stillpoint::{fence, rcu};
 
 use super::model::Counts;
 use crate::harness::controls::Controls;
+use crate::harness::crew;
+use crate::harness::pin::{self, CpuPair};
 use crate::harness::report::Grid;
 use crate::harness::stats::Summary;
 use crate::harness::units::duration;
-use crate::harness::{crew, pin};
 
 /// Costs that are given, in nanoseconds, in place of measured ones.
 #[derive(Debug, clap::Args)]
@@ -67,19 +68,21 @@ impl Constants {
     pub(super) fn measure(given: &Given) -> anyhow::Result<Self> {
         let measured =
             |given: Option<f64>, measure: &dyn Fn() -> anyhow::Result<f64>| given.map_or_else(measure, Ok);
+        let pair = pin::pair()?.context("this takes two CPUs")?;
+        pin::to(pair.first)?;
         let fence = measured(given.fence, &|| Ok(fence_alone()))?;
         let first_interrupt =
-            measured(given.first_interrupt, &|| Ok((fence_beside()? - fence_alone()).max(0.0)))?;
-        let miss = measured(given.miss, &miss)?;
-        let wakeup = measured(given.wakeup, &wakeup)?;
+            measured(given.first_interrupt, &|| Ok((fence_beside(pair)? - fence_alone()).max(0.0)))?;
+        let miss = measured(given.miss, &|| miss(pair))?;
+        let wakeup = measured(given.wakeup, &|| wakeup(pair))?;
         // Last: the readers stay.
         let nothing = grace_period();
         let each = |more: f64, number: usize| (more / number as f64).max(0.0);
-        rcu::add_readers(READERS, false);
+        rcu::lab::add_readers(READERS, false);
         let idle = grace_period();
         let group = measured(given.group, &|| Ok(each(idle - nothing, READERS / 64)))?;
         let line = measured(given.line, &|| {
-            rcu::add_readers(READERS, true);
+            rcu::lab::add_readers(READERS, true);
             Ok(each(grace_period() - idle - (idle - nothing), READERS))
         })?;
         Ok(Self { fence, first_interrupt, interrupt: given.interrupt, group, line, miss, wakeup })
@@ -140,16 +143,18 @@ fn fence_alone() -> f64 {
     median(16, fence::heavy)
 }
 
-/// Returns the time of a fence beside a running thread.
-fn fence_beside() -> anyhow::Result<f64> {
+/// Returns the time of a fence beside a thread that runs on the other CPU.
+fn fence_beside(pair: CpuPair) -> anyhow::Result<f64> {
     let controls = Controls::default();
     let body = || {
+        let bound = pin::to(pair.second);
         fence::register_thread();
         controls.ready.arrive();
         while !controls.background_must_stop() {
             fence::light();
             spin_loop();
         }
+        bound
     };
     controls.scope(|scope| {
         crew::spawn(scope, body)?;
@@ -164,10 +169,10 @@ fn grace_period() -> f64 {
 }
 
 /// Returns the time of a miss: two threads on two CPUs write a line in turn.
-fn miss() -> anyhow::Result<f64> {
+fn miss(pair: CpuPair) -> anyhow::Result<f64> {
     const ROUNDS: u64 = 1000;
     let word = AtomicU64::new(0);
-    let answer = |pair: pin::CpuPair| {
+    let answer = || {
         pin::to(pair.second)?;
         for turn in 0..ROUNDS * BATCHES as u64 {
             while word.load(Acquire) != 2 * turn + 1 {
@@ -190,7 +195,7 @@ fn miss() -> anyhow::Result<f64> {
 }
 
 /// Returns the time of a wake-up: two threads on two CPUs wake each other in turn.
-fn wakeup() -> anyhow::Result<f64> {
+fn wakeup(pair: CpuPair) -> anyhow::Result<f64> {
     const ROUNDS: u32 = 50;
     let (asked, answered) = (AtomicU64::new(0), AtomicU64::new(0));
     let caller = thread::current();
@@ -199,7 +204,7 @@ fn wakeup() -> anyhow::Result<f64> {
             thread::park();
         }
     };
-    let answer = |pair: pin::CpuPair| {
+    let answer = || {
         pin::to(pair.second)?;
         for turn in 1..=u64::from(ROUNDS) * BATCHES as u64 {
             wait_for(&asked, turn);
@@ -221,12 +226,11 @@ fn wakeup() -> anyhow::Result<f64> {
 
 /// Runs `answer` in a thread on another CPU beside `ask`.
 fn in_turn(
-    answer: impl FnOnce(pin::CpuPair) -> anyhow::Result<()> + Send,
+    answer: impl FnOnce() -> anyhow::Result<()> + Send,
     ask: impl FnOnce(&Thread) -> f64,
 ) -> anyhow::Result<f64> {
-    let pair = pin::pair()?.context("this takes two CPUs")?;
     thread::scope(|scope| {
-        let other = crew::spawn(scope, || answer(pair))?;
+        let other = crew::spawn(scope, answer)?;
         let cost = ask(other.thread());
         crew::join(other)??;
         Ok(cost)

@@ -15,10 +15,8 @@ use crate::harness::{crew, pin};
 
 /// Registered threads that sleep.
 const SLEEPING: usize = 1000;
-/// Grace periods that are counted.
-const GRACE_PERIODS: u64 = 200;
 /// How long a section is that grace periods wait for.
-const LONG: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_millis(5);
 
 /// Prints both.
 ///
@@ -38,8 +36,8 @@ pub(super) fn run() -> anyhow::Result<()> {
             controls.end.wait();
         })?;
         controls.ready.wait_for(SLEEPING);
-        let running = beside(others, || (0..100).for_each(|_| drop(rcu::enter())))?;
-        let waiting = beside(others, || {
+        let running = beside(others, 2000, Duration::ZERO, || (0..100).for_each(|_| drop(rcu::enter())))?;
+        let waiting = beside(others, 40, LONG / 5, || {
             let _section = rcu::enter();
             thread::sleep(LONG);
         })?;
@@ -50,10 +48,10 @@ pub(super) fn run() -> anyhow::Result<()> {
     let model = grace_period(&machine);
     let rows = [
         ("fences", model.fences, running.fences),
-        ("interrupts in each", model.interrupts, running.interrupts / running.fences.max(1.0)),
+        ("interrupts in each", model.interrupts, running.interrupts),
         ("readers visited", model.misses, running.scanned),
-        ("fences, if it waits", 2.0, waiting.fences),
-        ("wake-ups, if it waits", 1.0, waiting.wakeups),
+        ("fences of one that sleeps", 2.0, 1.0 + waiting.further_fences),
+        ("wake-ups of one that sleeps", 1.0, waiting.wakeups),
     ];
     let text =
         |&(name, model, counted): &(&str, f64, f64)| vec![name.to_owned(), digits(model), digits(counted)];
@@ -66,17 +64,23 @@ pub(super) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts for each grace period.
+/// Counts for each grace period; the last two for each that sleeps.
 #[derive(Debug)]
 struct Sample {
     fences: f64,
     interrupts: f64,
     scanned: f64,
+    further_fences: f64,
     wakeups: f64,
 }
 
-/// Counts beside a thread on each of `cpus` that calls `read` again and again.
-fn beside(cpus: &[usize], read: impl Fn() + Copy + Send) -> anyhow::Result<Sample> {
+/// Counts `grace_periods`, a `pause` after each, beside a thread on each of `cpus` that calls `read` again and again.
+fn beside(
+    cpus: &[usize],
+    grace_periods: u64,
+    pause: Duration,
+    read: impl Fn() + Copy + Send,
+) -> anyhow::Result<Sample> {
     let controls = Controls::default();
     controls.scope(|scope| {
         for &cpu in cpus {
@@ -93,14 +97,20 @@ fn beside(cpus: &[usize], read: impl Fn() + Copy + Send) -> anyhow::Result<Sampl
         }
         controls.ready.wait_for(cpus.len());
         let (before, interrupts) = (rcu::stats(), interrupts()?);
-        (0..GRACE_PERIODS).for_each(|_| rcu::synchronize());
+        for _ in 0..grace_periods {
+            rcu::synchronize();
+            thread::sleep(pause);
+        }
         let (after, interrupts) = (rcu::stats(), self::interrupts()? - interrupts);
-        let each = |count: u64| count as f64 / (after.grace_periods - before.grace_periods) as f64;
+        let fences = after.heavy_fences - before.heavy_fences;
+        let sleeps = (after.sleeps - before.sleeps).max(1);
+        let each = |count: u64, of: u64| count as f64 / of as f64;
         Ok(Sample {
-            fences: each(after.heavy_fences - before.heavy_fences),
-            interrupts: each(interrupts),
-            scanned: each(after.scanned - before.scanned),
-            wakeups: each(after.wakeups - before.wakeups),
+            fences: each(fences, grace_periods),
+            interrupts: each(interrupts, fences.max(1)),
+            scanned: each(after.scanned - before.scanned, grace_periods),
+            further_fences: each(fences.saturating_sub(grace_periods), sleeps),
+            wakeups: each(after.wakeups - before.wakeups, sleeps),
         })
     })
 }

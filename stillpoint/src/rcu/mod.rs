@@ -146,9 +146,9 @@
 //! - A reader that a sleeping grace period waits for counts down when it leaves its section, and yields its CPU
 //!   (`sched_yield(2)`); the last one wakes the leader. Where threads outnumber CPUs, a reader may thus lose its CPU for
 //!   a time slice: the writer's latency is bought with the reader's.
-//! - [`synchronize`] costs a heavy fence, a look at each registered thread, and the rest of the longest open section.
-//!   Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop the [`Retired`]
-//!   instead of waiting.
+//! - [`synchronize`] costs a heavy fence, a look at each thread that reads often ([`hint_idle`]), and the rest of the
+//!   longest open section. Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop
+//!   the [`Retired`] instead of waiting.
 //! - Two threads deadlock if one waits for a grace period of domain B inside a section of domain A, and the other for
 //!   one of A inside a section of B. Waiting inside a section of the *same* domain panics. Likewise for callbacks that
 //!   call [`barrier`]: two that wait for each other's domains deadlock, one that waits for its own panics.
@@ -171,6 +171,9 @@ mod exchange_error;
 pub mod foreign;
 mod grace_period;
 mod guard;
+#[cfg(feature = "lab")]
+#[doc(hidden)]
+pub mod lab;
 mod option;
 mod pointer;
 mod published_ptr;
@@ -208,7 +211,8 @@ pub use crate::readers::threads::Memb;
 
 /// Begins a read-side critical section, which ends when the guard is dropped.
 ///
-/// Takes less than a nanosecond, except for the first call in a thread, which registers it.
+/// Takes less than a nanosecond in a thread that reads often, some 20 ns in one that reads seldom (see [`hint_idle`]),
+/// and longer for the first call in a thread, which registers it.
 ///
 /// # Panics
 ///
@@ -493,7 +497,7 @@ pub fn register() {
 /// Hints that the calling thread will not read for a while, so that grace periods need not look at it.
 ///
 /// A grace period looks at each thread that reads often, whether it is reading or not: that takes nanoseconds for a
-/// thread, and some 0.2 ms for 100,000. Threads that have exited, and threads that read less than 64 times in 256 grace
+/// thread, and up to a millisecond for 100,000. Threads that have exited, and threads that read less than 64 times in 256 grace
 /// periods, cost next to nothing. A thread that has read more often counts as one that reads often until it exits, or
 /// calls this. Its next 64 sections then take some 20 ns more each.
 ///
@@ -510,20 +514,6 @@ pub fn register() {
 /// ```
 pub fn hint_idle() {
     Global::hint_idle();
-}
-
-/// Adds `count` readers without threads to [`Global`], for measurements of the scan: `active`, as those of threads that
-/// read often, or else as those of idle threads. They stay.
-#[cfg(feature = "lab")]
-#[doc(hidden)]
-pub fn add_readers(count: usize, active: bool) {
-    let registry = <Global as StaticDomain>::shared().readers().registry();
-    for _ in 0..count {
-        let Ok(reader) = registry.claim() else { panic!("out of memory") };
-        if !active {
-            registry.clear_active(reader);
-        }
-    }
 }
 
 /// Returns `true` inside a read-side critical section.

@@ -22,8 +22,8 @@
 //! the fast path. This does not change by itself: the slow path of an exit may be that of a signal handler, which has
 //! interrupted the thread just after it has loaded `fast`.
 //!
-//! 1. *A section that is announced is found*, as `gp_seen` is ([`super::threads`]): the light fence of the entry also lies
-//!    between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive by a
+//! 1. *A section that is announced is found*, as `gp_seen` is ([`super::threads`]): the light fence of the entry also
+//!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive by a
 //!    later `clear_active`. The second comes after the section, since the owner is outside then.
 //! 2. *Signal handlers* leave every section that they enter. The entry stores `gp_seen` before `set_active`. A handler
 //!    that comes between is nested, and makes the reader active itself. One that comes before the store is over when
