@@ -1,12 +1,16 @@
 //! Per-CPU data without memory.
 #![cfg(not(loom))]
 
+#[path = "support/panics.rs"]
+mod panics;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::panic::catch_unwind;
 use std::ptr;
 use std::thread;
 
+use panics::message;
 use stillpoint::percpu::{self, Counter, Histogram, Pool};
 
 /// Refuses memory to threads that have set [`EXHAUSTED`].
@@ -72,6 +76,6 @@ fn pool_without_memory_panics() {
     percpu::report();
     // A panic needs memory itself, so here the size is the reason.
     let panic = catch_unwind(|| Pool::<u64>::new(usize::MAX / 64)).expect_err("there is less memory");
-    let message = panic.downcast_ref::<String>().expect("a message");
+    let message = message(&*panic);
     assert!(message.contains("there is memory for per-CPU data"), "{message}");
 }
