@@ -23,8 +23,8 @@ struct Domain {
     engine: Engine<ThreadReaders<Memb, ()>>,
     published: PublishedPtr<UnsafeCell<u32>>,
     owned: [UnsafeCell<()>; 4],
-    /// A thread has registered, or entered.
-    registered: AtomicU64,
+    /// A thread has come to the point at which the other one begins.
+    ready: AtomicU64,
 }
 
 // SAFETY: loom checks every access of the cells.
@@ -32,13 +32,11 @@ unsafe impl Sync for Domain {}
 // SAFETY: as above.
 unsafe impl Send for Domain {}
 
-/// A thread's thread-local variable, whether a compiler fence is a light fence, and whether the thread begins by
-/// announcing its sections.
+/// A thread's thread-local variable, and whether a compiler fence is a light fence.
 struct Thread<'a> {
     domain: &'a Domain,
     registration: Registration,
     light_is_free: bool,
-    announces: bool,
 }
 
 impl Domain {
@@ -47,16 +45,18 @@ impl Domain {
             engine: Engine::new(ThreadReaders::new(), || "Domain"),
             published: PublishedPtr::new(boxed(7)),
             owned: std::array::from_fn(|_| UnsafeCell::new(())),
-            registered: AtomicU64::new(0),
+            ready: AtomicU64::new(0),
         })
     }
 
     fn thread(&self, light_is_free: bool) -> Thread<'_> {
-        Thread { domain: self, registration: Registration::new(), light_is_free, announces: false }
+        Thread { domain: self, registration: Registration::new(), light_is_free }
     }
 
-    fn announcing_thread(&self) -> Thread<'_> {
-        Thread { announces: true, ..self.thread(true) }
+    fn wait_until_ready(&self) {
+        while self.ready.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
     }
 
     /// Publishes another value and frees the old one after a grace period.
@@ -84,11 +84,7 @@ impl Thread<'_> {
     fn register(&self) -> &'static Reader {
         let owner = Owner { thread: 1, site: Location::caller() };
         let registry = self.domain.engine.readers().registry();
-        let reader = self.registration.register(registry, owner, self.light_is_free, |_| true).unwrap();
-        if self.announces {
-            self.registration.announce(registry);
-        }
-        reader
+        self.registration.register(registry, owner, self.light_is_free, |_| true).unwrap()
     }
 
     /// Reads the published value, inside a section of `reader`.
@@ -104,9 +100,7 @@ impl Thread<'_> {
     /// `Guard::repin` and `Guard::drop`.
     fn exit_slow(&self, reader: &Reader, exit: ExitPath) {
         if exit == ExitPath::Slow {
-            let threads = self.domain.engine.readers();
-            threads.exit_slow(reader);
-            self.registration.end_announced(threads.registry());
+            self.domain.engine.readers().exit_slow(reader);
             self.leave_if_ended();
         }
     }
@@ -120,6 +114,11 @@ impl Thread<'_> {
         let reader = self.enter();
         self.look(reader);
         self.leave(reader);
+    }
+
+    /// `Domain::hint_idle`.
+    fn hint_idle(&self) {
+        self.registration.hint_idle(self.domain.engine.readers().registry());
     }
 
     /// The destructor of the thread.
@@ -224,88 +223,13 @@ fn value_outlives_sections_entered_the_slow_way() {
 }
 
 #[test]
-fn announced_section_is_waited_for() {
+fn value_outlives_the_section_before_the_thread_is_idle() {
     check(1, 2, || {
-        let domain = Domain::new();
-        let t = spawn(&domain, 0, |domain| {
-            let thread = domain.announcing_thread();
-            thread.read();
-        });
-        domain.update();
-        t.join().unwrap();
-    });
-}
-
-#[test]
-fn second_announced_section_is_waited_for() {
-    check(0, 2, || {
-        let domain = Domain::new();
-        let t = spawn(&domain, 0, |domain| {
-            let thread = domain.announcing_thread();
-            thread.register();
-            thread.read();
-            domain.registered.store(1, Relaxed);
-            thread.read();
-        });
-        while domain.registered.load(Relaxed) == 0 {
-            thread::yield_now();
-        }
-        domain.update();
-        t.join().unwrap();
-    });
-}
-
-#[test]
-fn announced_section_stays_so_after_a_repin() {
-    check(0, 2, || {
-        let domain = Domain::new();
-        let t = spawn(&domain, 0, |domain| {
-            let thread = domain.announcing_thread();
-            let reader = thread.enter();
-            domain.registered.store(1, Relaxed);
-            thread.look(reader);
-            thread.exit_slow(reader, reader.repin(domain.engine.readers().counter()));
-            thread.look(reader);
-            thread.leave(reader);
-        });
-        while domain.registered.load(Relaxed) == 0 {
-            thread::yield_now();
-        }
-        domain.engine.synchronize(None);
-        domain.update();
-        t.join().unwrap();
-    });
-}
-
-#[test]
-fn thread_that_announces_no_more_is_waited_for() {
-    check(0, 2, || {
-        let domain = Domain::new();
-        let t = spawn(&domain, 0, |domain| {
-            let thread = domain.announcing_thread();
-            let (reader, counter) = (thread.enter(), domain.engine.readers().counter());
-            thread.leave(reader);
-            // The last section that is announced.
-            thread.leave(thread.enter());
-            assert!(!reader.announces());
-            assert!(registration::try_enter(thread.registration.fast(), counter));
-            thread.look(reader);
-            thread.leave(reader);
-        });
-        domain.update();
-        t.join().unwrap();
-    });
-}
-
-#[test]
-fn idle_thread_that_reads_again_is_waited_for() {
-    check(0, 2, || {
         let domain = Domain::new();
         let t = spawn(&domain, 0, |domain| {
             let thread = domain.thread(true);
             thread.read();
-            thread.registration.announce(domain.engine.readers().registry());
-            thread.read();
+            thread.hint_idle();
         });
         domain.update();
         t.join().unwrap();
@@ -313,18 +237,71 @@ fn idle_thread_that_reads_again_is_waited_for() {
 }
 
 #[test]
-fn request_to_a_reader_that_became_inactive_is_taken_back() {
+fn value_outlives_the_section_that_ends_idleness() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.thread(true);
+            thread.register();
+            thread.hint_idle();
+            domain.ready.store(1, Relaxed);
+            thread.read();
+        });
+        domain.wait_until_ready();
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn value_outlives_sections_after_the_one_that_ends_idleness() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.thread(true);
+            thread.register();
+            thread.hint_idle();
+            thread.read();
+            let reader = thread.registration.fast();
+            assert!(registration::try_enter(reader, domain.engine.readers().counter()), "the thread is idle");
+            thread.look(reader);
+            thread.leave(reader);
+        });
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn thread_inside_a_section_does_not_become_idle() {
+    check(0, 2, || {
+        let domain = Domain::new();
+        let t = spawn(&domain, 0, |domain| {
+            let thread = domain.thread(true);
+            let reader = thread.enter();
+            domain.ready.store(1, Relaxed);
+            thread.hint_idle();
+            thread.look(reader);
+            thread.leave(reader);
+        });
+        domain.wait_until_ready();
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+#[test]
+fn request_to_a_thread_that_became_idle_is_taken_back() {
     check(0, 3, || {
         let domain = Domain::new();
         let t = spawn(&domain, 0, |domain| {
-            let thread = domain.announcing_thread();
+            let thread = domain.thread(true);
             let reader = thread.enter();
-            domain.registered.store(1, Relaxed);
+            domain.ready.store(1, Relaxed);
             thread.leave(reader);
+            thread.hint_idle();
         });
-        while domain.registered.load(Relaxed) == 0 {
-            thread::yield_now();
-        }
+        domain.wait_until_ready();
         domain.engine.synchronize(None);
         t.join().unwrap();
     });

@@ -247,7 +247,7 @@ fn several_domains_at_once_do_not_deadlock() {
 }
 
 #[test]
-fn grace_period_visits_threads_that_read_often_only() {
+fn grace_period_skips_idle_threads_until_they_read() {
     stillpoint::domain! { struct Own; }
     let _running = deadline();
     let visited = || {
@@ -256,26 +256,29 @@ fn grace_period_visits_threads_that_read_often_only() {
         assert_eq!(Own.stats().grace_periods, before.grace_periods + 1);
         Own.stats().scanned - before.scanned
     };
-    let read = |times| (0..times).for_each(|_| drop(Own::enter()));
     let step = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
-            read(1);
-            step.wait();
-            step.wait();
-            read(1000);
+            // Does nothing in a thread that is not registered.
+            Own::hint_idle();
+            drop(Own::enter());
             step.wait();
             step.wait();
             Own::hint_idle();
             step.wait();
             step.wait();
             let guard = Own::enter();
+            // Does nothing inside a section.
             Own::hint_idle();
             assert!(Own::in_read_section());
             drop(guard);
             step.wait();
+            step.wait();
+            Own::hint_idle();
+            Own::hint_idle();
+            step.wait();
         });
-        for expected in [0, 1, 0] {
+        for expected in [1, 0, 1] {
             step.wait();
             assert_eq!(visited(), expected);
             step.wait();

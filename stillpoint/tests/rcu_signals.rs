@@ -102,8 +102,7 @@ fn signal_handlers_may_read_at_any_moment() {
             if STOP.load(Relaxed) {
                 break;
             }
-            // So that sections are announced, and then, before the next hint, are not any more.
-            if round.is_multiple_of(100) {
+            if round.is_multiple_of(3) {
                 Own::hint_idle();
             }
             let mut outer = Own::enter();

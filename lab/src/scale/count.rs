@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use stillpoint::rcu;
 
-use super::model::{Machine, grace_period};
+use super::model::{Machine, grace_period_of_idle};
 use crate::harness::controls::{Controls, spawn_all};
 use crate::harness::report::Grid;
 use crate::harness::units::digits;
@@ -30,8 +30,8 @@ pub(super) fn run() -> anyhow::Result<()> {
     let controls = Controls::default();
     let (running, waiting) = controls.scope(|scope| {
         spawn_all(scope, SLEEPING, || {
-            // It reads, but seldom.
             drop(rcu::enter());
+            rcu::hint_idle();
             controls.ready.arrive();
             controls.end.wait();
         })?;
@@ -45,7 +45,7 @@ pub(super) fn run() -> anyhow::Result<()> {
     })?;
 
     let machine = Machine { cpus: cpus.len(), threads: SLEEPING + cpus.len() - 1 };
-    let model = grace_period(&machine);
+    let model = grace_period_of_idle(&machine);
     let rows = [
         ("fences", model.fences, running.fences),
         ("interrupts in each", model.interrupts, running.interrupts),

@@ -5,8 +5,8 @@
 //! - Each CPU but the caller's runs a thread of the process, if there are as many threads. The rest sleep.
 //! - A process-wide fence interrupts each CPU that runs another thread of the process, and waits for all of them. The
 //!   first interrupt costs a round trip; each further one what it takes to send it and to see its answer.
-//! - A thread that runs reads often, so its reader is in its cache. The reader of a thread that sleeps is in the
-//!   caller's, or close.
+//! - A thread that runs reads, so its reader is in its cache. The reader of a thread that sleeps is in the caller's, or
+//!   close. Threads that have called `hint_idle` before they sleep are skipped.
 //! - Loads of lines that are in no other cache are independent, and overlap. Misses do not.
 //! - The memory bandwidth, the distance between NUMA nodes, and the scheduler are left out.
 
@@ -86,15 +86,15 @@ fn fences_shared(machine: &Machine) -> Counts {
     Counts { fences: 1.5, wakeups: 1.0, ..fence(machine) }
 }
 
-/// A fence, the groups, and the readers of running threads.
-pub(super) fn grace_period(machine: &Machine) -> Counts {
+/// A fence, the groups, and the readers of running threads: those that sleep are idle.
+pub(super) fn grace_period_of_idle(machine: &Machine) -> Counts {
     let groups = (machine.threads as f64 / 64.0).ceil();
     Counts { groups, misses: machine.running(), ..fence(machine) }
 }
 
-/// The same if all threads have read often.
-fn grace_period_of_frequent(machine: &Machine) -> Counts {
-    Counts { lines: machine.sleeping(), ..grace_period(machine) }
+/// The same if no thread has called `hint_idle`.
+fn grace_period(machine: &Machine) -> Counts {
+    Counts { lines: machine.sleeping(), ..grace_period_of_idle(machine) }
 }
 
 /// liburcu's, with readers that are ordered by `membarrier`: two fences, and two passes over all registered threads.
@@ -150,7 +150,7 @@ pub(super) static OPERATIONS: [Operation; 4] = [
         by_threads: true,
         variants: [
             &ours("stillpoint", grace_period),
-            &ours("all read often", grace_period_of_frequent),
+            &ours("after hint_idle", grace_period_of_idle),
             &theirs("liburcu", liburcu),
         ],
     },
@@ -180,13 +180,13 @@ mod tests {
 
     #[test]
     fn counts_of_idle_threads_are_groups_only() {
-        let idle = grace_period(&Machine { cpus: 8, threads: 100_000 });
+        let idle = grace_period_of_idle(&Machine { cpus: 8, threads: 100_000 });
         assert_eq!(
             idle,
             Counts { fences: 1.0, interrupts: 7.0, groups: 1563.0, misses: 7.0, ..Counts::default() }
         );
-        let frequent = grace_period_of_frequent(&Machine { cpus: 8, threads: 100_000 });
-        assert_eq!(frequent.lines, 99_993.0);
+        let others = grace_period(&Machine { cpus: 8, threads: 100_000 });
+        assert_eq!(others.lines, 99_993.0);
     }
 
     #[test]

@@ -207,9 +207,6 @@ pub(crate) fn register<D: StaticDomain>(
     D::with_thread_state(|local| {
         let reader = local.registration.register(registry, owner, light_is_free, arm)?;
         local.queue.set(Some(registry.attached_to(reader)));
-        if D::Protocol::ANNOUNCES {
-            local.registration.announce(registry);
-        }
         Ok(reader)
     })
 }
@@ -341,7 +338,7 @@ macro_rules! static_domain {
                 <Self as $crate::rcu::RcuDomain>::register();
             }
 
-            /// Hints that the calling thread will not read for a while.
+            /// Hints that the calling thread will not read for a while: see `rcu::hint_idle`.
             pub fn hint_idle() {
                 <Self as $crate::rcu::RcuDomain>::hint_idle();
             }

@@ -7,7 +7,7 @@ use crate::EnterSection;
 use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::static_domain::{
-    StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
+    StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, registered_reader, while_it_stays,
 };
 use crate::readers::reader::{ExitPath, Reader};
 use crate::readers::registration;
@@ -60,7 +60,14 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
     /// Hints that the calling thread will not read for a while: see [`rcu::hint_idle`](super::hint_idle).
     fn hint_idle() {
         let registry = Self::shared().readers().registry();
-        Self::with_thread_state(|local| local.registration.announce(registry));
+        while_it_stays::<Self, _>(|| {
+            Self::with_thread_state(|local| local.registration.hint_idle(registry));
+            // What signal handlers have left to do.
+            if let Some(reader) = registered_reader::<Self>() {
+                reclaim::<Self>(reader);
+            }
+        });
+        leave_if_ended::<Self>();
     }
 
     /// Returns `true` inside a read-side critical section.
@@ -164,7 +171,7 @@ impl<D: RcuDomain> EnterSection for D {
     }
 }
 
-/// Begins a section in a thread that is not registered, announces its sections, or whose light fence is a real fence.
+/// Begins a section in a thread that is not registered, is idle, or whose light fence is a real fence.
 #[cold]
 #[track_caller]
 fn enter_slow<D: RcuDomain>() -> Guard<D> {
@@ -184,16 +191,22 @@ fn enter_registered<D: RcuDomain>(reader: &'static Reader) {
 /// The slow path of the end of a section.
 #[cold]
 pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
-    let readers = D::shared().readers();
-    readers.exit_slow(reader);
-    D::with_thread_state(|local| local.registration.end_announced(readers.registry()));
-    if reader.take_reclaim() {
+    D::shared().readers().exit_slow(reader);
+    // A signal handler that interrupts `hint_idle` leaves this to the owner.
+    if !D::with_thread_state(|local| local.registration.is_going_idle()) {
         // The thread keeps the reader meanwhile.
-        while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
+        while_it_stays::<D, _>(|| reclaim::<D>(reader));
     }
     // A flag of the thread: the reader may belong to another thread by now.
     if D::with_thread_state(|local| local.registration.has_ended()) {
         leave_if_ended::<D>();
+    }
+}
+
+/// Does the reclamation that the thread has deferred until it is outside.
+fn reclaim<D: StaticDomain>(reader: &'static Reader) {
+    if reader.take_reclaim() {
+        deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush);
     }
 }
 

@@ -3,8 +3,7 @@
 use super::Global;
 use crate::domain::static_domain::StaticDomain as _;
 
-/// Adds `count` readers without threads to [`Global`]: `active`, as those of threads that read often, or else as those
-/// of idle threads. They stay.
+/// Adds `count` readers without threads to [`Global`], which are active or like those of idle threads. They stay.
 ///
 /// # Panics
 ///

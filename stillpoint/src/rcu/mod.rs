@@ -53,8 +53,8 @@
 //!
 //! A handler may read if its thread is registered and has not yet run its thread-local destructors. Registering may
 //! allocate, and take a lock (signal backend of the fence), and a library that was loaded by `dlopen(3)` allocates its
-//! thread-local variables at their first use: so call [`register`] before. A handler must not call [`synchronize`] or
-//! [`retire`], nor drop a [`Retired`]. If it interrupts the end of a section in which its thread retired values, it
+//! thread-local variables at their first use: so call [`register`] before. A handler must not call [`synchronize`],
+//! [`retire`] or [`hint_idle`], nor drop a [`Retired`]. If it interrupts the end of a section in which its thread retired values, it
 //! does the work that was due there: it frees some of them, and blocks if too many remain.
 //!
 //! # Domains
@@ -146,8 +146,8 @@
 //! - A reader that a sleeping grace period waits for counts down when it leaves its section, and yields its CPU
 //!   (`sched_yield(2)`); the last one wakes the leader. Where threads outnumber CPUs, a reader may thus lose its CPU for
 //!   a time slice: the writer's latency is bought with the reader's.
-//! - [`synchronize`] costs a heavy fence, a look at each thread that reads often ([`hint_idle`]), and the rest of the
-//!   longest open section. Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop
+//! - [`synchronize`] costs a heavy fence, a look at each registered thread that is not idle ([`hint_idle`]), and
+//!   the rest of the longest open section. Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop
 //!   the [`Retired`] instead of waiting.
 //! - Two threads deadlock if one waits for a grace period of domain B inside a section of domain A, and the other for
 //!   one of A inside a section of B. Waiting inside a section of the *same* domain panics. Likewise for callbacks that
@@ -179,6 +179,8 @@ mod pointer;
 mod published_ptr;
 mod reference;
 mod retired;
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+mod tests;
 
 use core::ptr::NonNull;
 
@@ -211,8 +213,8 @@ pub use crate::readers::threads::Memb;
 
 /// Begins a read-side critical section, which ends when the guard is dropped.
 ///
-/// Takes less than a nanosecond in a thread that reads often, some 20 ns in one that reads seldom (see [`hint_idle`]),
-/// and longer for the first call in a thread, which registers it.
+/// Takes less than a nanosecond, some 20 ns after [`hint_idle`], and longer for the first call in a thread, which
+/// registers it.
 ///
 /// # Panics
 ///
@@ -496,12 +498,12 @@ pub fn register() {
 
 /// Hints that the calling thread will not read for a while, so that grace periods need not look at it.
 ///
-/// A grace period looks at each thread that reads often, whether it is reading or not: that takes nanoseconds for a
-/// thread, and up to a millisecond for 100,000. Threads that have exited, and threads that read less than 64 times in 256 grace
-/// periods, cost next to nothing. A thread that has read more often counts as one that reads often until it exits, or
-/// calls this. Its next 64 sections then take some 20 ns more each.
+/// A grace period looks at each registered thread, whether it is reading or not, which takes 10 ns or more for each.
+/// After this call it skips the thread until the thread reads again. The first section after the call takes some 20 ns
+/// more than others. A thread that is about to block for long may call this, if there are thousands of such threads;
+/// with few threads it gains nothing. Threads that have exited are skipped anyway.
 ///
-/// Does nothing inside a section. Not for signal handlers.
+/// Does nothing inside a section, and in a thread that is not registered. Must not be called in signal handlers.
 ///
 /// ```
 /// use stillpoint::rcu;

@@ -59,7 +59,6 @@ pub enum Qsbr {}
 
 impl ReaderProtocol for Qsbr {
     const FENCED: bool = false;
-    const ANNOUNCES: bool = false;
     const MAX_YIELDS: u32 = 3;
     const STALL_SUFFIX: [&'static str; 2] =
         [" and has not reported a quiescent state", ", and exited while it was online (is a handle leaked?)"];

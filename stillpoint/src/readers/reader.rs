@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `gp_seen` | owner | 0: quiescent; else the counter as loaded on entering the outermost section |
 //! | `nesting` | owner | the number of open sections inside the outermost one |
-//! | `exit_flags` | all | reasons to leave by the slow path, from [`WAKE_ON_EXIT`] to [`ANNOUNCES`] |
+//! | `exit_flags` | all | reasons to leave by the slow path, from [`WAKE_ON_EXIT`] to [`EXITING`] |
 //! | `thread`, `site` | owner, on registration | for stall reports: [`Reader::owner_if_still_blocking`] |
 //!
 //! # Why one word and no arithmetic
@@ -39,8 +39,6 @@ pub const NEEDS_FENCE: u32 = 2;
 const RECLAIM: u32 = 4;
 /// The thread is exiting, or has exited inside a section. The slow path then releases the reader.
 pub const EXITING: u32 = 8;
-/// The reader is active inside sections only. The slow path makes it inactive.
-pub const ANNOUNCES: u32 = 16;
 
 /// See the [module](self). What a scan loads has a cache line of its own (and its neighbour, which x86-64 prefetches).
 #[derive(Debug)]
@@ -198,12 +196,6 @@ impl Reader {
         // Acquire: pairs with the Release in `request_wake`. A reader that repins takes the request inside its next
         // section, whose loads must come after it.
         self.exit_flags.fetch_and(!WAKE_ON_EXIT, Acquire) & WAKE_ON_EXIT != 0
-    }
-
-    /// Returns `true` if the owner announces its sections.
-    pub fn announces(&self) -> bool {
-        // Relaxed: only the owner uses this bit.
-        self.exit_flags.load(Relaxed) & ANNOUNCES != 0
     }
 
     /// Makes the owner, which is inside a section, call [`take_reclaim`](Self::take_reclaim) when it leaves.

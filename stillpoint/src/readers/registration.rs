@@ -7,30 +7,44 @@
 //! | `reader` | `fast` | the thread |
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
-//! | its own | the same | enters by the fast path; its reader is always active |
-//! | its own | [`unregistered`] | enters by the slow path, because a compiler fence is no light fence, or to announce its sections |
+//! | its own | the same | enters by the fast path; its reader is active |
+//! | its own | [`unregistered`] | enters by the slow path: a compiler fence is no light fence, or the thread is *idle* |
 //!
-//! # Announced sections
+//! # Idle threads
 //!
-//! A scan loads a cache line for each active reader. It cannot skip the reader of a thread that enters by the fast
-//! path: the thread may be between its load of `gp_seen` and its store, for any length of time, and then do nothing
-//! else before the section. So a thread that reads seldom enters by the slow path, which makes its reader active
-//! ([`ANNOUNCES`], [`Registry::set_active`]); the slow path of the exit makes it inactive. This is so for new threads, and
-//! for those that call [`Registration::announce`].
+//! A scan loads a cache line for each active reader ([`super::registry`]). It cannot skip the reader of a thread that
+//! enters by the fast path: the thread may be between its load of `gp_seen` and its store, for any length of time, and
+//! then do nothing else before the section. So a reader is active as long as a thread has it, unless the thread itself
+//! calls [`Registration::hint_idle`]. Then `fast` is [`unregistered`], and the reader is inactive. The next section
+//! enters by the slow path, which makes the reader active and sets `fast` again.
 //!
-//! A thread that enters [`FREQUENT`] sections within [`WINDOW`] grace periods stays active from then on, and enters by
-//! the fast path. This does not change by itself: the slow path of an exit may be that of a signal handler, which has
-//! interrupted the thread just after it has loaded `fast`.
+//! 1. *A section after the hint is found*, as its `gp_seen` is ([`super::threads`]): the light fence of the entry also
+//!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive by
+//!    a later `clear_active`. The second comes after the section, since the owner is outside then.
+//! 2. *A section before the hint has ended*: a scan that sees `clear_active` comes after it.
 //!
-//! 1. *A section that is announced is found*, as `gp_seen` is ([`super::threads`]): the light fence of the entry also
-//!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive by a
-//!    later `clear_active`. The second comes after the section, since the owner is outside then.
-//! 2. *Signal handlers* leave every section that they enter. The entry stores `gp_seen` before `set_active`. A handler
-//!    that comes between is nested, and makes the reader active itself. One that comes before the store is over when
-//!    the owner goes on. On leaving, `clear_active` follows the store of 0: what a handler enters in between, it also
-//!    leaves.
-//! 3. *Becoming frequent* happens inside a section, while the reader is active. A handler may do it in place of the
-//!    owner, but not while the owner is about to make the reader inactive ([`Registration::deactivate`]).
+//! Signal handlers leave every section that they enter. But a section of a handler may have work to do at its end, and
+//! a destructor that runs there may keep a guard. While `going_idle` is set, the ends of sections leave that work to the
+//! owner. So the owner is outside during the whole of `hint_idle` if it is so at the check, which comes after
+//! `going_idle` has been set. A handler may read at any of these moments.
+//!
+//! | moment | `fast` | active | a section of the handler |
+//! |---|---|---|---|
+//! | before `going_idle` is set | reader | yes | is that of an active thread. The check sees a guard that it has kept |
+//! | before `fast` changes | reader | yes | enters by the fast path |
+//! | before `clear_active` | unregistered | yes | enters by the slow path. The reader becomes inactive after the section |
+//! | before `going_idle` is cleared | unregistered | no | makes the reader active. The thread stays idle, so that this costs visits only |
+//! | later | unregistered | no or yes | makes the reader active, then sets `fast`: the thread is not idle any more |
+//!
+//! A thread that calls `hint_idle` again while it is idle passes through the same states from the third on.
+//!
+//! 3. *`fast` is the reader only if the reader is active.* `hint_idle` changes `fast` first. The slow path of the entry
+//!    sets it last, and not while `going_idle` is set. This is inside a section, so no reader is released meanwhile. A
+//!    handler that comes there does the same: it is nested, makes the reader active, and sets `fast`.
+//! 4. *A thread that is not idle has an active reader.* The entry clears `idle` after `set_active`. A handler that comes
+//!    before finds `idle`, and calls `set_active` itself.
+//! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
+//!    there but signal handlers, which must not call it.
 //!
 //! # Invariants
 //!
@@ -46,21 +60,16 @@ use core::ptr;
 use core::ptr::NonNull;
 use core::sync::atomic::compiler_fence;
 
-use super::reader::{ANNOUNCES, EXITING, NEEDS_FENCE, Owner, Reader};
+use super::reader::{EXITING, NEEDS_FENCE, Owner, Reader};
 use super::registry::{Attached, Registry};
 use crate::fence::light;
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 
-/// A thread that enters so many sections in a window does not announce them any more.
-const FREQUENT: u32 = if cfg!(loom) { 2 } else { 64 };
-
-/// The number of grace periods in a window. So at most a quarter of a section is announced for each grace period.
-const WINDOW: u64 = 256;
-
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Registration {
-    /// This thread's reader, if a compiler fence is a light fence in every thread; else [`unregistered`].
+    /// This thread's reader, if a compiler fence is a light fence in every thread and this one is not idle; else
+    /// [`unregistered`].
     fast: Cell<&'static Reader>,
     /// This thread's reader.
     reader: Cell<Option<&'static Reader>>,
@@ -68,9 +77,10 @@ pub struct Registration {
     has_ended: Cell<bool>,
     /// The reader may not be released yet: something uses its queue.
     stays: Cell<bool>,
-    /// The number of sections announced in the window; [`FREQUENT`] while `deactivate` runs.
-    announced: Cell<u32>,
-    window: Cell<u64>,
+    /// The thread has not entered a section since [`hint_idle`](Self::hint_idle). Its reader may be inactive.
+    idle: Cell<bool>,
+    /// `hint_idle` is running.
+    going_idle: Cell<bool>,
     /// A copy of `fast` that the library does not read itself: see [`Registration::copy_fast_to`].
     #[cfg(not(loom))]
     copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
@@ -100,8 +110,8 @@ impl Registration {
                 reader: Cell::new(None),
                 has_ended: Cell::new(false),
                 stays: Cell::new(false),
-                announced: Cell::new(0),
-                window: Cell::new(0),
+                idle: Cell::new(false),
+                going_idle: Cell::new(false),
                 #[cfg(not(loom))]
                 copy: Cell::new(None),
             }
@@ -165,45 +175,35 @@ impl Registration {
         // These flags are the previous owner's. A leader may set and withdraw `WAKE_ON_EXIT` meanwhile, for that
         // owner's sake.
         let exiting = if self.has_ended.get() { EXITING } else { 0 };
-        reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING | ANNOUNCES), Relaxed);
+        reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING), Relaxed);
         reader.exit_flags.fetch_or(if light_is_free { exiting } else { exiting | NEEDS_FENCE }, Relaxed);
+        // The registry has made the reader active.
+        self.idle.set(false);
         self.reader.set(Some(reader));
         self.set_fast(if light_is_free { reader } else { unregistered() });
         Ok(reader)
     }
 
-    /// Makes the thread announce its sections, until it enters many. Does nothing inside a section. Not for signal
-    /// handlers.
-    pub fn announce<A>(&self, registry: &Registry<A>) {
-        self.deactivate(registry, |reader| {
-            self.set_fast(unregistered());
-            // Relaxed: only the owner uses this bit.
-            reader.exit_flags.fetch_or(ANNOUNCES, Relaxed);
-        });
-    }
-
-    /// Part of the slow path of the end of a section, in threads that announce their sections. After a repin it does
-    /// nothing.
-    pub fn end_announced<A>(&self, registry: &Registry<A>) {
-        self.deactivate(registry, |_| ());
-    }
-
-    /// Calls `before`, and makes the reader inactive if the thread announces its sections. Does nothing inside a
-    /// section.
-    fn deactivate<A>(&self, registry: &Registry<A>, before: impl FnOnce(&Reader)) {
-        // A signal handler that enters here does not release the reader, and does not become frequent.
-        let (stays, announced) = (self.stays.replace(true), self.announced.replace(FREQUENT));
+    /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for signal
+    /// handlers. The reader [stays](Self::stays) meanwhile; the caller then does what handlers have left to do
+    /// ([`is_going_idle`](Self::is_going_idle)).
+    pub fn hint_idle<A>(&self, registry: &Registry<A>) {
+        self.going_idle.set(true);
         compiler_fence(SeqCst);
         if let Some(reader) = self.reader.get().filter(|reader| !reader.in_read_section()) {
-            before(reader);
+            self.idle.set(true);
+            self.set_fast(unregistered());
             compiler_fence(SeqCst);
-            if reader.announces() {
-                registry.clear_active(reader);
-            }
+            registry.clear_active(reader);
         }
         compiler_fence(SeqCst);
-        self.announced.set(announced);
-        self.stays.set(stays);
+        self.going_idle.set(false);
+    }
+
+    /// Returns `true` in a signal handler that interrupts [`hint_idle`](Self::hint_idle). The end of a section must not
+    /// run code of the program then, which may keep a guard.
+    pub fn is_going_idle(&self) -> bool {
+        self.going_idle.get()
     }
 
     /// The slow path of [`try_enter`], of a thread that is registered.
@@ -212,32 +212,18 @@ impl Registration {
             reader.nest();
         }
         // In a nested section too, which may be that of a handler.
-        if reader.announces() {
-            step!("section-not-announced", registry.set_active(reader));
-            self.count_announced(reader, counter);
+        if self.idle.get() {
+            step!("idle-reader-stays-inactive", registry.set_active(reader));
+            compiler_fence(SeqCst);
+            if !self.going_idle.get() {
+                self.idle.set(false);
+                // Relaxed: only the owner uses this bit.
+                if reader.exit_flags.load(Relaxed) & NEEDS_FENCE == 0 {
+                    self.set_fast(reader);
+                }
+            }
         }
         light();
-    }
-
-    /// Counts a section that is announced. If there are many, the reader stays active.
-    fn count_announced(&self, reader: &'static Reader, counter: &AtomicU64) {
-        // Relaxed: decides about speed only.
-        let window = counter.load(Relaxed) / WINDOW;
-        let is_new = self.window.replace(window) != window;
-        let announced = match self.announced.get() {
-            FREQUENT => return,
-            _ if is_new => 1,
-            announced => announced + 1,
-        };
-        if announced < FREQUENT {
-            self.announced.set(announced);
-            return;
-        }
-        self.announced.set(0);
-        let flags = reader.exit_flags.fetch_and(!ANNOUNCES, Relaxed);
-        if flags & NEEDS_FENCE == 0 {
-            self.set_fast(reader);
-        }
     }
 
     /// The thread exits. The caller then calls [`leave_if_ended`](Self::leave_if_ended), as does the end of its last

@@ -16,8 +16,8 @@
 //! # Active readers
 //!
 //! Each chunk has a bit for each of its readers: the *active* ones, which a scan visits. The reader of a registered
-//! thread is active all the time, or, if the thread *announces* its sections, during these only. So a scan does not
-//! load the cache lines of threads that have exited, or read seldom: see [`super::registration`].
+//! thread is active, unless the thread has called `hint_idle` and has not entered a section since. So a scan does not
+//! load the cache lines of threads that have exited, or are idle: see [`super::registration`].
 //!
 //! # Orderings
 //!
@@ -203,6 +203,13 @@ impl<A> Registry<A> {
         let (group, bit) = self.bit(reader);
         // Release: publishes the sections; pairs with the Acquire in `Group::active`.
         group.active.fetch_and(!bit, Release);
+    }
+
+    /// Returns `true` if the owner's `reader` is active.
+    #[cfg(test)]
+    pub fn is_active(&self, reader: &Reader) -> bool {
+        let (group, bit) = self.bit(reader);
+        group.active() & bit != 0
     }
 
     fn bit(&self, reader: &Reader) -> (&'static Group, u64) {

@@ -81,8 +81,6 @@ const YIELD_WINDOW_NS: u64 = 500_000;
 pub trait ReaderProtocol: fmt::Debug + Send + Sync + 'static {
     /// The leader issues heavy fences.
     const FENCED: bool;
-    /// New threads announce their sections: see [`super::registration`].
-    const ANNOUNCES: bool;
     /// How often a reader yields after it has counted down: as often as pays (docs/measurements.md).
     const MAX_YIELDS: u32;
     /// The end of a line of a stall report: for a running thread, and for one that has exited.
@@ -111,7 +109,6 @@ pub enum Memb {}
 
 impl ReaderProtocol for Memb {
     const FENCED: bool = true;
-    const ANNOUNCES: bool = true;
     const MAX_YIELDS: u32 = 1;
     const STALL_SUFFIX: [&'static str; 2] =
         ["", ", and exited inside a read-side critical section (is a guard leaked?)"];
@@ -321,7 +318,7 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
                 mem::forget(requests);
             });
         }
-        // Not the active ones: a reader that has left without seeing the request may be inactive by now.
+        // Not the active ones: the thread of a reader that has left without seeing the request may be idle by now.
         for reader in self.awaited(&scan) {
             step!(
                 "no-rescan",

@@ -1,0 +1,218 @@
+//! Signal handlers that read at each instruction of [`hint_idle`](super::hint_idle), and of the sections around it.
+//!
+//! The processor traps after each instruction of a region (the trap flag of x86-64). The handler of `SIGTRAP` does at
+//! one of these instructions what an asynchronous signal would do there.
+
+use std::arch::asm;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+use std::{io, mem, ptr, thread};
+
+use super::{DeferOptions, Guard};
+use crate::Domain as _;
+use crate::deadline::deadline;
+use crate::domain::static_domain::StaticDomain as _;
+
+crate::domain! { struct Own; }
+
+/// The bit of a processor's flags that makes it trap.
+const TRAP: i64 = 1 << 8;
+
+/// The instructions of a region that are interrupted: all, but in a build without optimizations, which has ten times as
+/// many, each eleventh.
+const STRIDE: usize = if cfg!(debug_assertions) { 11 } else { 1 };
+
+/// Serializes the tests: all use `SIGTRAP`.
+static ONE: Mutex<()> = Mutex::new(());
+/// The states that may not be, as bits: a handler cannot panic.
+static WRONG: AtomicU32 = AtomicU32::new(0);
+/// Destructors that have kept a guard.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The number of traps so far, that at which the handler reads, and the handler.
+    static TRAPS: Cell<usize> = const { Cell::new(0) };
+    static AT: Cell<usize> = const { Cell::new(usize::MAX) };
+    static HANDLER: Cell<fn()> = const { Cell::new(|| ()) };
+    /// A guard that a destructor keeps, or that a region ends.
+    static GUARD: Cell<Option<Guard<Own>>> = const { Cell::new(None) };
+    /// What a handler retires, as it must not allocate.
+    static BOXED: Cell<Option<Box<u64>>> = const { Cell::new(None) };
+}
+
+extern "C" fn on_trap(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let traps = TRAPS.get();
+    TRAPS.set(traps + 1);
+    if traps == AT.get() {
+        // SAFETY: the kernel passes the context of the interrupted thread.
+        let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+        // The rest runs without traps.
+        context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP;
+        HANDLER.get()();
+    }
+}
+
+fn install() {
+    // SAFETY: a signal action is plain data, for which zero is a value.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = on_trap as *const () as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: the action is initialized.
+    let failed = unsafe { libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()) };
+    assert_eq!(failed, 0, "{}", io::Error::last_os_error());
+}
+
+/// Calls `region`, and `handler` after instruction number `at` of it. Returns `false` if there are fewer instructions.
+#[inline(never)]
+fn interrupted(at: usize, handler: fn(), region: fn()) -> bool {
+    TRAPS.set(0);
+    AT.set(at);
+    HANDLER.set(handler);
+    // SAFETY: the traps are handled.
+    unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+    region();
+    // SAFETY: restores the flag.
+    unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
+    AT.set(usize::MAX);
+    TRAPS.get() > at
+}
+
+/// Checks that a thread inside a section has an active reader, and so has one that enters by the fast path.
+fn check() {
+    let (is_fast, is_active, is_inside) = Own::with_thread_state(|local| {
+        let reader = local.registration.reader().expect("the thread is registered");
+        let is_active = Own::shared().readers().registry().is_active(reader);
+        (ptr::eq(local.registration.fast(), reader), is_active, reader.in_read_section())
+    });
+    if is_inside && !is_active {
+        WRONG.fetch_or(1, Relaxed);
+    }
+    if is_fast && !is_active {
+        WRONG.fetch_or(2, Relaxed);
+    }
+}
+
+fn read() {
+    let _guard = Own::enter();
+    check();
+}
+
+fn read_once() {
+    read();
+    check();
+}
+
+fn read_twice() {
+    read();
+    read();
+    check();
+}
+
+fn read_nested() {
+    let mut outer = Own::enter();
+    outer.repin();
+    let inner = Own::enter();
+    check();
+    drop(outer);
+    check();
+    drop(inner);
+    check();
+}
+
+/// Handlers must not do this: here the interrupted code does not use the queue. Its section ends with work to do, as do
+/// those in which the owner has retired much.
+fn retire() {
+    let _guard = Own::enter();
+    retire_much(BOXED.take().expect("called once"));
+    check();
+}
+
+struct KeepsAGuard;
+
+impl Drop for KeepsAGuard {
+    fn drop(&mut self) {
+        GUARD.set(Some(Own::enter()));
+        KEPT.fetch_add(1, Relaxed);
+        check();
+    }
+}
+
+fn local() -> DeferOptions {
+    DeferOptions::new().run_on_retiring_thread().lazy()
+}
+
+fn retire_much(boxed: Box<u64>) {
+    Own.retire_with(boxed, local().heap_bytes(1 << 16));
+}
+
+/// Retires values whose destructors may run, on this thread, when a section ends in which more has been retired.
+fn retire_some() {
+    BOXED.set(Some(Box::new(0)));
+    for _ in 0..5 {
+        Own.retire_with(Box::new(0_u64), local());
+    }
+    Own.retire_with(Box::new(KeepsAGuard), local().heap_bytes(1));
+    retire_much(Box::new(0));
+    Own.synchronize();
+}
+
+/// Interrupts `region`, after `prepare`, by `handler`: once at each instruction, of so many.
+fn check_all(prepare: fn(), region: fn(), handler: fn()) {
+    for at in (0..2000).step_by(STRIDE) {
+        let is_interrupted = move || {
+            Own::register();
+            prepare();
+            let is_interrupted = interrupted(at, handler, region);
+            check();
+            drop(GUARD.take());
+            check();
+            assert!(!Own::in_read_section());
+            // The next section is that of an active thread, and the one after it enters by the fast path.
+            read_twice();
+            let is_fast = Own::with_thread_state(|local| {
+                local.registration.reader().is_some_and(|reader| ptr::eq(reader, local.registration.fast()))
+            });
+            assert_eq!(is_fast, crate::fence::light_is_compiler_fence());
+            is_interrupted
+        };
+        let is_interrupted = thread::spawn(is_interrupted).join().expect("no panic");
+        assert_eq!(WRONG.load(Relaxed), 0, "at instruction {at}");
+        if !is_interrupted {
+            assert_ne!(at, 0);
+            break;
+        }
+    }
+}
+
+#[test]
+fn handlers_may_read_at_each_instruction_of_a_hint() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = deadline();
+    install();
+    for handler in [read_once, read_twice, read_nested] {
+        check_all(|| (), Own::hint_idle, handler);
+        check_all(Own::hint_idle, Own::hint_idle, handler);
+        // The first section afterwards.
+        check_all(Own::hint_idle, read, handler);
+    }
+}
+
+#[test]
+fn destructors_run_by_handlers_may_keep_guards() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _running = deadline();
+    install();
+    check_all(retire_some, Own::hint_idle, retire);
+    assert_ne!(KEPT.swap(0, Relaxed), 0);
+    // The end of the first section after a hint.
+    let prepare = || {
+        retire_some();
+        Own::hint_idle();
+        GUARD.set(Some(Own::enter()));
+        retire_much(Box::new(0));
+    };
+    check_all(prepare, || drop(GUARD.take()), read_once);
+    assert_ne!(KEPT.swap(0, Relaxed), 0);
+}
