@@ -54,8 +54,8 @@
 //! A handler may read if its thread is registered and has not yet run its thread-local destructors. Registering may
 //! allocate, and take a lock (signal backend of the fence), and a library that was loaded by `dlopen(3)` allocates its
 //! thread-local variables at their first use: so call [`register`] before. A handler must not call [`synchronize`],
-//! [`retire`] or [`hint_idle`], nor drop a [`Retired`]. If it interrupts the end of a section in which its thread retired values, it
-//! does the work that was due there: it frees some of them, and blocks if too many remain.
+//! [`retire`] or [`hint_idle`], nor drop a [`Retired`]. If it interrupts the end of a section in which its thread
+//! retired values, it does the work that was due there: it frees some of them, and blocks if too many remain.
 //!
 //! # Domains
 //!
@@ -146,9 +146,9 @@
 //! - A reader that a sleeping grace period waits for counts down when it leaves its section, and yields its CPU
 //!   (`sched_yield(2)`); the last one wakes the leader. Where threads outnumber CPUs, a reader may thus lose its CPU for
 //!   a time slice: the writer's latency is bought with the reader's.
-//! - [`synchronize`] costs a heavy fence, a look at each registered thread that is not idle ([`hint_idle`]), and
-//!   the rest of the longest open section. Concurrent callers share that cost; consecutive calls do not. A writer in a loop should drop
-//!   the [`Retired`] instead of waiting.
+//! - [`synchronize`] costs a heavy fence, a look at each registered thread that is not idle ([`hint_idle`]), and the
+//!   rest of the longest open section. Concurrent callers share that cost; consecutive calls do not. A writer in a loop
+//!   should drop the [`Retired`] instead of waiting.
 //! - Two threads deadlock if one waits for a grace period of domain B inside a section of domain A, and the other for
 //!   one of A inside a section of B. Waiting inside a section of the *same* domain panics. Likewise for callbacks that
 //!   call [`barrier`]: two that wait for each other's domains deadlock, one that waits for its own panics.

@@ -19,14 +19,15 @@
 //! enters by the slow path, which makes the reader active and sets `fast` again.
 //!
 //! 1. *A section after the hint is found*, as its `gp_seen` is ([`super::threads`]): the light fence of the entry also
-//!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive by
-//!    a later `clear_active`. The second comes after the section, since the owner is outside then.
+//!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive
+//!    by a later `clear_active`. The second comes after the section, since the owner is outside then.
 //! 2. *A section before the hint has ended*: a scan that sees `clear_active` comes after it.
 //!
 //! Signal handlers leave every section that they enter. But a section of a handler may have work to do at its end, and
-//! a destructor that runs there may keep a guard. While `going_idle` is set, the ends of sections leave that work to the
-//! owner. So the owner is outside during the whole of `hint_idle` if it is so at the check, which comes after
-//! `going_idle` has been set. A handler may read at any of these moments.
+//! a destructor that runs there may keep a guard. While `going_idle` is set, the ends of sections leave that work to
+//! the owner. (In another domain, such work is due inside a section, or at its end, where `hint_idle` is not called.)
+//! So the owner is outside during the whole of `hint_idle` if it is so at the check, which comes after `going_idle` has
+//! been set. A handler may read at any of these moments.
 //!
 //! | moment | `fast` | active | a section of the handler |
 //! |---|---|---|---|
@@ -36,13 +37,13 @@
 //! | before `going_idle` is cleared | unregistered | no | makes the reader active. The thread stays idle, so that this costs visits only |
 //! | later | unregistered | no or yes | makes the reader active, then sets `fast`: the thread is not idle any more |
 //!
-//! A thread that calls `hint_idle` again while it is idle passes through the same states from the third on.
+//! If the thread was idle before, the first row is like the last, and the second like the third.
 //!
 //! 3. *`fast` is the reader only if the reader is active.* `hint_idle` changes `fast` first. The slow path of the entry
 //!    sets it last, and not while `going_idle` is set. This is inside a section, so no reader is released meanwhile. A
 //!    handler that comes there does the same: it is nested, makes the reader active, and sets `fast`.
-//! 4. *A thread that is not idle has an active reader.* The entry clears `idle` after `set_active`. A handler that comes
-//!    before finds `idle`, and calls `set_active` itself.
+//! 4. *A thread that is not idle has an active reader.* The entry clears `idle` after `set_active`. A handler that
+//!    comes before finds `idle`, and calls `set_active` itself.
 //! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
 //!    there but signal handlers, which must not call it.
 //!
@@ -126,7 +127,9 @@ impl Registration {
     #[cfg(not(loom))]
     pub unsafe fn copy_fast_to(&self, copy: NonNull<Cell<&'static Reader>>) {
         self.copy.set(Some(copy));
-        self.set_fast(self.fast());
+        // Not `fast` itself, which a signal handler may have changed since it was loaded.
+        // SAFETY: the caller's contract.
+        unsafe { copy.as_ref() }.set(self.fast());
     }
 
     fn set_fast(&self, reader: &'static Reader) {
@@ -184,8 +187,8 @@ impl Registration {
         Ok(reader)
     }
 
-    /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for signal
-    /// handlers. The reader [stays](Self::stays) meanwhile; the caller then does what handlers have left to do
+    /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for
+    /// signal handlers. The reader [stays](Self::stays) meanwhile; the caller then does what handlers have left to do
     /// ([`is_going_idle`](Self::is_going_idle)).
     pub fn hint_idle<A>(&self, registry: &Registry<A>) {
         self.going_idle.set(true);
