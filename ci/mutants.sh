@@ -19,8 +19,11 @@ table=docs/proof.md
 limit=300 # seconds; a mutant whose model takes longer survives
 kind=${1:-}
 
-# Table rows: | `mutant` | place | why | `test_file::test` |
-steps=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `([a-z_]+)::([a-z_]+)` \|$/\1 \2 \3/p' "$table" | grep -E ' (loom|faults|percpu)_')
+# Table rows: | `mutant` | place | why | `test_file::test` |, or, of a unit test, `module::tests::test`. The program with
+# the unit tests is `stillpoint`.
+steps=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `([a-z_]+)::([a-z_]+)` \|$/\1 \2 \3/p
+    s/^\| `([a-z-]+)` \|.*\| `([a-z_]+::tests::[a-z_]+)` \|$/\1 stillpoint \2/p' "$table" |
+    grep -E ' (loom_|faults_|percpu_|stillpoint )')
 # | `file:function:half`, ... | why | `test_file::test` | for refuted orderings, | ... | why | for the others.
 site='`[a-z_0-9/]+:[A-Za-z_0-9:]+:(Acquire|Release|FailureAcquire)(#[0-9]+)?`'
 orderings=$(sed -nE "s/^\| ($site(, $site)*) \|.*\| \`(loom_[a-z_]+)::([a-z_]+)\` \|\$/\1 \7 \8/p" "$table" | sed 's/, /,/g' | tr -d '`')
@@ -80,8 +83,10 @@ if [[ $kind == patches ]]; then
         if [[ $file == loom_* ]]; then
             command=("${loom[@]:0:${#loom[@]}-4}" --target-dir "$root/target/patches" --test "$file")
         else
+            programs=(--test "$file")
+            [[ $file != stillpoint ]] || programs=(--lib)
             command=(env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg stillpoint_faults"
-                cargo test --package stillpoint --release --target-dir "$root/target/patches-faults" --test "$file")
+                cargo test --package stillpoint --release --target-dir "$root/target/patches-faults" "${programs[@]}")
         fi
         if build "${command[@]}" 2>"$scratch/build"; then
             # On the machine, a mutant may take several tries to show.

@@ -298,6 +298,53 @@ fn work_deferred_before_a_fork_runs_in_the_parent_only() {
 }
 
 #[test]
+fn idle_thread_in_a_child_is_visited_once_it_reads() {
+    if !is_alone("idle_thread_in_a_child_is_visited_once_it_reads") {
+        return;
+    }
+    stillpoint::domain! { struct Own; }
+    let synchronize = || {
+        let writer = thread::spawn(|| {
+            let before = Own.stats().scanned;
+            Own.synchronize();
+            Own.stats().scanned - before
+        });
+        writer.join().expect("no panic")
+    };
+    let step = Barrier::new(2);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            Own::register();
+            step.wait();
+            step.wait();
+        });
+        step.wait();
+        for is_idle in [false, true] {
+            drop(Own::enter());
+            if is_idle {
+                Own::hint_idle();
+            }
+            in_child(|| {
+                // The other thread is gone.
+                assert_eq!(synchronize(), u64::from(!is_idle));
+                let guard = Own::enter();
+                let before = Own.stats().sleeps;
+                let writer = thread::spawn(|| Own.synchronize());
+                until(|| Own.stats().sleeps != before || writer.is_finished());
+                assert!(!writer.is_finished());
+                drop(guard);
+                writer.join().expect("the section was left");
+                assert_eq!(synchronize(), 1);
+                Own::hint_idle();
+                assert_eq!(synchronize(), 0);
+            });
+        }
+        step.wait();
+        other.join().expect("no panic");
+    });
+}
+
+#[test]
 fn child_ignores_guards_of_other_threads() {
     if !is_alone("child_ignores_guards_of_other_threads") {
         return;

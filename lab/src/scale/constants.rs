@@ -88,6 +88,11 @@ impl Constants {
         Ok(Self { fence, first_interrupt, interrupt: given.interrupt, group, line, miss, wakeup })
     }
 
+    /// Returns the time that a scan takes for the readers of so many idle threads.
+    pub(super) fn idle_scan(&self) -> (usize, f64) {
+        (READERS, (READERS / 64) as f64 * self.group)
+    }
+
     /// Returns the parts of the cost of `counts`.
     fn parts(&self, counts: &Counts) -> [(&'static str, f64); 5] {
         let further = (counts.interrupts - 1.0).max(0.0) * self.interrupt;

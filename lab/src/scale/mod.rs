@@ -52,6 +52,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let constants = Constants::measure(&args.given)?;
     println!("{}", constants.grid());
+    let (readers, scan) = constants.idle_scan();
+    println!("A scan of {readers} readers of idle threads: {}", duration(scan));
     let mut plots = Vec::new();
     for operation in &model::OPERATIONS {
         let by_cpus = CPUS.map(|cpus| (cpus, Machine { cpus, threads: 2 * cpus }));

@@ -157,6 +157,10 @@ impl Flavor for Rcu {
         guard.repin();
         guard
     }
+
+    fn between((): &mut ()) {
+        rcu::hint_idle();
+    }
 }
 
 /// QSBR: a section lasts from one quiescent state of its thread to the next.

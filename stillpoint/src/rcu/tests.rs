@@ -38,8 +38,8 @@ thread_local! {
     static TRAPS: Cell<usize> = const { Cell::new(0) };
     static AT: Cell<usize> = const { Cell::new(usize::MAX) };
     static HANDLER: Cell<fn()> = const { Cell::new(|| ()) };
-    /// The thread is one that is interrupted.
-    static IS_TESTED: Cell<bool> = const { Cell::new(false) };
+    /// Destructors keep a guard: on a tested thread, once it is prepared.
+    static KEEPS_GUARDS: Cell<bool> = const { Cell::new(false) };
     /// A guard that a destructor keeps, or that a region ends.
     static GUARD: Cell<Option<Guard<Own>>> = const { Cell::new(None) };
     /// What a handler retires, as it must not allocate.
@@ -137,8 +137,7 @@ struct KeepsAGuard(#[expect(dead_code, reason = "only so that it has an address"
 
 impl Drop for KeepsAGuard {
     fn drop(&mut self) {
-        if !IS_TESTED.get() {
-            // A worker, which runs what a thread leaves.
+        if !KEEPS_GUARDS.get() {
             return;
         }
         GUARD.set(Some(Own::enter()));
@@ -171,9 +170,9 @@ fn retire_some() {
 fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
     for at in (0..LIMIT).step_by(STRIDE) {
         let is_interrupted = move || {
-            IS_TESTED.set(true);
             Own::register();
             prepare();
+            KEEPS_GUARDS.set(true);
             let is_interrupted = interrupted(at, handler, region);
             check();
             drop(GUARD.take());

@@ -177,6 +177,7 @@ impl Reader {
     }
 
     /// Returns `true` if a grace period that advanced the counter to `counter` must wait for this reader.
+    #[inline]
     pub fn blocks(&self, counter: u64) -> bool {
         // Acquire: earlier sections have ended, and come before the end of the grace period; pairs with the Releases in
         // `leave` and `begin`.

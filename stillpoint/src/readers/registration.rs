@@ -21,13 +21,15 @@
 //! 1. *A section after the hint is found*, as its `gp_seen` is ([`super::threads`]): the light fence of the entry also
 //!    lies between `set_active` and the section. If it precedes fence A, the scan sees the reader active, or inactive
 //!    by a later `clear_active`. The second comes after the section, since the owner is outside then.
-//! 2. *A section before the hint has ended*: a scan that sees `clear_active` comes after it.
+//! 2. *A section before the hint has ended*: a scan that sees `clear_active`, or a later change of these bits, comes
+//!    after it.
 //!
-//! Signal handlers leave every section that they enter. But a section of a handler may have work to do at its end, and
-//! a destructor that runs there may keep a guard. While `going_idle` is set, the ends of sections leave that work to
-//! the owner. (In another domain, such work is due inside a section, or at its end, where `hint_idle` is not called.)
-//! So the owner is outside during the whole of `hint_idle` if it is so at the check, which comes after `going_idle` has
-//! been set. A handler may read at any of these moments.
+//! So it suffices that the owner is outside at `clear_active`, and that it makes the reader active in each later
+//! section, before the light fence. Signal handlers are the difficulty. They leave every section that they enter. But a
+//! section of a handler may have work to do at its end, and a destructor that runs there may keep a guard. While
+//! `going_idle` is set, the ends of sections leave that work to the owner. (In another domain, such work is due inside
+//! a section, or at its end, where `hint_idle` is not called.) So the owner is outside during the whole of `hint_idle`
+//! if it is so at the check, which comes after `going_idle` has been set. A handler may read at any of these moments.
 //!
 //! | moment | `fast` | active | a section of the handler |
 //! |---|---|---|---|
@@ -46,6 +48,12 @@
 //!    comes before finds `idle`, and calls `set_active` itself.
 //! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
 //!    there but signal handlers, which must not call it.
+//! 6. *Work that `hint_idle` leaves to the owner is done before the owner returns from it*, and while the owner is
+//!    outside. So no work is due between the owner's load and store of `gp_seen`, where a guard that a destructor keeps
+//!    would share the owner's section.
+//!
+//! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
+//! handler that interrupts any of this is not supported.
 //!
 //! # Invariants
 //!

@@ -36,6 +36,7 @@ use core::alloc::Layout;
 use core::iter;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
+use core::slice;
 
 use super::reader::Reader;
 use crate::sync::{AtomicPtr, AtomicU64, Block, Ordering::*};
@@ -46,6 +47,7 @@ const FIRST: usize = if cfg!(loom) { 2 } else { 32 };
 const CHUNKS: usize = if cfg!(loom) { 2 } else { 18 };
 /// Readers in a group.
 const GROUP: usize = if cfg!(loom) { 2 } else { 64 };
+const _: () = assert!(FIRST <= GROUP, "the first chunk has one group");
 
 /// What belongs to a reader, but lies elsewhere, so that a scan touches readers only.
 pub trait Attached {
@@ -159,34 +161,46 @@ impl<A> Registry<A> {
         unsafe { &*self.chunk(chunk).byte_add(attached_offset::<A>(FIRST << chunk)).cast::<A>().add(place) }
     }
 
-    /// Returns the group of the reader with this place in a chunk.
-    fn group(&self, chunk: usize, place: usize) -> &'static Group {
+    /// Returns the groups of a chunk.
+    fn groups_of(&self, chunk: usize) -> &'static [Group] {
+        let readers = FIRST << chunk;
         // SAFETY: in a chunk the groups follow the readers: see `new_chunk`.
-        unsafe { &*self.chunk(chunk).add(FIRST << chunk).cast::<Group>().add(place / GROUP) }
+        unsafe { slice::from_raw_parts(self.chunk(chunk).add(readers).cast(), readers.div_ceil(GROUP)) }
     }
 
     /// Returns the groups that contain readers from `first`, the first of a group, to below `end`, which is a value of
     /// [`len`](Self::len); each with the index of its first reader.
     pub fn groups(&self, first: usize, end: usize) -> impl Iterator<Item = (usize, &'static Group)> {
         let mut next = first;
+        let mut rest = <&[Group]>::default();
         iter::from_fn(move || {
             let index = next;
             if index >= end {
                 return None;
             }
-            let (chunk, place) = Self::place(index);
-            next += GROUP.min(FIRST << chunk);
-            Some((index, self.group(chunk, place)))
+            if rest.is_empty() {
+                let (chunk, place) = Self::place(index);
+                rest = &self.groups_of(chunk)[place / GROUP..];
+            }
+            let (group, others) = rest.split_first()?;
+            rest = others;
+            // The first chunk has one group, which is not full.
+            next += if index == 0 { FIRST } else { GROUP };
+            Some((index, group))
         })
     }
 
     /// Returns the readers that have a bit in `bits`, of the group whose first reader has the index `first`; each with
     /// its bit.
     pub fn members(&self, first: usize, mut bits: u64) -> impl Iterator<Item = (u64, &'static Reader)> {
+        let (chunk, place) = Self::place(first);
+        // SAFETY: the chunk has these.
+        let group: &[Reader] =
+            unsafe { slice::from_raw_parts(self.chunk(chunk).add(place), GROUP.min(FIRST << chunk)) };
         iter::from_fn(move || {
             let bit = (bits != 0).then(|| bits.trailing_zeros())?;
             bits &= bits - 1;
-            Some((1 << bit, self.reader(first + bit as usize)))
+            Some((1 << bit, &group[bit as usize]))
         })
     }
 
@@ -215,7 +229,7 @@ impl<A> Registry<A> {
     fn bit(&self, reader: &Reader) -> (&'static Group, u64) {
         // Relaxed: stored before the reader had its first owner.
         let (chunk, place) = Self::place(reader.index.load(Relaxed) as usize);
-        (self.group(chunk, place), 1 << (place % GROUP))
+        (&self.groups_of(chunk)[place / GROUP], 1 << (place % GROUP))
     }
 
     /// Returns what is attached to `reader`.

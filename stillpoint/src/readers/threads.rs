@@ -10,8 +10,11 @@
 //! ```text
 //! heavy fence A
 //! counter += 1
-//! scan            wait until each reader is quiescent or has the new counter     (Reader::blocks)
+//! scan            wait until each active reader is quiescent or has the new counter     (Reader::blocks)
 //! ```
+//!
+//! Readers are active but for those of threads that have exited or called `hint_idle`. Why the scan may skip the others
+//! is in [`super::registration`]; below, each section is that of an active reader.
 //!
 //! Take a value that was unpublished before the caller's snapshot, and a section that may have read it. Snapshot and
 //! start order the unpublishing before A (see [`crate::grace_period::engine`]). The reader's light fence lies between
@@ -45,7 +48,9 @@
 //!    the section for which the request was made, if a repin has just begun it: its loads follow the take. A reader
 //!    whose request the leader takes back was seen quiescent, or with the new counter, after A; a later section whose
 //!    light fence preceded A would have been seen instead. So a grace period takes one sleep and one wake-up as a rule,
-//!    however many readers there are.
+//!    however many readers there are. (Requests begin with the first reader of a group of 64. So a reader that the scan
+//!    has seen quiescent may get one too, if it has just entered with the old counter: then the leader waits for a
+//!    section too many.)
 //!
 //! The countdown is a chain of read-modify-writes with Release, and the leader's load of `awaited` an Acquire: the
 //! sections of all awaited readers happen before the end of the grace period.
@@ -182,9 +187,10 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
         let mut spins = budget(SPINS);
         for (first, group) in self.registry.groups(0, end) {
             let active = group.active();
-            if active != 0 {
-                self.counters.scanned.fetch_add(active.count_ones().into(), Relaxed);
+            if active == 0 {
+                continue;
             }
+            self.counters.scanned.fetch_add(active.count_ones().into(), Relaxed);
             for (_, reader) in self.registry.members(first, active) {
                 while P::blocks(reader, counter) {
                     if spins == 0 {
