@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# Checks that the models detect errors: breaks one step or ordering at a time, and expects the model that docs/proof.md
+# names to fail. There are three kinds of mutants.
+#
+# - Orderings. One run of the unbroken models records each ordering stronger than Relaxed that they execute. Its name is
+#   that of the function and a number (`ci/orderings.awk`). One build has all of these mutants.
+# - Steps: statements in `step!`, left out one at a time. They are in the same build.
+# - Patches, `ci/mutants/NAME.patch`, reorder or replace steps. Each needs a build. This script only checks that they
+#   apply; `ci/mutants.sh patches` builds and refutes them (nightly).
+#
+# Fails if a mutant survives, if an unbroken model fails, if the tables and the source differ (an ordering that is in no
+# table or does not exist, a step that is not in the named function), or if a page or a model cites a function that does
+# not exist.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source ci/lib.sh
+
+table=docs/proof.md
+limit=300 # seconds; a mutant whose model takes longer survives
+kind=${1:-}
+
+# Table rows: | `mutant` | place | why | `test_file::test` |, or, of a unit test, `module::tests::test`. The program with
+# the unit tests is `stillpoint`.
+steps=$(sed -nE 's/^\| `([a-z-]+)` \|.*\| `([a-z_]+)::([a-z_]+)` \|$/\1 \2 \3/p
+    s/^\| `([a-z-]+)` \|.*\| `([a-z_]+::tests::[a-z_]+)` \|$/\1 stillpoint \2/p' "$table" |
+    grep -E ' (loom_|faults_|percpu_|stillpoint )')
+# | `file:function:half`, ... | why | `test_file::test` | for refuted orderings, | ... | why | for the others.
+site='`[a-z_0-9/]+:[A-Za-z_0-9:]+:(Acquire|Release|FailureAcquire)(#[0-9]+)?`'
+orderings=$(sed -nE "s/^\| ($site(, $site)*) \|.*\| \`(loom_[a-z_]+)::([a-z_]+)\` \|\$/\1 \7 \8/p" "$table" | sed 's/, /,/g' | tr -d '`')
+unrefuted=$(grep -E "^\| $site(, $site)* \|" "$table" | grep -vE '`loom_[a-z_]+::[a-z_]+` \|$' | cut -d'|' -f2 | tr -d '` ' | tr ',' '\n' | sort)
+
+patches=$(find ci/mutants -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort)
+is_patch() { [[ -e ci/mutants/$1.patch ]]; }
+
+# The places of steps and functions. Steps of rseq critical sections have numbers, so the file with their names comes
+# first.
+faults=stillpoint/src/percpu/rseq/faults.rs
+places=$(find stillpoint/src collections/src -name '*.rs' -not -path "$faults" -exec awk -f ci/places.awk "$faults" {} + | sort -u)
+if ! diff <({ grep ' ' <<<"$places" | cut -d' ' -f1; echo "$patches"; } | sort -u) <(cut -d' ' -f1 <<<"$steps" | sort -u); then
+    echo "mutants: the steps and patches in the source (<) and in $table (>) differ" >&2
+    exit 1
+fi
+claimed=$(sed -nE 's/^\| `([a-z-]+)` \| (`[A-Za-z_:]+`(, `[A-Za-z_:]+`)*) \|.*::[a-z_]+` \|$/\1 \2/p' "$table" | tr -d '`,' |
+    while read -r name functions; do
+        for function in $functions; do if is_patch "$name"; then echo "$function"; else echo "$name $function"; fi; done
+    done | sort -u)
+cited=$(grep -ohE '\b[A-Z][A-Za-z]+::[a-z_]+\b' models/*.pml models/README.md "$table" | sort -u)
+missing=$(comm -23 <(sort -u <<<"$claimed"$'\n'"$cited") <(echo "$places"))
+if [[ -n $missing ]]; then
+    printf 'mutants: not in the source, or in another function:\n%s\n' "$missing" >&2
+    exit 1
+fi
+for name in $patches; do git apply --check "ci/mutants/$name.patch"; done
+
+export RUST_BACKTRACE=0
+
+# refuted WHAT FILE TEST VARIABLE=VALUE...: runs a test with a mutant that the environment selects.
+refuted() {
+    local what=$1 file=$2 test=$3 log begin=$EPOCHREALTIME status=0 seconds found
+    shift 3
+    log=$scratch/${what//\//.}.$test
+    # In a subshell, which writes the message about a crash to the log.
+    (env "$@" timeout "$limit" "${binary[$file]}" --exact "$test"; exit $?) >"$log" 2>&1 || status=$?
+    seconds=$(awk -v b="$begin" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.1f", e - b }')
+    if [ "$status" -eq 0 ] || [ "$status" -eq 124 ]; then
+        echo "SURVIVES  $what ($file::$test, ${seconds} s)"
+        return 1
+    fi
+    found=$(grep -aoE 'deadlock|Causality violation|read a freed value|two owners|served by a round|a bug in stillpoint|assertion' "$log" | head -1 || true)
+    printf 'refuted   %-50s %-60s %5s s  %s\n' "$what" "$test" "$seconds" "${found:-ended otherwise}"
+}
+
+# The patches, one after another, in a copy of the repository: builds and runs the test that refutes each.
+if [[ $kind == patches ]]; then
+    root=$PWD
+    mkdir "$scratch/copy"
+    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --target-directory "$scratch/copy"
+    cd "$scratch/copy"
+    survivors=0
+    while read -r name file test; do [[ " $ONLY " == *" $name "* ]] || continue;
+        [[ -e $root/ci/mutants/$name.patch ]] || continue
+        patch --quiet --strip=1 <"$root/ci/mutants/$name.patch"
+        if [[ $file == loom_* ]]; then
+            command=("${loom[@]:0:${#loom[@]}-4}" --target-dir "$root/target/patches" --test "$file")
+        else
+            programs=(--test "$file")
+            [[ $file != stillpoint ]] || programs=(--lib)
+            command=(env CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg stillpoint_faults"
+                cargo test --package stillpoint --release --target-dir "$root/target/patches-faults" "${programs[@]}")
+        fi
+        if build "${command[@]}" 2>"$scratch/build"; then
+            # On the machine, a mutant may take several tries to show.
+            tries=$([[ $file == loom_* ]] && echo 1 || echo 5)
+            until refuted "$name" "$file" "$test"; do
+                ((--tries > 0)) || { survivors=$((survivors + 1)); break; }
+            done
+        else
+            cat "$scratch/build" >&2
+            echo "SURVIVES  $name: it does not build"
+            survivors=$((survivors + 1))
+        fi
+        patch --quiet --strip=1 --reverse <"$root/ci/mutants/$name.patch"
+    done <<<"$steps"
+    ((survivors == 0))
+    echo "$(wc -w <<<"$patches") patches refuted"
+    exit
+fi
+
+build "${loom[@]}"
+
+# Unbroken models first: one that always fails would refute everything. Models that no row names run without
+# preemptions, only to record their orderings.
+export STILLPOINT_RECORD=$scratch/record
+named=$({ echo "$steps"; echo "$orderings"; } | cut -d' ' -f2- | grep '^loom_' | sort -u)
+each holds <<<"$named"
+models | sort -u | comm -23 - <(echo "$named") >"$scratch/others"
+BOUND=0 each holds <"$scratch/others" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
+unset STILLPOINT_RECORD
+
+# The orderings that were executed: the name, and the place that selects it in the models.
+find stillpoint/src collections/src -name '*.rs' -exec awk -v lines=1 -f ci/places.awk {} + | sort -k1,1 -k2,2n >"$scratch/functions"
+sort -u "$scratch/record" | sort -k1,1 -k2,2n -k3,3n -k4,4 | awk -f ci/orderings.awk "$scratch/functions" - >"$scratch/sites"
+listed=$({ cut -d' ' -f1 <<<"$orderings" | tr ',' '\n' | sort -u; echo "$unrefuted"; } | sort)
+if ! diff <(cut -d' ' -f1 "$scratch/sites" | sort) <(echo "$listed"); then
+    echo "mutants: the orderings that the models execute (<) and those in $table (>, not twice) differ" >&2
+    exit 1
+fi
+
+refute_step() {
+    local name file test
+    read -r name file test <<<"$1"
+    refuted "$name" "$file" "$test" STILLPOINT_MUTANT="$name"
+}
+refute_ordering() {
+    local names file test places
+    read -r names file test <<<"$1"
+    places=$(awk -v names=",$names," 'index(names, "," $1 ",") { print $2 }' "$scratch/sites" | paste -sd,)
+    refuted "$names" "$file" "$test" STILLPOINT_WEAKEN="$places"
+}
+here=$(while read -r name rest; do is_patch "$name" || [[ $rest != loom_* ]] || echo "$name $rest"; done <<<"$steps")
+each refute_step <<<"$here"
+each refute_ordering <<<"$orderings"
+echo "$(cut -d' ' -f1 <<<"$here" | sort -u | wc -l) steps and $(($(wc -l <"$scratch/sites") - $(wc -l <<<"$unrefuted"))) orderings refuted;" \
+    "$(wc -l <<<"$unrefuted") orderings have no mutant; $(wc -w <<<"$patches") patches apply"
