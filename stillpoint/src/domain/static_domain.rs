@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
 
@@ -182,13 +183,29 @@ pub(crate) fn queue_of<D: StaticDomain>(reader: &Reader) -> &'static Queue {
     D::shared().readers().registry().attached_to(reader)
 }
 
-/// Calls `f`, which does not unwind, and keeps the thread's reader meanwhile.
+/// Keeps the thread's reader as long as it exists: see [`Registration::stays`].
+#[derive(Debug)]
+pub(crate) struct Stay<D: StaticDomain> {
+    stayed: bool,
+    _domain: PhantomData<D>,
+}
+
+impl<D: StaticDomain> Stay<D> {
+    pub(crate) fn new() -> Self {
+        Self { stayed: D::with_thread_state(|local| local.registration.stays(true)), _domain: PhantomData }
+    }
+}
+
+impl<D: StaticDomain> Drop for Stay<D> {
+    fn drop(&mut self) {
+        D::with_thread_state(|local| local.registration.stays(self.stayed));
+    }
+}
+
+/// Calls `f`, and keeps the thread's reader meanwhile.
 pub(crate) fn while_it_stays<D: StaticDomain, T>(f: impl FnOnce() -> T) -> T {
-    // Not inside `with_thread_state`, which `f` may call.
-    let stayed = D::with_thread_state(|local| local.registration.stays(true));
-    let result = f();
-    D::with_thread_state(|local| local.registration.stays(stayed));
-    result
+    let _stays = Stay::<D>::new();
+    f()
 }
 
 #[cold]
@@ -275,8 +292,9 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
 #[cold]
 #[track_caller]
 fn push_unregistered<D: StaticDomain>(callback: Callback, lazy: bool) {
-    let queue = queue_of::<D>(own_reader::<D>());
-    while_it_stays::<D, _>(|| push::<D>(queue, callback, lazy));
+    let stays = Stay::<D>::new();
+    push::<D>(queue_of::<D>(own_reader::<D>()), callback, lazy);
+    drop(stays);
     leave_if_ended::<D>();
 }
 

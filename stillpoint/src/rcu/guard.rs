@@ -7,7 +7,7 @@ use crate::EnterSection;
 use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::static_domain::{
-    StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, registered_reader, while_it_stays,
+    StaticDomain, Stay, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
 };
 use crate::readers::reader::{ExitPath, Reader};
 use crate::readers::registration;
@@ -60,13 +60,7 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
     /// Hints that the calling thread will not read for a while: see [`rcu::hint_idle`](super::hint_idle).
     fn hint_idle() {
         let registry = Self::shared().readers().registry();
-        while_it_stays::<Self, _>(|| {
-            Self::with_thread_state(|local| local.registration.hint_idle(registry));
-            // What signal handlers have left to do.
-            if let Some(reader) = registered_reader::<Self>() {
-                reclaim::<Self>(reader);
-            }
-        });
+        while_it_stays::<Self, _>(|| Self::with_thread_state(|local| local.registration.hint_idle(registry)));
         leave_if_ended::<Self>();
     }
 
@@ -175,6 +169,8 @@ impl<D: RcuDomain> EnterSection for D {
 #[cold]
 #[track_caller]
 fn enter_slow<D: RcuDomain>() -> Guard<D> {
+    // A signal handler whose section ends here does not release the reader.
+    let _stays = Stay::<D>::new();
     let reader = own_reader::<D>();
     enter_registered::<D>(reader);
     Guard::new(reader)
@@ -192,21 +188,13 @@ fn enter_registered<D: RcuDomain>(reader: &'static Reader) {
 #[cold]
 pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
     D::shared().readers().exit_slow(reader);
-    // A signal handler that interrupts `hint_idle` leaves this to the owner.
-    if !D::with_thread_state(|local| local.registration.is_going_idle()) {
+    if reader.take_reclaim() {
         // The thread keeps the reader meanwhile.
-        while_it_stays::<D, _>(|| reclaim::<D>(reader));
+        while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
     }
     // A flag of the thread: the reader may belong to another thread by now.
     if D::with_thread_state(|local| local.registration.has_ended()) {
         leave_if_ended::<D>();
-    }
-}
-
-/// Does the reclamation that the thread has deferred until it is outside.
-fn reclaim<D: StaticDomain>(reader: &'static Reader) {
-    if reader.take_reclaim() {
-        deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush);
     }
 }
 

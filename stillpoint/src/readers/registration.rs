@@ -25,15 +25,13 @@
 //!    after it.
 //!
 //! So it suffices that the owner is outside at `clear_active`, and that it makes the reader active in each later
-//! section, before the light fence. Signal handlers are the difficulty. They leave every section that they enter. But a
-//! section of a handler may have work to do at its end, and a destructor that runs there may keep a guard. While
-//! `going_idle` is set, the ends of sections leave that work to the owner. (In another domain, such work is due inside
-//! a section, or at its end, where `hint_idle` is not called.) So the owner is outside during the whole of `hint_idle`
-//! if it is so at the check, which comes after `going_idle` has been set. A handler may read at any of these moments.
+//! section, before the light fence. Signal handlers are the difficulty. They leave every section that they enter, and
+//! must not retire, so no destructor runs at the ends of these sections. So the owner is outside during the whole of
+//! `hint_idle` if it is so at the check. A handler may read at any of these moments.
 //!
 //! | moment | `fast` | active | a section of the handler |
 //! |---|---|---|---|
-//! | before `going_idle` is set | reader | yes | is that of an active thread. The check sees a guard that it has kept |
+//! | before `going_idle` is set | reader | yes | is that of an active thread |
 //! | before `fast` changes | reader | yes | enters by the fast path |
 //! | before `clear_active` | unregistered | yes | enters by the slow path. The reader becomes inactive after the section |
 //! | before `going_idle` is cleared | unregistered | no | makes the reader active. The thread stays idle, so that this costs visits only |
@@ -48,9 +46,6 @@
 //!    comes before finds `idle`, and calls `set_active` itself.
 //! 5. *The owner does not call `hint_idle` between its load of `fast` and its entry*: none of the program's code runs
 //!    there but signal handlers, which must not call it.
-//! 6. *Work that `hint_idle` leaves to the owner is done before the owner returns from it*, and while the owner is
-//!    outside. So no work is due between the owner's load and store of `gp_seen`, where a guard that a destructor keeps
-//!    would share the owner's section.
 //!
 //! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
 //! handler that interrupts any of this is not supported.
@@ -84,7 +79,7 @@ pub struct Registration {
     reader: Cell<Option<&'static Reader>>,
     /// The destructor has run, and may not run again: [`leave_if_ended`](Self::leave_if_ended) releases later readers.
     has_ended: Cell<bool>,
-    /// The reader may not be released yet: something uses its queue.
+    /// The reader may not be released yet: its queue is in use, or a section is about to begin.
     stays: Cell<bool>,
     /// The thread has not entered a section since [`hint_idle`](Self::hint_idle). Its reader may be inactive.
     idle: Cell<bool>,
@@ -196,8 +191,7 @@ impl Registration {
     }
 
     /// Makes the reader inactive until the thread enters its next section. Does nothing inside a section. Not for
-    /// signal handlers. The reader [stays](Self::stays) meanwhile; the caller then does what handlers have left to do
-    /// ([`is_going_idle`](Self::is_going_idle)).
+    /// signal handlers. The reader [stays](Self::stays) meanwhile.
     pub fn hint_idle<A>(&self, registry: &Registry<A>) {
         self.going_idle.set(true);
         compiler_fence(SeqCst);
@@ -209,12 +203,6 @@ impl Registration {
         }
         compiler_fence(SeqCst);
         self.going_idle.set(false);
-    }
-
-    /// Returns `true` in a signal handler that interrupts [`hint_idle`](Self::hint_idle). The end of a section must not
-    /// run code of the program then, which may keep a guard.
-    pub fn is_going_idle(&self) -> bool {
-        self.going_idle.get()
     }
 
     /// The slow path of [`try_enter`], of a thread that is registered.
@@ -253,7 +241,7 @@ impl Registration {
         self.has_ended.get()
     }
 
-    /// Sets whether the reader may not be released, as something uses its queue. Returns the previous value.
+    /// Sets whether the reader may not be released. Returns the previous value.
     pub fn stays(&self, stays: bool) -> bool {
         self.stays.replace(stays)
     }

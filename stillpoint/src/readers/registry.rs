@@ -69,7 +69,7 @@ impl Attached for () {
     unsafe fn reset_in_child(&self) {}
 }
 
-/// Readers of a chunk that follow one another, a bit for each. In a cache line that few threads write.
+/// Readers of a chunk that follow one another, a bit for each. Their owners write it when they exit, become idle, and read again.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Group {
@@ -297,6 +297,16 @@ impl<A: Attached + 'static> Registry<A> {
     pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
         self.free.store(0, Relaxed);
         self.registered.store(own.is_some().into(), Relaxed);
+        // Above `len` too: other threads may have been adding readers.
+        for chunk in (0..CHUNKS).take_while(|&chunk| !self.chunks[chunk].load(Relaxed).is_null()) {
+            for group in self.groups_of(chunk) {
+                group.active.store(0, Relaxed);
+                group.awaited.store(0, Relaxed);
+            }
+            // SAFETY: the chunk has these.
+            let readers: &[Reader] = unsafe { slice::from_raw_parts(self.chunk(chunk), FIRST << chunk) };
+            readers.iter().filter(|reader| !own.is_some_and(|own| ptr::eq(own, *reader))).for_each(Reader::reset);
+        }
         for index in 0..self.len() {
             let reader = self.reader(index);
             // The fork may have interrupted `grow` before this store.
@@ -305,9 +315,8 @@ impl<A: Attached + 'static> Registry<A> {
             unsafe { self.attached(index).reset_in_child() };
             if own.is_some_and(|own| ptr::eq(own, reader)) {
                 reader.take_wake_request();
+                self.set_active(reader);
             } else {
-                reader.reset();
-                self.clear_active(reader);
                 self.push(reader);
             }
         }

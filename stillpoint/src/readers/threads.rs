@@ -185,23 +185,27 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
     /// Checks the active readers one after another, a bounded number of times.
     fn scan(&self, end: usize, counter: u64) -> Result<(), PendingScan> {
         let mut spins = budget(SPINS);
-        for (first, group) in self.registry.groups(0, end) {
-            let active = group.active();
-            if active == 0 {
-                continue;
-            }
-            self.counters.scanned.fetch_add(active.count_ones().into(), Relaxed);
-            for (_, reader) in self.registry.members(first, active) {
-                while P::blocks(reader, counter) {
-                    if spins == 0 {
-                        return Err(PendingScan { first, end, counter });
-                    }
-                    spins -= 1;
-                    spin_loop();
+        let mut blocks_for_long = |reader| {
+            while P::blocks(reader, counter) {
+                if spins == 0 {
+                    return true;
                 }
+                spins -= 1;
+                spin_loop();
             }
-        }
-        Ok(())
+            false
+        };
+        let mut visited = 0;
+        let blocking = self.registry.groups(0, end).find_map(|(first, group)| {
+            let active = group.active();
+            visited += u64::from(active.count_ones());
+            let is_blocking =
+                active != 0 && self.registry.members(first, active).any(|(_, reader)| blocks_for_long(reader));
+            is_blocking.then_some(first)
+        });
+        // Relaxed: statistics only.
+        self.counters.scanned.fetch_add(visited, Relaxed);
+        blocking.map_or(Ok(()), |first| Err(PendingScan { first, end, counter }))
     }
 
     /// Answers the leader's request. The last reader wakes the leader.
