@@ -34,7 +34,7 @@
 //! | a thread | registers itself | must register, and report for ever after | need not register |
 //! | a guard | must be dropped soon, in its thread | is the thread's handle | must be dropped at some time, in any thread |
 //! | a grace period waits for | open sections | every online thread | open sections |
-//! | it looks at | each registered thread | each registered thread | each CPU that the machine may have |
+//! | it looks at | each registered thread that is not [idle](crate::rcu::hint_idle) | each registered thread | each CPU that the machine may have |
 //! | it interrupts | the CPUs that run the process | no CPU | the CPUs that run the process |
 //! | waiting inside a section | panics | panics | never returns |
 //! | a leaked guard | is reported with its thread | is reported with its thread | is reported with its domain |

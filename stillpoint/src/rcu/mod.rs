@@ -498,10 +498,11 @@ pub fn register() {
 
 /// Hints that the calling thread will not read for a while, so that grace periods need not look at it.
 ///
-/// A grace period looks at each registered thread, whether it is reading or not, which takes 10 ns or more for each.
-/// After this call it skips the thread until the thread reads again. The first section after the call takes some 20 ns
-/// more than others. A thread that is about to block for long may call this, if there are thousands of such threads;
-/// with few threads it gains nothing. Threads that have exited are skipped anyway.
+/// A grace period looks at each registered thread, whether it is reading or not, which takes some nanoseconds for each:
+/// a thread that blocks, or has not read for long, is not idle by itself. After this call grace periods skip the thread
+/// until its next section. That section takes some 20 ns more than others. A thread that is about to block for long may
+/// call this, if there are thousands of such threads; with few threads it gains nothing. Threads that have exited are
+/// skipped anyway.
 ///
 /// Does nothing inside a section, and in a thread that is not registered. Must not be called in signal handlers.
 ///
