@@ -31,6 +31,10 @@ for bench in read sync fence qsbr srcu percpu map callback; do
     fi
 done
 
+echo "-- scale"
+"$stillpoint" scale --page "$scratch/scale.html" | cat
+grep --quiet '</svg>' "$scratch/scale.html"
+
 echo "-- bench lock"
 "$stillpoint" bench lock --quick --seconds 3 --rounds 1 --json "$scratch/lock.json" | cat
 "$stillpoint" bench lock-ablation --quick --seconds 3 --rounds 1 | cat

@@ -157,8 +157,8 @@ static inline int sp_rcu_read_lock(void)
 /** Ends a read-side critical section, in the thread that began it.
 
 Blocks if values were retired inside the section and the backlog exceeds its limits, as `sp_call` does. Returns `-EPERM`
-if misuse is detected: always with `SP_DEBUG`, otherwise in threads that are not registered. Without `SP_DEBUG`, a call
-without a section does nothing in a registered thread. */
+if misuse is detected: always with `SP_DEBUG`, otherwise in threads that are not registered, or idle. Without `SP_DEBUG`,
+a call without a section does nothing in other threads. */
 static inline int sp_rcu_read_unlock(void)
 {
 #ifdef SP_DEBUG

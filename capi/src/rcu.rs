@@ -6,8 +6,8 @@
 //! - The thread-local variable `sp_thread_v1_`. C code passes its address here, where the library needs it, so Rust
 //!   code never names the variable. A program that is not a shared library accesses it by a constant offset.
 //! - The first three fields of the thread's `Reader`, of which the variable has the address. Before a thread registers,
-//!   and where a light fence is more than a compiler fence, that is the address of a reader whose fields send both
-//!   functions to their slow paths.
+//!   while it is idle, and where a light fence is more than a compiler fence, that is the address of a reader whose
+//!   fields send both functions to their slow paths.
 //!
 //! The names contain the version of both layouts, so that a program does not link with another one.
 

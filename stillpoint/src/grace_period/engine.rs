@@ -47,7 +47,7 @@ pub trait ReaderSet {
     /// Returns `true` if no reader but `own` can be inside a section, so that a grace period costs nothing.
     fn no_other_readers(&self, own: Option<&Self::Reader>) -> bool;
 
-    /// Does the part of a grace period that does not sleep: checks all readers, a bounded number of times. Returns the
+    /// Does the part of a grace period that does not sleep: checks readers, a bounded number of times. Returns the
     /// rest as an error if a reader still blocks the grace period.
     fn try_drain(&self, own: Option<&Self::Reader>) -> Result<(), Self::Pending>;
 

@@ -79,8 +79,7 @@
 //! - Every registered thread must report often or be offline. One that does neither stops all writers.
 //! - Going offline, coming online, and the first report in a grace period each take an atomic read-modify-write.
 //!   Threads that read rarely should use [`rcu`](crate::rcu).
-//! - A grace period looks at the records of the peak number of registered threads, and makes a read-modify-write on
-//!   each that is offline.
+//! - A grace period looks at each registered thread, and makes a read-modify-write on each that is offline.
 //!
 //! # Sources
 //!

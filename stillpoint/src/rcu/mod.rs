@@ -500,9 +500,10 @@ pub fn register() {
 ///
 /// A grace period looks at each registered thread, whether it is reading or not, which takes some nanoseconds for each:
 /// a thread that blocks, or has not read for long, is not idle by itself. After this call grace periods skip the thread
-/// until its next section. That section takes some 20 ns more than others. A thread that is about to block for long may
-/// call this, if there are thousands of such threads; with few threads it gains nothing. Threads that have exited are
-/// skipped anyway.
+/// until its next section. That section takes some 20 ns more than others, and longer if many threads do this at the same
+/// time. A thread that is about to block for long may call this, if there are thousands of such threads; with few
+/// threads it gains nothing. Threads that have exited are skipped anyway. The worker that runs callbacks still looks at
+/// the queues of idle and exited threads.
 ///
 /// Does nothing inside a section, and in a thread that is not registered. Must not be called in signal handlers.
 ///

@@ -24,8 +24,8 @@ crate::domain! { struct Own; }
 const TRAP: i64 = 1 << 8;
 
 /// A region is interrupted after each instruction. In a build without optimizations, which has ten times as many, this
-/// would take minutes: there it is each 37th.
-const STRIDE: usize = if cfg!(debug_assertions) { 37 } else { 1 };
+/// would take minutes: there it is each 73rd.
+const STRIDE: usize = if cfg!(debug_assertions) { 73 } else { 1 };
 /// Only so many instructions of a region are interrupted.
 const LIMIT: usize = if cfg!(debug_assertions) { 3000 } else { 300 };
 

@@ -96,6 +96,12 @@ pub(super) fn run<M: Map>(maps: &mut Maps<M>, cell: Cell, slice: Duration) -> an
         let map = M::for_entries(cell.size);
         let step = cell.universe() / cell.size;
         (0..cell.universe()).step_by(step).for_each(|number| map.insert(key(number), number as u64));
+        if cell.reads < 100 {
+            // For a while: a table that the numbers fill exactly would be resized during a measurement.
+            let more = || (1..cell.universe()).step_by(16);
+            more().for_each(|number| map.insert(key(number), number as u64));
+            more().for_each(|number| map.remove(key(number)));
+        }
         map
     });
     let zipf = (cell.keys == Keys::Zipf).then(|| drawn(cell.universe()));
