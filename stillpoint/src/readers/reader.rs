@@ -123,10 +123,9 @@ impl Reader {
 
     #[inline(always)]
     fn begin(&self, counter: u64) {
-        // A reader that loads the new counter must also see what was unpublished before. A load that is Relaxed suffices
-        // if a light fence lies between it and the section, as the heavy fence of `ThreadReaders::try_drain` precedes
-        // the new counter. (A grace period that finds no registered readers has no heavy fence; the registration orders
-        // it.)
+        // A reader that loads the new counter must also see what was unpublished before. A Relaxed load suffices if a
+        // light fence lies between it and the section, as the heavy fence of `ThreadReaders::try_drain` precedes the new
+        // counter. (A grace period that finds no registered readers has no heavy fence; the registration orders it.)
         //
         // Release: the scan may read this store instead of that of the last `leave`, and must then come after that
         // section too (a plain store of the same thread does not continue a release sequence); pairs with the Acquire
@@ -156,7 +155,7 @@ impl Reader {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
         if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_reclaim()) {
             // The Release in `begin` publishes the section that ends. Acquire: sees what was unpublished before the
-            // counter, as a light fence may be missing here; pairs with the Release in `Memb::advance_counter`.
+            // counter, as a light fence may be missing here; pairs with fence A before `Memb::advance_counter`.
             self.begin(counter.load(Acquire));
             step!("repin-does-not-check", return self.check_exit_flags());
         }

@@ -53,16 +53,17 @@
 //! # Without `membarrier`
 //!
 //! Where a light fence may be a full one ([`crate::fence`]), a reader executes it on entering only: the arguments above
-//! need no other fence, but for the wake-up. So a reader that leaves may miss the request while the leader's check after
-//! fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after [`FIRST_TIMEOUT_NS`], and
-//! again after longer and longer sleeps, of at most [`MAX_TIMEOUT_NS`]. A store becomes visible in finite time, so a
-//! later rescan sees the reader's, and takes the request back. On a processor that time is that of a few cache misses,
-//! far less than the first sleep: a reader that leaves later sees the request, and wakes the leader at once.
+//! need no other fence, but for the wake-up. So a reader that leaves may miss the request, while the leader's rescan
+//! after fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after
+//! [`FIRST_TIMEOUT_NS`], and again after longer and longer sleeps, of at most [`MAX_TIMEOUT_NS`]. A store becomes
+//! visible in finite time, so a later rescan sees the reader's, and takes the request back. On a processor that time is
+//! that of a few cache misses, far less than the first sleep. A reader that leaves later sees the request, and wakes the
+//! leader at once.
 //!
 //! *A repin needs no fence.* `gp_seen` goes from one counter to another, and is never 0 in between. If the light fence
-//! of the entry precedes A, the scan sees the first counter, which is smaller than the new one, or a later store. If the
-//! second counter is smaller too, the reader still blocks. If not, the repin has loaded the new counter, by an Acquire,
-//! and its section sees what was unpublished before A, as in case 2.
+//! of the entry precedes A, the scan sees the first counter, which is smaller than the new one, or a later store. If
+//! the second counter is smaller too, the reader still blocks. If not, the repin has loaded the new counter, by an
+//! Acquire, and its section sees what was unpublished before A, as in case 2.
 //!
 //! The reader of a thread that exits inside a section keeps its `gp_seen` ([`super::registration`]), so grace periods
 //! wait for it as for a long section.
