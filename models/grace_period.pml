@@ -14,6 +14,10 @@
  *
  * A reader may be late with its wake-up, and end a sleep of the next grace period. The leader checks the count again.
  *
+ * With FALLBACK=1 the model is that of the backends without interrupts: the light fence of an entry is a full fence, a
+ * heavy fence is one of the leader alone, and an exit has no fence. The leader's sleep ends by itself at some moments,
+ * and once more when nothing else can happen. Then all stores are visible, so one rescan must suffice.
+ *
  * Beyond weakly ordered stores:
  *
  *   - The memory executes the leader's additions to `awaited`, whose results the leader does not use, at a later
@@ -27,7 +31,11 @@
  * The first reader repins its sections, or does not. The second is there to be counted.
  *
  * Abstracted: nested sections (only the outermost has an effect); readers that register and unregister; spinning,
- * which only delays the check of the scan; the sleep's timer, which is for reports. */
+ * which only delays the check of the scan; the timer for reports. */
+
+#ifndef FALLBACK
+#define FALLBACK 0
+#endif
 
 #ifndef GRACE_PERIODS
 #define GRACE_PERIODS 3
@@ -94,12 +102,16 @@ end:
 
 /* With a heavy fence of its own. */
 inline heavy() {
+#if FALLBACK
+    fenced(LEADER)
+#else
     atomic { fenced(LEADER) -> asked = bit_of(0) | bit_of(1) }
     do
     :: interrupt(0)
     :: interrupt(1)
     :: asked == 0 -> break
     od
+#endif
 }
 
 inline interrupt(r) {
@@ -140,6 +152,15 @@ inline light(r) {
     atomic { if :: r == 0 && guessed == COMPILER -> forget() :: else fi }
 }
 
+/* The light fence of Reader::try_enter. */
+inline light_on_entry(r) {
+#if FALLBACK
+    atomic { fenced(r) -> if :: r == 0 -> forget() :: else fi }
+#else
+    light(r)
+#endif
+}
+
 /* Reader::check_exit_flags, ThreadReaders::exit_slow */
 inline exit_slow(r) {
     light(r);
@@ -169,11 +190,14 @@ proctype reader(byte me) {
        sections++;
        counter = mem[GP_COUNTER];
        store_release(me, GP_SEEN(me), counter);
-       light(me);
+       light_on_entry(me);
        use_value(me);
        if
        :: me == 0 && load(me, GP_SEEN(me)) != mem[GP_COUNTER] ->
           counter = mem[GP_COUNTER];
+#ifndef REPIN_RELAXED
+          atomic { forget() };
+#endif
           store_release(me, GP_SEEN(me), counter);
           exit_slow(me);
           use_value(me)
@@ -204,6 +228,24 @@ inline request_wake(r) {
 #endif
 }
 
+/* ThreadReaders::rescan */
+inline rescan() {
+    r = first;
+    do
+    :: r < READERS ->
+       if
+       :: !blocks(r) -> atomic {
+              fenced(LEADER) ->
+              mem[AWAITED] = mem[AWAITED] - mem[EXIT_FLAGS(r)];
+              mem[EXIT_FLAGS(r)] = 0
+          }
+       :: else
+       fi;
+       r++
+    :: else -> r = 0; break
+    od
+}
+
 inline sleep() {
     store(LEADER, AWAITED, 1);
     r = first;
@@ -214,26 +256,14 @@ inline sleep() {
        :: else
        fi;
        r++
-    :: else -> r = first; break
+    :: else -> r = 0; break
     od;
 #ifndef NO_FENCE_BEFORE_RESCAN
     heavy();
 #endif
-    do
-    :: r < READERS ->
 #ifndef NO_RESCAN
-       if
-       :: !blocks(r) -> atomic {
-              fenced(LEADER) ->
-              mem[AWAITED] = mem[AWAITED] - mem[EXIT_FLAGS(r)];
-              mem[EXIT_FLAGS(r)] = 0
-          }
-       :: else
-       fi;
+    rescan();
 #endif
-       r++
-    :: else -> r = 0; break
-    od;
     atomic { fenced(LEADER) -> mem[AWAITED] = mem[AWAITED] - 1; left = mem[AWAITED] }
     do
     :: left != 0 ->
@@ -243,13 +273,28 @@ inline sleep() {
 #else
        asleep = (mem[AWAITED] == left);
 #endif
+#if FALLBACK
+       if
+       :: !asleep
+#ifndef SLEEP_WITHOUT_TIMEOUT
+       :: atomic { early < 2 -> early++; asleep = 0 }
+       :: atomic { timeout && !quiet -> quiet = 1; asleep = 0 }
+#endif
+       fi;
+#ifndef NO_RESCAN_AFTER_TIMEOUT
+       rescan();
+#endif
+#else
        !asleep;
+#endif
 #ifdef WOKEN_IS_ENOUGH
        break
 #endif
        left = mem[AWAITED]
     :: else -> break
-    od
+    od;
+    early = 0;
+    quiet = 0
 }
 
 inline grace_period() {
@@ -274,7 +319,8 @@ inline grace_period() {
 }
 
 proctype leader() {
-    byte counter, asked, first, r, left, version;
+    byte counter, asked, first, r, left, version, early;
+    bit quiet;
     do
     :: version < GRACE_PERIODS ->
        version++;

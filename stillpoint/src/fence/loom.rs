@@ -1,6 +1,7 @@
 //! The fence under loom: the exact model of `membarrier(2)` (see `sync/model.rs`).
 
 use crate::sync::model::interrupt_all;
+pub use crate::sync::model::light_is_compiler_fence;
 
 pub mod shared;
 

@@ -28,8 +28,9 @@
 //! `STILLPOINT_FENCE` (`membarrier`, `seqcst`, `signal`) asks for a backend. If that is not available, `SeqCst` is
 //! used, and [`report`] returns the reason.
 //!
-//! So where the kernel lacks or denies `membarrier`, readers execute a full fence on entering and leaving a section.
-//! The signal backend avoids these fences, but its heavy fences are slow and disturb threads: see below.
+//! So where the kernel lacks or denies `membarrier`, readers of [`crate::rcu`] execute a full fence on entering a
+//! section, and those of [`crate::srcu`] and [`RwLock`](crate::lock::RwLock) another on leaving it. The signal backend
+//! avoids these fences, but its heavy fences are slow and disturb threads: see below.
 //!
 //! Call [`init`] at the start of `main`: the kernel registers a process in half a microsecond while it has one thread,
 //! and in about ten milliseconds afterwards.
@@ -40,6 +41,10 @@
 //!   CVE-2024-26602, serialize the calls of the whole system. Concurrent callers here share one call: see [`stats`].
 //! - `membarrier` must stay allowed. If a seccomp filter that was installed *after* the choice denies it, `heavy()`
 //!   panics, as nothing could order the readers any more. Install filters first, or set `SeqCst`.
+//! - Without `membarrier`, a reader of [`crate::rcu`] that leaves a section may miss that a grace period sleeps for it,
+//!   since it executes no fence there. The grace period then ends when its timer next expires: 50 us after it has begun
+//!   to sleep, and later at intervals that grow to 1 ms. So a reader that stays in a section for long costs a timer
+//!   interrupt per millisecond.
 //! - With the signal backend, `heavy()` takes milliseconds if registered threads are not running. No thread may block
 //!   the signal ([`Report::signal`]) for long. System calls that `SA_RESTART` does not cover (`nanosleep`,
 //!   `epoll_wait`, ...) may return `EINTR` in registered threads.

@@ -169,8 +169,9 @@ impl<D: RcuDomain> EnterSection for D {
 #[cold]
 #[track_caller]
 fn enter_slow<D: RcuDomain>() -> Guard<D> {
-    // A signal handler whose section ends here does not release the reader.
-    let _stays = Stay::<D>::new();
+    // A signal handler whose section ends here does not release the reader of a thread whose destructors have run.
+    let has_ended = D::with_thread_state(|local| local.registration.has_ended());
+    let _stays = has_ended.then(Stay::<D>::new);
     let reader = own_reader::<D>();
     enter_registered::<D>(reader);
     Guard::new(reader)

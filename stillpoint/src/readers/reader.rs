@@ -33,8 +33,6 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loo
 
 /// A grace period sleeps until this reader has left.
 pub const WAKE_ON_EXIT: u32 = 1;
-/// A compiler fence is not a light fence here; the slow path executes the backend's.
-pub const NEEDS_FENCE: u32 = 2;
 /// The owner has deferred its reclamation until it is outside.
 const RECLAIM: u32 = 4;
 /// The thread is exiting, or has exited inside a section. The slow path then releases the reader.
@@ -110,7 +108,8 @@ impl Reader {
         // Relaxed: only the owner writes `gp_seen` and `nesting`.
         let outside = self.gp_seen.load(Relaxed) == 0;
         if outside {
-            self.begin(counter);
+            // Relaxed: see `begin`.
+            self.begin(counter.load(Relaxed));
             light_compiler_only();
         }
         outside
@@ -123,16 +122,15 @@ impl Reader {
     }
 
     #[inline(always)]
-    fn begin(&self, counter: &AtomicU64) {
-        // Relaxed: a reader that loads the new counter must also see what was unpublished before. It does: the heavy
-        // fence of `ThreadReaders::try_drain` precedes the new counter, and the reader's light fence lies between this
-        // load and the section. (A grace period that finds no registered readers has no heavy fence; the registration
-        // orders it.)
+    fn begin(&self, counter: u64) {
+        // A reader that loads the new counter must also see what was unpublished before. A Relaxed load suffices if a
+        // light fence lies between it and the section, as the heavy fence of `ThreadReaders::try_drain` precedes the new
+        // counter. (A grace period that finds no registered readers has no heavy fence; the registration orders it.)
         //
         // Release: the scan may read this store instead of that of the last `leave`, and must then come after that
         // section too (a plain store of the same thread does not continue a release sequence); pairs with the Acquire
         // in `blocks`.
-        self.gp_seen.store(counter.load(Relaxed), Release);
+        self.gp_seen.store(counter, Release);
     }
 
     /// Ends a section. Sections end in any order; the last one counts.
@@ -156,8 +154,9 @@ impl Reader {
     pub fn repin(&self, counter: &AtomicU64) -> ExitPath {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
         if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_reclaim()) {
-            // The Release in `begin` publishes the section that ends.
-            self.begin(counter);
+            // The Release in `begin` publishes the section that ends. Acquire: sees what was unpublished before the
+            // counter, as a light fence may be missing here; pairs with fence A before `Memb::advance_counter`.
+            self.begin(counter.load(Acquire));
             step!("repin-does-not-check", return self.check_exit_flags());
         }
         ExitPath::Fast
@@ -166,7 +165,8 @@ impl Reader {
     /// Checks, after a store to `gp_seen`, whether a leader waits for it.
     #[inline(always)]
     fn check_exit_flags(&self) -> ExitPath {
-        // Either this load sees `WAKE_ON_EXIT`, or the leader sees the store, after its heavy fence B.
+        // A light fence on `Backend::Membarrier`: either this load sees `WAKE_ON_EXIT`, or the leader sees the store,
+        // after its heavy fence B. Elsewhere the load may miss `WAKE_ON_EXIT`, and the leader rescans.
         light_compiler_only();
         if self.exit_flags.load(Relaxed) == 0 { ExitPath::Fast } else { ExitPath::Slow }
     }
@@ -188,7 +188,7 @@ impl Reader {
     /// Requests that the reader counts down when it leaves.
     pub fn request_wake(&self) {
         // Release: publishes the count that includes this request, and what was unpublished; pairs with the Acquire in
-        // `take_wake_request`. Heavy fence B orders it before the rescan, with the light fence of `check_exit_flags`.
+        // `take_wake_request`. Heavy fence B orders it before the rescan, if `check_exit_flags` has a light fence.
         self.exit_flags.fetch_or(WAKE_ON_EXIT, Release);
     }
 

@@ -64,9 +64,9 @@ use core::ptr;
 use core::ptr::NonNull;
 use core::sync::atomic::compiler_fence;
 
-use super::reader::{EXITING, NEEDS_FENCE, Owner, Reader};
+use super::reader::{EXITING, Owner, Reader};
 use super::registry::{Attached, Registry};
-use crate::fence::light;
+use crate::fence::{light, light_is_compiler_fence};
 use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, step};
 
 /// See the [module](self).
@@ -178,11 +178,11 @@ impl Registration {
             return Err("no thread-specific data key or memory left, or the library cannot be kept loaded");
         }
         reader.set_owner(owner);
-        // These flags are the previous owner's. A leader may set and withdraw `WAKE_ON_EXIT` meanwhile, for that
+        // The flag is the previous owner's. A leader may set and withdraw `WAKE_ON_EXIT` meanwhile, for that
         // owner's sake.
         let exiting = if self.has_ended.get() { EXITING } else { 0 };
-        reader.exit_flags.fetch_and(!(NEEDS_FENCE | EXITING), Relaxed);
-        reader.exit_flags.fetch_or(if light_is_free { exiting } else { exiting | NEEDS_FENCE }, Relaxed);
+        reader.exit_flags.fetch_and(!EXITING, Relaxed);
+        reader.exit_flags.fetch_or(exiting, Relaxed);
         // The registry has made the reader active.
         self.idle.set(false);
         self.reader.set(Some(reader));
@@ -216,8 +216,7 @@ impl Registration {
             compiler_fence(SeqCst);
             if !self.going_idle.get() {
                 self.idle.set(false);
-                // Relaxed: only the owner uses this bit.
-                if reader.exit_flags.load(Relaxed) & NEEDS_FENCE == 0 {
+                if light_is_compiler_fence() {
                     self.set_fast(reader);
                 }
             }

@@ -55,6 +55,21 @@
 //! The countdown is a chain of read-modify-writes with Release, and the leader's load of `awaited` an Acquire: the
 //! sections of all awaited readers happen before the end of the grace period.
 //!
+//! # Without `membarrier`
+//!
+//! Where a light fence may be a full one ([`crate::fence`]), a reader executes it on entering only: the arguments above
+//! need no other fence, but for the wake-up. So a reader that leaves may miss the request, while the leader's rescan
+//! after fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after
+//! [`FIRST_TIMEOUT_NS`], and again after longer and longer sleeps, of at most [`MAX_TIMEOUT_NS`]. A store becomes
+//! visible in finite time, so a later rescan sees the reader's, and takes the request back. On a processor that time is
+//! that of a few cache misses, far less than the first sleep. A reader that leaves later sees the request, and wakes the
+//! leader at once.
+//!
+//! *A repin needs no fence.* `gp_seen` goes from one counter to another, and is never 0 in between. If the light fence
+//! of the entry precedes A, the scan sees the first counter, which is smaller than the new one, or a later store. If
+//! the second counter is smaller too, the reader still blocks. If not, the repin has loaded the new counter, by an
+//! Acquire, and its section sees what was unpublished before A, as in case 2.
+//!
 //! The reader of a thread that exits inside a section keeps its `gp_seen` ([`super::registration`]), so grace periods
 //! wait for it as for a long section.
 
@@ -66,9 +81,9 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::reader::{NEEDS_FENCE, Reader, WAKE_ON_EXIT};
+use super::reader::{Reader, WAKE_ON_EXIT};
 use super::registry::{Attached, Registry};
-use crate::fence::light;
+use crate::fence::light_is_compiler_fence;
 use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
 use crate::grace_period::stall::{StallDetector, StalledReader, StalledReaders};
@@ -78,6 +93,11 @@ use crate::sync::{
 
 /// How often a grace period checks readers that block it before it sleeps.
 const SPINS: u32 = 200;
+
+/// How long the leader sleeps before it rescans, in nanoseconds, where a wake-up may be lost: at first, and at most. It
+/// doubles in between. Too short for the reports of stalls to notice.
+const FIRST_TIMEOUT_NS: u64 = 50_000;
+const MAX_TIMEOUT_NS: u64 = 1_000_000;
 
 /// If a yield took longer, in nanoseconds, another thread has run, and the reader does not yield again.
 const YIELD_WINDOW_NS: u64 = 500_000;
@@ -120,7 +140,8 @@ impl ReaderProtocol for Memb {
 
     fn advance_counter(counter: &AtomicU64) -> u64 {
         let to = counter.load(Relaxed) + 1;
-        // Relaxed: comes after fence A, see the module.
+        // Relaxed: comes after fence A, see the module. With that fence it also publishes what is unpublished, to the
+        // Acquire in `Reader::repin`.
         counter.store(to, Relaxed);
         to
     }
@@ -208,6 +229,16 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
         blocking.map_or(Ok(()), |first| Err(PendingScan { first, end, counter }))
     }
 
+    /// Takes back the requests to readers that have left. Called by the leader.
+    fn rescan(&self, scan: &PendingScan) {
+        // Not the active ones: the thread of a reader that has left without seeing the request may be idle by now.
+        for reader in self.awaited(scan) {
+            if !P::blocks(reader, scan.counter) && reader.take_wake_request() {
+                self.awaited.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
     /// Answers the leader's request. The last reader wakes the leader.
     pub(crate) fn count_down(&self) {
         // Release: publishes the reader's sections; pairs with the Acquires in `wait_for_readers`.
@@ -238,10 +269,6 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
     /// The slow path of [`Reader::leave`] and [`Reader::repin`].
     #[cold]
     pub fn exit_slow(&self, reader: &Reader) {
-        if reader.exit_flags.load(Relaxed) & NEEDS_FENCE != 0 {
-            // The light fence of `Reader::check_exit_flags`, where a compiler fence does not suffice.
-            light();
-        }
         if reader.exit_flags.load(Relaxed) & WAKE_ON_EXIT != 0 && reader.take_wake_request() {
             self.count_down();
         }
@@ -307,13 +334,12 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
     }
 
     fn wait_for_readers(&self, scan: PendingScan, detector: &mut StallDetector<'_>) {
-        let counter = scan.counter;
         // Relaxed: no request is outstanding (invariant 2).
         self.awaited.store(1, Relaxed);
         for (first, group) in self.registry.groups(scan.first, scan.end) {
             let mut awaited = 0;
             for (bit, reader) in self.registry.members(first, group.active()) {
-                if P::blocks(reader, counter) {
+                if P::blocks(reader, scan.counter) {
                     self.awaited.fetch_add(1, Relaxed);
                     P::request_wakeup(reader);
                     awaited |= bit;
@@ -328,15 +354,7 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
                 mem::forget(requests);
             });
         }
-        // Not the active ones: the thread of a reader that has left without seeing the request may be idle by now.
-        for reader in self.awaited(&scan) {
-            step!(
-                "no-rescan",
-                if !P::blocks(reader, counter) && reader.take_wake_request() {
-                    self.awaited.fetch_sub(1, Relaxed);
-                }
-            );
-        }
+        step!("no-rescan", self.rescan(&scan));
 
         // The leader's own share. Acquire, here and below: the sections of awaited readers come before what follows;
         // pairs with the Release in `count_down`.
@@ -344,8 +362,16 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
         if left != 0 {
             self.counters.sleeps.fetch_add(1, Relaxed);
         }
+        let wakeups_may_be_lost = P::FENCED && !light_is_compiler_fence();
+        let mut timeout = FIRST_TIMEOUT_NS;
         while left != 0 {
-            self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
+            if wakeups_may_be_lost {
+                self.awaited.wait_until(left, Some(now() + timeout));
+                step!("no-rescan-after-timeout", self.rescan(&scan));
+                timeout = MAX_TIMEOUT_NS.min(timeout * 2);
+            } else {
+                self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
+            }
             left = self.awaited.load(Acquire);
             detector.check(|waited| self.stalled(&scan, waited));
         }
@@ -383,5 +409,47 @@ impl<P, A> Drop for Requests<'_, P, A> {
         while readers.awaited.load(Acquire) != 1 {
             yield_now();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::env;
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+    use crate::deadline::deadline;
+    use crate::fence::{Backend, backend};
+    use crate::grace_period::engine::Engine;
+
+    #[test]
+    fn leader_rescans_if_the_wakeup_is_lost() {
+        const NAME: &str = "readers::threads::tests::leader_rescans_if_the_wakeup_is_lost";
+        static ENGINE: Engine<ThreadReaders<Memb, ()>> = Engine::new(ThreadReaders::new(), || "test");
+        let _running = deadline();
+        if backend() != Backend::SeqCst {
+            // In another process, with the backend of which this is a test.
+            let program = env::current_exe().expect("this program has a path");
+            let mut child = Command::new(program);
+            let status = child.args(["--exact", NAME]).env("STILLPOINT_FENCE", "seqcst").status();
+            assert!(status.expect("it runs").success());
+            return;
+        }
+        let readers = ENGINE.readers();
+        let reader = readers.registry().claim().expect("there is memory");
+        assert!(reader.try_enter(readers.counter()));
+        thread::scope(|s| {
+            s.spawn(|| ENGINE.synchronize(None));
+            // The leader has made its request, and has rescanned once.
+            while readers.counters.sleeps.load(Relaxed) == 0 {
+                thread::yield_now();
+            }
+            // Leaves, and misses the request.
+            reader.gp_seen.store(0, Release);
+        });
+        assert_eq!(readers.counters.wakeups.load(Relaxed), 0, "the reader has woken no thread");
+        assert_eq!(readers.awaited.load(Relaxed), 0);
+        assert!(!reader.take_wake_request(), "the leader has taken the request back");
     }
 }

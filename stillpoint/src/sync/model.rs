@@ -18,7 +18,7 @@
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
-use std::sync::atomic::AtomicU32 as AtomicU32Std;
+use std::sync::atomic::{AtomicBool, AtomicU32 as AtomicU32Std};
 use std::time::Duration;
 
 pub use loom::cell::UnsafeCell;
@@ -40,6 +40,20 @@ static BUDGET: AtomicU32Std = AtomicU32Std::new(0);
 
 pub fn set_budget(rounds: u32) {
     BUDGET.store(rounds, Relaxed);
+}
+
+/// See [`light_is_compiler_fence`].
+static LIGHT_IS_COMPILER_FENCE: AtomicBool = AtomicBool::new(true);
+
+/// Makes the fence one whose light half is a full fence, for all models of the process. The model has no light fences
+/// then: its readers are inside sections already when their threads start. Threads that do not run under [`reader`] are
+/// not interrupted, so that nothing orders their exits against the leader.
+pub fn set_full_light_fence() {
+    LIGHT_IS_COMPILER_FENCE.store(false, Relaxed);
+}
+
+pub fn light_is_compiler_fence() -> bool {
+    LIGHT_IS_COMPILER_FENCE.load(Relaxed)
 }
 
 pub fn budget(_machine: u32) -> u32 {
