@@ -1,12 +1,12 @@
 //! The time-slice extension of Linux 7.0 around a lock.
 //!
-//! A thread sets a request in its rseq area while it holds the lock. If its time slice ends then, the kernel lets it run
-//! on for 5 us (`/sys/kernel/debug/rseq/slice_ext_nsec`), once. The thread gives back the rest when it has released the
-//! lock. `Documentation/userspace-api/rseq.rst` of Linux has the protocol.
+//! A thread sets a request in its rseq area while it holds the lock. If its time slice ends then, the kernel lets it
+//! run on for 5 us (`/sys/kernel/debug/rseq/slice_ext_nsec`), once. The thread gives back the rest when it has released
+//! the lock. `Documentation/userspace-api/rseq.rst` of Linux has the protocol.
 //!
-//! The kernel needs `CONFIG_RSEQ_SLICE_EXTENSION`, and a registration of more than the 32 bytes of the first rseq areas,
-//! with which older C libraries and our library register. So each thread registers an area of its own here, which is
-//! possible if the C library does not register it: `GLIBC_TUNABLES=glibc.pthread.rseq=0`.
+//! The kernel needs `CONFIG_RSEQ_SLICE_EXTENSION`, and a registration of more than the 32 bytes of the first rseq
+//! areas, with which older C libraries and our library register. So each thread registers an area of its own here,
+//! which is possible if the C library does not register it: `GLIBC_TUNABLES=glibc.pthread.rseq=0`.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};

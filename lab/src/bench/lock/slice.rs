@@ -2,18 +2,21 @@
 //!
 //! - `extended`: sections in a second that ran on in an extension.
 //! - `preempted`: sections in a second in which the thread was preempted, with and without an extension.
+//!
+//! A ratio above 1 in `mops`, or below 1 in `max_wait_ns`, favours our lock without extensions. See
+//! [`slice`](crate::peers::slice) for what they need.
 
 use std::time::Duration;
-
-use anyhow::Context as _;
 
 use super::load::{Cell, Outcome, run as run_load};
 use super::{JAIN, MAX, MOPS, P999, product, selected, values};
 use crate::harness::plan::system;
 use crate::harness::report::OURS;
-use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, System, pin};
+use crate::harness::{Better, Budget, Metric, Plan, Recorder, Report, Skipped, System, pin};
 use crate::peers::Lock;
 use crate::peers::slice::{self, Counts, Sliced};
+
+const NAME: &str = "lock-slice";
 
 type Measure = fn(Cell, Duration) -> anyhow::Result<(Outcome, Counts)>;
 
@@ -40,13 +43,16 @@ fn systems() -> [System<Measure>; 6] {
     ]
 }
 
-/// Runs the bench.
+/// Runs the bench. All systems are skipped if threads cannot have extensions.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
-    slice::check().context("threads cannot have time-slice extensions")?;
+    if let Err(why) = slice::check() {
+        let skipped = systems().map(|system| Skipped { system: system.name.into(), why: format!("{why:#}") });
+        return Ok(Report::new(&Recorder::new(NAME), skipped.into()));
+    }
     let cells = selected(budget, product(&[8, 32], &[300, 1000, 10_000], &[1]))?;
     let cpus = pin::allowed()?.len();
     let metrics = [&MOPS, &JAIN, &P999, &MAX, &EXTENDED, &PREEMPTED];
-    let mut recorder = Recorder::new("lock-slice");
+    let mut recorder = Recorder::new(NAME);
     Plan::new(budget.quick_instead_of(100.0, 20.0), super::SLICE_MS, &cells, &mut systems(), metrics).run(
         &mut recorder,
         |cell, _| Some(cell.config(cpus)),
