@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Offer; 11] = [
+const BENCHES: [Offer; 12] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
@@ -38,6 +38,12 @@ const BENCHES: [Offer; 11] = [
         "The mechanisms and constants of our lock, each changed alone",
         400.0,
         lock::ablation::run,
+    ),
+    (
+        "lock-slice",
+        "Locks whose holders get a longer time slice (Linux 7.0, built with it)",
+        100.0,
+        lock::slice::run,
     ),
     ("map", "Hash maps: CPU time of operations, latency of gets during a resize, memory", 180.0, map::run),
     ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),

@@ -21,10 +21,10 @@ pub(crate) struct Options {
     /// Number of rounds [default: as many as fit].
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
-    /// Fewer cells, less than two minutes (lock, lock-ablation, map).
+    /// Fewer cells, less than two minutes (lock, lock-ablation, map, e6).
     #[arg(long)]
     quick: bool,
-    /// Another set of cells (lock, lock-ablation): quick, bottleneck, short, ratios, cpus+1, random, bursts, locks.
+    /// Another set of cells (lock and its variants): quick, bottleneck, short, ratios, cpus+1, random, bursts, locks.
     #[arg(long, value_name = "SET")]
     cells: Option<String>,
 }

@@ -16,6 +16,7 @@ pub(crate) mod pthread;
 pub(crate) mod pvq;
 pub(crate) mod rwlock;
 pub(crate) mod seize;
+pub(crate) mod slice;
 pub(crate) mod spin;
 pub(crate) mod std;
 pub(crate) mod stillpoint;

@@ -14,6 +14,7 @@
 
 pub(crate) mod ablation;
 pub(crate) mod load;
+pub(crate) mod slice;
 
 use std::time::Duration;
 
