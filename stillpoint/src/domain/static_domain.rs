@@ -170,11 +170,19 @@ pub(crate) fn in_read_section<D: StaticDomain>() -> bool {
 /// Returns the calling thread's reader; registers the thread if need be.
 #[track_caller]
 pub(crate) fn own_reader<D: StaticDomain>() -> &'static Reader {
-    match registered_reader::<D>() {
-        Some(reader) => reader,
-        None => register::<D>(Location::caller())
-            .unwrap_or_else(|why| panic!("cannot register a reader thread: {why}")),
-    }
+    reader_registered_at::<D>(Location::caller())
+}
+
+/// [`own_reader`], which registers the thread at `site`.
+#[inline]
+pub(crate) fn reader_registered_at<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
+    registered_reader::<D>().unwrap_or_else(|| register_or_panic::<D>(site))
+}
+
+#[cold]
+#[inline(never)]
+fn register_or_panic<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
+    register::<D>(site).unwrap_or_else(|why| panic!("cannot register a reader thread: {why}"))
 }
 
 /// Returns the queue that belongs to the reader.

@@ -2,12 +2,13 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::panic::Location;
 
 use crate::EnterSection;
 use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::static_domain::{
-    StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
+    StaticDomain, in_read_section, leave_if_ended, own_reader, queue_of, reader_registered_at, while_it_stays,
 };
 use crate::readers::reader::{ExitPath, Reader};
 use crate::readers::registration;
@@ -160,9 +161,16 @@ impl<D: RcuDomain> EnterSection for D {
 
 /// Begins a section in a thread that is not registered, or whose light fence is a real fence.
 #[cold]
+#[inline(never)]
 #[track_caller]
 fn enter_slow<D: RcuDomain>() -> Guard<D> {
-    let reader = own_reader::<D>();
+    enter_registered(Location::caller())
+}
+
+/// A cold function would be optimized for size, but all sections begin here without `membarrier`.
+#[inline(never)]
+fn enter_registered<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
+    let reader = reader_registered_at::<D>(site);
     registration::enter_slow(reader, D::shared().readers().counter());
     Guard::new(reader)
 }
