@@ -34,7 +34,7 @@ This page is made from the comments in the header by `capi/reference.sh`.
   report names it. What an exiting thread has deferred is run by the library. Destructors of thread-specific data may
   read and defer.
 - *Signals.* A handler may use sections of the rcu domain (`sp_rcu_read_lock`) if `sp_rcu_register_thread` has been
-  called in its thread; sections of sleepable domains; `sp_fence_light`; and counters whose thread has used one before.
+  called in its thread, whose destructors of thread-specific data do not run yet; sections of sleepable domains; `sp_fence_light`; and counters whose thread has used one before.
   It must call nothing else. Registering in a handler is not safe: it may allocate.
 - *Fork.* The child may use the library at once. Only the thread that forked goes on there, with the sections that it
   had open; other threads' sections of the rcu domain are over. What was deferred before the fork runs in the parent

@@ -171,11 +171,19 @@ pub(crate) fn in_read_section<D: StaticDomain>() -> bool {
 /// Returns the calling thread's reader; registers the thread if need be.
 #[track_caller]
 pub(crate) fn own_reader<D: StaticDomain>() -> &'static Reader {
-    match registered_reader::<D>() {
-        Some(reader) => reader,
-        None => register::<D>(Location::caller())
-            .unwrap_or_else(|why| panic!("cannot register a reader thread: {why}")),
-    }
+    reader_registered_at::<D>(Location::caller())
+}
+
+/// [`own_reader`], which registers the thread at `site`.
+#[inline]
+pub(crate) fn reader_registered_at<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
+    registered_reader::<D>().unwrap_or_else(|| register_or_panic::<D>(site))
+}
+
+#[cold]
+#[inline(never)]
+fn register_or_panic<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
+    register::<D>(site).unwrap_or_else(|why| panic!("cannot register a reader thread: {why}"))
 }
 
 /// Returns the queue that belongs to the reader.
@@ -193,6 +201,11 @@ pub(crate) struct Stay<D: StaticDomain> {
 impl<D: StaticDomain> Stay<D> {
     pub(crate) fn new() -> Self {
         Self { stayed: D::with_thread_state(|local| local.registration.stays(true)), _domain: PhantomData }
+    }
+
+    /// Returns `None` in a thread whose destructors have not run, and which keeps its reader anyway.
+    pub(crate) fn if_ended() -> Option<Self> {
+        D::with_thread_state(|local| local.registration.has_ended()).then(Self::new)
     }
 }
 
@@ -284,7 +297,9 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
     let action = unsafe { queue.push(callback, lazy) };
     D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
     if action != PushAction::None {
-        deferred::flush(&D::INSTANCE, queue, action);
+        // A destructor that runs here may end the section of a thread whose destructors have run.
+        while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue, action));
+        leave_if_ended::<D>();
     }
 }
 

@@ -29,8 +29,8 @@ pub struct Stats {
     /// System calls with which readers woke the leader of a grace period: at most one for each that slept. Those with
     /// which the leader wakes the other callers are not counted.
     pub wakeups: u64,
-    /// The longest that a grace period has waited for readers: one that has ended, or one that stalls, as of its last
-    /// report. Grace periods that did not sleep, and so waited for microseconds, are not measured.
+    /// The longest that a grace period has waited for readers: one that has ended, or one that goes on, as of its
+    /// last check. Grace periods that did not sleep, and so waited for microseconds, are not measured.
     pub longest_wait: Duration,
     /// Reports of stalled grace periods: see [`set_stall_hook`](crate::rcu::set_stall_hook).
     pub stalls: u64,

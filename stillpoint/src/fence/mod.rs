@@ -43,7 +43,7 @@
 //!   panics, as nothing could order the readers any more. Install filters first, or set `SeqCst`.
 //! - Without `membarrier`, a reader of [`crate::rcu`] that leaves a section may miss that a grace period sleeps for it,
 //!   since it executes no fence there. The grace period then ends when its timer next expires: 50 us after it has begun
-//!   to sleep, and later at intervals that grow to 1 ms. So a reader that stays in a section for long costs a timer
+//!   to sleep, with the timer's slack some 100 us, and later at intervals that grow to 1 ms. So a reader that stays in a section for long costs a timer
 //!   interrupt per millisecond.
 //! - With the signal backend, `heavy()` takes milliseconds if registered threads are not running. No thread may block
 //!   the signal ([`Report::signal`]) for long. System calls that `SA_RESTART` does not cover (`nanosleep`,

@@ -11,7 +11,7 @@ use core::{fmt, mem};
 use super::{Global, GracePeriod, Guard};
 use crate::Domain;
 use crate::domain::raw::address;
-use crate::domain::static_domain::{StaticDomain as _, leave_if_ended, register, registered_reader};
+use crate::domain::static_domain::{StaticDomain as _, Stay, leave_if_ended, register, registered_reader};
 use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::stall;
 use crate::readers::reader::Reader;
@@ -85,6 +85,8 @@ pub unsafe fn register_outside(words: NonNull<ThreadWords>) -> Result<(), &'stat
 /// As for [`register_thread`].
 #[track_caller]
 pub unsafe fn read_lock_slow(words: NonNull<ThreadWords>) -> Result<(), &'static str> {
+    // A signal handler whose section ends here does not release the reader.
+    let _stays = Stay::<Global>::if_ended();
     // SAFETY: the caller's contract.
     unsafe { register_thread(words) }?;
     mem::forget(Global::enter());

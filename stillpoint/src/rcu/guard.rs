@@ -2,12 +2,15 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::panic::Location;
+use core::ptr;
 
 use crate::EnterSection;
 use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::static_domain::{
-    StaticDomain, Stay, in_read_section, leave_if_ended, own_reader, queue_of, while_it_stays,
+    StaticDomain, Stay, in_read_section, leave_if_ended, own_reader, queue_of, reader_registered_at,
+    registered_reader, while_it_stays,
 };
 use crate::readers::reader::{ExitPath, Reader};
 use crate::readers::registration;
@@ -167,12 +170,18 @@ impl<D: RcuDomain> EnterSection for D {
 
 /// Begins a section in a thread that is not registered, is idle, or whose light fence is a real fence.
 #[cold]
+#[inline(never)]
 #[track_caller]
 fn enter_slow<D: RcuDomain>() -> Guard<D> {
-    // A signal handler whose section ends here does not release the reader of a thread whose destructors have run.
-    let has_ended = D::with_thread_state(|local| local.registration.has_ended());
-    let _stays = has_ended.then(Stay::<D>::new);
-    let reader = own_reader::<D>();
+    enter_at(Location::caller())
+}
+
+/// A cold function would be optimized for size, but all sections begin here without `membarrier`.
+#[inline(never)]
+fn enter_at<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
+    // A signal handler whose section ends here does not release the reader.
+    let _stays = Stay::<D>::if_ended();
+    let reader = reader_registered_at::<D>(site);
     enter_registered::<D>(reader);
     Guard::new(reader)
 }
@@ -188,13 +197,18 @@ fn enter_registered<D: RcuDomain>(reader: &'static Reader) {
 /// The slow path of the end of a section.
 #[cold]
 pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
+    let stays = Stay::<D>::if_ended();
+    if stays.is_some() && !registered_reader::<D>().is_some_and(|own| ptr::eq(own, reader)) {
+        // A signal handler has done the rest, and released the reader.
+        return;
+    }
     D::shared().readers().exit_slow(reader);
     if reader.take_reclaim() {
         // The thread keeps the reader meanwhile.
         while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
     }
-    // A flag of the thread: the reader may belong to another thread by now.
-    if D::with_thread_state(|local| local.registration.has_ended()) {
+    if stays.is_some() {
+        drop(stays);
         leave_if_ended::<D>();
     }
 }

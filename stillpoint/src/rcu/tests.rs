@@ -171,7 +171,9 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
         let is_interrupted = move || {
             Own::register();
             // SAFETY: both are thread-local, and without destructors.
-            COPY.with(|copy| Own::with_thread_state(|local| unsafe { local.registration.copy_fast_to(copy.into()) }));
+            COPY.with(|copy| {
+                Own::with_thread_state(|local| unsafe { local.registration.copy_fast_to(copy.into()) })
+            });
             prepare();
             KEEPS_GUARDS.set(true);
             let is_interrupted = interrupted(at, handler, region);

@@ -155,7 +155,7 @@ impl Reader {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
         if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_reclaim()) {
             // The Release in `begin` publishes the section that ends. Acquire: sees what was unpublished before the
-            // counter, as a light fence may be missing here; pairs with fence A before `Memb::advance_counter`.
+            // counter, as a light fence may be missing here; pairs with the Release in `Memb::advance_counter`.
             self.begin(counter.load(Acquire));
             step!("repin-does-not-check", return self.check_exit_flags());
         }

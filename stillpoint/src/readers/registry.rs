@@ -11,7 +11,8 @@
 //! 2. Every index below `len` lies in a chunk that is not null.
 //! 3. A reader belongs to at most one thread, from a successful `claim` to its `release`. That of a thread that exits
 //!    inside a section is not released: see [`super::registration`].
-//! 4. `gp_seen` of a free reader is 0, and it is not active.
+//! 4. `gp_seen` of a free reader is 0, and it is not active. It may have a request for a wake-up, which its next owner
+//!    answers, or the leader takes back.
 //!
 //! # Active readers
 //!
@@ -220,7 +221,7 @@ impl<A> Registry<A> {
     }
 
     /// Returns `true` if the owner's `reader` is active.
-    #[cfg(test)]
+    #[cfg(not(loom))]
     pub fn is_active(&self, reader: &Reader) -> bool {
         let (group, bit) = self.bit(reader);
         group.active() & bit != 0
@@ -297,6 +298,7 @@ impl<A: Attached + 'static> Registry<A> {
     pub unsafe fn reset_in_child(&self, own: Option<&'static Reader>) {
         self.free.store(0, Relaxed);
         self.registered.store(own.is_some().into(), Relaxed);
+        let is_active = own.is_some_and(|own| self.is_active(own));
         // Above `len` too: other threads may have been adding readers.
         for chunk in (0..CHUNKS).take_while(|&chunk| !self.chunks[chunk].load(Relaxed).is_null()) {
             for group in self.groups_of(chunk) {
@@ -305,7 +307,10 @@ impl<A: Attached + 'static> Registry<A> {
             }
             // SAFETY: the chunk has these.
             let readers: &[Reader] = unsafe { slice::from_raw_parts(self.chunk(chunk), FIRST << chunk) };
-            readers.iter().filter(|reader| !own.is_some_and(|own| ptr::eq(own, *reader))).for_each(Reader::reset);
+            readers
+                .iter()
+                .filter(|reader| !own.is_some_and(|own| ptr::eq(own, *reader)))
+                .for_each(Reader::reset);
         }
         for index in 0..self.len() {
             let reader = self.reader(index);
@@ -315,7 +320,9 @@ impl<A: Attached + 'static> Registry<A> {
             unsafe { self.attached(index).reset_in_child() };
             if own.is_some_and(|own| ptr::eq(own, reader)) {
                 reader.take_wake_request();
-                self.set_active(reader);
+                if is_active {
+                    self.set_active(reader);
+                }
             } else {
                 self.push(reader);
             }

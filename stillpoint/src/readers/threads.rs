@@ -140,9 +140,9 @@ impl ReaderProtocol for Memb {
 
     fn advance_counter(counter: &AtomicU64) -> u64 {
         let to = counter.load(Relaxed) + 1;
-        // Relaxed: comes after fence A, see the module. With that fence it also publishes what is unpublished, to the
-        // Acquire in `Reader::repin`.
-        counter.store(to, Relaxed);
+        // After fence A, see the module. Release: publishes what is unpublished, as another thread may have issued that
+        // fence; pairs with the Acquire in `Reader::repin`.
+        counter.store(to, Release);
         to
     }
 
@@ -220,8 +220,8 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
         let blocking = self.registry.groups(0, end).find_map(|(first, group)| {
             let active = group.active();
             visited += u64::from(active.count_ones());
-            let is_blocking =
-                active != 0 && self.registry.members(first, active).any(|(_, reader)| blocks_for_long(reader));
+            let is_blocking = active != 0
+                && self.registry.members(first, active).any(|(_, reader)| blocks_for_long(reader));
             is_blocking.then_some(first)
         });
         // Relaxed: statistics only.
@@ -304,7 +304,11 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
                 }
             })
         };
-        let readers: Vec<_> = self.awaited(scan).filter_map(stalled).collect();
+        // Without `membarrier` a reader may have left unseen, and belong to another thread by now: then it does not block.
+        let still_blocks = |reader: &Reader| P::blocks(reader, scan.counter);
+        let readers =
+            self.awaited(scan).filter_map(|reader| stalled(reader).filter(|_| still_blocks(reader)));
+        let readers: Vec<_> = readers.collect();
         (!readers.is_empty()).then_some(StalledReaders::Threads(readers))
     }
 }
