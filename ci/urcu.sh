@@ -7,6 +7,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ ${1-} == install ]]; then exec urcu/install.sh "${@:2}"; fi
+# Daemons of root get folders of their own.
+if ((EUID == 0)) && [[ ! ${IN_NAMESPACE-} ]] && unshare --mount true 2>/dev/null; then
+    IN_NAMESPACE=1 exec unshare --mount --propagation private "$0"
+fi
 source ci/lib.sh
 
 fail() {
@@ -38,11 +42,16 @@ bin=$target/tests
 rm -rf "$bin"
 mkdir -p "$bin"
 case ${LIB-} in
-    stock) lib=$stock ;;
+    stock)
+        # A folder without the other libraries of the system.
+        lib=$target/stock
+        mkdir -p "$lib"
+        ln -sf "$stock"/liburcu*.so.8 "$lib/"
+        ;;
     '') lib=$target/lib && urcu/install.sh "$lib" ;;
     *) lib=$LIB ;;
 esac
-ours=$([[ $lib == "$stock" ]] || echo yes)
+ours=$([[ ${LIB-} == stock ]] || echo yes)
 
 # runs NAME COMMAND...: the program succeeds on the libraries.
 runs() {
@@ -214,6 +223,13 @@ fi
 echo "-- programs of the distribution"
 source urcu/tests/clients.sh
 get_clients || { cat "$scratch/apt" >&2; cannot "the packages of the clients cannot be downloaded"; }
-for name in knot xfs lttng gdnsd gluster; do check_client "$name"; done
-if get_next; then check_client bind; else echo "== NOT CHECKED: BIND 9.20 cannot be downloaded" >&2; fi
+downloaded=yes
+get_next || downloaded=
+for name in knot xfs gdnsd; do check_client "$name"; done
+if [[ $downloaded ]]; then check_client bind; else echo "== NOT CHECKED: BIND 9.20 cannot be downloaded" >&2; fi
+if [[ ${IN_NAMESPACE-} ]] && private_folders; then
+    for name in lttng gluster; do check_client "$name"; done
+else
+    echo "== NOT CHECKED: lttng and glusterd need root, and mount namespaces" >&2
+fi
 echo "passed, $SECONDS s"

@@ -39,13 +39,17 @@ get_next() {
         unpack "$next/root" "$next/debs" && touch "$next/complete"
 }
 
-# audited FLAVOR COMMAND...: runs the command with the oracle, on the libraries in `lib`.
-audited() {
+# launch FLAVOR COMMAND...: becomes the command, with the oracle, on the libraries in `lib`.
+launch() {
     local flavor=$1
     shift
-    env AUDIT_FILE="$scratch/audit" LD_PRELOAD="$bin/audit-$flavor.so" \
+    exec env AUDIT_FILE="$scratch/audit" LD_PRELOAD="$bin/audit-$flavor.so" \
         LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+}
+
+audited() {
+    (launch "$@")
 }
 
 # plain COMMAND...: without the oracle.
@@ -103,7 +107,7 @@ log:
   - target: stderr
     any: warning
 END
-    audited memb knotd -c "$home/knot.conf" &
+    launch memb knotd -c "$home/knot.conf" &
     daemon=$!
     attempts plain knotc -c "$home/knot.conf" status || return
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
@@ -133,11 +137,9 @@ xfs() {
 lttng() {
     local i daemon
     export LTTNG_HOME=$home
-    audited memb lttng-sessiond --no-kernel --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" \
-        --rundir="$home/run" >"$home/log" 2>&1 &
+    launch memb lttng-sessiond --no-kernel --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
     daemon=$!
-    export LTTNG_RUNDIR=$home/run
-    attempts plain env "LTTNG_RUNDIR=$home/run" lttng --no-sessiond list || return
+    attempts plain lttng --no-sessiond list || return
     for ((i = 0; i < 8; i++)); do
         plain lttng --no-sessiond create "s$i" --output="$home/trace$i" &&
             plain lttng --no-sessiond enable-channel --userspace c --session "s$i" &&
@@ -157,7 +159,7 @@ options => { listen => 127.0.0.1, dns_port => $port, run_dir => $home/run, state
 END
     write_zone 1
     cp "$home/example.zone" "$home/zones/example"
-    audited qsbr gdnsd -c "$home" start >"$home/log" 2>&1 &
+    launch qsbr gdnsd -c "$home" start >"$home/log" 2>&1 &
     daemon=$!
     attempts plain gdnsdctl -c "$home" status || return
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
@@ -196,6 +198,37 @@ END
     wait "$asking" && (($(<"$home/answers") > 100)) && end "$daemon"
 }
 
+# glusterd is a plugin that uses liburcu-bp. It frees a peer by a callback when a probe fails: the network is none.
+gluster() {
+    local i daemon
+    mkdir -p "$home/work" "$home/run"
+    cat >"$home/glusterd.vol" <<END
+volume management
+    type mgmt/glusterd
+    option working-directory $home/work
+    option run-directory $home/run
+    option transport-type socket
+    option transport.socket.listen-port $port
+    option event-threads 1
+end-volume
+END
+    launch bp unshare --net glusterd --no-daemon --volfile="$home/glusterd.vol" --log-file="$home/log" \
+        --pid-file="$home/pid" --socket-file="$home/socket" &
+    daemon=$!
+    attempts plain gluster --mode=script --glusterd-sock="$home/socket" volume list || return
+    for ((i = 1; i <= 10; i++)); do
+        ! plain gluster --mode=script --glusterd-sock="$home/socket" peer probe 192.0.2.$i || return
+        plain gluster --mode=script --glusterd-sock="$home/socket" peer status || return
+    done >/dev/null 2>&1
+    end "$daemon"
+}
+
+# Folders of the system that daemons write to or load plugins from, as private ones. `ci/urcu.sh` has a mount namespace.
+private_folders() {
+    mount -t tmpfs tmpfs /run &&
+        mount -t overlay overlay -o "lowerdir=$client/root/usr/lib/$machine:/usr/lib/$machine" "/usr/lib/$machine"
+}
+
 # check_client NAME: the oracle must find nothing, and must find it in a library without grace periods.
 check_client() {
     local name=$1 counts grace_periods occupied early before=$SECONDS
@@ -207,7 +240,8 @@ check_client() {
         port=$((port + 1))
         if [[ $broken ]]; then export AUDIT_BROKEN=1; else unset AUDIT_BROKEN; fi
         status=0
-        (set +e; "$name") >"$scratch/log" 2>&1 || status=$?
+        # Daemons of an attempt that failed do not outlive it.
+        (set +e; trap 'touch "$home/stop"; kill -KILL $(jobs -p) 2>/dev/null || true' EXIT; "$name") >"$scratch/log" 2>&1 || status=$?
         read -r -d '' grace_periods occupied early < <(od -An -v -tu8 "$scratch/audit") || true
         if [[ ! $broken ]]; then
             if ((status != 0)); then
