@@ -37,7 +37,7 @@ command -v python3 >/dev/null || packages+=(python3)
     cannot "${packages[*]} cannot be installed"
 stock=$(dirname "$(realpath "$(gcc -print-file-name=liburcu-memb.so)")")
 
-target=$PWD/target/urcu
+target=$PWD/target/urcu-checks
 bin=$target/tests
 rm -rf "$bin"
 mkdir -p "$bin"

@@ -2,8 +2,8 @@
 # which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines `fail`.
 
 machine=$(gcc -print-multiarch)
-client=$PWD/target/urcu/clients   # packages, unpacked: their daemons must not be started by the installation
-next=$PWD/target/urcu/next        # the same from Debian's next release, with its own C library
+client=$PWD/target/urcu-checks/clients   # packages, unpacked: their daemons must not be started by the installation
+next=$PWD/target/urcu-checks/next        # the same from Debian's next release, with its own C library
 port=$((20000 + $$ % 20000))
 
 # unpack ROOT DEBS: unpacks all packages of the folder.
@@ -184,7 +184,7 @@ zone "example" { type primary; file "example.zone"; };
 END
     local paths=$lib:$next/root/usr/lib/x86_64-linux-gnu:$next/root/lib/x86_64-linux-gnu
     env AUDIT_FILE="$scratch/audit" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
-        --preload "$bin/audit-memb.so" "$next/root/usr/sbin/named" -f -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
+        --preload "$bin/audit-memb.so" "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
     daemon=$!
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
     asking=$!
