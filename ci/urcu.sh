@@ -90,7 +90,9 @@ for flavor in "" -memb -mb -qsbr -bp; do
     [[ ! -s $scratch/missing ]] || { cat "$scratch/missing" >&2; fail "exports of liburcu$flavor.so.8"; }
     soname=$(readelf --dynamic "$lib/liburcu$flavor.so.8" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
     [[ $soname == liburcu$flavor.so.8 || -z $flavor ]] || fail "liburcu$flavor.so.8 has the name $soname"
-    if readelf --dynamic "$lib/liburcu$flavor.so.8" | grep -w SYMBOLIC; then fail "liburcu$flavor.so.8 binds its own symbols"; fi
+    if readelf --dynamic "$lib/liburcu$flavor.so.8" | grep -w SYMBOLIC; then
+        fail "liburcu$flavor.so.8 binds its own symbols"
+    fi
     echo "passed    liburcu$flavor.so.8: $(wc -l <"$scratch/theirs") symbols"
     for symbol in start_poll_synchronize_rcu poll_state_synchronize_rcu; do
         [[ ! $ours ]] || grep --quiet "^urcu_[a-z]*_$symbol " "$scratch/ours" ||

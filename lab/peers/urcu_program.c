@@ -1,5 +1,6 @@
-/* The program that `bench urcu` runs on liburcu and on the library in its place: `urcu_program WHAT MILLISECONDS [CALLERS]`
-prints the measured values in one line. Built twice, with inlined readers (_LGPL_SOURCE) and with functions. */
+/* The program that `bench urcu` runs on liburcu and on the library in its place: `urcu_program WHAT MILLISECONDS
+[CALLERS]` prints the measured values in one line. Built twice, with inlined readers (_LGPL_SOURCE) and with
+functions. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -159,7 +159,7 @@ static void test_callers(void)
     CHECK(LOAD(called) == before + 2000);
 }
 
-/* A callback is called after the section that queued it, by a reader whose signals are blocked, and may queue another. */
+/* A callback is called after the section that queued it, by a reader with blocked signals, and may queue another. */
 static int left, inner, outer;
 static struct rcu_head outer_head, inner_head;
 

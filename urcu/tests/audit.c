@@ -1,8 +1,8 @@
-/* The oracle for programs that know nothing of it, preloaded into them. Two threads join the program as readers that are
-inside sections nearly all of the time. A clock for each is odd inside. Each grace period that the program asks for
-compares the clocks before and after: one that is odd and has not changed belongs to a section that the grace period did
-not wait for. The program's own readers are watched as well if they call functions; some of their sections are made
-longer.
+/* The oracle for programs that know nothing of it, preloaded into them. Two threads join the program as readers that
+are inside sections nearly all of the time. A clock for each is odd inside. Each grace period that the program asks
+for compares the clocks before and after: one that is odd and has not changed belongs to a section that the grace
+period did not wait for. The program's own readers are watched as well if they call functions; some of their sections
+are made longer.
 
 AUDIT_FILE: a file of 24 bytes that gets the grace periods, those that found readers inside, and those that ended too
 early. AUDIT_BROKEN: no grace period waits, and the oracle must notice it. */
@@ -111,7 +111,8 @@ static void initialize(void)
 static void begin(void)
 {
     pid_t before = LOAD(started_in), process = getpid();
-    if (before == process || !__atomic_compare_exchange_n(&started_in, &before, process, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+    if (before == process ||
+        !__atomic_compare_exchange_n(&started_in, &before, process, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return;
     initialize();
     for (int i = 0; i < CANARIES; i++) {

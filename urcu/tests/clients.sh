@@ -1,5 +1,5 @@
-# Programs of the distribution on the libraries, unmodified, with the oracle of `audit.c` preloaded. Sourced by ci/urcu.sh,
-# which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines `fail`.
+# Programs of the distribution on the libraries, unmodified, with the oracle of `audit.c` preloaded. Sourced by
+# ci/urcu.sh, which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines `fail`.
 
 machine=$(gcc -print-multiarch)
 client=$PWD/target/urcu-checks/clients   # packages, unpacked: their daemons must not be started by the installation
@@ -68,16 +68,18 @@ attempts() {
     return 1
 }
 
-# end PROCESS: asks it to end, waits, and passes its status on.
+# end PROCESS: asks it to end, waits, and fails if it crashes.
 end() {
-    local i
+    local i status=0
     kill -TERM "$1" 2>/dev/null || true
     for ((i = 0; i < 100; i++)); do
         kill -0 "$1" 2>/dev/null || break
         sleep 0.1
     done
     kill -KILL "$1" 2>/dev/null || true
-    wait "$1"
+    wait "$1" || status=$?
+    # Some daemons end by the signal, or with its number.
+    ((status == 0 || status == 15 || status == 143))
 }
 
 write_zone() {
@@ -137,7 +139,8 @@ xfs() {
 lttng() {
     local i daemon
     export LTTNG_HOME=$home
-    launch memb lttng-sessiond --no-kernel --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
+    launch memb lttng-sessiond --no-kernel \
+        --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
     daemon=$!
     attempts plain lttng --no-sessiond list || return
     for ((i = 0; i < 8; i++)); do
@@ -155,7 +158,8 @@ gdnsd() {
     local i daemon asking
     mkdir -p "$home/zones" "$home/run" "$home/state"
     cat >"$home/config" <<END
-options => { listen => 127.0.0.1, dns_port => $port, run_dir => $home/run, state_dir => $home/state, udp_threads => 2, tcp_threads => 1 }
+options => { listen => 127.0.0.1, dns_port => $port, run_dir => $home/run, state_dir => $home/state,
+    udp_threads => 2, tcp_threads => 1 }
 END
     write_zone 1
     cp "$home/example.zone" "$home/zones/example"

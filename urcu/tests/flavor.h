@@ -1,5 +1,5 @@
-/* What the tests share. One of MEMB, MB, QSBR and BP says which of liburcu's flavors a test is built for. The headers are
-those of the installed liburcu-dev: with _LGPL_SOURCE, readers are inlined. */
+/* What the tests share. One of MEMB, MB, QSBR and BP says which of liburcu's flavors a test is built for. The headers
+are those of the installed liburcu-dev: with _LGPL_SOURCE, readers are inlined. */
 #ifndef FLAVOR_H
 #define FLAVOR_H
 

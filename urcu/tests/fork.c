@@ -1,5 +1,5 @@
-/* Forks, ten at each of three levels: callbacks are queued before, in the parent and in the child, and each process runs
-its own. With LFHT, a hash table of liburcu-cds that resizes itself is used on both sides. */
+/* Forks, ten at each of three levels: callbacks are queued before, in the parent and in the child, and each process
+runs its own. With LFHT, a hash table of liburcu-cds that resizes itself is used on both sides. */
 #include "flavor.h"
 #include <sys/wait.h>
 

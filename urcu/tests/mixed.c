@@ -1,5 +1,5 @@
-/* All flavors in one process, each through its flavor struct, with the oracle for each; liburcu and liburcu-memb are one
-library under two names. */
+/* All flavors in one process, each through its flavor struct, with the oracle for each; liburcu and liburcu-memb are
+one library under two names. */
 #include "flavor.h"
 #include <urcu/call-rcu.h>
 #include <urcu/flavor.h>

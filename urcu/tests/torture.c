@@ -1,10 +1,10 @@
-/* The oracle: readers look at a published object at the beginning and at the end of a section; an updater replaces the
-object, waits for a grace period in each way that the library offers, and marks the old object. A reader that finds the
-mark has seen a grace period that ended too early.
+/* The oracle: readers look at a published object at the beginning and at the end of a section; an updater replaces
+the object, waits for a grace period in each way that the library offers, and marks the old object. A reader that
+finds the mark has seen a grace period that ended too early.
 
-torture MODE UPDATES: MODE is sync, call, poll, defer, or all. Exit status 0: no bad read; 1: a bad read; 77: the library
-has no such mode. Built with MODULE, a library with the function `run`; built with DELAYED, the inlined readers stop
-between the load of the grace period's number and the store. */
+torture MODE UPDATES: MODE is sync, call, poll, defer, or all. Exit status 0: no bad read; 1: a bad read; 77: the
+library has no such mode. Built with MODULE, a library with the function `run`; built with DELAYED, the inlined
+readers stop between the load of the grace period's number and the store. */
 
 #include "flavor.h"
 #include <sched.h>
