@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 if [[ ${1-} == install ]]; then exec urcu/install.sh "${@:2}"; fi
 # Daemons of root get folders of their own.
 if ((EUID == 0)) && [[ ! ${IN_NAMESPACE-} ]] && unshare --mount true 2>/dev/null; then
-    IN_NAMESPACE=1 exec unshare --mount --propagation private "$0"
+    IN_NAMESPACE=1 exec unshare --mount --propagation private ci/urcu.sh
 fi
 source ci/lib.sh
 
@@ -164,7 +164,7 @@ ctypes.CDLL(sys.argv[1]).hog_touch()
 sys.exit(ctypes.CDLL(sys.argv[2]).run(b"all", 3000))' "$bin/hog.so" "$bin/torture-$flavor-inline.so"
 done
 runs "torture, late stores" "$bin/torture-delayed" all 3000
-runs "torture, preload" env -u LD_LIBRARY_PATH LD_PRELOAD="$lib/liburcu-memb.so.8" ${ours:+LD_LIBRARY_PATH="$lib"} \
+runs "torture, preload" env -u LD_LIBRARY_PATH LD_PRELOAD="$lib/liburcu-memb.so.8" \
     "$bin/torture-memb-inline-fixed" all 3000
 runs mixed "$bin/mixed" ${ours:+one}
 detects mixed 11 env LD_PRELOAD="$bin/broken-memb.so" "$bin/mixed"

@@ -36,7 +36,8 @@ mod liburcu {
             let mut command = cc::Build::new().get_compiler().to_command();
             command.args(["-O2", "-pthread", "peers/urcu_program.c"]).args(flags);
             command.arg("-o").arg(out.join(format!("urcu-{readers}"))).args(["-lurcu-memb", "-lurcu-common"]);
-            let status = command.status().unwrap_or_else(|error| panic!("cannot run the C compiler: {error}"));
+            let status =
+                command.status().unwrap_or_else(|error| panic!("cannot run the C compiler: {error}"));
             assert!(status.success(), "peers/urcu_program.c does not compile");
         }
 

@@ -58,7 +58,6 @@ mod urcu {
     use crate::harness::{Budget, Recorder, Report};
     use crate::peers;
 
-    #[expect(clippy::unnecessary_wraps, reason = "an offer")]
     pub(super) fn run(_: Budget) -> anyhow::Result<Report> {
         Ok(Report::new(&Recorder::new("urcu"), peers::missing(&["stillpoint", peers::LIBURCU])))
     }

@@ -24,12 +24,13 @@ use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, Ski
 use crate::peers;
 
 const SECTION: Metric = Metric::nanoseconds("section_ns");
-const SYNC: [Metric; 2] = [Metric::nanoseconds("sync_p50_ns"), Metric::nanoseconds("sync_p99_ns")];
-const CALL_SYNC: [Metric; 2] =
+static SYNC: [Metric; 2] = [Metric::nanoseconds("sync_p50_ns"), Metric::nanoseconds("sync_p99_ns")];
+static CALL_SYNC: [Metric; 2] =
     [Metric::nanoseconds("call_sync_p50_ns"), Metric::nanoseconds("call_sync_p99_ns")];
-const CALLBACK: [Metric; 2] = [Metric::nanoseconds("callback_p50_ns"), Metric::nanoseconds("callback_p99_ns")];
+static CALLBACK: [Metric; 2] =
+    [Metric::nanoseconds("callback_p50_ns"), Metric::nanoseconds("callback_p99_ns")];
 const CALLBACKS: Metric = Metric { name: "callbacks_per_s", unit: "1/s", better: Better::Higher };
-const SYSTEM_CALLS: [Metric; 2] =
+static SYSTEM_CALLS: [Metric; 2] =
     [Metric::count("membarriers", Better::Lower), Metric::count("futexes", Better::Lower)];
 const STALLED: Metric = Metric::bytes("stalled_bytes");
 
@@ -94,13 +95,19 @@ impl Programs {
     }
 
     /// Runs a task for `slice`, and returns the values that it prints.
-    fn measure<const N: usize>(&self, task: Task, library: &Library, slice: Duration) -> anyhow::Result<[f64; N]> {
+    fn measure<const N: usize>(
+        &self,
+        task: Task,
+        library: &Library,
+        slice: Duration,
+    ) -> anyhow::Result<[f64; N]> {
         let Task(what, callers, readers) = task;
         let mut command = Command::new(self.path(readers));
         command.args([what, &slice.as_millis().max(1).to_string(), &callers.to_string()]);
         let output = library.apply(&mut command).output()?;
         anyhow::ensure!(output.status.success(), "{what} on {}: {}", library.name(), output.status);
-        let values: Result<Vec<f64>, _> = str::from_utf8(&output.stdout)?.split_whitespace().map(str::parse).collect();
+        let values: Result<Vec<f64>, _> =
+            str::from_utf8(&output.stdout)?.split_whitespace().map(str::parse).collect();
         values?.try_into().ok().with_context(|| format!("{what} printed another number of values"))
     }
 
