@@ -54,7 +54,7 @@ impl<const WEAK: bool> Domain<WEAK> {
     }
 
     fn register(&self) -> &'static InlinedReader {
-        let reader = Box::leak(Box::new(InlinedReader::new()));
+        let reader = Box::leak(Box::new(InlinedReader::unregistered()));
         // SAFETY: it is never freed.
         unsafe { self.readers().register(reader, 0) };
         reader
