@@ -19,13 +19,19 @@ library() {
     local package=$1 soname=$2 pattern=$3 all=$scratch/$1.o archive
     shift 3
     archive=$target/urcu/libstillpoint_urcu_$package.a
-    cargo rustc --package "stillpoint-urcu-$package" --lib --profile urcu --crate-type staticlib --quiet --target-dir "$target"
+    cargo rustc --package "stillpoint-urcu-$package" --lib --profile urcu --crate-type staticlib --quiet \
+        --target-dir "$target"
     ld -r --whole-archive "$archive" -o "$all"
     # Without bitcode, which an older LLVM, as a plugin of nm, cannot read.
     objcopy --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd "$all"
-    { echo '{ global:'; nm --defined-only --extern-only "$all" | awk -v p="$pattern" '$3 ~ p { print $3 ";" }'; echo 'local: *; };'; } >"$scratch/$package.map"
-    "$cc" -shared -o "$dir/$soname" "$all" -Wl,--as-needed "$@" -Wl,-soname,"$soname" -Wl,--version-script="$scratch/$package.map" \
-        -Wl,--gc-sections,--strip-all -Wl,-z,relro,-z,now,-z,defs,-z,nodelete '-Wl,-rpath,$ORIGIN' -lgcc_s -lc
+    {
+        echo '{ global:'
+        nm --defined-only --extern-only "$all" | awk -v p="$pattern" '$3 ~ p { print $3 ";" }'
+        echo 'local: *; };'
+    } >"$scratch/$package.map"
+    "$cc" -shared -o "$dir/$soname" "$all" -Wl,--as-needed "$@" -Wl,-soname,"$soname" \
+        -Wl,--version-script="$scratch/$package.map" -Wl,--gc-sections,--strip-all \
+        -Wl,-z,relro,-z,now,-z,defs,-z,nodelete '-Wl,-rpath,$ORIGIN' -lgcc_s -lc
 }
 
 common='|^rcu_[a-z]+(_pointer)?_sym$|^compat_futex_(no)?async$|^__urcu_compat_futex_(lock|cond)$'

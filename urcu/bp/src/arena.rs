@@ -1,7 +1,7 @@
 //! The memory of readers. A thread that ends gives its reader back.
 //!
-//! Nothing of it is freed, and some readers are part of the library. If these are in use and the kernel has no memory, a
-//! new reader waits until there is memory or another thread ends: the inlined code that registers it cannot fail.
+//! Nothing of it is freed, and some readers are part of the library. If these are in use and the kernel has no memory,
+//! a new reader waits until there is memory or another thread ends: the inlined code cannot take an error.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -27,7 +27,7 @@ unsafe impl Sync for Chunk {}
 
 static FIRST: Chunk = Chunk {
     next: AtomicPtr::new(ptr::null_mut()),
-    readers: UnsafeCell::new([const { InlinedReader::new() }; READERS]),
+    readers: UnsafeCell::new([const { InlinedReader::unregistered() }; READERS]),
 };
 
 /// The key whose destructor gives readers back. Its number plus one; 0 before it exists.

@@ -96,7 +96,7 @@ impl Calls {
 }
 
 impl Deferring {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { lock: Lock::new(), first: AtomicPtr::new(ptr::null_mut()) }
     }
 

@@ -47,7 +47,9 @@ macro_rules! exports {
         use $crate::fork::{self, AtFork};
         use $crate::poll;
         use $crate::queue::{Function, RcuHead};
-        use $crate::workers::{self, Worker};
+        use $crate::worker::{self, Worker};
+        use $crate::workers;
+        use $crate::{barrier, cpus};
 
         #[unsafe(export_name = concat!("urcu_", $name, "_flavor"))]
         static TABLE: Table = Table {
@@ -94,7 +96,7 @@ macro_rules! exports {
 
         #[unsafe(export_name = concat!("urcu_", $name, "_barrier"))]
         extern "C" fn barrier() {
-            workers::barrier::<$flavor>();
+            barrier::barrier::<$flavor>();
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_create_call_rcu_data"))]
@@ -126,32 +128,32 @@ macro_rules! exports {
 
         #[unsafe(export_name = concat!("urcu_", $name, "_get_cpu_call_rcu_data"))]
         extern "C" fn get_cpu_call_rcu_data(cpu: c_int) -> *mut Worker {
-            workers::get_cpu_worker::<$flavor>(cpu)
+            cpus::get_cpu_worker::<$flavor>(cpu)
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_set_cpu_call_rcu_data"))]
         extern "C" fn set_cpu_call_rcu_data(cpu: c_int, worker: *mut Worker) -> c_int {
-            workers::set_cpu_worker::<$flavor>(cpu, worker)
+            cpus::set_cpu_worker::<$flavor>(cpu, worker)
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_get_thread_call_rcu_data"))]
         extern "C" fn get_thread_call_rcu_data() -> *mut Worker {
-            workers::get_thread_worker::<$flavor>()
+            worker::get_thread_worker::<$flavor>()
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_set_thread_call_rcu_data"))]
         extern "C" fn set_thread_call_rcu_data(worker: *mut Worker) {
-            workers::set_thread_worker::<$flavor>(worker);
+            worker::set_thread_worker::<$flavor>(worker);
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_create_all_cpu_call_rcu_data"))]
         extern "C" fn create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
-            workers::create_cpu_workers::<$flavor>(flags)
+            cpus::create_cpu_workers::<$flavor>(flags)
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_free_all_cpu_call_rcu_data"))]
         extern "C" fn free_all_cpu_call_rcu_data() {
-            workers::free_cpu_workers::<$flavor>();
+            cpus::free_cpu_workers::<$flavor>();
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_before_fork"))]

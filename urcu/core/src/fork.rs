@@ -37,7 +37,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { hooks: AtomicPtr::new(ptr::null_mut()), count: AtomicU32::new(0) }
     }
 

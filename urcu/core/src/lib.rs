@@ -3,7 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`flavor`] | what differs among flavors, registration, `synchronize_rcu` |
-//! | [`workers`] | `call_rcu`, `rcu_barrier`, worker threads |
+//! | [`workers`], [`worker`], [`cpus`] | `call_rcu`, worker threads |
+//! | [`barrier`] | `rcu_barrier` |
 //! | [`defer`], [`poll`] | `defer_rcu`, polled grace periods, both by `call_rcu` |
 //! | [`fork`] | hooks before and after `fork` |
 //! | [`data`], [`exports`] | macros that define data and functions under liburcu's names |
@@ -13,6 +14,8 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(missing_docs, reason = "liburcu's manual documents the functions")]
 
+pub mod barrier;
+pub mod cpus;
 pub mod data;
 pub mod defer;
 pub mod exports;
@@ -22,4 +25,5 @@ pub mod poll;
 pub mod queue;
 pub mod report;
 mod sync;
+pub mod worker;
 pub mod workers;

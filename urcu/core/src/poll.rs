@@ -22,7 +22,7 @@ pub struct Polling {
 unsafe impl Sync for Polling {}
 
 impl Polling {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             wanted: AtomicU64::new(0),
             is_queued: AtomicBool::new(false),

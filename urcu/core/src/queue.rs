@@ -15,7 +15,7 @@ pub struct RcuHead {
 }
 
 impl RcuHead {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { next: ptr::null_mut(), function: None }
     }
 }
@@ -25,7 +25,7 @@ impl RcuHead {
 pub struct Queue(AtomicPtr<RcuHead>);
 
 impl Queue {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 

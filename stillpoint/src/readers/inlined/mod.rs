@@ -31,17 +31,17 @@
 //!
 //! # Sleeping
 //!
-//! An inlined reader knows one word, [`Gp::futex`]: when it leaves and finds [`ARMED`], it stores 0 and wakes the leader,
-//! whether the leader waits for this reader or not. A reader that leaves by a function can do better. The leader makes
-//! a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count `awaited`
-//! down, and the last one wakes the leader by the same word. So the leader arms both, issues fence B, checks the
-//! readers again, and sleeps on [`Gp::futex`].
+//! An inlined reader knows one word, [`Gp::futex`]: when it leaves and finds [`ARMED`], it stores 0 and wakes the
+//! leader, whether the leader waits for this reader or not. A reader that leaves by a function can do better. The leader
+//! makes a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count
+//! `awaited` down, and the last one wakes the leader by the same word. So the leader arms both, issues fence B, checks
+//! the readers again, and sleeps on [`Gp::futex`].
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is the
 //!    number of outstanding requests, of requests taken but not counted yet, and of the leader's own share.
 //! 2. The leader has its share while it makes requests and takes them back. It returns the share before it sleeps, and
 //!    sleeps only if others are left: a reader may have counted down just before. When it is woken, it takes the share
-//!    again, unless `awaited` is 0.
+//!    again, unless `awaited` was 0.
 //! 3. When `awaited` is 0, no request is outstanding and every reader that blocked has left: the pass is over.
 //! 4. *No reader that has passed is checked again*, by the argument in [`super::threads`]: a reader that takes a
 //!    request acquires it, so its next section follows A.
@@ -57,8 +57,6 @@
 //! before its memory goes. A pass moves all readers from one list to the other. New readers join the second list: they
 //! see what is unpublished, by the lock. The leader sleeps without the lock.
 
-use core::cell::Cell;
-use core::ptr;
 use std::time::Duration;
 
 use crate::fence::{heavy, light};
@@ -66,136 +64,23 @@ use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
 use crate::grace_period::stall::StallDetector;
 use crate::sync::{
-    AtomicPtr, AtomicU32, AtomicU64, ForkSafe, Futex32, Mutex, MutexGuard, Ordering::*, budget,
-    const_unless_loom, fence, now, spin_loop, step,
+    AtomicU32, ForkSafe, Mutex, MutexGuard, Ordering::*, budget, const_unless_loom, fence, now, spin_loop,
+    step,
 };
+
+mod words;
+
+pub use words::{ARMED, Gp, InlinedReader};
+use words::{Lists, NUMBER_SHIFT};
 
 /// How often a pass checks readers that block it before it sleeps.
 const SPINS: u32 = 200;
-
-/// [`Gp::futex`] while the leader sleeps: -1.
-pub const ARMED: u32 = u32::MAX;
 
 /// The shortest and the longest sleep in nanoseconds where readers wake no thread.
 const NAP_NS: (u64, u64) = (50_000, 1_000_000);
 
 /// The number of readers that a stall report names.
 const NAMED: usize = 8;
-
-/// The number of the grace period in `Gp::ctr` and `InlinedReader::ctr`.
-const NUMBER_SHIFT: u32 = 32;
-
-/// What all threads share: `struct urcu_gp`.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct Gp {
-    /// The number of the grace period, and 1.
-    pub ctr: AtomicU64,
-    /// [`ARMED`] while the leader sleeps.
-    pub futex: Futex32,
-}
-
-impl Gp {
-    const_unless_loom! {
-        /// Creates it after the grace period of this number.
-        pub fn new(number: u32) -> Self {
-            Self { ctr: AtomicU64::new((number as u64) << NUMBER_SHIFT | 1), futex: Futex32::new(0) }
-        }
-    }
-}
-
-/// A thread's reader: `struct urcu_reader`, `struct urcu_qsbr_reader` and `struct urcu_bp_reader`.
-///
-/// Inlined code uses `ctr`, and `waiting` in qsbr. The rest is private to the library. A reader of zeros is valid.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct InlinedReader {
-    /// The copy of [`Gp::ctr`], with the number of open sections in the low half; for qsbr 0 if the thread is offline.
-    pub ctr: AtomicU64,
-    need_mb: u64,
-    /// 1: the leader's request to count down.
-    wake: AtomicU32,
-    /// The thread's id, for reports.
-    thread: AtomicU32,
-    /// For the caller.
-    pub private: [AtomicPtr<u8>; 2],
-    /// The reader is in a list. The owner's.
-    registered: AtomicU32,
-    _padding: [u64; 10],
-    links: Links,
-    /// For qsbr: the leader waits for this reader.
-    pub waiting: AtomicU32,
-    /// For the caller: the words after `waiting`.
-    pub tail: [AtomicU64; 2],
-}
-
-/// The place of a reader in a list. The lock protects it.
-#[repr(C)]
-#[derive(Debug)]
-struct Links {
-    next: Cell<*const InlinedReader>,
-    /// What points to this reader.
-    link: Cell<*const Cell<*const InlinedReader>>,
-}
-
-#[cfg(not(loom))]
-const _: () = {
-    use core::mem::offset_of;
-    assert!(size_of::<Gp>() == 128 && offset_of!(Gp, futex) == 8 && size_of::<Futex32>() == 4);
-    assert!(size_of::<InlinedReader>() == 256 && offset_of!(InlinedReader, links) == 128);
-    assert!(offset_of!(InlinedReader, waiting) == 144 && offset_of!(InlinedReader, tail) == 152);
-};
-
-// SAFETY: the links are accessed under the lock of the readers only; the rest is atomic or never accessed.
-unsafe impl Sync for InlinedReader {}
-// SAFETY: as above; a reader in a list does not move, by the contract of `register`.
-unsafe impl Send for InlinedReader {}
-
-impl InlinedReader {
-    const_unless_loom! {
-        /// Creates a reader outside a section, in no list.
-        pub fn new() -> Self {
-            Self {
-                ctr: AtomicU64::new(0),
-                need_mb: 0,
-                wake: AtomicU32::new(0),
-                thread: AtomicU32::new(0),
-                private: [AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut())],
-                registered: AtomicU32::new(0),
-                _padding: [0; 10],
-                links: Links { next: Cell::new(ptr::null()), link: Cell::new(ptr::null()) },
-                waiting: AtomicU32::new(0),
-                tail: [AtomicU64::new(0), AtomicU64::new(0)],
-            }
-        }
-    }
-
-    /// Returns `true` inside a section. For the owner.
-    #[inline(always)]
-    pub fn in_section(&self) -> bool {
-        // Relaxed: the owner's word.
-        self.ctr.load(Relaxed) as u32 != 0
-    }
-
-    /// Returns `true` if the leader has requested that the reader counts down.
-    #[inline(always)]
-    pub fn is_awaited(&self) -> bool {
-        // Relaxed: `take_request` orders.
-        self.wake.load(Relaxed) != 0
-    }
-
-    /// Takes the request to count down. Returns `true` if there was one.
-    fn take_request(&self) -> bool {
-        // Acquire: the reader's next section follows fence A (4); pairs with the Release in `request`. A
-        // read-modify-write, so that the leader and the reader do not both take it (1).
-        self.is_awaited() && self.wake.swap(0, Acquire) != 0
-    }
-
-    fn request(&self) {
-        // Release: publishes the count that includes this request; pairs with the Acquire in `take_request`.
-        self.wake.store(1, Release);
-    }
-}
 
 /// What differs among the flavors.
 pub trait InlinedProtocol: Send + Sync + 'static {
@@ -225,72 +110,11 @@ pub struct InlinedReaders<P> {
     counters: GpCounters,
 }
 
-#[derive(Debug)]
-struct Lists {
-    heads: [Cell<*const InlinedReader>; 2],
-    /// The list that a pass empties. Empty between passes.
-    scanned: usize,
-    /// All numbers have been used.
-    used_up: bool,
-    len: usize,
-}
-
-// SAFETY: the pointers are to readers, which are `Sync`.
-unsafe impl Send for Lists {}
-
 /// The rest of a grace period: the pass in progress waits for readers without `current`; `more` passes follow.
 #[derive(Debug)]
 pub struct PendingPass {
     current: u64,
     more: u32,
-}
-
-impl Lists {
-    const fn new() -> Self {
-        let heads = [Cell::new(ptr::null()), Cell::new(ptr::null())];
-        Self { heads, scanned: 0, used_up: false, len: 0 }
-    }
-
-    /// Appends a reader to the list that is not scanned.
-    fn push(&self, reader: &InlinedReader) {
-        let head = &self.heads[1 - self.scanned];
-        let first = head.get();
-        reader.links.next.set(first);
-        reader.links.link.set(head);
-        // SAFETY: readers in a list are valid.
-        if let Some(first) = unsafe { first.as_ref() } {
-            first.links.link.set(&reader.links.next);
-        }
-        head.set(reader);
-    }
-
-    /// Removes a reader from the list that it is in.
-    fn remove(&self, reader: &InlinedReader) {
-        let (link, next) = (reader.links.link.get(), reader.links.next.get());
-        // SAFETY: the reader is in a list, so what points to it is a head or a reader in the list.
-        unsafe { (*link).set(next) };
-        // SAFETY: readers in a list are valid.
-        if let Some(next) = unsafe { next.as_ref() } {
-            next.links.link.set(link);
-        }
-    }
-
-    /// Calls `f` with each reader of the list that is scanned. Those for which it returns `true` have passed.
-    fn pass_if(&self, mut f: impl FnMut(&InlinedReader) -> bool) {
-        let mut next = self.heads[self.scanned].get();
-        // SAFETY: readers in a list are valid.
-        while let Some(reader) = unsafe { next.as_ref() } {
-            next = reader.links.next.get();
-            if f(reader) {
-                self.remove(reader);
-                self.push(reader);
-            }
-        }
-    }
-
-    fn all_passed(&self) -> bool {
-        self.heads[self.scanned].get().is_null()
-    }
 }
 
 impl<P> InlinedReaders<P> {
@@ -299,7 +123,7 @@ impl<P> InlinedReaders<P> {
         pub fn new(protocol: P) -> Self {
             Self {
                 protocol,
-                lists: ForkSafe::new(Mutex::new(Lists::new())),
+                lists: ForkSafe::new(Mutex::new(Lists::new(false))),
                 awaited: AtomicU32::new(0),
                 counters: GpCounters::new(),
             }
@@ -545,9 +369,10 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
             }
             drop(lists);
             self.sleep(&mut nap, current, detector);
-            // Acquire: as above. Takes the share again, unless all have counted down (2).
-            let share = self.awaited.fetch_update(Acquire, Acquire, |n| (n != 0).then_some(n + 1));
-            if share.is_err() {
+            // Acquire: as above. Takes the share again (2).
+            if self.awaited.fetch_add(1, Acquire) == 0 {
+                // Relaxed: no request is outstanding (3).
+                self.awaited.store(0, Relaxed);
                 return self.end_pass(&self.lists());
             }
         }
@@ -602,7 +427,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
     pub unsafe fn reset_in_child(&self, own: Option<&InlinedReader>) {
         // SAFETY: the caller's contract. The lists may be half changed: nothing of them is read. A number may have been
         // advanced without a note that all are used: two passes are always right.
-        unsafe { self.lists.overwrite(Mutex::new(Lists { used_up: true, ..Lists::new() })) };
+        unsafe { self.lists.overwrite(Mutex::new(Lists::new(true))) };
         self.awaited.store(0, Relaxed);
         self.protocol.gp().futex.store(0, Relaxed);
         if let Some(own) = own {
