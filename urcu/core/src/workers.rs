@@ -1,0 +1,302 @@
+//! `call_rcu`: worker threads, each with a queue of callbacks.
+//!
+//! A worker takes its queue and a cookie, lingers, and leads a grace period only if no other caller's has served the
+//! cookie meanwhile. Programs that call `call_rcu` and then `synchronize_rcu` would otherwise wait for the grace period
+//! of the worker and for the next one.
+//!
+//! The default worker is part of the library, so `call_rcu` needs no memory. If its thread cannot be started, callbacks
+//! stay in the queue until it can be, or until `rcu_barrier` runs them.
+
+use core::ffi::{c_int, c_ulong};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+use crate::cpus::cpu_count;
+use crate::flavor::{Flavor, SignalsBlocked, offline};
+use crate::fork::Hooks;
+use crate::queue::{Function, RcuHead};
+use crate::sync::{Event, Lock};
+use crate::worker::{OWN_WORKER, PAUSE, PAUSED, STOP, STOPPED, Worker, get_thread_worker};
+
+/// All workers of a flavor.
+#[derive(Debug)]
+pub struct Workers {
+    pub(crate) lock: Lock,
+    pub(crate) default: Worker,
+    /// The list of the others, which the lock protects.
+    first: AtomicPtr<Worker>,
+    /// The worker of each CPU; null until one is set.
+    cpus: AtomicPtr<AtomicPtr<Worker>>,
+    /// A worker has paused or stopped.
+    pub(crate) progress: Event,
+    /// Held by the thread in `rcu_barrier`.
+    pub(crate) barrier_lock: Lock,
+    /// The number of callbacks that the barrier waits for, and its own share.
+    pub(crate) barrier_pending: AtomicU32,
+    pub(crate) barrier_done: Event,
+    pub(crate) hooks: Hooks,
+}
+
+impl Workers {
+    pub(crate) const fn new() -> Self {
+        Self {
+            lock: Lock::new(),
+            default: Worker::new(0, -1),
+            first: AtomicPtr::new(ptr::null_mut()),
+            cpus: AtomicPtr::new(ptr::null_mut()),
+            progress: Event::new(),
+            barrier_lock: Lock::new(),
+            barrier_pending: AtomicU32::new(0),
+            barrier_done: Event::new(),
+            hooks: Hooks::new(),
+        }
+    }
+
+    /// Returns all workers but the default one. Under the lock.
+    fn others(&self) -> impl Iterator<Item = &Worker> {
+        let mut next = self.first.load(Relaxed);
+        core::iter::from_fn(move || {
+            // SAFETY: workers in the list are valid while the lock is held.
+            let worker = unsafe { next.as_ref() }?;
+            next = worker.next.load(Relaxed);
+            Some(worker)
+        })
+    }
+
+    /// Returns all workers that run in this process. Under the lock.
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Worker> {
+        core::iter::once(&self.default).chain(self.others()).filter(|worker| worker.is_running())
+    }
+
+    /// Returns the table of the CPUs, if there is one.
+    pub(crate) fn cpus(&self) -> &[AtomicPtr<Worker>] {
+        // Acquire: the table; pairs with the AcqRel in `cpus_or_new`.
+        let table = self.cpus.load(Acquire);
+        // SAFETY: a table is never freed.
+        if table.is_null() { &[] } else { unsafe { core::slice::from_raw_parts(table, cpu_count()) } }
+    }
+
+    pub(crate) fn cpus_or_new(&self) -> Option<&[AtomicPtr<Worker>]> {
+        if self.cpus.load(Relaxed).is_null() {
+            // SAFETY: zeros are null pointers. A table that another thread has set first stays.
+            unsafe {
+                let table = libc::calloc(cpu_count(), size_of::<AtomicPtr<Worker>>());
+                if table.is_null() {
+                    return None;
+                }
+                if self.cpus.compare_exchange(ptr::null_mut(), table.cast(), AcqRel, Acquire).is_err() {
+                    libc::free(table);
+                }
+            }
+        }
+        Some(self.cpus())
+    }
+
+    /// Returns the worker of the CPU that the thread runs on, if one has been set.
+    fn of_this_cpu(&self) -> *mut Worker {
+        let cpus = self.cpus();
+        if cpus.is_empty() {
+            return ptr::null_mut();
+        }
+        // SAFETY: has no preconditions.
+        let cpu = unsafe { libc::sched_getcpu() };
+        usize::try_from(cpu)
+            .ok()
+            .and_then(|cpu| cpus.get(cpu))
+            .map_or(ptr::null_mut(), |cpu| cpu.load(Acquire))
+    }
+}
+
+/// Starts the default worker, if it does not run. Returns `false` if that is impossible.
+pub(crate) fn start_default<F: Flavor>() -> bool {
+    let workers = &F::domain().workers;
+    if workers.default.is_running() {
+        return true;
+    }
+    let _blocked = SignalsBlocked::during::<F>();
+    let _held = workers.lock.hold();
+    workers.default.is_running() || workers.default.start::<F>().is_ok()
+}
+
+/// Returns the worker for the calling thread: its own, its CPU's, or the default one.
+fn choose<F: Flavor>() -> &'static Worker {
+    let workers = &F::domain().workers;
+    for worker in [get_thread_worker::<F>(), workers.of_this_cpu()] {
+        // SAFETY: the program sets another worker, or none, before it frees this one.
+        if let Some(worker) = unsafe { worker.as_ref() }.filter(|worker| worker.is_running()) {
+            return worker;
+        }
+    }
+    start_default::<F>();
+    &workers.default
+}
+
+/// `call_rcu`.
+///
+/// # Safety
+///
+/// `head` is valid, and the library's until the callback is called.
+pub unsafe fn call<F: Flavor>(head: *mut RcuHead, function: Function) {
+    // SAFETY: the caller's contract.
+    unsafe { choose::<F>().push(head, function) };
+}
+
+/// `get_call_rcu_data`.
+pub fn get_worker<F: Flavor>() -> *mut Worker {
+    ptr::from_ref(choose::<F>()).cast_mut()
+}
+
+/// `get_default_call_rcu_data`.
+pub fn get_default_worker<F: Flavor>() -> *mut Worker {
+    start_default::<F>();
+    ptr::from_ref(&F::domain().workers.default).cast_mut()
+}
+
+/// `get_call_rcu_thread`.
+///
+/// # Safety
+///
+/// `worker` is one that has not been freed.
+pub unsafe fn thread_of(worker: *mut Worker) -> libc::pthread_t {
+    // SAFETY: the caller's contract.
+    unsafe { &*worker }.thread.load(Relaxed)
+}
+
+/// `create_call_rcu_data`. Returns null, and sets `errno`, if there is no memory or no thread.
+pub fn create<F: Flavor>(flags: c_ulong, cpu: c_int) -> *mut Worker {
+    let workers = &F::domain().workers;
+    // SAFETY: a plain allocation, which is initialized before use.
+    let worker = unsafe {
+        let worker = libc::malloc(size_of::<Worker>()).cast::<Worker>();
+        if worker.is_null() {
+            return ptr::null_mut();
+        }
+        worker.write(Worker::new(flags, cpu));
+        &*worker
+    };
+    let _blocked = SignalsBlocked::during::<F>();
+    let _held = workers.lock.hold();
+    if let Err(error) = worker.start::<F>() {
+        worker.drop_reference();
+        set_errno(error);
+        return ptr::null_mut();
+    }
+    let place = ptr::from_ref(worker).cast_mut();
+    worker.next.store(workers.first.swap(place, Relaxed), Relaxed);
+    place
+}
+
+/// `call_rcu_data_free`: stops the thread, and moves what is left to the default worker.
+///
+/// # Safety
+///
+/// `worker` is null, or one that has not been freed and that no thread uses.
+pub unsafe fn free<F: Flavor>(worker: *mut Worker) {
+    let workers = &F::domain().workers;
+    // SAFETY: the caller's contract.
+    let Some(worker) = (unsafe { worker.as_ref() }).filter(|worker| !ptr::eq(*worker, &workers.default))
+    else {
+        return;
+    };
+    if worker.is_running() {
+        offline::<F>(|_| {
+            worker.command(STOP);
+            worker.wait_for_status::<F>(|status| status == STOPPED);
+        });
+    }
+    {
+        let _blocked = SignalsBlocked::during::<F>();
+        let _held = workers.lock.hold();
+        // A thread in `before_fork` holds the lock, and waits for no worker that has stopped.
+        let mut link = &workers.first;
+        while let Some(other) = worker_at(link) {
+            if ptr::eq(other, worker) {
+                link.store(worker.next.load(Relaxed), Relaxed);
+                break;
+            }
+            link = &other.next;
+        }
+        take_over::<F>(worker);
+    }
+    if !workers.default.queue.is_empty() {
+        start_default::<F>();
+    }
+    worker.drop_reference();
+}
+
+/// Returns the worker that `link` points to. Under the lock.
+fn worker_at(link: &AtomicPtr<Worker>) -> Option<&Worker> {
+    // SAFETY: workers in the list are valid while the lock is held.
+    unsafe { link.load(Relaxed).as_ref() }
+}
+
+/// Moves the callbacks of a worker that has stopped to the default one.
+fn take_over<F: Flavor>(worker: &Worker) {
+    let default = &F::domain().workers.default;
+    if default.queue.take_over(&worker.queue) {
+        default.wake_if_idle();
+    }
+}
+
+/// Pauses all workers. The lock stays held.
+pub(crate) fn pause<F: Flavor>() {
+    let workers = &F::domain().workers;
+    for worker in workers.running() {
+        worker.command(PAUSE);
+    }
+    for worker in workers.running() {
+        worker.wait_for_status::<F>(|status| status == PAUSED || status == STOPPED);
+    }
+}
+
+/// Ends the pause.
+pub(crate) fn resume<F: Flavor>() {
+    let workers = &F::domain().workers;
+    for worker in workers.running() {
+        worker.commands.fetch_and(!PAUSE, Release);
+        worker.event.notify();
+    }
+    // So that the next fork finds no old status.
+    for worker in workers.running() {
+        worker.wait_for_status::<F>(|status| status != PAUSED);
+    }
+}
+
+/// Drops the workers that the child has lost, and moves their callbacks to a new default worker.
+pub(crate) fn restart_in_child<F: Flavor>() {
+    let workers = &F::domain().workers;
+    let was_used = workers.default.started_in.load(Relaxed) != 0 || !workers.first.load(Relaxed).is_null();
+    if let Some(own) = F::own_if_any() {
+        own.private[OWN_WORKER].store(ptr::null_mut(), Relaxed);
+    }
+    for place in workers.cpus() {
+        place.store(ptr::null_mut(), Relaxed);
+    }
+    let mut next = workers.first.swap(ptr::null_mut(), Relaxed);
+    // SAFETY: the only thread; workers in the list are valid.
+    while let Some(worker) = unsafe { next.as_ref() } {
+        next = worker.next.load(Relaxed);
+        take_over::<F>(worker);
+        worker.references.store(1, Relaxed);
+        worker.drop_reference();
+    }
+    if was_used {
+        start_default::<F>();
+    }
+}
+
+/// Makes the default worker one that does not run, in the child of a fork.
+pub(crate) fn reset_in_child<F: Flavor>() {
+    let workers = &F::domain().workers;
+    workers.lock.reset_in_child();
+    workers.barrier_lock.reset_in_child();
+    workers.default.commands.store(0, Relaxed);
+    workers.default.status.store(0, Relaxed);
+    workers.default.is_idle.store(false, Relaxed);
+    workers.default.references.store(1, Relaxed);
+}
+
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: the calling thread's variable.
+    unsafe { *libc::__errno_location() = errno };
+}

@@ -1,0 +1,265 @@
+# Programs of the distribution on the libraries, unmodified, with the oracle of `audit.c` preloaded. Sourced by
+# ci/urcu.sh, which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines `fail`.
+
+machine=$(gcc -print-multiarch)
+client=$PWD/target/urcu-checks/clients   # packages, unpacked: their daemons must not be started by the installation
+next=$PWD/target/urcu-checks/next        # the same from Debian's next release, with its own C library
+port=$((20000 + $$ % 20000))
+
+# unpack ROOT DEBS: unpacks all packages of the folder.
+unpack() {
+    local deb
+    mkdir -p "$1"
+    for deb in "$2"/*.deb; do dpkg -x "$deb" "$1" || return; done
+}
+
+# The packages, and those of their dependencies that are not installed, are downloaded and unpacked.
+get_clients() {
+    [[ ! -e $client/complete ]] || return 0
+    mkdir -p "$client/debs/partial"
+    apt-get install --yes --quiet --download-only --no-install-recommends -o Debug::NoLocking=1 \
+        -o Dir::Cache::archives="$client/debs" knot xfsprogs lttng-tools gdnsd glusterfs-server >"$scratch/apt" 2>&1 &&
+        unpack "$client/root" "$client/debs" && touch "$client/complete"
+}
+
+# BIND 9.20, with everything it needs down to the C library.
+get_next() {
+    [[ ! -e $next/complete ]] || return 0
+    local options=(-o Dir::Etc::sourcelist="$next/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        -o Dir::State::lists="$next/lists" -o Dir::State::status="$next/status" -o Dir::Cache="$next/cache"
+        -o Dir::Cache::archives="$next/debs" -o Debug::NoLocking=1 -o Acquire::Languages=none
+        -o APT::Architecture=amd64)
+    mkdir -p "$next"/{lists,debs,cache}/partial
+    : >"$next/status"
+    echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main' \
+        >"$next/sources.list"
+    apt-get "${options[@]}" update --quiet >"$scratch/apt" 2>&1 &&
+        apt-get "${options[@]}" install --yes --quiet --download-only --no-install-recommends bind9 \
+            >>"$scratch/apt" 2>&1 &&
+        unpack "$next/root" "$next/debs" && touch "$next/complete"
+}
+
+# launch FLAVOR COMMAND...: becomes the command, with the oracle, on the libraries in `lib`.
+launch() {
+    local flavor=$1
+    shift
+    exec env AUDIT_FILE="$scratch/audit" LD_PRELOAD="$bin/audit-$flavor.so" \
+        LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+}
+
+audited() {
+    (launch "$@")
+}
+
+# plain COMMAND...: without the oracle.
+plain() {
+    LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+}
+
+# attempts COMMAND...: repeats the command until it succeeds, 30 s at most.
+attempts() {
+    local i
+    for ((i = 0; i < 300; i++)); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    return 1
+}
+
+# end PROCESS: asks it to end, waits, and fails if it crashes.
+end() {
+    local i status=0
+    kill -TERM "$1" 2>/dev/null || true
+    for ((i = 0; i < 100; i++)); do
+        kill -0 "$1" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -KILL "$1" 2>/dev/null || true
+    wait "$1" || status=$?
+    # Some daemons end by the signal, or with its number.
+    ((status == 0 || status == 15 || status == 143))
+}
+
+write_zone() {
+    local i=$1
+    printf '%s\n' '$TTL 60' "@ SOA ns.example. admin.example. $i 60 60 60 60" "@ NS ns.example." "ns A 127.0.0.1" \
+        "text TXT \"v$i-v$i-v$i-v$i-\"" >"$home/example.zone"
+}
+
+knot() {
+    local i daemon asking
+    write_zone 1
+    cat >"$home/knot.conf" <<END
+server:
+    rundir: "$home"
+    listen: 127.0.0.1@$port
+    udp-workers: 2
+    tcp-workers: 1
+    background-workers: 1
+database:
+    storage: "$home"
+zone:
+  - domain: example.
+    storage: "$home"
+    file: "example.zone"
+    zonefile-load: whole
+log:
+  - target: stderr
+    any: warning
+END
+    launch memb knotd -c "$home/knot.conf" &
+    daemon=$!
+    attempts plain knotc -c "$home/knot.conf" status || return
+    python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
+    asking=$!
+    for ((i = 2; i <= 25; i++)); do
+        write_zone "$i"
+        plain knotc -b -c "$home/knot.conf" zone-reload example. || return
+        ((i % 5)) || plain knotc -b -c "$home/knot.conf" reload || return
+    done >/dev/null
+    touch "$home/stop"
+    wait "$asking" && (($(<"$home/answers") > 100)) && end "$daemon"
+}
+
+# The file system must be sound: written by mkfs.xfs, read by xfs_db, repaired after damage.
+xfs() {
+    local image=$home/image
+    truncate -s 320M "$image"
+    audited memb mkfs.xfs -q -f "$image" &&
+        audited memb xfs_repair -n "$image" >"$home/log" 2>&1 &&
+        audited memb xfs_db -x -c 'sb 0' -c 'write -d icount 77' "$image" >/dev/null &&
+        ! audited memb xfs_repair -n "$image" >/dev/null 2>&1 &&
+        audited memb xfs_repair "$image" >"$home/log" 2>&1 &&
+        audited memb xfs_repair -n "$image" >"$home/log" 2>&1 &&
+        audited memb xfs_db -c 'sb 0' -c 'print icount' "$image" | grep --quiet 'icount = 64'
+}
+
+lttng() {
+    local i daemon
+    export LTTNG_HOME=$home
+    launch memb lttng-sessiond --no-kernel \
+        --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
+    daemon=$!
+    attempts plain lttng --no-sessiond list || return
+    for ((i = 0; i < 8; i++)); do
+        plain lttng --no-sessiond create "s$i" --output="$home/trace$i" &&
+            plain lttng --no-sessiond enable-channel --userspace c --session "s$i" &&
+            plain lttng --no-sessiond enable-event --userspace -a --channel c --session "s$i" &&
+            plain lttng --no-sessiond start "s$i" && plain lttng --no-sessiond stop "s$i" || return
+    done >/dev/null
+    (($(plain lttng --no-sessiond list | grep --count 'inactive') == 8)) || return
+    for ((i = 0; i < 8; i++)); do plain lttng --no-sessiond destroy "s$i" || return; done >/dev/null
+    end "$daemon"
+}
+
+gdnsd() {
+    local i daemon asking
+    mkdir -p "$home/zones" "$home/run" "$home/state"
+    cat >"$home/config" <<END
+options => { listen => 127.0.0.1, dns_port => $port, run_dir => $home/run, state_dir => $home/state,
+    udp_threads => 2, tcp_threads => 1 }
+END
+    write_zone 1
+    cp "$home/example.zone" "$home/zones/example"
+    launch qsbr gdnsd -c "$home" start >"$home/log" 2>&1 &
+    daemon=$!
+    attempts plain gdnsdctl -c "$home" status || return
+    python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
+    asking=$!
+    for ((i = 2; i <= 25; i++)); do
+        write_zone "$i"
+        cp "$home/example.zone" "$home/zones/example"
+        plain gdnsdctl -c "$home" reload-zones || return
+    done >/dev/null 2>&1
+    touch "$home/stop"
+    wait "$asking" && (($(<"$home/answers") > 100)) && end "$daemon"
+}
+
+bind() {
+    local i daemon asking
+    write_zone 1
+    cat >"$home/named.conf" <<END
+options { directory "$home"; listen-on port $port { 127.0.0.1; }; listen-on-v6 { none; }; pid-file none;
+    recursion no; dnssec-validation no; session-keyfile none; };
+controls { };
+zone "example" { type primary; file "example.zone"; };
+END
+    local paths=$lib:$next/root/usr/lib/x86_64-linux-gnu:$next/root/lib/x86_64-linux-gnu
+    env AUDIT_FILE="$scratch/audit" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
+        --preload "$bin/audit-memb.so" "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
+    daemon=$!
+    python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
+    asking=$!
+    attempts grep --quiet running "$home/log" || true
+    for ((i = 2; i <= 15; i++)); do
+        write_zone "$i"
+        kill -HUP "$daemon"
+        sleep 0.1
+    done
+    touch "$home/stop"
+    wait "$asking" && (($(<"$home/answers") > 100)) && end "$daemon"
+}
+
+# glusterd is a plugin that uses liburcu-bp. It frees a peer by a callback when a probe fails: the network is none.
+gluster() {
+    local i daemon
+    mkdir -p "$home/work" "$home/run"
+    cat >"$home/glusterd.vol" <<END
+volume management
+    type mgmt/glusterd
+    option working-directory $home/work
+    option run-directory $home/run
+    option transport-type socket
+    option transport.socket.listen-port $port
+    option event-threads 1
+end-volume
+END
+    launch bp unshare --net glusterd --no-daemon --volfile="$home/glusterd.vol" --log-file="$home/log" \
+        --pid-file="$home/pid" --socket-file="$home/socket" &
+    daemon=$!
+    attempts plain gluster --mode=script --glusterd-sock="$home/socket" volume list || return
+    for ((i = 1; i <= 10; i++)); do
+        ! plain gluster --mode=script --glusterd-sock="$home/socket" peer probe 192.0.2.$i || return
+        plain gluster --mode=script --glusterd-sock="$home/socket" peer status || return
+    done >/dev/null 2>&1
+    end "$daemon"
+}
+
+# Folders of the system that daemons write to or load plugins from, as private ones. `ci/urcu.sh` has a mount namespace.
+private_folders() {
+    mount -t tmpfs tmpfs /run &&
+        mount -t overlay overlay -o "lowerdir=$client/root/usr/lib/$machine:/usr/lib/$machine" "/usr/lib/$machine"
+}
+
+# check_client NAME: the oracle must find nothing, and must find it in a library without grace periods.
+check_client() {
+    local name=$1 counts grace_periods occupied early before=$SECONDS
+    for broken in "" 1; do
+        home=$scratch/$name$broken
+        mkdir -p "$home"
+        rm -f "$scratch/audit"
+        truncate -s 24 "$scratch/audit"
+        port=$((port + 1))
+        if [[ $broken ]]; then export AUDIT_BROKEN=1; else unset AUDIT_BROKEN; fi
+        status=0
+        # Daemons of an attempt that failed do not outlive it.
+        (set +e; trap 'touch "$home/stop"; kill -KILL $(jobs -p) 2>/dev/null || true' EXIT; "$name") >"$scratch/log" 2>&1 || status=$?
+        read -r -d '' grace_periods occupied early < <(od -An -v -tu8 "$scratch/audit") || true
+        if [[ ! $broken ]]; then
+            if ((status != 0)); then
+                cat "$scratch/log" "$home/log" >&2 || true
+                fail "$name: failed (status $status)"
+            fi
+            ((early == 0)) || fail "$name: $early of $grace_periods grace periods ended early"
+            ((occupied > 0)) || fail "$name: no grace period of $grace_periods met a reader"
+            counts=$grace_periods
+        fi
+    done
+    unset AUDIT_BROKEN
+    ((early > 0 && 10 * early > 9 * occupied)) ||
+        fail "$name: without grace periods, $early of $occupied were found to end early"
+    printf 'passed    %-44s %3d s (%d grace periods; without them %d of %d found)\n' "client $name" \
+        $((SECONDS - before)) "$counts" "$early" "$occupied"
+}
