@@ -54,11 +54,9 @@ static void test_readers(void)
 #if defined(_LGPL_SOURCE)
 #if defined(BP)
     CHECK(URCU_TLS(rcu_reader));
-    CHECK(pthread_equal(URCU_TLS(rcu_reader)->tid, pthread_self()));
     CHECK((rcu_gp.ctr & URCU_BP_GP_CTR_NEST_MASK) == 1);
 #else
     CHECK(URCU_TLS(rcu_reader).registered);
-    CHECK(pthread_equal(URCU_TLS(rcu_reader).tid, pthread_self()));
 #endif
 #if defined(MEMB) || defined(MB)
     CHECK((rcu_gp.ctr & URCU_GP_CTR_NEST_MASK) == 1);
