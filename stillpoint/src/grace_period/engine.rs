@@ -64,7 +64,7 @@ pub trait ReaderSet {
     fn count(&self) -> u64;
 }
 
-/// See the [module](self).
+/// Runs grace periods for a set of readers, and shares them among callers.
 #[derive(Debug)]
 pub struct Engine<R> {
     readers: R,

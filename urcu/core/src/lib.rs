@@ -7,7 +7,7 @@
 //! | [`barrier`] | `rcu_barrier` |
 //! | [`defer`], [`poll`] | `defer_rcu`, polled grace periods, both by `call_rcu` |
 //! | [`fork`] | hooks before and after `fork` |
-//! | [`data`], [`exports`] | macros that define data and functions under liburcu's names |
+//! | [`data`], [`exports`](mod@exports) | macros that define data and functions under liburcu's names |
 //!
 //! The names of functions in the documentation are liburcu's without the prefix of a flavor.
 

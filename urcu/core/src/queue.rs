@@ -76,6 +76,28 @@ impl Queue {
         Batch(first)
     }
 
+    /// Puts back what was taken, before all callbacks that have been appended since.
+    pub(crate) fn put_back(&self, batch: Batch) {
+        let (mut chain, mut next) = (ptr::null_mut(), batch.0);
+        while !next.is_null() {
+            let head: *mut RcuHead = next;
+            // SAFETY: the callbacks are this thread's.
+            unsafe {
+                next = (*head).next;
+                (*head).next = chain;
+            }
+            chain = head;
+        }
+        // Release: as in `append`.
+        while self.0.compare_exchange(ptr::null_mut(), chain, Release, Relaxed).is_err() {
+            // Acquire: as in `take`.
+            let newest = self.0.swap(ptr::null_mut(), Acquire);
+            // SAFETY: as there; only the taker, which is this thread, empties the queue.
+            unsafe { (*oldest(newest)).next = chain };
+            chain = newest;
+        }
+    }
+
     /// Moves all callbacks of `other` to the end of this queue. Returns `true` if this queue was empty, and is no more.
     pub fn take_over(&self, other: &Queue) -> bool {
         // Acquire: as in `take`.
@@ -83,15 +105,21 @@ impl Queue {
         if newest.is_null() {
             return false;
         }
-        let mut oldest = newest;
         // SAFETY: the callbacks are this thread's now.
-        unsafe {
-            while !(*oldest).next.is_null() {
-                oldest = (*oldest).next;
-            }
-            self.append(newest, oldest)
+        unsafe { self.append(newest, oldest(newest)) }
+    }
+}
+
+/// Returns the last callback of a chain, which is not empty.
+unsafe fn oldest(newest: *mut RcuHead) -> *mut RcuHead {
+    let mut head = newest;
+    // SAFETY: the chain is the caller's.
+    unsafe {
+        while !(*head).next.is_null() {
+            head = (*head).next;
         }
     }
+    head
 }
 
 /// Callbacks from the oldest on.

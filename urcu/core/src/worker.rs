@@ -176,15 +176,23 @@ impl Worker {
                 continue;
             }
             let cookie = domain.engine.snapshot();
+            let mut served = false;
             offline::<F>(|own| {
                 if commands & URGENT == 0 {
                     self.linger();
                 }
-                if !domain.engine.is_done(cookie) {
+                served = domain.engine.is_done(cookie);
+                // The thread that waits for the pause may be one that a grace period waits for.
+                if !served && self.commands.load(Relaxed) & PAUSE == 0 {
                     domain.engine.wait_for(own, cookie);
+                    served = true;
                 }
             });
-            batch.run();
+            if served {
+                batch.run();
+            } else {
+                self.queue.put_back(batch);
+            }
         }
         F::unregister_thread();
         self.tell(domain, STOPPED);

@@ -100,7 +100,7 @@ pub trait InlinedProtocol: Send + Sync + 'static {
     fn report_stall(&self, thread: u32, waited: Duration);
 }
 
-/// See the [module](self).
+/// The readers of a flavor of liburcu.
 #[derive(Debug)]
 pub struct InlinedReaders<P> {
     protocol: P,

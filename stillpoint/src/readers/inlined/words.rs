@@ -17,7 +17,7 @@ pub const NUMBER_SHIFT: u32 = 32;
 pub struct Gp {
     /// The number of the grace period, and 1.
     pub ctr: AtomicU64,
-    /// [`ARMED`] while the leader sleeps.
+    /// -1 while the leader sleeps.
     pub futex: Futex32,
 }
 
