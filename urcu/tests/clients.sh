@@ -44,8 +44,9 @@ launch() {
     local flavor=$1
     shift
     exec env AUDIT_FILE="$scratch/audit" LD_PRELOAD="$bin/audit-$flavor.so" \
-        LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
-        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+        # Not a function with the name of a program.
+    LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" command "$@"
 }
 
 audited() {
@@ -54,8 +55,9 @@ audited() {
 
 # plain COMMAND...: without the oracle.
 plain() {
+    # Not a function with the name of a program.
     LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
-        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" command "$@"
 }
 
 # attempts COMMAND...: repeats the command until it succeeds, 30 s at most.
@@ -253,7 +255,8 @@ check_client() {
                 fail "$name: failed (status $status)"
             fi
             ((early == 0)) || fail "$name: $early of $grace_periods grace periods ended early"
-            ((occupied > 0)) || fail "$name: no grace period of $grace_periods met a reader"
+            # The tools of XFS may end before their callbacks are called.
+            ((occupied > 0)) || [[ $name == xfs ]] || fail "$name: no grace period of $grace_periods met a reader"
             counts=$grace_periods
         fi
     done
