@@ -5,7 +5,7 @@
 # without /proc and /sys on a read-only root; isolated CPUs, cpusets and quotas.
 #
 # Takes eight minutes on two idle CPUs. Installs the emulators and compilers that are missing. What this host cannot run
-# is listed at the end, and the exit status is 77: see .ci/run.
+# is listed at the end, and the exit status is 77.
 #
 # usage: ci/machines.sh [long] [GUEST...]   long: all test programs, and ten times the torture; GUEST: only these
 set -euo pipefail
