@@ -128,6 +128,7 @@ pub fn reset_in_child(own: Option<&InlinedReader>) {
         // SAFETY: as above.
         for reader in unsafe { &*chunk.readers.get() } {
             if !own.is_some_and(|own| ptr::eq(own, reader)) {
+                reader.reset_in_child();
                 release(reader);
             }
         }

@@ -96,6 +96,12 @@ impl InlinedReader {
         }
     }
 
+    /// Makes it a reader in no list, in the child of a fork that has lost the owner and the lists.
+    #[cfg(not(loom))]
+    pub fn reset_in_child(&self) {
+        self.registered.store(0, Relaxed);
+    }
+
     /// Returns `true` inside a section. For the owner.
     #[inline(always)]
     pub fn in_section(&self) -> bool {
