@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use stillpoint::urcu::GpCookie;
 
-use crate::flavor::{Flavor, registered};
+use crate::flavor::{Flavor, SignalsBlocked, registered};
 use crate::queue::RcuHead;
 use crate::workers;
 
@@ -73,7 +73,8 @@ pub fn state<F: Flavor>(number: u64) -> bool {
     }
     if !workers::start_default::<F>() {
         // No thread serves the callback.
-        F::domain().engine.try_synchronize(registered::<F>());
+        let _blocked = SignalsBlocked::during::<F>();
+        F::domain().engine.try_synchronize(registered::<F>().filter(|own| !own.in_section()));
     }
     is_elapsed::<F>(number)
 }

@@ -291,6 +291,8 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
 
     /// Advances the counter, and begins a pass. Returns the new counter.
     fn begin_pass(&self, lists: &mut Lists) -> u64 {
+        // The readers that blocked a grace period which the engine has abandoned: none has a request.
+        lists.pass_if(|_| true);
         lists.scanned = 1 - lists.scanned;
         let counter = &self.protocol.gp().ctr;
         let old = counter.load(Relaxed);

@@ -133,7 +133,7 @@ impl InlinedReader {
 #[derive(Debug)]
 pub struct Lists {
     heads: [Cell<*const InlinedReader>; 2],
-    /// The list that a pass empties. Empty between passes.
+    /// The list that a pass empties. Empty between passes, unless the engine has abandoned one.
     pub scanned: usize,
     /// All numbers have been used.
     pub used_up: bool,
