@@ -154,6 +154,7 @@ inline arm() {
 #ifdef FENCE_BEFORE_ARMING
     heavy();
 #endif
+    store(LEADER, FUTEX, ARMED);
     r = 0;
     do
     :: r < READERS && !passed[r] ->
@@ -172,7 +173,6 @@ inline arm() {
     :: r < READERS && passed[r] -> r++
     :: else -> r = 0; break
     od;
-    store(LEADER, FUTEX, ARMED);
 #ifndef NO_FENCE_BEFORE_RESCAN
 #ifndef FENCE_BEFORE_ARMING
     heavy();
@@ -201,7 +201,7 @@ inline sleep() {
 #ifndef SHARE_NOT_CHECKED
        if :: left == 0 -> break :: else fi;
 #endif
-       do
+       if
        :: load(LEADER, FUTEX) == ARMED ->
           /* futex_wait: the kernel compares under the lock that wakers take. */
 #ifdef SLEEP_WITHOUT_COMPARING
@@ -210,8 +210,8 @@ inline sleep() {
           asleep = (mem[FUTEX] == ARMED);
 #endif
           !asleep
-       :: else -> break
-       od;
+       :: else
+       fi;
 #ifdef WOKEN_IS_ENOUGH
        break
 #endif

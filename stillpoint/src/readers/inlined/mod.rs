@@ -35,7 +35,7 @@
 //! leader, whether the leader waits for this reader or not. A reader that leaves by a function can do better. The leader
 //! makes a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count
 //! `awaited` down, and the last one wakes the leader by the same word. So the leader arms both, issues fence B, checks
-//! the readers again, and sleeps on [`Gp::futex`].
+//! the readers again, and sleeps on [`Gp::futex`]. It does so again after each sleep, also one that a timer ended.
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is the
 //!    number of outstanding requests, of requests taken but not counted yet, and of the leader's own share.
@@ -47,6 +47,9 @@
 //!    request acquires it, so its next section follows A.
 //! 5. `Gp::futex` becomes [`ARMED`] before fence B, and before the leader returns its share. So a reader that leaves
 //!    later, inlined or not, wakes the leader, unless another reader is about to.
+//! 6. In qsbr an inlined reader wakes the leader only if its own word `waiting` is set, which it clears. It may clear
+//!    the word with a report of an old counter, and still block the pass. So the futex is armed before `waiting` is
+//!    set: such a report ends the sleep, and the leader sets `waiting` again.
 //!
 //! Inlined readers of bp wake no thread ([`InlinedProtocol::TIMED`]). There the leader sleeps for a bounded time and
 //! checks the readers again. Fence B is not needed: a request that a reader misses costs a longer sleep.
@@ -318,14 +321,17 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         lists.all_passed()
     }
 
-    /// Makes requests of the readers that block the pass, arms the futex, and checks the readers again.
+    /// Arms the futex, makes requests of the readers that block the pass, and checks the readers again.
     fn arm(&self, lists: &Lists, current: u64) {
+        // Relaxed: before the Release of `waiting`, fence B, and the Release in `wait_for_pass` (5).
+        self.protocol.gp().futex.store(ARMED, Relaxed);
         lists.pass_if(|reader| {
             if !self.blocks(reader, current) {
                 return self.has_passed(reader);
             }
             if P::QSBR {
-                reader.waiting.store(1, Relaxed);
+                // Release: publishes the armed futex (6); pairs with the fence of the inlined report.
+                reader.waiting.store(1, Release);
             }
             if !reader.is_awaited() {
                 self.awaited.fetch_add(1, Relaxed);
@@ -333,8 +339,6 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
             }
             false
         });
-        // Relaxed: before fence B, and before the Release in `wait_for_pass` (5).
-        self.protocol.gp().futex.store(ARMED, Relaxed);
         if !P::TIMED {
             step!("inlined-no-fence-before-rescan", self.fence());
             step!(
@@ -386,11 +390,11 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         lists.pass_if(|_| true);
     }
 
-    /// Sleeps until a reader wakes the leader, or for a bounded time if inlined readers cannot.
+    /// Sleeps until a reader wakes the leader, or a report is due; or for a bounded time if inlined readers cannot wake.
     fn sleep(&self, nap: &mut u64, current: u64, detector: &mut StallDetector<'_>) {
         self.counters.sleeps.fetch_add(1, Relaxed);
         let futex = &self.protocol.gp().futex;
-        while futex.load(Relaxed) == ARMED {
+        if futex.load(Relaxed) == ARMED {
             let mut limit = u64::try_from(detector.next_report_in().as_nanos()).unwrap_or(u64::MAX);
             if P::TIMED {
                 limit = limit.min(*nap);
@@ -401,9 +405,6 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
                 self.report_stalled(current, waited);
                 None
             });
-            if P::TIMED {
-                return;
-            }
         }
     }
 
