@@ -142,14 +142,15 @@ pub fn unregister<F: Flavor>(own: &InlinedReader) {
     F::domain().readers().unregister(own);
 }
 
-/// Runs `f`, which waits, while the calling thread is outside a section: offline, in qsbr.
+/// Runs `f`, which waits, while the calling thread is offline, in qsbr. `f` gets the thread's reader if it is outside a
+/// section.
 pub fn offline<F: Flavor>(f: impl FnOnce(Option<&InlinedReader>)) {
     let own = registered::<F>();
     let online = own.filter(|own| F::QSBR && own.ctr.load(Relaxed) != 0);
     if let Some(own) = online {
         F::domain().readers().report(own, 0);
     }
-    f(own);
+    f(own.filter(|own| !own.in_section()));
     if let Some(own) = online {
         F::domain().readers().online(own);
     }
