@@ -2,16 +2,24 @@
 
 use core::ffi::{c_int, c_ulong};
 use core::ptr;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::flavor::{Flavor, synchronize};
 use crate::worker::Worker;
 use crate::workers::{create, free, set_errno};
 
-/// Returns the number of CPUs that may ever be there.
+/// Returns the number of CPUs that may ever be there. The C library reads a file, and has another answer if it cannot:
+/// the first answer is kept.
 pub(crate) fn cpu_count() -> usize {
-    // SAFETY: has no preconditions.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1)
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    match COUNT.load(Relaxed) {
+        0 => {
+            // SAFETY: has no preconditions.
+            let count = usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1);
+            COUNT.compare_exchange(0, count.max(1), Relaxed, Relaxed).map_or_else(|first| first, |_| count.max(1))
+        }
+        count => count,
+    }
 }
 
 /// `get_cpu_call_rcu_data`.

@@ -1,4 +1,5 @@
-//! Lines on the standard error, made without memory.
+//! Lines on the standard error, made without memory. The system calls are raw: the C library's functions are
+//! cancellation points, and a thread that waits for a grace period is not cancelled.
 
 use core::fmt::{self, Write as _};
 
@@ -26,7 +27,7 @@ pub fn report(text: fmt::Arguments<'_>) {
     let _ = line.write_fmt(format_args!("stillpoint: {text}"));
     line.text[line.len] = b'\n';
     // SAFETY: the buffer outlives the call. There is nothing to do about an error.
-    unsafe { libc::write(libc::STDERR_FILENO, line.text.as_ptr().cast(), line.len + 1) };
+    unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.text.as_ptr(), line.len + 1) };
 }
 
 /// A thread of this process by its id. `Display` adds its name.
@@ -46,12 +47,13 @@ impl Thread {
         let _ = write!(path, "/proc/self/task/{}/comm\0", self.0);
         // SAFETY: the path ends with a zero, and the buffers outlive the calls.
         unsafe {
-            let file = libc::open(path.text.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+            let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+            let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.text.as_ptr(), flags);
             if file < 0 {
                 return 0;
             }
-            let read = libc::read(file, name.as_mut_ptr().cast(), name.len());
-            libc::close(file);
+            let read = libc::syscall(libc::SYS_read, file, name.as_mut_ptr(), name.len());
+            libc::syscall(libc::SYS_close, file);
             // The last byte is the end of the line.
             usize::try_from(read).unwrap_or(0).saturating_sub(1)
         }
