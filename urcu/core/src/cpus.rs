@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::flavor::{Flavor, synchronize};
 use crate::worker::Worker;
-use crate::workers::{create, free, set_errno};
+use crate::workers::{create, free_and_join, set_errno};
 
 /// Returns the number of CPUs that may ever be there. The C library reads a file, and has another answer if it cannot:
 /// the first answer is kept.
@@ -60,7 +60,7 @@ pub fn create_cpu_workers<F: Flavor>(flags: c_ulong) -> c_int {
         let result = set_cpu_worker::<F>(cpu, worker);
         if result != 0 {
             // SAFETY: no other thread has seen it.
-            unsafe { free::<F>(worker) };
+            unsafe { free_and_join::<F>(worker) };
             if result != -libc::EEXIST {
                 return fail(-result);
             }
@@ -77,7 +77,7 @@ pub fn free_cpu_workers<F: Flavor>() {
             // Callers inside sections may be using it.
             synchronize::<F>();
             // SAFETY: the program creates it and hands it over; no caller uses it any more.
-            unsafe { free::<F>(worker) };
+            unsafe { free_and_join::<F>(worker) };
         }
     }
 }

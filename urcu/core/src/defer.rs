@@ -1,10 +1,13 @@
 //! `defer_rcu`: calls without a head. Each registered thread has a ring of them, which a callback empties.
+//!
+//! The child of a fork makes the calls of the threads that it has lost, too. Their locks are free there, and their rings
+//! are complete, except that a call may be missing that was under way.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, Ordering::*, compiler_fence};
 
 use crate::flavor::{Flavor, synchronize};
 use crate::queue::RcuHead;
@@ -99,18 +102,6 @@ impl Deferring {
     pub(crate) const fn new() -> Self {
         Self { lock: Lock::new(), first: AtomicPtr::new(ptr::null_mut()) }
     }
-
-    /// Keeps the calls of the calling thread only, which is the only one in the process.
-    pub(crate) fn reset_in_child<F: Flavor>(&self) {
-        self.lock.reset_in_child();
-        let own = own_calls::<F>();
-        self.first.store(own.map_or(ptr::null_mut(), |own| ptr::from_ref(own).cast_mut()), Relaxed);
-        if let Some(own) = own {
-            own.lock.reset_in_child();
-            own.running.reset_in_child();
-            own.next.store(ptr::null_mut(), Relaxed);
-        }
-    }
 }
 
 /// Returns the calls of the calling thread, if it is registered for `defer_rcu`.
@@ -132,7 +123,9 @@ pub fn register<F: Flavor>() -> c_int {
     F::own().private[OWN_CALLS].store(place.cast(), Relaxed);
     let deferring = &F::domain().deferring;
     let _held = deferring.lock.hold();
-    calls.next.store(deferring.first.swap(place, Relaxed), Relaxed);
+    calls.next.store(deferring.first.load(Relaxed), Relaxed);
+    // Release: the list is complete in the child of a fork.
+    deferring.first.store(place, Release);
     0
 }
 
@@ -182,6 +175,8 @@ pub unsafe fn defer<F: Flavor>(function: Deferred, argument: *mut c_void) {
                 return None;
             }
             state.ring[state.tail % ROOM] = (Some(function), argument);
+            // The child of a fork in this moment must not have an old call under this number.
+            compiler_fence(Release);
             state.tail = state.tail.wrapping_add(1);
             let must_queue = !state.is_queued;
             if must_queue {

@@ -156,6 +156,22 @@ pub fn offline<F: Flavor>(f: impl FnOnce(Option<&InlinedReader>)) {
     }
 }
 
+/// Runs `f` in a section of the calling thread. Returns `None` if grace periods do not wait for the thread: it is not
+/// registered, or offline.
+pub fn in_section<F: Flavor, R>(f: impl FnOnce() -> R) -> Option<R> {
+    let (own, readers) = (F::own(), F::domain().readers());
+    if !readers.is_registered(own) || F::QSBR && own.ctr.load(Relaxed) == 0 {
+        return None;
+    }
+    if F::QSBR {
+        return Some(f());
+    }
+    readers.enter(own);
+    let result = f();
+    readers.leave(own);
+    Some(result)
+}
+
 /// Returns `true` inside a section, after a report on the caller of `function`.
 pub fn is_misused<F: Flavor>(function: &str) -> bool {
     let inside = !F::QSBR && registered::<F>().is_some_and(InlinedReader::in_section);

@@ -2,7 +2,8 @@
 //!
 //! Programs that fork and go on in the child call `call_rcu_before_fork` and its two counterparts: these pause the
 //! workers, so that no callback is half done. The library has a handler of its own as well, which needs no cooperation:
-//! the child forgets the readers and the leader that it has lost, so reading and waiting work in any child.
+//! the child forgets the readers and the leader that it has lost, so reading and waiting work in any child. It is
+//! registered when the library is loaded. So handlers of programs and libraries that are linked to it run later.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -70,17 +71,26 @@ pub fn unregister_hooks<F: Flavor>() {
     }
 }
 
-/// `call_rcu_before_fork`. Holds the lock until one of the counterparts.
+/// `call_rcu_before_fork`. Holds the locks until one of the counterparts.
 pub fn before<F: Flavor>() {
     let workers = &F::domain().workers;
     workers.lock.acquire();
     workers.hooks.call(|hooks| hooks.before);
-    workers::pause::<F>();
+    // Not under `starting`: a thread that needs it may be inside a section for which a worker waits.
+    loop {
+        workers::pause::<F>();
+        workers.starting.acquire();
+        if workers.is_paused() {
+            return;
+        }
+        workers.starting.release();
+    }
 }
 
 /// `call_rcu_after_fork_parent`.
 pub fn after_in_parent<F: Flavor>() {
     let workers = &F::domain().workers;
+    workers.starting.release();
     workers::resume::<F>();
     workers.hooks.call(|hooks| hooks.parent);
     workers.lock.release();
@@ -89,7 +99,6 @@ pub fn after_in_parent<F: Flavor>() {
 /// `call_rcu_after_fork_child`.
 pub fn after_in_child<F: Flavor>() {
     let workers = &F::domain().workers;
-    workers.lock.reset_in_child();
     workers.hooks.call(|hooks| hooks.child);
     workers::restart_in_child::<F>();
 }
@@ -104,6 +113,4 @@ pub(crate) fn in_child<F: Flavor>() {
     unsafe { domain.readers().reset_in_child(own) };
     F::reset_in_child();
     workers::reset_in_child::<F>();
-    domain.deferring.reset_in_child::<F>();
-    domain.polling.reset_in_child();
 }

@@ -1,55 +1,27 @@
 //! Polled grace periods.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use stillpoint::urcu::GpCookie;
+use stillpoint::urcu::{Engine, GpCookie};
 
 use crate::flavor::{Flavor, SignalsBlocked, registered};
-use crate::queue::RcuHead;
 use crate::workers;
 
-/// A callback of the default worker makes grace periods pass that callers poll for.
+/// The default worker leads the grace periods that callers poll for.
 #[derive(Debug)]
 pub struct Polling {
-    /// The last grace period that a caller polls for.
+    /// The last of them.
     wanted: AtomicU64,
-    is_queued: AtomicBool,
-    callback: UnsafeCell<RcuHead>,
 }
-
-// SAFETY: the callback is accessed by the thread that sets `is_queued`, and by the worker.
-unsafe impl Sync for Polling {}
 
 impl Polling {
     pub(crate) const fn new() -> Self {
-        Self {
-            wanted: AtomicU64::new(0),
-            is_queued: AtomicBool::new(false),
-            callback: UnsafeCell::new(RcuHead::new()),
-        }
+        Self { wanted: AtomicU64::new(0) }
     }
 
-    /// The callback may have been lost with its worker.
-    pub(crate) fn reset_in_child(&self) {
-        self.is_queued.store(false, Relaxed);
-    }
-
-    fn queue<F: Flavor>(&self) {
-        // Release: publishes `wanted`. Acquire: sees it. Both pair with the swap in `served`.
-        if !self.is_queued.swap(true, AcqRel) {
-            // SAFETY: the callback is static, and in no queue.
-            unsafe { workers::call::<F>(self.callback.get(), served::<F>) };
-        }
-    }
-}
-
-unsafe extern "C" fn served<F: Flavor>(_head: *mut RcuHead) {
-    let polling = &F::domain().polling;
-    // AcqRel: pairs with the swap in `queue`.
-    polling.is_queued.swap(false, AcqRel);
-    if !is_elapsed::<F>(polling.wanted.load(Relaxed)) {
-        polling.queue::<F>();
+    /// Returns `true` if a caller polls for a grace period that has not passed.
+    pub(crate) fn is_wanted<R>(&self, engine: &Engine<R>) -> bool {
+        !engine.is_done(GpCookie::from_number(self.wanted.load(Relaxed)))
     }
 }
 
@@ -61,8 +33,10 @@ fn is_elapsed<F: Flavor>(number: u64) -> bool {
 pub fn start<F: Flavor>() -> u64 {
     let domain = F::domain();
     let number = domain.engine.snapshot().number();
+    // Relaxed: before the fence in `wake_if_idle`.
     domain.polling.wanted.fetch_max(number, Relaxed);
-    domain.polling.queue::<F>();
+    workers::start_default::<F>();
+    domain.workers.default.wake_if_idle();
     number
 }
 
@@ -72,7 +46,7 @@ pub fn state<F: Flavor>(number: u64) -> bool {
         return true;
     }
     if !workers::start_default::<F>() {
-        // No thread serves the callback.
+        // No thread leads the grace period.
         let _blocked = SignalsBlocked::during::<F>();
         F::domain().engine.try_synchronize(registered::<F>().filter(|own| !own.in_section()));
     }

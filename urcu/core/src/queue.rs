@@ -14,12 +14,6 @@ pub struct RcuHead {
     function: Option<Function>,
 }
 
-impl RcuHead {
-    pub(crate) const fn new() -> Self {
-        Self { next: ptr::null_mut(), function: None }
-    }
-}
-
 /// A queue of callbacks: a stack that is taken as a whole (Treiber, 1986). Appending never waits.
 #[derive(Debug)]
 pub struct Queue(AtomicPtr<RcuHead>);
@@ -98,15 +92,14 @@ impl Queue {
         }
     }
 
-    /// Moves all callbacks of `other` to the end of this queue. Returns `true` if this queue was empty, and is no more.
-    pub fn take_over(&self, other: &Queue) -> bool {
+    /// Moves all callbacks of `other` to the end of this queue.
+    pub fn take_over(&self, other: &Queue) {
         // Acquire: as in `take`.
         let newest = other.0.swap(ptr::null_mut(), Acquire);
-        if newest.is_null() {
-            return false;
+        if !newest.is_null() {
+            // SAFETY: the callbacks are this thread's now.
+            unsafe { self.append(newest, oldest(newest)) };
         }
-        // SAFETY: the callbacks are this thread's now.
-        unsafe { self.append(newest, oldest(newest)) }
     }
 }
 

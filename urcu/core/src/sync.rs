@@ -1,15 +1,23 @@
-//! A lock and an event, which allocate nothing and can be reset in the child of a fork.
+//! A lock and an event, which allocate nothing. In the child of a fork, the locks of the parent are free.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// A lock of one word: 0 free, 1 held, 2 held and perhaps waited for.
+use crate::fork::generation;
+
+/// A lock of one word: the [`generation`] of its last holder, and 0 (free), [`HELD`] or [`CONTENDED`] in the low bits.
+/// It is free in another generation: a child has lost the holder.
 #[derive(Debug)]
 pub struct Lock(AtomicU32);
 
-/// Releases the lock when dropped.
+const HELD: u32 = 1;
+/// Held, and perhaps waited for.
+const CONTENDED: u32 = 2;
+const SHIFT: u32 = 2;
+
+/// Releases the lock when dropped, in the generation that acquired it.
 #[derive(Debug)]
-pub struct Held<'a>(&'a Lock);
+pub struct Held<'a>(&'a Lock, u32);
 
 impl Lock {
     pub const fn new() -> Self {
@@ -19,35 +27,43 @@ impl Lock {
     /// Acquires the lock until the result is dropped.
     pub fn hold(&self) -> Held<'_> {
         self.acquire();
-        Held(self)
+        Held(self, generation())
     }
 
     pub fn acquire(&self) {
-        // Acquire, here and below: pairs with the Release in `release`.
-        if self.0.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-            while self.0.swap(2, Acquire) != 0 {
-                wait(&self.0, 2, None);
+        let base = generation() << SHIFT;
+        let (mut now, mut taken) = (self.0.load(Relaxed), base | HELD);
+        loop {
+            let is_free = now >> SHIFT != base >> SHIFT;
+            let new = if is_free { taken } else { base | CONTENDED };
+            // Acquire: pairs with the Release in `release`.
+            let changed = now == new || self.0.compare_exchange(now, new, Acquire, Relaxed).is_ok();
+            if changed && is_free {
+                return;
             }
+            if changed {
+                wait(&self.0, new, None);
+                // Other threads may wait still.
+                taken = new;
+            }
+            now = self.0.load(Relaxed);
         }
     }
 
     /// Releases the lock, which the calling thread holds.
     pub fn release(&self) {
         // Release: publishes what the lock protects; pairs with the Acquires in `acquire`.
-        if self.0.swap(0, Release) == 2 {
+        if self.0.swap(0, Release) == generation() << SHIFT | CONTENDED {
             wake(&self.0, 1);
         }
-    }
-
-    /// Makes the lock free. For the only thread of a process, as after a fork.
-    pub fn reset_in_child(&self) {
-        self.0.store(0, Relaxed);
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.release();
+        if self.1 == generation() {
+            self.0.release();
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! A worker thread and its queue: `struct call_rcu_data`.
 
-use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_ulong, c_void};
 use core::mem;
 use core::ptr;
@@ -44,17 +43,12 @@ pub struct Worker {
     pub(crate) thread: AtomicU64,
     /// The [`generation`] in which the thread was started; 0 if it was not.
     pub(crate) started_in: AtomicU32,
-    /// The owner, and a barrier in progress.
-    pub(crate) references: AtomicU32,
+    /// How often [`request`](Self::request) has been called, and the last call whose callbacks have been called.
+    requested: AtomicU32,
+    completed: AtomicU32,
     /// The next in `Workers::first`.
     pub(crate) next: AtomicPtr<Worker>,
-    pub(crate) barrier: UnsafeCell<RcuHead>,
 }
-
-// SAFETY: callbacks are memory of the program that it hands over; everything else is atomic or constant.
-unsafe impl Sync for Worker {}
-// SAFETY: as above.
-unsafe impl Send for Worker {}
 
 /// The first word of `InlinedReader::private`: the worker of a thread.
 pub(crate) const OWN_WORKER: usize = 0;
@@ -71,9 +65,9 @@ impl Worker {
             cpu,
             thread: AtomicU64::new(0),
             started_in: AtomicU32::new(0),
-            references: AtomicU32::new(1),
+            requested: AtomicU32::new(0),
+            completed: AtomicU32::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
-            barrier: UnsafeCell::new(RcuHead::new()),
         }
     }
 
@@ -113,13 +107,40 @@ impl Worker {
         self.event.notify();
     }
 
+    /// Asks the worker to call what is in the queue now, without lingering. Under the lock of the workers.
+    pub(crate) fn request(&self) {
+        // Release: what has been queued; pairs with the Acquire in `run`.
+        self.requested.fetch_add(1, Release);
+        self.command(URGENT);
+    }
+
+    /// Returns `true` if the worker has done what was requested. Under the lock of the workers.
+    pub(crate) fn is_settled(&self) -> bool {
+        // Acquire: the callbacks; pairs with the Release in `complete`.
+        self.completed.load(Acquire) == self.requested.load(Relaxed)
+    }
+
+    /// The callbacks that were in the queue at this request have been called.
+    fn complete<F: Flavor>(&self, domain: &Domain<F>, requested: u32) {
+        if self.completed.load(Relaxed) != requested {
+            // Release: pairs with the Acquire in `is_settled`.
+            self.completed.store(requested, Release);
+            domain.workers.progress.notify();
+        }
+    }
+
+    /// Returns `true` if callers poll for a grace period that this worker must lead.
+    fn is_polled<F: Flavor>(&self, domain: &Domain<F>) -> bool {
+        ptr::eq(self, &domain.workers.default) && domain.polling.is_wanted(&domain.engine)
+    }
+
     /// Sleeps until there is a callback or a command.
-    fn idle(&self) {
+    fn idle<F: Flavor>(&self, domain: &Domain<F>) {
         let seen = self.event.count();
         self.is_idle.store(true, Relaxed);
         // Pairs with the fence in `wake_if_idle`.
         fence(SeqCst);
-        if self.queue.is_empty() && self.commands.load(Relaxed) & (STOP | PAUSE) == 0 {
+        if self.queue.is_empty() && self.commands.load(Relaxed) == 0 && !self.is_polled(domain) {
             self.event.wait(seen, self.is_rt().then_some(POLL_NS));
         }
         self.is_idle.store(false, Relaxed);
@@ -156,7 +177,7 @@ impl Worker {
         }
         self.register::<F>();
         loop {
-            // Acquire: what was queued before an urgent request; pairs with the Release in `command`.
+            // Acquire: pairs with the Release in `command`.
             let commands = self.commands.fetch_and(!URGENT, Acquire);
             if commands & STOP != 0 {
                 break;
@@ -170,9 +191,12 @@ impl Worker {
                 self.register::<F>();
                 continue;
             }
+            // Acquire: the queue then has what was queued before the request; pairs with the Release in `request`.
+            let requested = self.requested.load(Acquire);
             let batch = self.queue.take();
-            if batch.is_empty() {
-                offline::<F>(|_| self.idle());
+            if batch.is_empty() && !self.is_polled(domain) {
+                self.complete(domain, requested);
+                offline::<F>(|_| self.idle(domain));
                 continue;
             }
             let cookie = domain.engine.snapshot();
@@ -190,6 +214,7 @@ impl Worker {
             });
             if served {
                 batch.run();
+                self.complete(domain, requested);
             } else {
                 self.queue.put_back(batch);
             }
@@ -233,14 +258,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives up a reference. The last one frees the worker.
-    pub(crate) fn drop_reference(&self) {
-        // AcqRel: all uses of the worker come before it is freed.
-        if self.references.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: allocated by `create`; the default worker keeps its own reference.
-            unsafe { libc::free(ptr::from_ref(self).cast_mut().cast()) };
-        }
-    }
 }
 
 /// `get_thread_call_rcu_data`.

@@ -9,12 +9,12 @@
 
 use core::ffi::{c_int, c_ulong};
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use crate::cpus::cpu_count;
-use crate::flavor::{Flavor, SignalsBlocked, offline};
-use crate::fork::Hooks;
-use crate::queue::{Function, RcuHead};
+use crate::flavor::{Flavor, SignalsBlocked, in_section, offline};
+use crate::fork::{Hooks, generation};
+use crate::queue::{Batch, Function, RcuHead};
 use crate::sync::{Event, Lock};
 use crate::worker::{OWN_WORKER, PAUSE, PAUSED, STOP, STOPPED, Worker, get_thread_worker};
 
@@ -27,13 +27,12 @@ pub struct Workers {
     first: AtomicPtr<Worker>,
     /// The worker of each CPU; null until one is set.
     cpus: AtomicPtr<AtomicPtr<Worker>>,
-    /// A worker has paused or stopped.
+    /// Held while the default worker is started, also under `lock`.
+    pub(crate) starting: Lock,
+    /// A worker has paused or stopped, has done what was requested, or has left callbacks to the default one.
     pub(crate) progress: Event,
     /// Held by the thread in `rcu_barrier`.
     pub(crate) barrier_lock: Lock,
-    /// The number of callbacks that the barrier waits for, and its own share.
-    pub(crate) barrier_pending: AtomicU32,
-    pub(crate) barrier_done: Event,
     pub(crate) hooks: Hooks,
 }
 
@@ -44,10 +43,9 @@ impl Workers {
             default: Worker::new(0, -1),
             first: AtomicPtr::new(ptr::null_mut()),
             cpus: AtomicPtr::new(ptr::null_mut()),
+            starting: Lock::new(),
             progress: Event::new(),
             barrier_lock: Lock::new(),
-            barrier_pending: AtomicU32::new(0),
-            barrier_done: Event::new(),
             hooks: Hooks::new(),
         }
     }
@@ -66,6 +64,12 @@ impl Workers {
     /// Returns all workers that run in this process. Under the lock.
     pub(crate) fn running(&self) -> impl Iterator<Item = &Worker> {
         core::iter::once(&self.default).chain(self.others()).filter(|worker| worker.is_running())
+    }
+
+    /// Returns `true` if no worker runs but paused ones. Under both locks.
+    pub(crate) fn is_paused(&self) -> bool {
+        // Acquire: as in `wait_for_status`.
+        self.running().all(|worker| matches!(worker.status.load(Acquire), PAUSED | STOPPED))
     }
 
     /// Returns the table of the CPUs, if there is one.
@@ -114,21 +118,27 @@ pub(crate) fn start_default<F: Flavor>() -> bool {
         return true;
     }
     let _blocked = SignalsBlocked::during::<F>();
-    let _held = workers.lock.hold();
+    let _held = workers.starting.hold();
     workers.default.is_running() || workers.default.start::<F>().is_ok()
 }
 
-/// Returns the worker for the calling thread: its own, its CPU's, or the default one.
-fn choose<F: Flavor>() -> &'static Worker {
+/// Takes the callbacks of the default worker if no thread can be started for it.
+pub(crate) fn take_without_thread<F: Flavor>() -> Option<Batch> {
     let workers = &F::domain().workers;
-    for worker in [get_thread_worker::<F>(), workers.of_this_cpu()] {
-        // SAFETY: the program sets another worker, or none, before it frees this one.
-        if let Some(worker) = unsafe { worker.as_ref() }.filter(|worker| worker.is_running()) {
-            return worker;
-        }
-    }
-    start_default::<F>();
-    &workers.default
+    let _held = workers.starting.hold();
+    let has_thread =
+        workers.default.queue.is_empty() || workers.default.is_running() || workers.default.start::<F>().is_ok();
+    (!has_thread).then(|| workers.default.queue.take())
+}
+
+/// Returns the worker if it runs.
+///
+/// # Safety
+///
+/// `worker` is null, or is not freed during `'a`.
+unsafe fn running<'a>(worker: *mut Worker) -> Option<&'a Worker> {
+    // SAFETY: the caller's contract.
+    unsafe { worker.as_ref() }.filter(|worker| worker.is_running())
 }
 
 /// `call_rcu`.
@@ -137,13 +147,30 @@ fn choose<F: Flavor>() -> &'static Worker {
 ///
 /// `head` is valid, and the library's until the callback is called.
 pub unsafe fn call<F: Flavor>(head: *mut RcuHead, function: Function) {
-    // SAFETY: the caller's contract.
-    unsafe { choose::<F>().push(head, function) };
+    let workers = &F::domain().workers;
+    // SAFETY: the caller's contract; the program sets another worker, or none, before it frees the thread's.
+    unsafe {
+        if let Some(worker) = running(get_thread_worker::<F>()) {
+            return worker.push(head, function);
+        }
+        let push = || running(workers.of_this_cpu()).map(|worker| worker.push(head, function));
+        // The program frees the worker of a CPU a grace period after it has set another one.
+        if workers.cpus().is_empty() || in_section::<F, _>(push).flatten().is_none() {
+            start_default::<F>();
+            workers.default.push(head, function);
+        }
+    }
 }
 
 /// `get_call_rcu_data`.
 pub fn get_worker<F: Flavor>() -> *mut Worker {
-    ptr::from_ref(choose::<F>()).cast_mut()
+    for worker in [get_thread_worker::<F>(), F::domain().workers.of_this_cpu()] {
+        // SAFETY: the caller is inside a section, or the program does not free workers meanwhile.
+        if unsafe { running(worker) }.is_some() {
+            return worker;
+        }
+    }
+    get_default_worker::<F>()
 }
 
 /// `get_default_call_rcu_data`.
@@ -177,7 +204,8 @@ pub fn create<F: Flavor>(flags: c_ulong, cpu: c_int) -> *mut Worker {
     let _blocked = SignalsBlocked::during::<F>();
     let _held = workers.lock.hold();
     if let Err(error) = worker.start::<F>() {
-        worker.drop_reference();
+        // SAFETY: no other thread has seen it.
+        unsafe { libc::free(ptr::from_ref(worker).cast_mut().cast()) };
         set_errno(error);
         return ptr::null_mut();
     }
@@ -186,19 +214,40 @@ pub fn create<F: Flavor>(flags: c_ulong, cpu: c_int) -> *mut Worker {
     place
 }
 
-/// `call_rcu_data_free`: stops the thread, and moves what is left to the default worker.
+/// `call_rcu_data_free`: stops the thread, and moves what is left to the default worker. Does not join the thread:
+/// programs of liburcu 0.13 do so later. From 0.14 on, liburcu joins it, and programs do not; then its stack stays mapped.
 ///
 /// # Safety
 ///
 /// `worker` is null, or one that has not been freed and that no thread uses.
 pub unsafe fn free<F: Flavor>(worker: *mut Worker) {
+    // SAFETY: the caller's contract.
+    unsafe { stop_and_free::<F>(worker) };
+}
+
+/// [`free`] for workers whose threads the program does not join.
+///
+/// # Safety
+///
+/// See [`free`].
+pub(crate) unsafe fn free_and_join<F: Flavor>(worker: *mut Worker) {
+    // SAFETY: the caller's contract.
+    if let Some(thread) = unsafe { stop_and_free::<F>(worker) } {
+        offline::<F>(|_| join(thread));
+    }
+}
+
+/// Returns the thread if there was one.
+///
+/// # Safety
+///
+/// See [`free`].
+unsafe fn stop_and_free<F: Flavor>(worker: *mut Worker) -> Option<libc::pthread_t> {
     let workers = &F::domain().workers;
     // SAFETY: the caller's contract.
-    let Some(worker) = (unsafe { worker.as_ref() }).filter(|worker| !ptr::eq(*worker, &workers.default))
-    else {
-        return;
-    };
-    if worker.is_running() {
+    let worker = unsafe { worker.as_ref() }.filter(|worker| !ptr::eq(*worker, &workers.default))?;
+    let thread = worker.is_running().then(|| worker.thread.load(Relaxed));
+    if thread.is_some() {
         offline::<F>(|_| {
             worker.command(STOP);
             worker.wait_for_status::<F>(|status| status == STOPPED);
@@ -221,7 +270,25 @@ pub unsafe fn free<F: Flavor>(worker: *mut Worker) {
     if !workers.default.queue.is_empty() {
         start_default::<F>();
     }
-    worker.drop_reference();
+    // SAFETY: allocated by `create`; in no list, and its thread has stopped.
+    unsafe { libc::free(ptr::from_ref(worker).cast_mut().cast()) };
+    thread
+}
+
+/// Waits until the thread has ended, also if the caller has been cancelled.
+fn join(thread: libc::pthread_t) {
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    }
+    /// `PTHREAD_CANCEL_DISABLE`.
+    const DISABLE: c_int = 1;
+    let mut old = 0;
+    // SAFETY: the place outlives the calls; the thread is joinable, and joined once.
+    unsafe {
+        pthread_setcancelstate(DISABLE, &mut old);
+        libc::pthread_join(thread, ptr::null_mut());
+        pthread_setcancelstate(old, &mut old);
+    }
 }
 
 /// Returns the worker that `link` points to. Under the lock.
@@ -230,12 +297,15 @@ fn worker_at(link: &AtomicPtr<Worker>) -> Option<&Worker> {
     unsafe { link.load(Relaxed).as_ref() }
 }
 
-/// Moves the callbacks of a worker that has stopped to the default one.
+/// Moves the callbacks of a worker that has stopped to the default one. A barrier that waits for them then waits for
+/// that one. Under the lock.
 fn take_over<F: Flavor>(worker: &Worker) {
-    let default = &F::domain().workers.default;
-    if default.queue.take_over(&worker.queue) {
-        default.wake_if_idle();
+    let workers = &F::domain().workers;
+    if !worker.queue.is_empty() {
+        workers.default.queue.take_over(&worker.queue);
+        workers.default.request();
     }
+    workers.progress.notify();
 }
 
 /// Pauses all workers. The lock stays held.
@@ -277,23 +347,28 @@ pub(crate) fn restart_in_child<F: Flavor>() {
     while let Some(worker) = unsafe { next.as_ref() } {
         next = worker.next.load(Relaxed);
         take_over::<F>(worker);
-        worker.references.store(1, Relaxed);
-        worker.drop_reference();
+        // SAFETY: as in `stop_and_free`.
+        unsafe { libc::free(ptr::from_ref(worker).cast_mut().cast()) };
     }
     if was_used {
         start_default::<F>();
     }
 }
 
-/// Makes the default worker one that does not run, in the child of a fork.
+/// Makes the default worker one that does not run, in the child of a fork. A callback that forks goes on in the child,
+/// as does its worker.
 pub(crate) fn reset_in_child<F: Flavor>() {
     let workers = &F::domain().workers;
-    workers.lock.reset_in_child();
-    workers.barrier_lock.reset_in_child();
     workers.default.commands.store(0, Relaxed);
     workers.default.status.store(0, Relaxed);
     workers.default.is_idle.store(false, Relaxed);
-    workers.default.references.store(1, Relaxed);
+    // SAFETY: the thread's own worker is valid.
+    if let Some(worker) = unsafe { get_thread_worker::<F>().as_ref() }
+        // SAFETY: has no preconditions.
+        && worker.thread.load(Relaxed) == unsafe { libc::pthread_self() }
+    {
+        worker.started_in.store(generation(), Relaxed);
+    }
 }
 
 pub(crate) fn set_errno(errno: c_int) {
