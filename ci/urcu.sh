@@ -121,6 +121,7 @@ build_flavor() {
         compile fork "fork-$flavor-$kind" "${define[@]}" "${libraries[@]}" || return
         compile fork "table-$flavor-$kind" "${define[@]}" -DLFHT -lurcu-cds "${libraries[@]}" || return
         compile syscalls "syscalls-$flavor-$kind" "${define[@]}" "${libraries[@]}" || return
+        [[ $kind != inline ]] || compile edges "edges-$flavor" "${define[@]}" "${libraries[@]}" || return
         [[ $flavor != bp ]] || compile bulletproof "bulletproof-$kind" "${define[@]}" "${libraries[@]}" || return
     done
     compile broken "broken-$flavor.so" "-D${flavor^^}" -fPIC -shared || return
@@ -202,6 +203,11 @@ for flavor in "${flavors[@]}"; do
     done
 done
 for kind in inline functions; do runs "bulletproof, $kind" "$bin/bulletproof-$kind"; done
+if [[ $ours ]]; then
+    for flavor in "${flavors[@]}"; do
+        for name in $("$bin/edges-$flavor"); do runs "$name, $flavor" "$bin/edges-$flavor" "$name"; done
+    done
+fi
 
 echo "-- system calls a grace period"
 calls() {
