@@ -39,25 +39,23 @@ get_next() {
         unpack "$next/root" "$next/debs" && touch "$next/complete"
 }
 
+# plain COMMAND...: without the oracle. Runs a program, not the function of the same name.
+plain() {
+    env LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
+}
+
 # launch FLAVOR COMMAND...: becomes the command, with the oracle, on the libraries in `lib`.
 launch() {
     local flavor=$1
     shift
     exec env AUDIT_FILE="$scratch/audit" LD_PRELOAD="$bin/audit-$flavor.so" \
-        # Not a function with the name of a program.
-    LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
-        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" command "$@"
+        LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
 
 audited() {
     (launch "$@")
-}
-
-# plain COMMAND...: without the oracle.
-plain() {
-    # Not a function with the name of a program.
-    LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
-        PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" command "$@"
 }
 
 # attempts COMMAND...: repeats the command until it succeeds, 30 s at most.
