@@ -5,8 +5,8 @@ use crate::workers::take_without_thread;
 
 /// `rcu_barrier`: waits for all callbacks that have been queued.
 ///
-/// It requests of each worker what is in its queue. If a worker is freed meanwhile, its callbacks and the request move to
-/// the default one. If no thread can be started for that, the barrier calls the callbacks.
+/// It requests of each worker what is in its queue. If a worker is freed meanwhile, its callbacks and the request move
+/// to the default one. If no thread can be started for that, the barrier calls the callbacks.
 pub fn barrier<F: Flavor>() {
     if is_misused::<F>("rcu_barrier") {
         return;

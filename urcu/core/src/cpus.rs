@@ -16,7 +16,8 @@ pub(crate) fn cpu_count() -> usize {
         0 => {
             // SAFETY: has no preconditions.
             let count = usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1);
-            COUNT.compare_exchange(0, count.max(1), Relaxed, Relaxed).map_or_else(|first| first, |_| count.max(1))
+            _ = COUNT.compare_exchange(0, count.max(1), Relaxed, Relaxed);
+            COUNT.load(Relaxed)
         }
         count => count,
     }

@@ -1,7 +1,7 @@
 //! `defer_rcu`: calls without a head. Each registered thread has a ring of them, which a callback empties.
 //!
-//! The child of a fork makes the calls of the threads that it has lost, too. Their locks are free there, and their rings
-//! are complete, except that a call may be missing that was under way.
+//! The child of a fork also makes the calls of the threads that it has lost. Their locks are free there, and their
+//! rings are complete, except for a call that was just being queued.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};

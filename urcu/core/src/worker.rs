@@ -257,7 +257,6 @@ impl Worker {
         self.started_in.store(generation(), Release);
         Ok(())
     }
-
 }
 
 /// `get_thread_call_rcu_data`.

@@ -126,8 +126,9 @@ pub(crate) fn start_default<F: Flavor>() -> bool {
 pub(crate) fn take_without_thread<F: Flavor>() -> Option<Batch> {
     let workers = &F::domain().workers;
     let _held = workers.starting.hold();
-    let has_thread =
-        workers.default.queue.is_empty() || workers.default.is_running() || workers.default.start::<F>().is_ok();
+    let has_thread = workers.default.queue.is_empty()
+        || workers.default.is_running()
+        || workers.default.start::<F>().is_ok();
     (!has_thread).then(|| workers.default.queue.take())
 }
 
@@ -214,8 +215,10 @@ pub fn create<F: Flavor>(flags: c_ulong, cpu: c_int) -> *mut Worker {
     place
 }
 
-/// `call_rcu_data_free`: stops the thread, and moves what is left to the default worker. Does not join the thread:
-/// programs of liburcu 0.13 do so later. From 0.14 on, liburcu joins it, and programs do not; then its stack stays mapped.
+/// `call_rcu_data_free`: stops the thread, and moves what is left to the default worker.
+///
+/// Does not join the thread, as programs of liburcu 0.13 do that later. From 0.14 on, liburcu joins it, and programs do
+/// not: then its stack stays mapped.
 ///
 /// # Safety
 ///

@@ -47,9 +47,8 @@
 //!    request acquires it, so its next section follows A.
 //! 5. `Gp::futex` becomes [`ARMED`] before fence B, and before the leader returns its share. So a reader that leaves
 //!    later, inlined or not, wakes the leader, unless another reader is about to.
-//! 6. In qsbr an inlined reader wakes the leader only if its own word `waiting` is set, which it clears. It may clear
-//!    the word with a report of an old counter, and still block the pass. So the futex is armed before `waiting` is
-//!    set: such a report ends the sleep, and the leader sets `waiting` again.
+//! 6. In qsbr an inlined report clears the reader's `waiting`, and wakes the leader only if that was set. The counter
+//!    that it reports may be old, and still block the pass. So the futex becomes [`ARMED`] before `waiting` is set.
 //!
 //! Inlined readers of bp wake no thread ([`InlinedProtocol::TIMED`]). There the leader sleeps for a bounded time and
 //! checks the readers again. Fence B is not needed: a request that a reader misses costs a longer sleep.
@@ -390,7 +389,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         lists.pass_if(|_| true);
     }
 
-    /// Sleeps until a reader wakes the leader, or a report is due; or for a bounded time if inlined readers cannot wake.
+    /// Sleeps until a reader wakes the leader, or a report is due; for a bounded time if inlined readers wake no thread.
     fn sleep(&self, nap: &mut u64, current: u64, detector: &mut StallDetector<'_>) {
         self.counters.sleeps.fetch_add(1, Relaxed);
         let futex = &self.protocol.gp().futex;
