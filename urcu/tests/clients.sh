@@ -202,6 +202,10 @@ END
     wait "$asking" && (($(<"$home/answers") > 100)) && end "$daemon"
 }
 
+ask_gluster() {
+    plain gluster --mode=script --log-file="$home/cli.log" --glusterd-sock="$home/socket" "$@"
+}
+
 # glusterd is a plugin that uses liburcu-bp. It frees a peer by a callback when a probe fails: the network is none.
 gluster() {
     local i daemon
@@ -219,17 +223,17 @@ END
     launch bp unshare --net glusterd --no-daemon --volfile="$home/glusterd.vol" --log-file="$home/log" \
         --pid-file="$home/pid" --socket-file="$home/socket" &
     daemon=$!
-    attempts plain gluster --mode=script --glusterd-sock="$home/socket" volume list || return
+    attempts ask_gluster volume list || return
     for ((i = 1; i <= 10; i++)); do
-        ! plain gluster --mode=script --glusterd-sock="$home/socket" peer probe 192.0.2.$i || return
-        plain gluster --mode=script --glusterd-sock="$home/socket" peer status || return
+        ! ask_gluster peer probe 192.0.2.$i || return
+        ask_gluster peer status || return
     done >/dev/null 2>&1
     end "$daemon"
 }
 
 # Folders of the system that daemons write to or load plugins from, as private ones. `ci/urcu.sh` has a mount namespace.
 private_folders() {
-    mount -t tmpfs tmpfs /run &&
+    mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log &&
         mount -t overlay overlay -o "lowerdir=$client/root/usr/lib/$machine:/usr/lib/$machine" "/usr/lib/$machine"
 }
 
