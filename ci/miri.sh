@@ -31,5 +31,6 @@ export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
 "${miri[@]}" --test qsbr -- callback_waits grace_period_waits late_handle
 "${miri[@]}" --test srcu_guard -- are_handles dropped_task
 echo "-- the hash map"
-cargo +nightly miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map -- \
-    entry_is update_replaces compute_does view_has new_value map_works
+cargo +nightly miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map \
+    --test reentrancy -- entry_is update_replaces compute_does view_has new_value map_works iterator_sees every_key \
+    static_map taken_apart leaks_no_other

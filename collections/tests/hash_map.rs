@@ -172,7 +172,8 @@ fn iterator_returns_each_entry_once() {
 fn iterator_sees_what_stays_while_the_table_is_resized() {
     for &mask in MASKS {
         let (stay, come) = match mask {
-            u64::MAX if cfg!(miri) => (20, 180),
+            u64::MAX if cfg!(miri) => (20, 60),
+            _ if cfg!(miri) => (12, 24),
             u64::MAX => (200, 1800),
             _ => (30, 60),
         };

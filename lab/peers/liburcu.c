@@ -158,11 +158,8 @@ static void free_entry(struct rcu_head *head)
 	free(caa_container_of(head, struct entry, head));
 }
 
-/* With 0 buckets, the table is resized as in the examples of liburcu. */
 struct cds_lfht *lab_lfht_new(unsigned long buckets)
 {
-	if (buckets == 0)
-		return cds_lfht_new_flavor(1, 1, 0, CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING, &urcu_memb_flavor, NULL);
 	return cds_lfht_new_flavor(buckets, buckets, buckets, 0, &urcu_memb_flavor, NULL);
 }
 

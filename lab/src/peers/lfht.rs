@@ -41,7 +41,7 @@ impl Lfht {
 
 impl Default for Lfht {
     fn default() -> Self {
-        Self::new(0)
+        Self::for_entries(1 << 10)
     }
 }
 

@@ -13,7 +13,8 @@ pub(super) type Hasher = hashbrown::DefaultHashBuilder;
 /// Name of liburcu's hash table in the report.
 pub(crate) const CDS_LFHT: &str = "cds_lfht";
 
-/// A map from numbers to numbers. The default is empty, and grows.
+/// A map from numbers to numbers. The default is empty, and grows, except for `cds_lfht`: see
+/// [`bench::map`](crate::bench::map).
 pub(crate) trait Map: Send + Sync + Default + 'static {
     /// Name in the report.
     const NAME: &'static str;

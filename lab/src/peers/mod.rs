@@ -21,6 +21,7 @@ pub(crate) mod std;
 pub(crate) mod stillpoint;
 pub(crate) mod tokio;
 
+use ::std::cell::UnsafeCell;
 use ::std::hint::black_box;
 use ::std::ops::Sub;
 use ::std::ptr::NonNull;
@@ -332,6 +333,52 @@ pub(crate) trait Lock: Sync {
 
     /// Calls `f` with the lock held.
     fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R;
+}
+
+/// A lock by itself.
+pub(crate) trait RawLock: Sync {
+    /// Name in the report.
+    const NAME: &'static str;
+
+    fn new() -> Self;
+
+    /// Takes the lock; blocks until that is possible.
+    fn lock(&self);
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds it.
+    unsafe fn unlock(&self);
+}
+
+/// A raw lock around a number.
+#[derive(Debug)]
+pub(crate) struct Around<R> {
+    lock: R,
+    value: UnsafeCell<u64>,
+}
+
+// SAFETY: a thread touches the value only while it holds the lock.
+unsafe impl<R: RawLock> Sync for Around<R> {}
+
+impl<R: RawLock> Lock for Around<R> {
+    const NAME: &'static str = R::NAME;
+
+    fn new() -> Self {
+        Self { lock: R::new(), value: UnsafeCell::new(0) }
+    }
+
+    #[inline]
+    fn with<T>(&self, f: impl FnOnce(&mut u64) -> T) -> T {
+        self.lock.lock();
+        // SAFETY: this thread holds the lock.
+        let result = f(unsafe { &mut *self.value.get() });
+        // SAFETY: as above.
+        unsafe { self.lock.unlock() };
+        result
+    }
 }
 
 /// Implements [`Lock`] for a mutex whose `lock` returns a guard.

@@ -3,18 +3,18 @@
 use std::cell::UnsafeCell;
 use std::mem;
 
-use super::Lock;
+use super::{Around, RawLock};
 
-/// The C library's mutex, of the default kind or another. Boxed, as it must not move.
-pub(crate) struct Pthread<const KIND: libc::c_int> {
-    lock: Box<UnsafeCell<libc::pthread_mutex_t>>,
-    value: UnsafeCell<u64>,
-}
+/// The C library's mutex, of the default kind or another, around a number.
+pub(crate) type Pthread<const KIND: libc::c_int> = Around<Raw<KIND>>;
 
-// SAFETY: a thread touches the value only while it holds the lock, which is made for several threads.
-unsafe impl<const KIND: libc::c_int> Sync for Pthread<KIND> {}
+/// The mutex by itself. Boxed, as it must not move.
+pub(crate) struct Raw<const KIND: libc::c_int>(Box<UnsafeCell<libc::pthread_mutex_t>>);
 
-impl<const KIND: libc::c_int> Lock for Pthread<KIND> {
+// SAFETY: a mutex is made for several threads.
+unsafe impl<const KIND: libc::c_int> Sync for Raw<KIND> {}
+
+impl<const KIND: libc::c_int> RawLock for Raw<KIND> {
     const NAME: &'static str =
         if KIND == libc::PTHREAD_MUTEX_DEFAULT { "pthread" } else { "pthread-adaptive" };
 
@@ -30,17 +30,18 @@ impl<const KIND: libc::c_int> Lock for Pthread<KIND> {
                 libc::pthread_mutexattr_destroy(&mut attributes);
             }
         }
-        Self { lock, value: UnsafeCell::new(0) }
+        Self(lock)
     }
 
     #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
+    fn lock(&self) {
         // SAFETY: the mutex is initialized, and does not move.
-        unsafe { libc::pthread_mutex_lock(self.lock.get()) };
-        // SAFETY: this thread holds the lock.
-        let result = f(unsafe { &mut *self.value.get() });
-        // SAFETY: as above.
-        unsafe { libc::pthread_mutex_unlock(self.lock.get()) };
-        result
+        unsafe { libc::pthread_mutex_lock(self.0.get()) };
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: as above; the caller's contract.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
     }
 }

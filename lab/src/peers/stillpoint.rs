@@ -1,13 +1,14 @@
 //! This library, for the same measurements as its peers.
 
-use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
 use stillpoint::lock::lab::{Policy, Raw};
 use stillpoint::rcu::{self, DeferOptions, Guard, Limits, Rcu};
 use stillpoint::{Domain as _, qsbr, srcu};
 
-use super::{Events, GracePeriods, Lock, Object, Published, ReadSide, Reclaim, VALUE, lock, read_side};
+use super::{
+    Around, Events, GracePeriods, Lock, Object, Published, RawLock, ReadSide, Reclaim, VALUE, lock, read_side,
+};
 use crate::harness::report::OURS;
 
 /// `rcu`. The retiring thread runs destructors, as the guide recommends for values that only own memory. If not
@@ -162,29 +163,23 @@ read_side!(
 lock!(stillpoint::lock::Mutex<u64>, OURS);
 
 /// Our lock with another policy.
-#[derive(Debug)]
-pub(crate) struct Variant<P> {
-    lock: Raw<P>,
-    value: UnsafeCell<u64>,
-}
+pub(crate) type Variant<P> = Around<Raw<P>>;
 
-// SAFETY: a thread touches the value only while it holds the lock.
-unsafe impl<P: Policy> Sync for Variant<P> {}
-
-impl<P: Policy> Lock for Variant<P> {
+impl<P: Policy> RawLock for Raw<P> {
     const NAME: &'static str = "a variant of ours";
 
     fn new() -> Self {
-        Self { lock: Raw::new(), value: UnsafeCell::new(0) }
+        Self::new()
     }
 
     #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
-        self.lock.lock();
-        // SAFETY: this thread holds the lock.
-        let result = f(unsafe { &mut *self.value.get() });
-        // SAFETY: as above.
-        unsafe { self.lock.unlock() };
-        result
+    fn lock(&self) {
+        self.lock();
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.unlock() };
     }
 }

@@ -9,8 +9,9 @@
 //! - `bytes`: memory of an entry, allocated or mapped, after keys were inserted one by one: the mean of eight
 //!   sizes between two powers of two.
 //!
-//! Keys and values are 8 bytes. All maps have the same hasher. `cds_lfht` resizes itself as in liburcu's examples, but
-//! for `op_ns` and `wall_ns`: there it has a fixed number of buckets, one for each entry.
+//! Keys and values are 8 bytes. All maps have the same hasher. `cds_lfht` has a fixed number of buckets, one for each
+//! entry. It is not among the maps that grow: filled by one thread without a pause, as here, a table of liburcu 0.13 that
+//! resizes itself as in liburcu's examples may stop growing.
 
 mod latency;
 mod load;
@@ -83,13 +84,15 @@ pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
         |cell, _| Some(cell.config()),
         |cell, system, slice| (system.measure.load)(*cell, slice),
     )?;
-    Plan::new(budget.share(0.12), 150, &[false, true], &mut systems, [&P999]).run(
+    let growing = systems.iter().position(|system| system.name == CDS_LFHT).unwrap_or(systems.len());
+    let growing = &mut systems[..growing];
+    Plan::new(budget.share(0.12), 150, &[false, true], growing, [&P999]).run(
         &mut recorder,
         |&resizes, _| Some(Config::new([("resizes", u32::from(resizes).into())])),
         |&resizes, system, slice| Ok([(system.measure.latency)(resizes, slice)?]),
     )?;
     let once = Budget { rounds: Some(1), ..budget.share(0.03) };
-    Plan::new(once, 1, &[()], &mut systems, [&BYTES]).run(
+    Plan::new(once, 1, &[()], growing, [&BYTES]).run(
         &mut recorder,
         |(), _| Some(Config::new([("size", LARGE.into())])),
         |(), system, _| Ok([(system.measure.bytes)()]),

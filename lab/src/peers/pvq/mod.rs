@@ -37,14 +37,13 @@
 mod hash;
 mod node;
 pub(crate) mod stat;
-use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 use std::thread::yield_now;
 
-use super::Lock;
+use super::{Around, RawLock};
 use node::{HALTED, HASHED, HASHED_SPINNING, Node, RUNNING};
 use stat::Stat;
 
@@ -161,17 +160,18 @@ impl<P: Patches> Patches for Counted<P> {
 
 /// The lock word.
 #[derive(Debug)]
-struct Raw<P> {
+pub(crate) struct Raw<P> {
     word: AtomicU32,
     patches: PhantomData<P>,
 }
 
-impl<P: Patches> Raw<P> {
-    const fn new() -> Self {
+impl<P: Patches> RawLock for Raw<P> {
+    const NAME: &'static str = P::NAME;
+
+    fn new() -> Self {
         Self { word: AtomicU32::new(0), patches: PhantomData }
     }
 
-    /// Takes the lock; blocks until that is possible.
     #[inline]
     fn lock(&self) {
         // Acquire, wherever a thread takes the lock: pairs with the Release in `unlock` and `unlock_slow`.
@@ -180,11 +180,6 @@ impl<P: Patches> Raw<P> {
         }
     }
 
-    /// Releases the lock.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds it.
     #[inline]
     unsafe fn unlock(&self) {
         // Release: publishes the critical section; pairs with the Acquire of the next holder.
@@ -192,7 +187,9 @@ impl<P: Patches> Raw<P> {
             self.unlock_slow();
         }
     }
+}
 
+impl<P: Patches> Raw<P> {
     #[cold]
     fn lock_slow(&self) {
         if !(P::PENDING_BIT && self.lock_pending()) {
@@ -446,32 +443,7 @@ impl<P: Patches> Raw<P> {
 }
 
 /// The lock around a number.
-#[derive(Debug)]
-pub(crate) struct Pvq<P> {
-    lock: Raw<P>,
-    value: UnsafeCell<u64>,
-}
-
-// SAFETY: a thread touches the value only while it holds the lock.
-unsafe impl<P: Patches> Sync for Pvq<P> {}
-
-impl<P: Patches> Lock for Pvq<P> {
-    const NAME: &'static str = P::NAME;
-
-    fn new() -> Self {
-        Self { lock: Raw::new(), value: UnsafeCell::new(0) }
-    }
-
-    #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut u64) -> R) -> R {
-        self.lock.lock();
-        // SAFETY: this thread holds the lock.
-        let result = f(unsafe { &mut *self.value.get() });
-        // SAFETY: as above.
-        unsafe { self.lock.unlock() };
-        result
-    }
-}
+pub(crate) type Pvq<P> = Around<Raw<P>>;
 
 #[cfg(test)]
 mod tests;

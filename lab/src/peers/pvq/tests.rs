@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicU32;
 use std::thread;
 
+use super::super::Lock as _;
 use super::*;
 
 patches! {
