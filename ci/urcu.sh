@@ -5,8 +5,8 @@
 # is noticed by each oracle. `ci/urcu.sh install DIR` builds the libraries into DIR. LIB=DIR checks libraries that are
 # built already; the installed ones too, but for what only ours promise (LIB=stock).
 set -euo pipefail
+if [[ ${1-} == install ]]; then exec "$(dirname "$0")/../urcu/install.sh" "${@:2}"; fi
 cd "$(dirname "$0")/.."
-if [[ ${1-} == install ]]; then exec urcu/install.sh "${@:2}"; fi
 # Daemons of root get folders of their own.
 if ((EUID == 0)) && [[ ! ${IN_NAMESPACE-} ]] && unshare --mount true 2>/dev/null; then
     IN_NAMESPACE=1 exec unshare --mount --propagation private ci/urcu.sh
