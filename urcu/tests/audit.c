@@ -10,6 +10,7 @@ early. AUDIT_BROKEN: no grace period waits, and the oracle must notice it. */
 #include "flavor.h"
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 enum { CANARIES = 2, CLOCKS = 1024 };
@@ -115,12 +116,17 @@ static void begin(void)
         !__atomic_compare_exchange_n(&started_in, &before, process, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return;
     initialize();
+    /* Signals are for the program's own threads, which may block them later. */
+    sigset_t all, mask;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask);
     for (int i = 0; i < CANARIES; i++) {
         unsigned clock = new_clock();
         CHECK(clock < CLOCKS);
         STORE(clocks[clock].time, 0);
         start(canary, &clocks[clock]);
     }
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 static void take(struct snapshot *snapshot)

@@ -138,7 +138,7 @@ xfs() {
 
 lttng() {
     local i daemon
-    export LTTNG_HOME=$home
+    export LTTNG_HOME=$home LTTNG_SESSION_CONFIG_XSD_PATH=$client/root/usr/share/xml/lttng
     launch memb lttng-sessiond --no-kernel \
         --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
     daemon=$!
@@ -215,13 +215,14 @@ volume management
     type mgmt/glusterd
     option working-directory $home/work
     option run-directory $home/run
+    option glusterd-sockfile $home/socket
     option transport-type socket
     option transport.socket.listen-port $port
     option event-threads 1
 end-volume
 END
     launch bp unshare --net glusterd --no-daemon --volfile="$home/glusterd.vol" --log-file="$home/log" \
-        --pid-file="$home/pid" --socket-file="$home/socket" &
+        --pid-file="$home/pid" --socket-file="$home/management" &
     daemon=$!
     attempts ask_gluster volume list || return
     for ((i = 1; i <= 10; i++)); do
