@@ -218,6 +218,8 @@ volume management
     option glusterd-sockfile $home/socket
     option transport-type socket
     option transport.socket.listen-port $port
+    option transport.socket.keepalive-time 10
+    option transport.socket.keepalive-interval 2
     option event-threads 1
 end-volume
 END
