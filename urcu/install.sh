@@ -5,10 +5,10 @@
 # The shared libraries are linked from static ones, because rustc does not export data that is defined in assembly. Each
 # exports liburcu's names only, and needs the C library and libstillpoint-urcu-self.so.0, which lies beside it.
 set -euo pipefail
-cd "$(dirname "$0")"
 (($# == 1)) || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
+cd "$(dirname "$0")"
 cc=${CC:-cc}
 target=${CARGO_TARGET_DIR:-$PWD/../target}
 scratch=$(mktemp -d)
