@@ -49,7 +49,7 @@ plain() {
 launch() {
     local flavor=$1
     shift
-    exec env AUDIT_FILE="$scratch/audit" LD_PRELOAD="$bin/audit-$flavor.so" \
+    exec env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" LD_PRELOAD="$bin/audit-$flavor.so" \
         LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
@@ -187,7 +187,7 @@ controls { };
 zone "example" { type primary; file "example.zone"; };
 END
     local paths=$lib:$next/root/usr/lib/x86_64-linux-gnu:$next/root/lib/x86_64-linux-gnu
-    env AUDIT_FILE="$scratch/audit" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
+    env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
         --preload "$bin/audit-memb.so" "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
     daemon=$!
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
