@@ -39,9 +39,9 @@ get_next() {
         unpack "$next/root" "$next/debs" && touch "$next/complete"
 }
 
-# plain COMMAND...: without the oracle. Runs a program, not the function of the same name.
+# plain COMMAND...: without the oracle, 30 s at most. Runs a program, not the function of the same name.
 plain() {
-    env LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+    timeout --kill-after=1 30 env LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
 
@@ -54,8 +54,9 @@ launch() {
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
 
+# audited FLAVOR COMMAND...: with the oracle, 30 s at most.
 audited() {
-    (launch "$@")
+    (launch "$1" timeout --kill-after=1 30 "${@:2}")
 }
 
 # attempts COMMAND...: repeats the command until it succeeds, 30 s at most.
@@ -139,7 +140,8 @@ xfs() {
 lttng() {
     local i daemon
     export LTTNG_HOME=$home LTTNG_SESSION_CONFIG_XSD_PATH=$client/root/usr/share/xml/lttng
-    launch memb lttng-sessiond --no-kernel \
+    # The daemon puts a folder of its own before LD_LIBRARY_PATH for its consumer.
+    launch memb lttng-sessiond --no-kernel --consumerd64-libdir="$lib" \
         --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
     daemon=$!
     attempts plain lttng --no-sessiond list || return
