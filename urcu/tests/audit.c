@@ -4,12 +4,14 @@ for compares the clocks before and after: one that is odd and has not changed be
 period did not wait for. The program's own readers are watched as well if they call functions; some of their sections
 are made longer.
 
+AUDIT_LIBRARIES: the folder of the libraries that the program must run on.
 AUDIT_FILE: a file of 24 bytes that gets the grace periods, those that found readers inside, and those that ended too
 early. AUDIT_BROKEN: no grace period waits, and the oracle must notice it. */
 #define _GNU_SOURCE
 #include "flavor.h"
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 enum { CANARIES = 2, CLOCKS = 1024 };
@@ -99,8 +101,13 @@ static void initialize(void)
             counters = shared;
         close(opened);
     }
+    const char *libraries = getenv("AUDIT_LIBRARIES");
+    void *synchronize = next(SYMBOL(synchronize_rcu));
+    Dl_info found;
+    CHECK(dladdr(synchronize, &found));
+    CHECK(!libraries || strncmp(found.dli_fname, libraries, strlen(libraries)) == 0);
     broken = getenv("AUDIT_BROKEN") != NULL;
-    real_synchronize = (void (*)(void))next(SYMBOL(synchronize_rcu));
+    real_synchronize = (void (*)(void))synchronize;
     real_call_rcu = (void (*)(struct rcu_head *, void (*)(struct rcu_head *)))next(SYMBOL(call_rcu));
     real_lock = (void (*)(void))next(SYMBOL(read_lock));
     real_unlock = (void (*)(void))next(SYMBOL(read_unlock));
@@ -115,12 +122,17 @@ static void begin(void)
         !__atomic_compare_exchange_n(&started_in, &before, process, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return;
     initialize();
+    /* Signals are for the program's own threads, which may block them later. */
+    sigset_t all, mask;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask);
     for (int i = 0; i < CANARIES; i++) {
         unsigned clock = new_clock();
         CHECK(clock < CLOCKS);
         STORE(clocks[clock].time, 0);
         start(canary, &clocks[clock]);
     }
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 static void take(struct snapshot *snapshot)

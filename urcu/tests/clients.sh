@@ -39,9 +39,9 @@ get_next() {
         unpack "$next/root" "$next/debs" && touch "$next/complete"
 }
 
-# plain COMMAND...: without the oracle. Runs a program, not the function of the same name.
+# plain COMMAND...: without the oracle, 30 s at most. Runs a program, not the function of the same name.
 plain() {
-    env LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
+    timeout --kill-after=1 30 env LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
 
@@ -49,13 +49,14 @@ plain() {
 launch() {
     local flavor=$1
     shift
-    exec env AUDIT_FILE="$scratch/audit" LD_PRELOAD="$bin/audit-$flavor.so" \
+    exec env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" LD_PRELOAD="$bin/audit-$flavor.so" \
         LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
 
+# audited FLAVOR COMMAND...: with the oracle, 30 s at most.
 audited() {
-    (launch "$@")
+    (launch "$1" timeout --kill-after=1 30 "${@:2}")
 }
 
 # attempts COMMAND...: repeats the command until it succeeds, 30 s at most.
@@ -138,8 +139,9 @@ xfs() {
 
 lttng() {
     local i daemon
-    export LTTNG_HOME=$home
-    launch memb lttng-sessiond --no-kernel \
+    export LTTNG_HOME=$home LTTNG_SESSION_CONFIG_XSD_PATH=$client/root/usr/share/xml/lttng
+    # The daemon puts a folder of its own before LD_LIBRARY_PATH for its consumer.
+    launch memb lttng-sessiond --no-kernel --consumerd64-libdir="$lib" \
         --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
     daemon=$!
     attempts plain lttng --no-sessiond list || return
@@ -187,7 +189,7 @@ controls { };
 zone "example" { type primary; file "example.zone"; };
 END
     local paths=$lib:$next/root/usr/lib/x86_64-linux-gnu:$next/root/lib/x86_64-linux-gnu
-    env AUDIT_FILE="$scratch/audit" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
+    env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
         --preload "$bin/audit-memb.so" "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
     daemon=$!
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
@@ -215,13 +217,16 @@ volume management
     type mgmt/glusterd
     option working-directory $home/work
     option run-directory $home/run
+    option glusterd-sockfile $home/socket
     option transport-type socket
     option transport.socket.listen-port $port
+    option transport.socket.keepalive-time 10
+    option transport.socket.keepalive-interval 2
     option event-threads 1
 end-volume
 END
     launch bp unshare --net glusterd --no-daemon --volfile="$home/glusterd.vol" --log-file="$home/log" \
-        --pid-file="$home/pid" --socket-file="$home/socket" &
+        --pid-file="$home/pid" --socket-file="$home/management" &
     daemon=$!
     attempts ask_gluster volume list || return
     for ((i = 1; i <= 10; i++)); do
