@@ -280,6 +280,19 @@ static void test_cpu_workers(void)
     CHECK(LOAD(called) == before + 101);
 }
 
+/* The program joins the thread of a worker that it has created, also if the worker is freed as that of a CPU. */
+static void test_join_cpu_worker(void)
+{
+    struct call_rcu_data *data = create_call_rcu_data(0, -1);
+    CHECK(data);
+    pthread_t worker = get_call_rcu_thread(data);
+    CHECK(set_cpu_call_rcu_data(0, data) == 0);
+    rcu_thread_offline();
+    free_all_cpu_call_rcu_data();
+    join(worker);
+    rcu_thread_online();
+}
+
 /* Any pointers, also those in which liburcu's queue encodes something, and more than one function. */
 static unsigned long deferred[2], next_deferred;
 
@@ -317,6 +330,142 @@ static void test_defer(void)
     defer_rcu(deferred_special, (void *)-2);
     rcu_defer_unregister_thread();
     CHECK(deferred[0] + deferred[1] == 10003);
+}
+
+/* What a deferred function does once, and what the thread that deferred it waits for. */
+static int begun, ended, active, overlapping, exclusive;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void defer(void (*function)(void *))
+{
+    STORE(begun, 0);
+    STORE(ended, 0);
+    CHECK(rcu_defer_register_thread() == 0);
+    defer_rcu(function, (void *)8);
+    UNTIL_OFFLINE(LOAD(begun));
+}
+
+static void deferred_slow(void *unused)
+{
+    (void)unused;
+    STORE(begun, 1);
+    usleep(50000);
+    STORE(ended, 1);
+}
+
+/* A function that is being called is waited for, as those that are left. */
+static void test_defer_running(void)
+{
+    defer(deferred_slow);
+    rcu_defer_barrier_thread();
+    CHECK(LOAD(ended));
+    rcu_defer_unregister_thread();
+    defer(deferred_slow);
+    rcu_defer_barrier();
+    CHECK(LOAD(ended));
+    rcu_defer_unregister_thread();
+    defer(deferred_slow);
+    rcu_defer_unregister_thread();
+    CHECK(LOAD(ended));
+}
+
+static void deferred_locks(void *unused)
+{
+    (void)unused;
+    STORE(begun, 1);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    STORE(ended, 1);
+}
+
+static void deferred_barrier(void *unused)
+{
+    (void)unused;
+    rcu_barrier();
+    STORE(begun, 1);
+}
+
+/* Deferred functions are no callbacks of call_rcu: a barrier and a fork do not wait for them. */
+static void test_defer_apart(void)
+{
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    defer(deferred_locks);
+    rcu_barrier();
+    rcu_thread_offline();
+    call_rcu_before_fork();
+    call_rcu_after_fork_parent();
+    rcu_thread_online();
+    CHECK(!LOAD(ended));
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    rcu_defer_unregister_thread();
+    CHECK(LOAD(ended));
+    call(0);
+    defer(deferred_barrier);
+    rcu_defer_unregister_thread();
+}
+
+static void deferred_exclusive(void *unused)
+{
+    (void)unused;
+    if (ADD(active, 1) != 1)
+        STORE(overlapping, 1);
+    usleep(1000);
+    ADD(active, -1);
+    ADD(exclusive, 1);
+}
+
+static void *defer_exclusive(void *unused)
+{
+    (void)unused;
+    rcu_register_thread();
+    CHECK(rcu_defer_register_thread() == 0);
+    for (int i = 0; i < 20; i++) {
+        defer_rcu(deferred_exclusive, (void *)8);
+        if (i % 2)
+            rcu_defer_barrier_thread();
+        quiescent();
+    }
+    rcu_thread_offline();
+    rcu_defer_unregister_thread();
+    rcu_thread_online();
+    rcu_unregister_thread();
+    return NULL;
+}
+
+/* Deferred functions of all threads exclude each other. */
+static void test_defer_exclusive(void)
+{
+    pthread_t threads[3];
+    rcu_thread_offline();
+    for (int i = 0; i < 3; i++)
+        threads[i] = start(defer_exclusive, NULL);
+    for (int i = 0; i < 3; i++)
+        join(threads[i]);
+    rcu_thread_online();
+    CHECK(exclusive == 60 && !overlapping);
+}
+
+static void deferred_in_section(void *unused)
+{
+    (void)unused;
+    deferred[0]++;
+}
+
+/* Without calls, barriers do not wait for a grace period. A thread may defer as many calls as with liburcu before it
+waits for one. */
+static void test_defer_in_section(void)
+{
+    CHECK(rcu_defer_register_thread() == 0);
+    rcu_read_lock();
+    rcu_defer_barrier();
+    rcu_defer_barrier_thread();
+    unsigned long before = deferred[0];
+    for (int i = 0; i < 4000; i++)
+        defer_rcu(deferred_in_section, (void *)8);
+    CHECK(deferred[0] == before);
+    rcu_read_unlock();
+    rcu_defer_unregister_thread();
+    CHECK(deferred[0] == before + 4000);
 }
 
 static void test_poll(void)
@@ -460,7 +609,12 @@ int main(void)
     RUN(test_thread_worker(0));
     RUN(test_thread_worker(URCU_CALL_RCU_RT));
     RUN(test_cpu_workers());
+    RUN(test_join_cpu_worker());
     RUN(test_defer());
+    RUN(test_defer_running());
+    RUN(test_defer_apart());
+    RUN(test_defer_exclusive());
+    RUN(test_defer_in_section());
     RUN(test_poll());
     RUN(test_churn());
     RUN(test_pointers());

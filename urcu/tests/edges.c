@@ -397,7 +397,226 @@ static void test_fork_in_callback(void)
     rcu_barrier();
 }
 
-/* A worker is freed under a barrier, and no thread can be started for the callbacks that it leaves. */
+/* The same, while another thread waits for the worker to pause. */
+static void fork_when_paused(struct rcu_head *head)
+{
+    STORE(calling, 1);
+    usleep(50000);
+    fork_in_callback(head);
+}
+
+static void *pause_workers(void *unused)
+{
+    (void)unused;
+    UNTIL(LOAD(calling));
+    call_rcu_before_fork();
+    call_rcu_after_fork_parent();
+    return NULL;
+}
+
+static void test_fork_in_callback_paused(void)
+{
+    static struct rcu_head head;
+    set_thread_call_rcu_data(create_call_rcu_data(0, -1));
+    pthread_t thread = start(pause_workers, NULL);
+    call_rcu(&head, fork_when_paused);
+    rcu_thread_offline();
+    join(thread);
+    rcu_thread_online();
+    rcu_barrier();
+}
+
+/* The thread of deferred functions is lost in a child, and so is the one that it was calling. */
+static void deferred_held(void *unused)
+{
+    (void)unused;
+    STORE(calling, 1);
+    UNTIL(!LOAD(held));
+}
+
+static void deferred_count(void *unused)
+{
+    (void)unused;
+    ADD(called, 1);
+}
+
+static void defer_in_child(void)
+{
+    defer_rcu(deferred_count, (void *)8);
+    UNTIL_OFFLINE(LOAD(called) == 2);
+}
+
+static void test_defer_in_child(void)
+{
+    STORE(held, 1);
+    CHECK(rcu_defer_register_thread() == 0);
+    defer_rcu(deferred_held, (void *)8);
+    UNTIL_OFFLINE(LOAD(calling));
+    defer_rcu(deferred_count, (void *)8);
+    fork_to(defer_in_child, false);
+    STORE(held, 0);
+    rcu_defer_unregister_thread();
+    CHECK(LOAD(called) == 1);
+}
+
+/* Hooks are registered again during a fork, as by a second hash table. */
+static void no_hook(void *unused)
+{
+    (void)unused;
+}
+
+static void *register_again(void *hooks)
+{
+    urcu_register_rculfhash_atfork(hooks);
+    urcu_unregister_rculfhash_atfork(hooks);
+    return NULL;
+}
+
+static void test_hooks_beside_fork(void)
+{
+    struct urcu_atfork hooks = {no_hook, no_hook, no_hook, NULL};
+    urcu_register_rculfhash_atfork(&hooks);
+    rcu_thread_offline();
+    call_rcu_before_fork();
+    join(start(register_again, &hooks));
+    call_rcu_after_fork_parent();
+    rcu_thread_online();
+    urcu_unregister_rculfhash_atfork(&hooks);
+}
+
+/* A worker that chooses another one for its callbacks keeps it when it was paused. */
+static struct call_rcu_data *chosen;
+
+static void choose(struct rcu_head *unused)
+{
+    (void)unused;
+    set_thread_call_rcu_data(chosen);
+    ADD(called, 1);
+}
+
+static void check_choice(struct rcu_head *unused)
+{
+    (void)unused;
+    CHECK(get_thread_call_rcu_data() == chosen);
+    ADD(called, 1);
+}
+
+static void test_choice_beside_fork(void)
+{
+    static struct rcu_head heads[2];
+    chosen = create_call_rcu_data(0, -1);
+    set_thread_call_rcu_data(create_call_rcu_data(0, -1));
+    call_rcu(&heads[0], choose);
+    rcu_barrier();
+    rcu_thread_offline();
+    call_rcu_before_fork();
+    call_rcu_after_fork_parent();
+    rcu_thread_online();
+    call_rcu(&heads[1], check_choice);
+    rcu_barrier();
+    CHECK(LOAD(called) == 2);
+}
+
+/* The callbacks of a worker have been called when it has been freed. */
+static void test_free_calls(void)
+{
+    static struct rcu_head head;
+    for (int i = 0; i < 20; i++) {
+        struct call_rcu_data *data = create_call_rcu_data(0, -1);
+        CHECK(data);
+        pthread_t thread = get_call_rcu_thread(data);
+        set_thread_call_rcu_data(data);
+        call_rcu(&head, count_call);
+        set_thread_call_rcu_data(NULL);
+        rcu_thread_offline();
+        call_rcu_data_free(data);
+        CHECK(LOAD(called) == i + 1);
+        join(thread);
+        rcu_thread_online();
+    }
+}
+
+/* Callbacks are readers, also if a barrier calls them as no thread can be started. */
+static void *synchronize_beside(void *unused)
+{
+    (void)unused;
+    UNTIL(LOAD(inside));
+    synchronize_rcu();
+    STORE(left, 1);
+    return NULL;
+}
+
+static void read_in_callback(struct rcu_head *unused)
+{
+    (void)unused;
+#if defined(QSBR)
+    CHECK(rcu_read_ongoing());
+#endif
+    rcu_read_lock();
+    STORE(inside, 1);
+    for (int i = 0; i < 50; i++) {
+        usleep(1000);
+        CHECK(!LOAD(left));
+    }
+    rcu_read_unlock();
+    ADD(called, 1);
+}
+
+static void *read_in_barrier(void *unused)
+{
+    static struct rcu_head head;
+    (void)unused;
+    STORE(denied, 1);
+    call_rcu(&head, read_in_callback);
+    rcu_barrier();
+    CHECK(LOAD(called) == 1);
+    return NULL;
+}
+
+static void test_reader_in_barrier(void)
+{
+    pthread_t thread = start(synchronize_beside, NULL);
+    read_in_barrier(NULL);
+    rcu_thread_offline();
+    join(thread);
+    rcu_thread_online();
+}
+
+static void test_reader_in_barrier_unregistered(void)
+{
+    rcu_thread_offline();
+    pthread_t thread = start(synchronize_beside, NULL);
+    join(start(read_in_barrier, NULL));
+    join(thread);
+    rcu_thread_online();
+}
+
+/* A callback that queues itself again does not keep the barrier. */
+static void call_again(struct rcu_head *head)
+{
+    ADD(called, 1);
+    call_rcu(head, call_again);
+}
+
+static void test_barrier_without_thread(void)
+{
+    static struct rcu_head head;
+    STORE(denied, 1);
+    call_rcu(&head, call_again);
+    rcu_barrier();
+    CHECK(LOAD(called) >= 1);
+    rcu_barrier();
+    CHECK(LOAD(called) >= 2);
+}
+
+/* A worker is freed under a barrier, and no thread can be started for the callbacks that it leaves: those that its last
+callbacks queue. */
+static void call_another(struct rcu_head *head)
+{
+    ADD(called, 1);
+    call_rcu(head, count_call);
+}
+
 static void *free_later(void *data)
 {
     usleep(50000);
@@ -413,14 +632,16 @@ static void test_free_beside_barrier(void)
     set_thread_call_rcu_data(data);
     keep_worker_busy();
     for (int i = 0; i < 10; i++)
-        call_rcu(&heads[i], count_call);
+        call_rcu(&heads[i], call_another);
     set_thread_call_rcu_data(NULL);
     pthread_t thread = start(free_later, data);
     rcu_barrier();
-    CHECK(LOAD(called) == 10);
+    CHECK(LOAD(called) >= 10);
     rcu_thread_offline();
     join(thread);
     rcu_thread_online();
+    rcu_barrier();
+    CHECK(LOAD(called) == 20);
 }
 
 #if !defined(QSBR)
@@ -479,6 +700,14 @@ static const struct {
     {"fork-beside-defer", test_fork_beside_defer},
     {"fork-beside-section", test_fork_beside_section},
     {"fork-in-callback", test_fork_in_callback},
+    {"fork-in-callback-paused", test_fork_in_callback_paused},
+    {"defer-in-child", test_defer_in_child},
+    {"hooks-beside-fork", test_hooks_beside_fork},
+    {"choice-beside-fork", test_choice_beside_fork},
+    {"free-calls", test_free_calls},
+    {"reader-in-barrier", test_reader_in_barrier},
+    {"reader-in-barrier-unregistered", test_reader_in_barrier_unregistered},
+    {"barrier-without-thread", test_barrier_without_thread},
     {"free-beside-barrier", test_free_beside_barrier},
 #if defined(BP)
     {"readers-of-child", test_readers_of_child},

@@ -15,7 +15,7 @@ use stillpoint_urcu_core::report::report;
 /// The number of readers in a chunk.
 const READERS: usize = 63;
 
-/// A chunk: two pages.
+/// A chunk: four pages.
 #[repr(C, align(128))]
 struct Chunk {
     next: AtomicPtr<Chunk>,

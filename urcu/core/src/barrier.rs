@@ -1,7 +1,8 @@
 //! `rcu_barrier`: waits for callbacks.
 
-use crate::flavor::{Flavor, SignalsBlocked, is_misused, offline, synchronize};
-use crate::workers::take_without_thread;
+use crate::flavor::{Flavor, SignalsBlocked, is_misused, offline, registered, synchronize};
+use crate::queue::Batch;
+use crate::workers::{complete_without_thread, take_without_thread};
 
 /// `rcu_barrier`: waits for all callbacks that have been queued.
 ///
@@ -17,26 +18,44 @@ pub fn barrier<F: Flavor>() {
         let mut has_requested = false;
         loop {
             let seen = workers.progress.count();
-            let batch = {
+            let taken = {
                 let _blocked = SignalsBlocked::during::<F>();
                 let _held = workers.lock.hold();
-                let batch = take_without_thread::<F>();
                 if !has_requested {
-                    workers.running().for_each(|worker| worker.request());
+                    workers.running_and_default().for_each(|worker| worker.request());
                     has_requested = true;
                 }
-                if batch.is_none() && workers.running().all(|worker| worker.is_settled()) {
+                if workers.running_and_default().all(|worker| worker.is_settled()) {
                     return;
                 }
-                batch
+                take_without_thread::<F>()
             };
-            match batch {
-                Some(batch) => {
+            if let Some((requested, batch)) = taken {
+                if !batch.is_empty() {
                     synchronize::<F>();
-                    batch.run();
+                    run_as_reader::<F>(batch);
                 }
-                None => workers.progress.wait(seen, None),
+                complete_without_thread::<F>(requested);
+            } else {
+                workers.progress.wait(seen, None);
             }
         }
     });
+}
+
+/// Calls the callbacks as a worker would: in a thread that is registered, and online. The calling thread is offline.
+fn run_as_reader<F: Flavor>(batch: Batch) {
+    match registered::<F>() {
+        Some(own) if F::QSBR => {
+            F::domain().readers().online(own);
+            batch.run();
+            F::domain().readers().report(own, 0);
+        }
+        Some(_) => batch.run(),
+        None => {
+            F::register_thread();
+            batch.run();
+            F::unregister_thread();
+        }
+    }
 }

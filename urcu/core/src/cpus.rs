@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::flavor::{Flavor, synchronize};
 use crate::worker::Worker;
-use crate::workers::{create, free_and_join, set_errno};
+use crate::workers::{create, free, free_and_join, set_errno};
 
 /// Returns the number of CPUs that may ever be there. The C library reads a file, and has another answer if it cannot:
 /// the first answer is kept.
@@ -55,9 +55,9 @@ pub fn create_cpu_workers<F: Flavor>(flags: c_ulong) -> c_int {
             continue;
         }
         let worker = create::<F>(flags, cpu);
-        if worker.is_null() {
-            return fail(libc::ENOMEM);
-        }
+        // SAFETY: null, or no other thread has seen it.
+        let Some(created) = (unsafe { worker.as_ref() }) else { return fail(libc::ENOMEM) };
+        created.is_joined.store(true, Relaxed);
         let result = set_cpu_worker::<F>(cpu, worker);
         if result != 0 {
             // SAFETY: no other thread has seen it.
@@ -70,7 +70,7 @@ pub fn create_cpu_workers<F: Flavor>(flags: c_ulong) -> c_int {
     0
 }
 
-/// `free_all_cpu_call_rcu_data`.
+/// `free_all_cpu_call_rcu_data`. Programs join the threads of the workers that they have created themselves.
 pub fn free_cpu_workers<F: Flavor>() {
     for place in F::domain().workers.cpus() {
         let worker = place.swap(ptr::null_mut(), AcqRel);
@@ -78,7 +78,13 @@ pub fn free_cpu_workers<F: Flavor>() {
             // Callers inside sections may be using it.
             synchronize::<F>();
             // SAFETY: the program creates it and hands it over; no caller uses it any more.
-            unsafe { free_and_join::<F>(worker) };
+            unsafe {
+                if (*worker).is_joined.load(Relaxed) {
+                    free_and_join::<F>(worker);
+                } else {
+                    free::<F>(worker);
+                }
+            }
         }
     }
 }

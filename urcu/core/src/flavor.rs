@@ -26,10 +26,8 @@ pub trait Flavor: InlinedProtocol + Sized {
     /// Returns the reader of the calling thread, registered or not. It must not be used by other threads.
     fn own<'a>() -> &'a InlinedReader;
 
-    /// Returns the reader of the calling thread, unless there is no memory for it yet.
-    fn own_if_any<'a>() -> Option<&'a InlinedReader> {
-        Some(Self::own())
-    }
+    /// Returns the reader of the calling thread if the thread has used it before. Needs no memory.
+    fn own_if_any<'a>() -> Option<&'a InlinedReader>;
 
     /// Registers the calling thread.
     fn register_thread();

@@ -10,6 +10,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use crate::flavor::{Flavor, registered};
+use crate::report::Thread;
 use crate::workers;
 
 /// How many forks lie between the first process and this one, plus one.
@@ -30,7 +31,8 @@ pub struct AtFork {
     private: *mut c_void,
 }
 
-/// The registered hooks, and how often they have been registered. The lock of the workers protects both.
+/// The registered hooks, and how often they have been registered. They change under the lock of the workers, which a
+/// fork holds. So does the count to and from 0.
 #[derive(Debug)]
 pub struct Hooks {
     hooks: AtomicPtr<AtFork>,
@@ -53,18 +55,28 @@ impl Hooks {
     }
 }
 
-/// `register_rculfhash_atfork`.
+/// `register_rculfhash_atfork`. A fork may wait for a section in which hooks are registered again, so that does not wait
+/// for the fork.
 pub fn register_hooks<F: Flavor>(hooks: *mut AtFork) {
     let workers = &F::domain().workers;
+    let again = |count: u32| (count > 0).then_some(count + 1);
+    // Relaxed: the hooks are used under the lock.
+    if workers.hooks.count.fetch_update(Relaxed, Relaxed, again).is_ok() {
+        return;
+    }
     let _held = workers.lock.hold();
     if workers.hooks.count.fetch_add(1, Relaxed) == 0 {
         workers.hooks.hooks.store(hooks, Relaxed);
     }
 }
 
-/// `unregister_rculfhash_atfork`.
+/// `unregister_rculfhash_atfork`. Waits for a fork if the hooks are registered no longer.
 pub fn unregister_hooks<F: Flavor>() {
     let workers = &F::domain().workers;
+    let not_last = |count: u32| (count > 1).then(|| count - 1);
+    if workers.hooks.count.fetch_update(Relaxed, Relaxed, not_last).is_ok() {
+        return;
+    }
     let _held = workers.lock.hold();
     if workers.hooks.count.fetch_sub(1, Relaxed) == 1 {
         workers.hooks.hooks.store(ptr::null_mut(), Relaxed);
@@ -110,7 +122,7 @@ pub(crate) fn in_child<F: Flavor>() {
     let own = registered::<F>();
     domain.engine.reset_in_child();
     // SAFETY: the child has one thread, which was in `fork`.
-    unsafe { domain.readers().reset_in_child(own) };
+    unsafe { domain.readers().reset_in_child(own, Thread::current().0) };
     F::reset_in_child();
     workers::reset_in_child::<F>();
 }

@@ -5,7 +5,8 @@
 //! | [`flavor`] | what differs among flavors, registration, `synchronize_rcu` |
 //! | [`workers`], [`worker`], [`cpus`] | `call_rcu`, worker threads |
 //! | [`barrier`] | `rcu_barrier` |
-//! | [`defer`], [`poll`] | `defer_rcu`, polled grace periods, both by `call_rcu` |
+//! | [`defer`] | `defer_rcu`, by a thread of its own |
+//! | [`poll`] | polled grace periods, by the default worker |
 //! | [`fork`] | hooks before and after `fork` |
 //! | [`data`], [`exports`](mod@exports) | macros that define data and functions under liburcu's names |
 //!

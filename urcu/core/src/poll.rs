@@ -10,7 +10,7 @@ use crate::workers;
 /// The default worker leads the grace periods that callers poll for.
 #[derive(Debug)]
 pub struct Polling {
-    /// The last of them.
+    /// The last of them; 0 if there was none.
     wanted: AtomicU64,
 }
 
@@ -21,7 +21,8 @@ impl Polling {
 
     /// Returns `true` if a caller polls for a grace period that has not passed.
     pub(crate) fn is_wanted<R>(&self, engine: &Engine<R>) -> bool {
-        !engine.is_done(GpCookie::from_number(self.wanted.load(Relaxed)))
+        let wanted = self.wanted.load(Relaxed);
+        wanted != 0 && !engine.is_done(GpCookie::from_number(wanted))
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Worker {
     flags: c_ulong,
     /// The CPU to run on, or -1.
     cpu: c_int,
+    /// The library created the worker, for a CPU, and joins its thread.
+    pub(crate) is_joined: AtomicBool,
     pub(crate) thread: AtomicU64,
     /// The [`generation`] in which the thread was started; 0 if it was not.
     pub(crate) started_in: AtomicU32,
@@ -63,6 +65,7 @@ impl Worker {
             event: Event::new(),
             flags,
             cpu,
+            is_joined: AtomicBool::new(false),
             thread: AtomicU64::new(0),
             started_in: AtomicU32::new(0),
             requested: AtomicU32::new(0),
@@ -120,8 +123,14 @@ impl Worker {
         self.completed.load(Acquire) == self.requested.load(Relaxed)
     }
 
+    /// Returns the number of the last request. What was queued before it is in the queue now, or has been taken.
+    pub(crate) fn last_request(&self) -> u32 {
+        // Acquire: pairs with the Release in `request`.
+        self.requested.load(Acquire)
+    }
+
     /// The callbacks that were in the queue at this request have been called.
-    fn complete<F: Flavor>(&self, domain: &Domain<F>, requested: u32) {
+    pub(crate) fn complete<F: Flavor>(&self, domain: &Domain<F>, requested: u32) {
         if self.completed.load(Relaxed) != requested {
             // Release: pairs with the Acquire in `is_settled`.
             self.completed.store(requested, Release);
@@ -132,6 +141,13 @@ impl Worker {
     /// Returns `true` if callers poll for a grace period that this worker must lead.
     fn is_polled<F: Flavor>(&self, domain: &Domain<F>) -> bool {
         ptr::eq(self, &domain.workers.default) && domain.polling.is_wanted(&domain.engine)
+    }
+
+    /// Forgets what threads have told the worker that the child of a fork has lost.
+    pub(crate) fn reset_in_child(&self) {
+        self.commands.store(0, Relaxed);
+        self.status.store(0, Relaxed);
+        self.is_idle.store(false, Relaxed);
     }
 
     /// Sleeps until there is a callback or a command.
@@ -163,37 +179,38 @@ impl Worker {
         }
     }
 
-    /// Registers the worker's thread, whose callbacks queue callbacks for the same worker.
-    fn register<F: Flavor>(&self) {
-        F::register_thread();
-        set_thread_worker::<F>(ptr::from_ref(self).cast_mut());
-    }
-
     /// The life of the worker's thread.
     fn run<F: Flavor>(&self) {
         let domain = F::domain();
         if self.cpu >= 0 {
             pin_to(self.cpu);
         }
-        self.register::<F>();
+        F::register_thread();
+        // Callbacks queue callbacks for the same worker, unless they choose another one.
+        set_thread_worker::<F>(ptr::from_ref(self).cast_mut());
         loop {
             // Acquire: pairs with the Release in `command`.
             let commands = self.commands.fetch_and(!URGENT, Acquire);
-            if commands & STOP != 0 {
-                break;
-            }
+            let is_last = commands & STOP != 0;
             if commands & PAUSE != 0 {
+                if is_last {
+                    break;
+                }
+                let chosen = get_thread_worker::<F>();
                 F::unregister_thread();
                 self.tell(domain, PAUSED);
                 self.event.wait_until(|| self.commands.load(Acquire) & PAUSE == 0);
                 self.status.store(0, Relaxed);
                 domain.workers.progress.notify();
-                self.register::<F>();
+                F::register_thread();
+                set_thread_worker::<F>(chosen);
                 continue;
             }
-            // Acquire: the queue then has what was queued before the request; pairs with the Release in `request`.
-            let requested = self.requested.load(Acquire);
+            let requested = self.last_request();
             let batch = self.queue.take();
+            if is_last && batch.is_empty() {
+                break;
+            }
             if batch.is_empty() && !self.is_polled(domain) {
                 self.complete(domain, requested);
                 offline::<F>(|_| self.idle(domain));
@@ -218,6 +235,9 @@ impl Worker {
             } else {
                 self.queue.put_back(batch);
             }
+            if is_last {
+                break;
+            }
         }
         F::unregister_thread();
         self.tell(domain, STOPPED);
@@ -241,21 +261,27 @@ impl Worker {
             unsafe { &*worker.cast::<Worker>() }.run::<F>();
             ptr::null_mut()
         }
-        // The thread inherits the mask.
-        let _blocked = SignalsBlocked::always();
-        let argument = ptr::from_ref(self).cast_mut().cast();
-        // SAFETY: an identifier is a plain number, and the places outlive the call.
-        let (error, thread) = unsafe {
-            let mut thread: libc::pthread_t = mem::zeroed();
-            (libc::pthread_create(&mut thread, ptr::null(), main::<F>, argument), thread)
-        };
-        if error != 0 {
-            return Err(error);
-        }
-        self.thread.store(thread, Relaxed);
+        self.thread.store(start_thread(main::<F>, ptr::from_ref(self).cast_mut().cast())?, Relaxed);
         // Release: pairs with the Acquire in `is_running`.
         self.started_in.store(generation(), Release);
         Ok(())
+    }
+}
+
+/// Starts a joinable thread, which blocks all signals. Returns an error number if that is impossible.
+pub(crate) fn start_thread(
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> Result<libc::pthread_t, c_int> {
+    // The thread inherits the mask.
+    let _blocked = SignalsBlocked::always();
+    // SAFETY: an identifier is a plain number, and its place outlives the call.
+    unsafe {
+        let mut thread: libc::pthread_t = mem::zeroed();
+        match libc::pthread_create(&mut thread, ptr::null(), main, argument) {
+            0 => Ok(thread),
+            error => Err(error),
+        }
     }
 }
 

@@ -66,6 +66,11 @@ impl Workers {
         core::iter::once(&self.default).chain(self.others()).filter(|worker| worker.is_running())
     }
 
+    /// Returns all workers whose callbacks a barrier waits for. Under the lock.
+    pub(crate) fn running_and_default(&self) -> impl Iterator<Item = &Worker> {
+        core::iter::once(&self.default).chain(self.others().filter(|worker| worker.is_running()))
+    }
+
     /// Returns `true` if no worker runs but paused ones. Under both locks.
     pub(crate) fn is_paused(&self) -> bool {
         // Acquire: as in `wait_for_status`.
@@ -122,14 +127,23 @@ pub(crate) fn start_default<F: Flavor>() -> bool {
     workers.default.is_running() || workers.default.start::<F>().is_ok()
 }
 
-/// Takes the callbacks of the default worker if no thread can be started for it.
-pub(crate) fn take_without_thread<F: Flavor>() -> Option<Batch> {
+/// Takes the callbacks of the default worker, with the number of the last request, if no thread can be started for it.
+/// Under the lock.
+pub(crate) fn take_without_thread<F: Flavor>() -> Option<(u32, Batch)> {
+    let default = &F::domain().workers.default;
+    let _held = F::domain().workers.starting.hold();
+    let has_thread = default.is_running() || !default.queue.is_empty() && default.start::<F>().is_ok();
+    (!has_thread).then(|| (default.last_request(), default.queue.take()))
+}
+
+/// The callbacks that [`take_without_thread`] returned have been called. A thread that has been started meanwhile
+/// completes the request itself.
+pub(crate) fn complete_without_thread<F: Flavor>(requested: u32) {
     let workers = &F::domain().workers;
     let _held = workers.starting.hold();
-    let has_thread = workers.default.queue.is_empty()
-        || workers.default.is_running()
-        || workers.default.start::<F>().is_ok();
-    (!has_thread).then(|| workers.default.queue.take())
+    if !workers.default.is_running() {
+        workers.default.complete(F::domain(), requested);
+    }
 }
 
 /// Returns the worker if it runs.
@@ -215,7 +229,8 @@ pub fn create<F: Flavor>(flags: c_ulong, cpu: c_int) -> *mut Worker {
     place
 }
 
-/// `call_rcu_data_free`: stops the thread, and moves what is left to the default worker.
+/// `call_rcu_data_free`: waits for the callbacks that are queued, stops the thread, and moves what has been queued
+/// meanwhile to the default worker.
 ///
 /// Does not join the thread, as programs of liburcu 0.13 do that later. From 0.14 on, liburcu joins it, and programs do
 /// not: then its stack stays mapped.
@@ -362,14 +377,13 @@ pub(crate) fn restart_in_child<F: Flavor>() {
 /// as does its worker.
 pub(crate) fn reset_in_child<F: Flavor>() {
     let workers = &F::domain().workers;
-    workers.default.commands.store(0, Relaxed);
-    workers.default.status.store(0, Relaxed);
-    workers.default.is_idle.store(false, Relaxed);
+    workers.default.reset_in_child();
     // SAFETY: the thread's own worker is valid.
     if let Some(worker) = unsafe { get_thread_worker::<F>().as_ref() }
         // SAFETY: has no preconditions.
         && worker.thread.load(Relaxed) == unsafe { libc::pthread_self() }
     {
+        worker.reset_in_child();
         worker.started_in.store(generation(), Relaxed);
     }
 }

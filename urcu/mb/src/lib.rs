@@ -53,6 +53,10 @@ impl Flavor for Mb {
         own()
     }
 
+    fn own_if_any<'a>() -> Option<&'a InlinedReader> {
+        found_own()
+    }
+
     fn register_thread() {
         register_thread();
     }

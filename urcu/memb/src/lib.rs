@@ -57,6 +57,10 @@ impl Flavor for Memb {
         own()
     }
 
+    fn own_if_any<'a>() -> Option<&'a InlinedReader> {
+        found_own()
+    }
+
     fn register_thread() {
         register_thread();
     }

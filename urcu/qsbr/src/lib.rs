@@ -50,6 +50,10 @@ impl Flavor for Qsbr {
         own()
     }
 
+    fn own_if_any<'a>() -> Option<&'a InlinedReader> {
+        found_own()
+    }
+
     fn register_thread() {
         register_thread();
     }

@@ -421,13 +421,13 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         threads[..len].iter().for_each(|&thread| self.protocol.report_stall(thread, waited));
     }
 
-    /// Makes the readers those of a process with one thread, whose reader is `own`.
+    /// Makes the readers those of a process with one thread, which has this id. Its reader is `own`.
     ///
     /// # Safety
     ///
     /// The calling thread is the only one in the process, as after a fork, and inside no method but those for readers.
     #[cfg(not(loom))]
-    pub unsafe fn reset_in_child(&self, own: Option<&InlinedReader>) {
+    pub unsafe fn reset_in_child(&self, own: Option<&InlinedReader>, thread: u32) {
         // SAFETY: the caller's contract. The lists may be half changed: nothing of them is read. A number may have been
         // advanced without a note that all are used: two passes are always right.
         unsafe { self.lists.overwrite(Mutex::new(Lists::new(true))) };
@@ -436,6 +436,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         if let Some(own) = own {
             own.wake.store(0, Relaxed);
             own.waiting.store(0, Relaxed);
+            own.thread.store(thread, Relaxed);
             let mut lists = self.lists();
             lists.push(own);
             lists.len = 1;
