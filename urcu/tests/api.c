@@ -332,10 +332,26 @@ static void test_defer(void)
     CHECK(deferred[0] + deferred[1] == 10003);
 }
 
-/* What a deferred function does once, and what the thread that deferred it waits for. */
+/* Runs a test in a thread of its own: with liburcu, a thread registers for defer_rcu only once. */
+static void *run_test(void *test)
+{
+    rcu_register_thread();
+    ((void (*)(void))test)();
+    rcu_unregister_thread();
+    return NULL;
+}
+
+static void in_new_thread(void (*test)(void))
+{
+    rcu_thread_offline();
+    join(start(run_test, (void *)test));
+    rcu_thread_online();
+}
+
 static int begun, ended, active, overlapping, exclusive;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* A deferred function has begun when this returns. */
 static void defer(void (*function)(void *))
 {
     STORE(begun, 0);
@@ -354,16 +370,24 @@ static void deferred_slow(void *unused)
 }
 
 /* A function that is being called is waited for, as those that are left. */
-static void test_defer_running(void)
+static void test_defer_barrier_waits(void)
+{
+    defer(deferred_slow);
+    rcu_defer_barrier();
+    CHECK(LOAD(ended));
+    rcu_defer_unregister_thread();
+}
+
+static void test_defer_barrier_thread_waits(void)
 {
     defer(deferred_slow);
     rcu_defer_barrier_thread();
     CHECK(LOAD(ended));
     rcu_defer_unregister_thread();
-    defer(deferred_slow);
-    rcu_defer_barrier();
-    CHECK(LOAD(ended));
-    rcu_defer_unregister_thread();
+}
+
+static void test_defer_unregister_waits(void)
+{
     defer(deferred_slow);
     rcu_defer_unregister_thread();
     CHECK(LOAD(ended));
@@ -399,6 +423,10 @@ static void test_defer_apart(void)
     CHECK(pthread_mutex_unlock(&mutex) == 0);
     rcu_defer_unregister_thread();
     CHECK(LOAD(ended));
+}
+
+static void test_barrier_in_deferred(void)
+{
     call(0);
     defer(deferred_barrier);
     rcu_defer_unregister_thread();
@@ -418,14 +446,14 @@ static void *defer_exclusive(void *unused)
 {
     (void)unused;
     rcu_register_thread();
+    /* In qsbr of liburcu, a thread that waits for deferred functions stays online. */
+    rcu_thread_offline();
     CHECK(rcu_defer_register_thread() == 0);
     for (int i = 0; i < 20; i++) {
         defer_rcu(deferred_exclusive, (void *)8);
         if (i % 2)
             rcu_defer_barrier_thread();
-        quiescent();
     }
-    rcu_thread_offline();
     rcu_defer_unregister_thread();
     rcu_thread_online();
     rcu_unregister_thread();
@@ -611,10 +639,13 @@ int main(void)
     RUN(test_cpu_workers());
     RUN(test_join_cpu_worker());
     RUN(test_defer());
-    RUN(test_defer_running());
-    RUN(test_defer_apart());
+    RUN(in_new_thread(test_defer_barrier_waits));
+    RUN(in_new_thread(test_defer_barrier_thread_waits));
+    RUN(in_new_thread(test_defer_unregister_waits));
+    RUN(in_new_thread(test_defer_apart));
+    RUN(in_new_thread(test_barrier_in_deferred));
     RUN(test_defer_exclusive());
-    RUN(test_defer_in_section());
+    RUN(in_new_thread(test_defer_in_section));
     RUN(test_poll());
     RUN(test_churn());
     RUN(test_pointers());

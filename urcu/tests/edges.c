@@ -459,6 +459,36 @@ static void test_defer_in_child(void)
     CHECK(LOAD(called) == 1);
 }
 
+/* Threads that are online wait for each other's deferred functions, one of which waits for a grace period. */
+static void *defer_some(void *unused)
+{
+    (void)unused;
+    rcu_register_thread();
+    CHECK(rcu_defer_register_thread() == 0);
+    for (int i = 0; i < 100; i++) {
+        defer_rcu(deferred_count, (void *)8);
+        if (i % 3 == 1)
+            rcu_defer_barrier_thread();
+        if (i % 3 == 2)
+            rcu_defer_barrier();
+    }
+    rcu_defer_unregister_thread();
+    rcu_unregister_thread();
+    return NULL;
+}
+
+static void test_defer_online(void)
+{
+    pthread_t threads[3];
+    rcu_thread_offline();
+    for (int i = 0; i < 3; i++)
+        threads[i] = start(defer_some, NULL);
+    for (int i = 0; i < 3; i++)
+        join(threads[i]);
+    rcu_thread_online();
+    CHECK(LOAD(called) == 300);
+}
+
 /* Hooks are registered again during a fork, as by a second hash table. */
 static void no_hook(void *unused)
 {
@@ -702,6 +732,7 @@ static const struct {
     {"fork-in-callback", test_fork_in_callback},
     {"fork-in-callback-paused", test_fork_in_callback_paused},
     {"defer-in-child", test_defer_in_child},
+    {"defer-online", test_defer_online},
     {"hooks-beside-fork", test_hooks_beside_fork},
     {"choice-beside-fork", test_choice_beside_fork},
     {"free-calls", test_free_calls},
