@@ -32,11 +32,11 @@
 //! # Sleeping
 //!
 //! An inlined reader knows one word, [`Gp::futex`]: when it leaves and finds [`ARMED`], it stores 0 and wakes the
-//! leader, whether the leader waits for this reader or not. A reader that leaves by a function can do better. The leader
-//! makes a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count
+//! leader, whether the leader waits for this reader or not. A reader that leaves by a function can do better. The
+//! leader makes a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count
 //! `awaited` down, and the last one wakes the leader by the same word. So the leader arms both, issues fence B, checks
-//! the readers again, and sleeps on [`Gp::futex`]. It does so again after each sleep, also one that a timer ended; if no
-//! reader blocks the pass any more, without the fence.
+//! the readers again, and sleeps on [`Gp::futex`]. It does so again after each sleep, also one that a timer ended.
+//! Fence B is only needed while a reader blocks the pass.
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is the
 //!    number of outstanding requests, of requests taken but not counted yet, and of the leader's own share.
@@ -390,7 +390,14 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         lists.pass_if(|_| true);
     }
 
-    /// Sleeps until a reader wakes the leader, or a report is due; for a bounded time if inlined readers wake no thread.
+    /// Completes a grace period whose readers have passed.
+    fn close(&self) {
+        if P::CLOSING_FENCE {
+            step!("inlined-no-closing-fence", self.fence());
+        }
+    }
+
+    /// Sleeps until a reader wakes the leader, or a report is due; for a bounded time if inlined readers wake none.
     fn sleep(&self, nap: &mut u64, current: u64, detector: &mut StallDetector<'_>) {
         self.counters.sleeps.fetch_add(1, Relaxed);
         let futex = &self.protocol.gp().futex;
@@ -487,14 +494,5 @@ impl<P: InlinedProtocol> ReaderSet for InlinedReaders<P> {
 
     fn count(&self) -> u64 {
         self.lists().len as u64
-    }
-}
-
-impl<P: InlinedProtocol> InlinedReaders<P> {
-    /// Completes a grace period whose readers have passed.
-    fn close(&self) {
-        if P::CLOSING_FENCE {
-            step!("inlined-no-closing-fence", self.fence());
-        }
     }
 }
