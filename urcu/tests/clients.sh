@@ -59,14 +59,25 @@ audited() {
     (launch "$1" timeout --kill-after=1 30 "${@:2}")
 }
 
-# attempts COMMAND...: repeats the command until it succeeds, 30 s at most.
+# attempts PROCESS COMMAND...: repeats the command until it succeeds, while the process lives, 30 s at most.
 attempts() {
     local i
     for ((i = 0; i < 300; i++)); do
-        "$@" >/dev/null 2>&1 && return
+        "${@:2}" >/dev/null 2>&1 && return
+        kill -0 "$1" 2>/dev/null || return
         sleep 0.1
     done
     return 1
+}
+
+# left: prints the processes that the client has started with the oracle, and that are still there.
+left() {
+    grep --files-with-matches --null-data --line-regexp --fixed-strings "AUDIT_FILE=$scratch/audit" \
+        /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
+}
+
+none_left() {
+    [[ ! $(left) ]]
 }
 
 # end PROCESS: asks it to end, waits, and fails if it crashes.
@@ -112,7 +123,7 @@ log:
 END
     launch memb knotd -c "$home/knot.conf" &
     daemon=$!
-    attempts plain knotc -c "$home/knot.conf" status || return
+    attempts "$daemon" plain knotc -c "$home/knot.conf" status || return
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
     asking=$!
     for ((i = 2; i <= 25; i++)); do
@@ -144,7 +155,7 @@ lttng() {
     launch memb lttng-sessiond --no-kernel --consumerd64-libdir="$lib" \
         --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
     daemon=$!
-    attempts plain lttng --no-sessiond list || return
+    attempts "$daemon" plain lttng --no-sessiond list || return
     for ((i = 0; i < 8; i++)); do
         plain lttng --no-sessiond create "s$i" --output="$home/trace$i" &&
             plain lttng --no-sessiond enable-channel --userspace c --session "s$i" &&
@@ -167,7 +178,7 @@ END
     cp "$home/example.zone" "$home/zones/example"
     launch qsbr gdnsd -c "$home" start >"$home/log" 2>&1 &
     daemon=$!
-    attempts plain gdnsdctl -c "$home" status || return
+    attempts "$daemon" plain gdnsdctl -c "$home" status || return
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
     asking=$!
     for ((i = 2; i <= 25; i++)); do
@@ -189,12 +200,13 @@ controls { };
 zone "example" { type primary; file "example.zone"; };
 END
     local paths=$lib:$next/root/usr/lib/x86_64-linux-gnu:$next/root/lib/x86_64-linux-gnu
-    env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
-        --preload "$bin/audit-memb.so" "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
+    env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" "$next/root/usr/lib64/ld-linux-x86-64.so.2" \
+        --library-path "$paths" --preload "$bin/audit-memb.so" \
+        "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
     daemon=$!
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
     asking=$!
-    attempts grep --quiet running "$home/log" || true
+    attempts "$daemon" grep --quiet ' all zones loaded$' "$home/log" || return
     for ((i = 2; i <= 15; i++)); do
         write_zone "$i"
         kill -HUP "$daemon"
@@ -228,7 +240,7 @@ END
     launch bp unshare --net glusterd --no-daemon --volfile="$home/glusterd.vol" --log-file="$home/log" \
         --pid-file="$home/pid" --socket-file="$home/management" &
     daemon=$!
-    attempts ask_gluster volume list || return
+    attempts "$daemon" ask_gluster volume list || return
     for ((i = 1; i <= 10; i++)); do
         ! ask_gluster peer probe 192.0.2.$i || return
         ask_gluster peer status || return
@@ -253,8 +265,10 @@ check_client() {
         port=$((port + 1))
         if [[ $broken ]]; then export AUDIT_BROKEN=1; else unset AUDIT_BROKEN; fi
         status=0
+        ("$name" && attempts $$ none_left) >"$scratch/log" 2>&1 || status=$?
         # Daemons of an attempt that failed do not outlive it.
-        (set +e; trap 'touch "$home/stop"; kill -KILL $(jobs -p) 2>/dev/null || true' EXIT; "$name") >"$scratch/log" 2>&1 || status=$?
+        touch "$home/stop"
+        kill -KILL $(left) 2>/dev/null || true
         read -r -d '' grace_periods occupied early < <(od -An -v -tu8 "$scratch/audit") || true
         if [[ ! $broken ]]; then
             if ((status != 0)); then
