@@ -86,7 +86,7 @@ static void *canary(void *argument)
     return NULL;
 }
 
-/* The worker of a library without grace periods: calls callbacks at once. Their callers may hold locks that they take. */
+/* The worker of a library without grace periods calls callbacks at once. They may take locks that the caller holds. */
 static void *early_worker(void *argument)
 {
     real_register();
@@ -260,7 +260,7 @@ void urcu_memb_read_unlock(void)
 }
 #endif
 
-#if !defined(QSBR)
+#if defined(MEMB)
 /* liburcu-cds and others call through the struct. Its entries are found by name: those above come first. */
 DEFINE_RCU_FLAVOR(rcu_flavor);
 #endif

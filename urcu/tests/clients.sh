@@ -15,11 +15,12 @@ unpack() {
 
 # The packages, and those of their dependencies that are not installed, are downloaded and unpacked.
 get_clients() {
-    [[ ! -e $client/complete ]] || return 0
+    local packages=(knot xfsprogs lttng-tools liblttng-ust1 gdnsd glusterfs-server)
+    [[ $(cat "$client/complete" 2>/dev/null) != "${packages[*]}" ]] || return 0
     mkdir -p "$client/debs/partial"
     apt-get install --yes --quiet --download-only --no-install-recommends -o Debug::NoLocking=1 \
-        -o Dir::Cache::archives="$client/debs" knot xfsprogs lttng-tools gdnsd glusterfs-server >"$scratch/apt" 2>&1 &&
-        unpack "$client/root" "$client/debs" && touch "$client/complete"
+        -o Dir::Cache::archives="$client/debs" "${packages[@]}" >"$scratch/apt" 2>&1 &&
+        unpack "$client/root" "$client/debs" && echo "${packages[*]}" >"$client/complete"
 }
 
 # BIND 9.20, with everything it needs down to the C library.
@@ -148,6 +149,11 @@ xfs() {
         audited memb xfs_db -c 'sb 0' -c 'print icount' "$image" | grep --quiet 'icount = 64'
 }
 
+# A traced program: its memory allocations are events.
+traced() {
+    plain env LTTNG_UST_REGISTER_TIMEOUT=10000 LD_PRELOAD=liblttng-ust-libc-wrapper.so.1 "$@"
+}
+
 lttng() {
     local i daemon
     export LTTNG_HOME=$home LTTNG_SESSION_CONFIG_XSD_PATH=$client/root/usr/share/xml/lttng
@@ -160,7 +166,8 @@ lttng() {
         plain lttng --no-sessiond create "s$i" --output="$home/trace$i" &&
             plain lttng --no-sessiond enable-channel --userspace c --session "s$i" &&
             plain lttng --no-sessiond enable-event --userspace -a --channel c --session "s$i" &&
-            plain lttng --no-sessiond start "s$i" && plain lttng --no-sessiond stop "s$i" || return
+            plain lttng --no-sessiond start "s$i" && traced ls / && traced ls / &&
+            plain lttng --no-sessiond stop "s$i" && [[ $(find "$home/trace$i" -name 'c_*' -size +0) ]] || return
     done >/dev/null
     (($(plain lttng --no-sessiond list | grep --count 'inactive') == 8)) || return
     for ((i = 0; i < 8; i++)); do plain lttng --no-sessiond destroy "s$i" || return; done >/dev/null
@@ -250,7 +257,7 @@ END
 
 # Folders of the system that daemons write to or load plugins from, as private ones. `ci/urcu.sh` has a mount namespace.
 private_folders() {
-    mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log &&
+    mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log && mount -t tmpfs tmpfs /dev/shm &&
         mount -t overlay overlay -o "lowerdir=$client/root/usr/lib/$machine:/usr/lib/$machine" "/usr/lib/$machine"
 }
 
