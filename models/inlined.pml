@@ -173,22 +173,26 @@ inline arm() {
     :: r < READERS && passed[r] -> r++
     :: else -> r = 0; break
     od;
+    if
+    :: passed[0] && passed[1]
+    :: else ->
 #ifndef NO_FENCE_BEFORE_RESCAN
 #ifndef FENCE_BEFORE_ARMING
-    heavy();
+       heavy();
 #endif
 #endif
-    do
-    :: r < READERS ->
+       do
+       :: r < READERS ->
 #ifndef NO_RESCAN
-       if
-       :: !passed[r] && !blocks(r) -> pass(r)
-       :: else
-       fi;
+          if
+          :: !passed[r] && !blocks(r) -> pass(r)
+          :: else
+          fi;
 #endif
-       r++
-    :: else -> r = 0; break
-    od
+          r++
+       :: else -> r = 0; break
+       od
+    fi
 }
 
 inline sleep() {

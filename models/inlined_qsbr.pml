@@ -117,20 +117,24 @@ inline arm() {
 #ifndef WAITING_BEFORE_ARMED
     request();
 #endif
+    if
+    :: passed[0] && passed[1]
+    :: else ->
 #ifndef NO_FENCE_BEFORE_RESCAN
-    fenced(LEADER);
+       fenced(LEADER);
 #endif
-    do
-    :: r < READERS ->
+       do
+       :: r < READERS ->
 #ifndef NO_RESCAN
-       if
-       :: !blocks(r) -> passed[r] = 1
-       :: else
-       fi;
+          if
+          :: !blocks(r) -> passed[r] = 1
+          :: else
+          fi;
 #endif
-       r++
-    :: else -> r = 0; break
-    od
+          r++
+       :: else -> r = 0; break
+       od
+    fi
 }
 
 inline sleep() {

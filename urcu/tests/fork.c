@@ -71,6 +71,8 @@ static void levels(int depth)
 #endif
     for (int i = 0; i < (depth == DEPTH ? FORKS : 2); i++) {
         call_some();
+        /* The workers that it pauses may wait for this thread, in qsbr. */
+        rcu_thread_offline();
         call_rcu_before_fork();
 #if defined(BP)
         urcu_bp_before_fork();
@@ -82,6 +84,7 @@ static void levels(int depth)
             urcu_bp_after_fork_child();
 #endif
             call_rcu_after_fork_child();
+            rcu_thread_online();
             alarm(60);
             call_some();
             synchronize_rcu();
@@ -98,6 +101,7 @@ static void levels(int depth)
         urcu_bp_after_fork_parent();
 #endif
         call_rcu_after_fork_parent();
+        rcu_thread_online();
         int status;
         call_some();
 #if defined(LFHT)

@@ -20,6 +20,7 @@ stillpoint_urcu_core::zeros!(".globl", "urcu_bp_has_sys_membarrier", ".bss,\"aw\
 stillpoint_urcu_core::zeros!(".globl", "urcu_bp_reader", ".tbss,\"awT\"", "8", "8");
 stillpoint_urcu_core::thread_pointer!("urcu_bp_reader", "stillpoint_urcu_bp_self");
 stillpoint_urcu_core::exports!(Bp, "bp", nothing, nothing, nothing);
+stillpoint_urcu_core::section_exports!(Bp, "bp");
 stillpoint_urcu_core::pointer_exports!("urcu_bp_");
 stillpoint_urcu_core::constructor!(load);
 
@@ -62,8 +63,7 @@ impl Flavor for Bp {
     }
 
     fn own_if_any<'a>() -> Option<&'a InlinedReader> {
-        // SAFETY: the pointer is null or to the thread's own reader.
-        unsafe { own_pointer().as_ref() }
+        found_own()
     }
 
     fn register_thread() {
@@ -88,13 +88,7 @@ fn set_own(own: *const InlinedReader) {
 
 #[inline(always)]
 fn own<'a>() -> &'a InlinedReader {
-    let mut own = own_pointer();
-    if own.is_null() {
-        register();
-        own = own_pointer();
-    }
-    // SAFETY: `register` has set it.
-    unsafe { &*own }
+    found_own().unwrap_or_else(register_own)
 }
 
 fn load() {
@@ -108,24 +102,31 @@ fn init() {
 }
 
 /// Registers the calling thread, until it ends. May be called in a signal handler.
-#[cold]
 #[unsafe(export_name = "urcu_bp_register")]
 extern "C" fn register() {
+    register_own();
+}
+
+#[cold]
+#[inline(never)]
+fn register_own<'a>() -> &'a InlinedReader {
     let _blocked = SignalsBlocked::always();
-    if own_pointer().is_null() {
-        init();
-        let reader = arena::claim();
-        flavor::register::<Bp>(reader);
-        set_own(reader);
-        arena::at_thread_exit(reader);
+    // A signal handler may have registered the thread.
+    if let Some(own) = found_own() {
+        return own;
     }
+    init();
+    let reader = arena::claim();
+    flavor::register::<Bp>(reader);
+    set_own(reader);
+    arena::at_thread_exit(reader);
+    reader
 }
 
 /// The reverse of [`register`].
 fn release() {
     let _blocked = SignalsBlocked::always();
-    // SAFETY: the pointer is null or to the thread's own reader.
-    if let Some(own) = unsafe { own_pointer().as_ref() } {
+    if let Some(own) = found_own() {
         set_own(core::ptr::null());
         flavor::unregister::<Bp>(own);
         arena::release(own);
@@ -139,21 +140,6 @@ extern "C" fn register_thread() {
 
 /// Threads unregister when they end.
 extern "C" fn unregister_thread() {}
-
-#[unsafe(export_name = "urcu_bp_read_lock")]
-extern "C" fn read_lock() {
-    DOMAIN.readers().enter(own());
-}
-
-#[unsafe(export_name = "urcu_bp_read_unlock")]
-extern "C" fn read_unlock() {
-    DOMAIN.readers().leave(own());
-}
-
-#[unsafe(export_name = "urcu_bp_read_ongoing")]
-extern "C" fn read_ongoing() -> c_int {
-    own().in_section().into()
-}
 
 /// The library's own handlers do what is needed when a process forks.
 #[unsafe(export_name = "urcu_bp_before_fork")]

@@ -38,15 +38,16 @@ macro_rules! zeros {
     };
 }
 
-/// Defines the functions `own_pointer` and `set_own_pointer` for a pointer of the package `self`, and `thread_address`,
+/// Defines the functions `found_own` and `set_own_pointer` for a pointer of the package `self`, and `thread_address`,
 /// the address of a thread-local variable of this library.
 #[macro_export]
 macro_rules! thread_pointer {
     ($variable:literal, $pointer:literal) => {
+        /// Returns the calling thread's reader if the pointer to it is set.
         #[inline(always)]
-        fn own_pointer() -> *const stillpoint::urcu::InlinedReader {
-            let own;
-            // SAFETY: reads a thread-local variable.
+        fn found_own<'a>() -> Option<&'a stillpoint::urcu::InlinedReader> {
+            let own: *const stillpoint::urcu::InlinedReader;
+            // SAFETY: reads a thread-local variable: null, or the thread's own reader, which lives as long as it does.
             unsafe {
                 core::arch::asm!(
                     concat!("mov {0}, qword ptr [rip + ", $pointer, "@GOTTPOFF]"),
@@ -54,8 +55,8 @@ macro_rules! thread_pointer {
                     out(reg) own,
                     options(nostack, readonly, preserves_flags),
                 );
+                own.as_ref()
             }
-            own
         }
 
         fn set_own_pointer(own: *const stillpoint::urcu::InlinedReader) {
@@ -98,9 +99,7 @@ macro_rules! thread_reader {
 
         #[inline(always)]
         fn own<'a>() -> &'a stillpoint::urcu::InlinedReader {
-            let own = own_pointer();
-            // SAFETY: null, or the thread's own reader, which lives as long as the thread.
-            unsafe { own.as_ref() }.unwrap_or_else(find_own)
+            found_own().unwrap_or_else(find_own)
         }
 
         /// Sets the pointer to the calling thread's reader.

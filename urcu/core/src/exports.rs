@@ -214,25 +214,49 @@ macro_rules! exports {
     };
 }
 
-/// Defines the functions for readers that enter and leave sections: memb and mb.
+/// Defines the functions for readers that enter and leave sections: memb, mb and bp.
+///
+/// The calls of a thread that has no pointer to its reader yet are tail calls, so that the others need no stack.
 #[macro_export]
 macro_rules! section_exports {
     ($flavor:ident, $name:literal) => {
         #[unsafe(export_name = concat!("urcu_", $name, "_read_lock"))]
         extern "C" fn read_lock() {
-            DOMAIN.readers().enter(own());
+            #[cold]
+            #[inline(never)]
+            extern "C" fn first() {
+                DOMAIN.readers().enter(own());
+            }
+            match found_own() {
+                Some(own) => DOMAIN.readers().enter(own),
+                None => first(),
+            }
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_read_unlock"))]
         extern "C" fn read_unlock() {
-            DOMAIN.readers().leave(own());
+            #[cold]
+            #[inline(never)]
+            extern "C" fn first() {
+                DOMAIN.readers().leave(own());
+            }
+            match found_own() {
+                Some(own) => DOMAIN.readers().leave(own),
+                None => first(),
+            }
         }
 
         #[unsafe(export_name = concat!("urcu_", $name, "_read_ongoing"))]
         extern "C" fn read_ongoing() -> c_int {
             own().in_section().into()
         }
+    };
+}
 
+/// Defines the functions by which threads register: memb and mb.
+#[macro_export]
+macro_rules! registration_exports {
+    ($flavor:ident, $name:literal) => {
         #[unsafe(export_name = concat!("urcu_", $name, "_register_thread"))]
         extern "C" fn register_thread() {
             let own = own();

@@ -14,6 +14,7 @@ stillpoint_urcu_core::gp!("urcu_mb_gp");
 stillpoint_urcu_core::thread_reader!("urcu_mb_reader", "stillpoint_urcu_mb_self");
 stillpoint_urcu_core::exports!(Mb, "mb", nothing, nothing, nothing);
 stillpoint_urcu_core::section_exports!(Mb, "mb");
+stillpoint_urcu_core::registration_exports!(Mb, "mb");
 stillpoint_urcu_core::constructor!(load);
 
 unsafe extern "C" {

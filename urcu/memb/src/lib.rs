@@ -17,6 +17,7 @@ stillpoint_urcu_core::zeros!(".globl", "urcu_memb_has_sys_membarrier", ".bss,\"a
 stillpoint_urcu_core::thread_reader!("urcu_memb_reader", "stillpoint_urcu_memb_self");
 stillpoint_urcu_core::exports!(Memb, "memb", nothing, nothing, nothing);
 stillpoint_urcu_core::section_exports!(Memb, "memb");
+stillpoint_urcu_core::registration_exports!(Memb, "memb");
 stillpoint_urcu_core::constructor!(load);
 
 unsafe extern "C" {

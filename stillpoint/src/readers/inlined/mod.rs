@@ -35,7 +35,8 @@
 //! leader, whether the leader waits for this reader or not. A reader that leaves by a function can do better. The leader
 //! makes a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count
 //! `awaited` down, and the last one wakes the leader by the same word. So the leader arms both, issues fence B, checks
-//! the readers again, and sleeps on [`Gp::futex`]. It does so again after each sleep, also one that a timer ended.
+//! the readers again, and sleeps on [`Gp::futex`]. It does so again after each sleep, also one that a timer ended; if no
+//! reader blocks the pass any more, without the fence.
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is the
 //!    number of outstanding requests, of requests taken but not counted yet, and of the leader's own share.
@@ -338,7 +339,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
             }
             false
         });
-        if !P::TIMED {
+        if !P::TIMED && !lists.all_passed() {
             step!("inlined-no-fence-before-rescan", self.fence());
             step!(
                 "inlined-no-rescan",
