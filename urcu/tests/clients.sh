@@ -1,5 +1,6 @@
 # Programs of the distribution on the libraries, unmodified, with the oracle of `audit.c` preloaded. Sourced by
-# ci/urcu.sh, which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines `fail`.
+# ci/urcu.sh, which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines
+# `fail`.
 
 machine=$(gcc -print-multiarch)
 client=$PWD/target/urcu-checks/clients   # packages, unpacked: their daemons must not be started by the installation
@@ -50,7 +51,7 @@ plain() {
 launch() {
     local flavor=$1
     shift
-    exec env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" LD_PRELOAD="$bin/audit-$flavor.so" \
+    exec env LD_PRELOAD="$bin/audit-$flavor.so" \
         LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
@@ -71,15 +72,20 @@ attempts() {
     return 1
 }
 
-# left: prints the processes that the client has started with the oracle, and that are still there.
+# left: prints the processes that the client has started, and that are still there.
 left() {
     grep --files-with-matches --null-data --line-regexp --fixed-strings "AUDIT_FILE=$scratch/audit" \
-        /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
+        /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || true
 }
 
 none_left() {
     [[ ! $(left) ]]
 }
+
+end_left() {
+    kill -KILL $(left) 2>/dev/null || true
+}
+trap 'end_left; rm -r "$scratch"' EXIT
 
 # end PROCESS: asks it to end, waits, and fails if it crashes.
 end() {
@@ -149,9 +155,9 @@ xfs() {
         audited memb xfs_db -c 'sb 0' -c 'print icount' "$image" | grep --quiet 'icount = 64'
 }
 
-# A traced program: its memory allocations are events.
+# traced COMMAND...: a program whose memory allocations are events. It waits until it is registered.
 traced() {
-    plain env LTTNG_UST_REGISTER_TIMEOUT=10000 LD_PRELOAD=liblttng-ust-libc-wrapper.so.1 "$@"
+    plain env LTTNG_UST_REGISTER_TIMEOUT=-1 LD_PRELOAD=liblttng-ust-libc-wrapper.so.1 "$@"
 }
 
 lttng() {
@@ -207,7 +213,7 @@ controls { };
 zone "example" { type primary; file "example.zone"; };
 END
     local paths=$lib:$next/root/usr/lib/x86_64-linux-gnu:$next/root/lib/x86_64-linux-gnu
-    env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" "$next/root/usr/lib64/ld-linux-x86-64.so.2" \
+    "$next/root/usr/lib64/ld-linux-x86-64.so.2" \
         --library-path "$paths" --preload "$bin/audit-memb.so" \
         "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
     daemon=$!
@@ -227,9 +233,10 @@ ask_gluster() {
     plain gluster --mode=script --log-file="$home/cli.log" --glusterd-sock="$home/socket" "$@"
 }
 
-# glusterd is a plugin that uses liburcu-bp. It frees a peer by a callback when a probe fails: the network is none.
+# The plugin of glusterd loads liburcu-bp. It frees a peer by a callback when a probe fails, as there is no network.
+# Without the options for keepalive, glusterd does not answer.
 gluster() {
-    local i daemon
+    local i daemon status
     mkdir -p "$home/work" "$home/run"
     cat >"$home/glusterd.vol" <<END
 volume management
@@ -249,9 +256,11 @@ END
     daemon=$!
     attempts "$daemon" ask_gluster volume list || return
     for ((i = 1; i <= 10; i++)); do
-        ! ask_gluster peer probe 192.0.2.$i || return
-        ask_gluster peer status || return
-    done >/dev/null 2>&1
+        status=0
+        ask_gluster peer probe 192.0.2.$i || status=$?
+        ((status == 1)) || return
+        ask_gluster peer status | grep --quiet 'Number of Peers: 0' || return
+    done >/dev/null
     end "$daemon"
 }
 
@@ -263,7 +272,7 @@ private_folders() {
 
 # check_client NAME: the oracle must find nothing, and must find it in a library without grace periods.
 check_client() {
-    local name=$1 counts grace_periods occupied early before=$SECONDS
+    local name=$1 broken status counts grace_periods occupied early before=$SECONDS
     for broken in "" 1; do
         home=$scratch/$name$broken
         mkdir -p "$home"
@@ -272,13 +281,13 @@ check_client() {
         port=$((port + 1))
         if [[ $broken ]]; then export AUDIT_BROKEN=1; else unset AUDIT_BROKEN; fi
         status=0
-        ("$name" && attempts $$ none_left) >"$scratch/log" 2>&1 || status=$?
+        (export AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/"; "$name") >"$scratch/log" 2>&1 || status=$?
+        ((status != 0)) || attempts $$ none_left || { status="0, processes are left: $(left)"; }
         # Daemons of an attempt that failed do not outlive it.
-        touch "$home/stop"
-        kill -KILL $(left) 2>/dev/null || true
+        end_left
         read -r -d '' grace_periods occupied early < <(od -An -v -tu8 "$scratch/audit") || true
         if [[ ! $broken ]]; then
-            if ((status != 0)); then
+            if [[ $status != 0 ]]; then
                 cat "$scratch/log" "$home/log" >&2 || true
                 fail "$name: failed (status $status)"
             fi
