@@ -6,7 +6,8 @@ are made longer.
 
 AUDIT_LIBRARIES: the folder of the libraries that the program must run on.
 AUDIT_FILE: a file of 24 bytes that gets the grace periods, those that found readers inside, and those that ended too
-early. AUDIT_BROKEN: no grace period waits, and the oracle must notice it. */
+early. AUDIT_BARRIER: the program ends after its callbacks. AUDIT_BROKEN: no grace period waits, and the oracle must
+notice it. */
 #define _GNU_SOURCE
 #include "flavor.h"
 #include <fcntl.h>
@@ -185,6 +186,13 @@ static void compare(const struct snapshot *snapshot)
     ADD(counters->grace_periods, 1);
     ADD(counters->occupied, snapshot->count != 0);
     ADD(counters->early, early);
+}
+
+/* Some programs end before their callbacks are called. */
+__attribute__((destructor)) static void finish(void)
+{
+    if (LOAD(real_register) && getenv("AUDIT_BARRIER"))
+        ((void (*)(void))next(SYMBOL(barrier)))();
 }
 
 void synchronize_rcu(void)
