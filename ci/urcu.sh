@@ -125,9 +125,14 @@ build_flavor() {
         [[ $flavor != bp ]] || compile bulletproof "bulletproof-$kind" "${define[@]}" "${libraries[@]}" || return
     done
     compile broken "broken-$flavor.so" "-D${flavor^^}" -fPIC -shared || return
-    # Programs of the distribution link liburcu under its first name.
-    [[ $flavor == mb ]] || compile audit "audit-$flavor.so" "-D${flavor^^}" -fPIC -shared -Wl,--no-as-needed \
-        "$([[ $flavor == memb ]] && echo -lurcu || echo "-lurcu-$flavor")" || return
+    # Programs of the distribution link liburcu under its first name. A plugin loads bp.
+    case $flavor in
+        memb) libraries=(-lurcu) ;;
+        qsbr) libraries=(-lurcu-qsbr) ;;
+        bp) libraries=() ;;
+        mb) return 0 ;;
+    esac
+    compile audit "audit-$flavor.so" "-D${flavor^^}" -fPIC -shared -Wl,--no-as-needed "${libraries[@]}"
 }
 printf '%s\n' "${flavors[@]}" | each build_flavor || fail "the test programs do not compile"
 compile torture torture-delayed -DMEMB -D_LGPL_SOURCE -DDELAYED -lurcu-memb -lurcu-common

@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     int callers = argc > 3 ? atoi(argv[3]) : 1, readers = 0;
     pthread_t reader[SLEEPERS], threads[64];
     samples = calloc(SAMPLES, sizeof *samples);
-    if (!samples || callers > 64)
+    if (!samples)
         return 2;
     published = &value;
 
@@ -172,7 +172,7 @@ int main(int argc, char **argv)
 
     if (strcmp(what, "read") == 0) {
         read_pairs(end);
-    } else if (strcmp(what, "sync") == 0) {
+    } else if (strcmp(what, "sync") == 0 && callers <= 64) {
         for (int i = 0; i < callers; i++)
             begin(&threads[i], synchronize_until, &end);
         for (int i = 0; i < callers; i++)

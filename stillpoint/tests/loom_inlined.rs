@@ -103,8 +103,7 @@ impl<const WEAK: bool> Domain<WEAK> {
         let value = self.published.load();
         // Time may pass between loading the pointer and reading through it.
         poll();
-        // SAFETY: the memory of values is never freed.
-        unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+        look_at(value);
     }
 
     /// Publishes another value and frees the old one after a grace period.
@@ -120,6 +119,11 @@ impl<const WEAK: bool> Domain<WEAK> {
         assert!(counters.heavy_fences.load(Relaxed) <= heavy_fences, "{counters:?}");
         assert!(counters.wakeups.load(Relaxed) <= wakeups, "{counters:?}");
     }
+}
+
+fn look_at(value: *const UnsafeCell<u32>) {
+    // SAFETY: the memory of values is never freed.
+    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
 fn boxed(value: u32) -> *mut UnsafeCell<u32> {
@@ -234,6 +238,27 @@ fn leader_sleeps_until_inlined_and_own_readers_have_left() {
         domain.update();
         t.join().unwrap();
         u.join().unwrap();
+    });
+}
+
+/// The section has begun, so few switches lead to a leader that sleeps.
+#[test]
+fn sleeping_leader_returns_after_the_reader_left_by_function() {
+    check(0, 3, || {
+        let domain = Domain::<false>::new(0);
+        let reader = domain.register();
+        domain.readers().enter(reader);
+        let value = domain.published.load();
+        let t = spawn(&domain, 0, move |domain| {
+            // Fences A and B may both come before the section reads.
+            poll();
+            poll();
+            look_at(value);
+            domain.readers().leave(reader);
+        });
+        domain.update();
+        t.join().unwrap();
+        domain.assert_costs(2, 1);
     });
 }
 

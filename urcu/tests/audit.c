@@ -6,7 +6,8 @@ are made longer.
 
 AUDIT_LIBRARIES: the folder of the libraries that the program must run on.
 AUDIT_FILE: a file of 24 bytes that gets the grace periods, those that found readers inside, and those that ended too
-early. AUDIT_BROKEN: no grace period waits, and the oracle must notice it. */
+early. AUDIT_BARRIER: the program ends after its callbacks. AUDIT_BROKEN: no grace period waits, and the oracle must
+notice it. */
 #define _GNU_SOURCE
 #include "flavor.h"
 #include <fcntl.h>
@@ -36,6 +37,7 @@ struct snapshot {
 
 struct record {
     struct rcu_head head;
+    struct record *next;
     struct rcu_head *client_head;
     void (*client_function)(struct rcu_head *head);
     struct snapshot snapshot;
@@ -45,6 +47,8 @@ static struct counters private_counters, *counters = &private_counters;
 static struct clock clocks[CLOCKS];
 static unsigned next_clock;
 static int broken;
+static pthread_mutex_t early_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct record *early_callbacks, **early_end = &early_callbacks;
 static pid_t started_in;
 
 static void (*real_synchronize)(void);
@@ -81,6 +85,30 @@ static void *canary(void *argument)
         real_unlock();
     }
     return NULL;
+}
+
+/* The worker of a library without grace periods calls callbacks at once. They may take locks that the caller holds. */
+static void *early_worker(void *argument)
+{
+    real_register();
+    for (;;) {
+        pthread_mutex_lock(&early_lock);
+        struct record *record = early_callbacks;
+        early_callbacks = NULL;
+        early_end = &early_callbacks;
+        pthread_mutex_unlock(&early_lock);
+        while (record) {
+            struct record *next = record->next;
+            record->client_function(record->client_head);
+            free(record);
+            record = next;
+        }
+#if defined(QSBR)
+        rcu_quiescent_state();
+#endif
+        usleep(100);
+    }
+    return argument;
 }
 
 static unsigned new_clock(void)
@@ -132,6 +160,8 @@ static void begin(void)
         STORE(clocks[clock].time, 0);
         start(canary, &clocks[clock]);
     }
+    if (broken)
+        start(early_worker, NULL);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
@@ -156,6 +186,13 @@ static void compare(const struct snapshot *snapshot)
     ADD(counters->grace_periods, 1);
     ADD(counters->occupied, snapshot->count != 0);
     ADD(counters->early, early);
+}
+
+/* Some programs end before their callbacks are called. */
+__attribute__((destructor)) static void finish(void)
+{
+    if (LOAD(real_register) && getenv("AUDIT_BARRIER"))
+        ((void (*)(void))next(SYMBOL(barrier)))();
 }
 
 void synchronize_rcu(void)
@@ -184,10 +221,16 @@ void call_rcu(struct rcu_head *head, void (*function)(struct rcu_head *head))
     record->client_head = head;
     record->client_function = function;
     take(&record->snapshot);
-    if (broken)
-        called(&record->head);
-    else
+    if (!broken) {
         real_call_rcu(&record->head, called);
+        return;
+    }
+    compare(&record->snapshot);
+    record->next = NULL;
+    pthread_mutex_lock(&early_lock);
+    *early_end = record;
+    early_end = &record->next;
+    pthread_mutex_unlock(&early_lock);
 }
 
 #if !defined(BP)
@@ -225,7 +268,7 @@ void urcu_memb_read_unlock(void)
 }
 #endif
 
-#if !defined(QSBR)
+#if defined(MEMB)
 /* liburcu-cds and others call through the struct. Its entries are found by name: those above come first. */
 DEFINE_RCU_FLAVOR(rcu_flavor);
 #endif

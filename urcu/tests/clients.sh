@@ -1,5 +1,6 @@
 # Programs of the distribution on the libraries, unmodified, with the oracle of `audit.c` preloaded. Sourced by
-# ci/urcu.sh, which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines `fail`.
+# ci/urcu.sh, which sets `lib` (the folder of the libraries), `bin` (of the test programs), `scratch`, and defines
+# `fail`.
 
 machine=$(gcc -print-multiarch)
 client=$PWD/target/urcu-checks/clients   # packages, unpacked: their daemons must not be started by the installation
@@ -15,11 +16,12 @@ unpack() {
 
 # The packages, and those of their dependencies that are not installed, are downloaded and unpacked.
 get_clients() {
-    [[ ! -e $client/complete ]] || return 0
+    local packages=(knot xfsprogs lttng-tools liblttng-ust1 gdnsd glusterfs-server)
+    [[ $(cat "$client/complete" 2>/dev/null) != "${packages[*]}" ]] || return 0
     mkdir -p "$client/debs/partial"
     apt-get install --yes --quiet --download-only --no-install-recommends -o Debug::NoLocking=1 \
-        -o Dir::Cache::archives="$client/debs" knot xfsprogs lttng-tools gdnsd glusterfs-server >"$scratch/apt" 2>&1 &&
-        unpack "$client/root" "$client/debs" && touch "$client/complete"
+        -o Dir::Cache::archives="$client/debs" "${packages[@]}" >"$scratch/apt" 2>&1 &&
+        unpack "$client/root" "$client/debs" && echo "${packages[*]}" >"$client/complete"
 }
 
 # BIND 9.20, with everything it needs down to the C library.
@@ -49,7 +51,7 @@ plain() {
 launch() {
     local flavor=$1
     shift
-    exec env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" LD_PRELOAD="$bin/audit-$flavor.so" \
+    exec env LD_PRELOAD="$bin/audit-$flavor.so" \
         LD_LIBRARY_PATH="$lib:$client/root/usr/lib/$machine:$client/root/lib/$machine" \
         PATH="$client/root/usr/sbin:$client/root/usr/bin:$client/root/sbin:$PATH" "$@"
 }
@@ -59,15 +61,31 @@ audited() {
     (launch "$1" timeout --kill-after=1 30 "${@:2}")
 }
 
-# attempts COMMAND...: repeats the command until it succeeds, 30 s at most.
+# attempts PROCESS COMMAND...: repeats the command until it succeeds, while the process lives, 30 s at most.
 attempts() {
     local i
     for ((i = 0; i < 300; i++)); do
-        "$@" >/dev/null 2>&1 && return
+        "${@:2}" >/dev/null 2>&1 && return
+        kill -0 "$1" 2>/dev/null || return
         sleep 0.1
     done
     return 1
 }
+
+# left: prints the processes that the client has started, and that are still there.
+left() {
+    grep --files-with-matches --null-data --line-regexp --fixed-strings "AUDIT_FILE=$scratch/audit" \
+        /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 || true
+}
+
+none_left() {
+    [[ ! $(left) ]]
+}
+
+end_left() {
+    kill -KILL $(left) 2>/dev/null || true
+}
+trap 'end_left; rm -r "$scratch"' EXIT
 
 # end PROCESS: asks it to end, waits, and fails if it crashes.
 end() {
@@ -112,7 +130,7 @@ log:
 END
     launch memb knotd -c "$home/knot.conf" &
     daemon=$!
-    attempts plain knotc -c "$home/knot.conf" status || return
+    attempts "$daemon" plain knotc -c "$home/knot.conf" status || return
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
     asking=$!
     for ((i = 2; i <= 25; i++)); do
@@ -127,6 +145,7 @@ END
 # The file system must be sound: written by mkfs.xfs, read by xfs_db, repaired after damage.
 xfs() {
     local image=$home/image
+    export AUDIT_BARRIER=1
     truncate -s 320M "$image"
     audited memb mkfs.xfs -q -f "$image" &&
         audited memb xfs_repair -n "$image" >"$home/log" 2>&1 &&
@@ -137,6 +156,11 @@ xfs() {
         audited memb xfs_db -c 'sb 0' -c 'print icount' "$image" | grep --quiet 'icount = 64'
 }
 
+# traced COMMAND...: a program whose memory allocations are events. It waits until it is registered.
+traced() {
+    plain env LTTNG_UST_REGISTER_TIMEOUT=-1 LD_PRELOAD=liblttng-ust-libc-wrapper.so.1 "$@"
+}
+
 lttng() {
     local i daemon
     export LTTNG_HOME=$home LTTNG_SESSION_CONFIG_XSD_PATH=$client/root/usr/share/xml/lttng
@@ -144,12 +168,13 @@ lttng() {
     launch memb lttng-sessiond --no-kernel --consumerd64-libdir="$lib" \
         --consumerd64-path="$client/root/usr/lib/$machine/lttng/libexec/lttng-consumerd" >"$home/log" 2>&1 &
     daemon=$!
-    attempts plain lttng --no-sessiond list || return
+    attempts "$daemon" plain lttng --no-sessiond list || return
     for ((i = 0; i < 8; i++)); do
         plain lttng --no-sessiond create "s$i" --output="$home/trace$i" &&
             plain lttng --no-sessiond enable-channel --userspace c --session "s$i" &&
             plain lttng --no-sessiond enable-event --userspace -a --channel c --session "s$i" &&
-            plain lttng --no-sessiond start "s$i" && plain lttng --no-sessiond stop "s$i" || return
+            plain lttng --no-sessiond start "s$i" && traced ls / && traced ls / &&
+            plain lttng --no-sessiond stop "s$i" && [[ $(find "$home/trace$i" -name 'c_*' -size +0) ]] || return
     done >/dev/null
     (($(plain lttng --no-sessiond list | grep --count 'inactive') == 8)) || return
     for ((i = 0; i < 8; i++)); do plain lttng --no-sessiond destroy "s$i" || return; done >/dev/null
@@ -167,7 +192,7 @@ END
     cp "$home/example.zone" "$home/zones/example"
     launch qsbr gdnsd -c "$home" start >"$home/log" 2>&1 &
     daemon=$!
-    attempts plain gdnsdctl -c "$home" status || return
+    attempts "$daemon" plain gdnsdctl -c "$home" status || return
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
     asking=$!
     for ((i = 2; i <= 25; i++)); do
@@ -189,12 +214,13 @@ controls { };
 zone "example" { type primary; file "example.zone"; };
 END
     local paths=$lib:$next/root/usr/lib/x86_64-linux-gnu:$next/root/lib/x86_64-linux-gnu
-    env AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/" "$next/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$paths" \
-        --preload "$bin/audit-memb.so" "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
+    "$next/root/usr/lib64/ld-linux-x86-64.so.2" \
+        --library-path "$paths" --preload "$bin/audit-memb.so" \
+        "$next/root/usr/sbin/named" -g -n 2 -c "$home/named.conf" >"$home/log" 2>&1 &
     daemon=$!
     python3 urcu/tests/ask.py "$port" "$home/stop" text.example >"$home/answers" &
     asking=$!
-    attempts grep --quiet running "$home/log" || true
+    attempts "$daemon" grep --quiet ' all zones loaded$' "$home/log" || return
     for ((i = 2; i <= 15; i++)); do
         write_zone "$i"
         kill -HUP "$daemon"
@@ -208,9 +234,10 @@ ask_gluster() {
     plain gluster --mode=script --log-file="$home/cli.log" --glusterd-sock="$home/socket" "$@"
 }
 
-# glusterd is a plugin that uses liburcu-bp. It frees a peer by a callback when a probe fails: the network is none.
+# The plugin of glusterd loads liburcu-bp. It frees a peer by a callback when a probe fails, as there is no network.
+# Without the options for keepalive, glusterd does not answer.
 gluster() {
-    local i daemon
+    local i daemon status
     mkdir -p "$home/work" "$home/run"
     cat >"$home/glusterd.vol" <<END
 volume management
@@ -228,23 +255,25 @@ END
     launch bp unshare --net glusterd --no-daemon --volfile="$home/glusterd.vol" --log-file="$home/log" \
         --pid-file="$home/pid" --socket-file="$home/management" &
     daemon=$!
-    attempts ask_gluster volume list || return
+    attempts "$daemon" ask_gluster volume list || return
     for ((i = 1; i <= 10; i++)); do
-        ! ask_gluster peer probe 192.0.2.$i || return
-        ask_gluster peer status || return
-    done >/dev/null 2>&1
+        status=0
+        ask_gluster peer probe 192.0.2.$i || status=$?
+        ((status == 1)) || return
+        ask_gluster peer status | grep --quiet 'Number of Peers: 0' || return
+    done >/dev/null
     end "$daemon"
 }
 
 # Folders of the system that daemons write to or load plugins from, as private ones. `ci/urcu.sh` has a mount namespace.
 private_folders() {
-    mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log &&
+    mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log && mount -t tmpfs tmpfs /dev/shm &&
         mount -t overlay overlay -o "lowerdir=$client/root/usr/lib/$machine:/usr/lib/$machine" "/usr/lib/$machine"
 }
 
 # check_client NAME: the oracle must find nothing, and must find it in a library without grace periods.
 check_client() {
-    local name=$1 counts grace_periods occupied early before=$SECONDS
+    local name=$1 broken status counts grace_periods occupied early before=$SECONDS
     for broken in "" 1; do
         home=$scratch/$name$broken
         mkdir -p "$home"
@@ -253,17 +282,18 @@ check_client() {
         port=$((port + 1))
         if [[ $broken ]]; then export AUDIT_BROKEN=1; else unset AUDIT_BROKEN; fi
         status=0
+        (export AUDIT_FILE="$scratch/audit" AUDIT_LIBRARIES="$lib/"; "$name") >"$scratch/log" 2>&1 || status=$?
+        ((status != 0)) || attempts $$ none_left || { status="0, processes are left: $(left)"; }
         # Daemons of an attempt that failed do not outlive it.
-        (set +e; trap 'touch "$home/stop"; kill -KILL $(jobs -p) 2>/dev/null || true' EXIT; "$name") >"$scratch/log" 2>&1 || status=$?
+        end_left
         read -r -d '' grace_periods occupied early < <(od -An -v -tu8 "$scratch/audit") || true
         if [[ ! $broken ]]; then
-            if ((status != 0)); then
+            if [[ $status != 0 ]]; then
                 cat "$scratch/log" "$home/log" >&2 || true
                 fail "$name: failed (status $status)"
             fi
             ((early == 0)) || fail "$name: $early of $grace_periods grace periods ended early"
-            # The tools of XFS may end before their callbacks are called.
-            ((occupied > 0)) || [[ $name == xfs ]] || fail "$name: no grace period of $grace_periods met a reader"
+            ((occupied > 0)) || fail "$name: no grace period of $grace_periods met a reader"
             counts=$grace_periods
         fi
     done

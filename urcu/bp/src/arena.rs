@@ -40,7 +40,7 @@ fn owned(reader: &InlinedReader) -> &AtomicU64 {
 
 /// Returns a reader without an owner. Signals are blocked.
 pub fn claim() -> &'static InlinedReader {
-    static TOLD: AtomicBool = AtomicBool::new(false);
+    static REPORTED: AtomicBool = AtomicBool::new(false);
     loop {
         let mut chunk = &FIRST;
         loop {
@@ -61,7 +61,7 @@ pub fn claim() -> &'static InlinedReader {
             }
         }
         if !grow(chunk) {
-            if !TOLD.swap(true, Relaxed) {
+            if !REPORTED.swap(true, Relaxed) {
                 report(format_args!("liburcu-bp: no memory for another thread that reads; it waits"));
             }
             yield_now();

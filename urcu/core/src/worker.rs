@@ -18,13 +18,13 @@ const POLL_NS: u64 = 10_000_000;
 /// `URCU_CALL_RCU_RT`: callers do not wake the worker.
 const RT: c_ulong = 1;
 
-// What the worker is told.
+// Commands for the worker.
 pub(crate) const STOP: u32 = 1;
 pub(crate) const PAUSE: u32 = 2;
 /// Do not linger.
 pub(crate) const URGENT: u32 = 4;
 
-// What the worker tells.
+// The status of the worker.
 pub(crate) const PAUSED: u32 = 1;
 pub(crate) const STOPPED: u32 = 2;
 
@@ -198,7 +198,7 @@ impl Worker {
                 }
                 let chosen = get_thread_worker::<F>();
                 F::unregister_thread();
-                self.tell(domain, PAUSED);
+                self.set_status(domain, PAUSED);
                 self.event.wait_until(|| self.commands.load(Acquire) & PAUSE == 0);
                 self.status.store(0, Relaxed);
                 domain.workers.progress.notify();
@@ -240,11 +240,11 @@ impl Worker {
             }
         }
         F::unregister_thread();
-        self.tell(domain, STOPPED);
+        self.set_status(domain, STOPPED);
     }
 
     /// Sets the status, as the last access if that is `STOPPED`: the worker may be freed then.
-    fn tell<F: Flavor>(&self, domain: &Domain<F>, status: u32) {
+    fn set_status<F: Flavor>(&self, domain: &Domain<F>, status: u32) {
         // Release: what the worker did; pairs with the Acquire in `wait_for_status`.
         self.status.store(status, Release);
         domain.workers.progress.notify();

@@ -32,11 +32,11 @@
 //! # Sleeping
 //!
 //! An inlined reader knows one word, [`Gp::futex`]: when it leaves and finds [`ARMED`], it stores 0 and wakes the
-//! leader, whether the leader waits for this reader or not. A reader that leaves by a function can do better. The leader
-//! makes a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count
+//! leader, whether the leader waits for this reader or not. A reader that leaves by a function can do better. The
+//! leader makes a request of each reader that blocks it (`InlinedReader::wake`), readers that take their request count
 //! `awaited` down, and the last one wakes the leader by the same word. So the leader arms both, issues fence B, checks
-//! the readers again, and sleeps on [`Gp::futex`]. It does so again after each sleep, also one that a timer ended; if no
-//! reader blocks the pass any more, without the fence.
+//! the readers again, and sleeps on [`Gp::futex`]. It does so again after each sleep, also one that a timer ended.
+//! Fence B is only needed while a reader blocks the pass.
 //!
 //! 1. Each request is taken exactly once, by the reader or by the leader, and then counted down. So `awaited` is the
 //!    number of outstanding requests, of requests taken but not counted yet, and of the leader's own share.
@@ -80,7 +80,7 @@ use words::{Lists, NUMBER_SHIFT};
 const SPINS: u32 = 200;
 
 /// The shortest and the longest sleep in nanoseconds where readers wake no thread.
-const NAP_NS: (u64, u64) = (50_000, 1_000_000);
+const SLEEP_NS: (u64, u64) = (50_000, 1_000_000);
 
 /// The number of readers that a stall report names.
 const NAMED: usize = 8;
@@ -358,7 +358,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
 
     /// Sleeps until all readers have passed.
     fn wait_for_pass(&self, current: u64, detector: &mut StallDetector<'_>) {
-        let mut nap = NAP_NS.0;
+        let mut sleep_ns = SLEEP_NS.0;
         // The leader's share. Relaxed: no request is outstanding (3).
         self.awaited.store(1, Relaxed);
         loop {
@@ -374,7 +374,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
                 return self.end_pass(&lists);
             }
             drop(lists);
-            self.sleep(&mut nap, current, detector);
+            self.sleep(&mut sleep_ns, current, detector);
             // Acquire: as above. Takes the share again (2).
             if self.awaited.fetch_add(1, Acquire) == 0 {
                 // Relaxed: no request is outstanding (3).
@@ -390,15 +390,22 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
         lists.pass_if(|_| true);
     }
 
-    /// Sleeps until a reader wakes the leader, or a report is due; for a bounded time if inlined readers wake no thread.
-    fn sleep(&self, nap: &mut u64, current: u64, detector: &mut StallDetector<'_>) {
+    /// Completes a grace period whose readers have passed.
+    fn close(&self) {
+        if P::CLOSING_FENCE {
+            step!("inlined-no-closing-fence", self.fence());
+        }
+    }
+
+    /// Sleeps until a reader wakes the leader, or a report is due; for a bounded time if inlined readers wake none.
+    fn sleep(&self, sleep_ns: &mut u64, current: u64, detector: &mut StallDetector<'_>) {
         self.counters.sleeps.fetch_add(1, Relaxed);
         let futex = &self.protocol.gp().futex;
         if futex.load(Relaxed) == ARMED {
             let mut limit = u64::try_from(detector.next_report_in().as_nanos()).unwrap_or(u64::MAX);
             if P::TIMED {
-                limit = limit.min(*nap);
-                *nap = (*nap * 2).min(NAP_NS.1);
+                limit = limit.min(*sleep_ns);
+                *sleep_ns = (*sleep_ns * 2).min(SLEEP_NS.1);
             }
             futex.wait_shared(ARMED, now().checked_add(limit));
             detector.check(|waited| {
@@ -488,14 +495,5 @@ impl<P: InlinedProtocol> ReaderSet for InlinedReaders<P> {
 
     fn count(&self) -> u64 {
         self.lists().len as u64
-    }
-}
-
-impl<P: InlinedProtocol> InlinedReaders<P> {
-    /// Completes a grace period whose readers have passed.
-    fn close(&self) {
-        if P::CLOSING_FENCE {
-            step!("inlined-no-closing-fence", self.fence());
-        }
     }
 }
