@@ -1,8 +1,8 @@
 //! `defer_rcu`: calls without a head. Each registered thread has a ring of them, which a thread of the library empties.
 //!
-//! That thread is no worker of `call_rcu`: neither `rcu_barrier` nor a fork waits for a deferred function. In qsbr it is
-//! not registered, so grace periods do not wait for it either. One lock is held while deferred functions are called, by
-//! any thread, so they exclude each other.
+//! That thread is no worker of `call_rcu`: neither `rcu_barrier` nor a fork waits for a deferred function. In qsbr it
+//! is not registered, so grace periods do not wait for it either. One lock is held while deferred functions are called,
+//! by any thread, so they exclude each other.
 //!
 //! The child of a fork also makes the calls of the threads that it has lost, as soon as one of its threads uses
 //! `defer_rcu`. Their locks are free there, and their rings are complete, except for a call that was just being queued

@@ -55,8 +55,8 @@ impl Hooks {
     }
 }
 
-/// `register_rculfhash_atfork`. A fork may wait for a section in which hooks are registered again, so that does not wait
-/// for the fork.
+/// `register_rculfhash_atfork`. Waits for a fork only if no hooks are registered: a fork may wait for a section in which
+/// a thread registers them again.
 pub fn register_hooks<F: Flavor>(hooks: *mut AtFork) {
     let workers = &F::domain().workers;
     let again = |count: u32| (count > 0).then_some(count + 1);
@@ -70,7 +70,7 @@ pub fn register_hooks<F: Flavor>(hooks: *mut AtFork) {
     }
 }
 
-/// `unregister_rculfhash_atfork`. Waits for a fork if the hooks are registered no longer.
+/// `unregister_rculfhash_atfork`. Waits for a fork only if the hooks go.
 pub fn unregister_hooks<F: Flavor>() {
     let workers = &F::domain().workers;
     let not_last = |count: u32| (count > 1).then(|| count - 1);

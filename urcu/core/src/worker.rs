@@ -143,7 +143,7 @@ impl Worker {
         ptr::eq(self, &domain.workers.default) && domain.polling.is_wanted(&domain.engine)
     }
 
-    /// Forgets what threads have told the worker that the child of a fork has lost.
+    /// Drops the commands of threads that the child of a fork has lost.
     pub(crate) fn reset_in_child(&self) {
         self.commands.store(0, Relaxed);
         self.status.store(0, Relaxed);
