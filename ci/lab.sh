@@ -42,6 +42,13 @@ jq --exit-status '([.rows[].system] | unique | length) == 10 and (.ratios | leng
 "$stillpoint" report --from "$scratch/lock.json" --out-dir "$scratch/lock"
 grep --quiet '</svg>' "$scratch/lock/report.html"
 
+echo "-- bench urcu"
+if [[ $(uname -m) == x86_64 ]]; then
+    urcu/install.sh "$scratch/urcu"
+    STILLPOINT_URCU=$scratch/urcu "$stillpoint" bench urcu --seconds 3 --rounds 1 --json "$scratch/urcu.json" | cat
+    jq --exit-status '([.rows[].system] | unique | length) == 2 and (.ratios | length > 0)' "$scratch/urcu.json" >/dev/null
+fi
+
 echo "-- reproduce"
 "$stillpoint" reproduce e1 e2 e3 e4 e5 e6 --seconds 3 --json "$scratch/reproduce.json" | cat
 for experiment in e1 e2 e3 e4 e5 e6; do

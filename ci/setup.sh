@@ -4,7 +4,8 @@ set -euo pipefail
 
 # Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
 # explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers. The
-# compilers and pkg-config are for the C and C++ interfaces.
+# compilers and pkg-config are for the C and C++ interfaces. strace counts system calls, and python3 loads the libraries
+# that take liburcu's place.
 missing() {
     command -v cc >/dev/null || echo gcc
     command -v g++ >/dev/null || echo g++
@@ -14,6 +15,8 @@ missing() {
     command -v jq >/dev/null || echo jq
     command -v spin >/dev/null || echo spin
     command -v gdb >/dev/null || echo gdb
+    command -v strace >/dev/null || echo strace
+    command -v python3 >/dev/null || echo python3
     command -v valgrind >/dev/null || echo valgrind
     command -v qemu-aarch64 >/dev/null || echo qemu-user
     command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu

@@ -104,6 +104,15 @@ mod tagged;
 #[cfg(not(loom))]
 pub use domain::api::{Domain, EnterSection};
 
+/// For the packages in `urcu/`, without a stable interface.
+#[cfg(all(feature = "urcu", not(loom)))]
+#[doc(hidden)]
+pub mod urcu {
+    pub use crate::grace_period::cookie::GpCookie;
+    pub use crate::grace_period::engine::Engine;
+    pub use crate::readers::inlined::{Gp, InlinedProtocol, InlinedReader, InlinedReaders};
+}
+
 // The algorithms, for the models in `tests/loom_*.rs`: without the statics, thread-locals and public types above them.
 #[cfg(loom)]
 #[path = "fence/loom.rs"]

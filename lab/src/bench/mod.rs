@@ -10,6 +10,8 @@ pub(crate) mod read;
 pub(crate) mod rwlock;
 pub(crate) mod srcu;
 pub(crate) mod sync;
+#[cfg(feature = "liburcu")]
+pub(crate) mod urcu;
 
 use crate::harness::Options;
 use crate::harness::options::{Offer, parser};
@@ -47,10 +49,22 @@ const BENCHES: [Offer; 12] = [
     ),
     ("map", "Hash maps: CPU time of operations, latency of gets during a resize, memory", 180.0, map::run),
     ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),
+    ("urcu", "A program compiled for liburcu, on liburcu and on the libraries in its place", 40.0, urcu::run),
     ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),
 ];
 
 /// Runs the benches that `args` names.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.options.run("bench", std::slice::from_ref(&args.name), &BENCHES)
+}
+
+/// Without liburcu's headers there is no program to run.
+#[cfg(not(feature = "liburcu"))]
+mod urcu {
+    use crate::harness::{Budget, Recorder, Report};
+    use crate::peers;
+
+    pub(super) fn run(_: Budget) -> anyhow::Result<Report> {
+        Ok(Report::new(&Recorder::new("urcu"), peers::missing(&["stillpoint", peers::LIBURCU])))
+    }
 }

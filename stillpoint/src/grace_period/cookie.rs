@@ -13,6 +13,19 @@ pub struct GpCookie {
     pub(crate) ticket: AuditTicket,
 }
 
+#[cfg(feature = "urcu")]
+impl GpCookie {
+    /// Returns the number of the grace period.
+    pub fn number(self) -> u64 {
+        self.snapshot.number()
+    }
+
+    /// Returns a cookie of the grace period with this [`number`](Self::number).
+    pub fn from_number(number: u64) -> Self {
+        Self { snapshot: SeqSnapshot::from_number(number), ticket: AuditTicket::default() }
+    }
+}
+
 // The ticket does not take part in comparisons: it differs among cookies of one grace period.
 
 impl PartialEq for GpCookie {

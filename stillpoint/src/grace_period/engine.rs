@@ -64,7 +64,7 @@ pub trait ReaderSet {
     fn count(&self) -> u64;
 }
 
-/// See the [module](self).
+/// Runs grace periods for a set of readers, and shares them among callers.
 #[derive(Debug)]
 pub struct Engine<R> {
     readers: R,
@@ -77,11 +77,13 @@ pub struct Engine<R> {
 
 impl<R> Engine<R> {
     const_unless_loom! {
+        /// Creates the engine of the domain with this name.
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
             Self { readers, rounds: CachePadded::new(SharedSeq::new()), audit: GpAudit::new(), domain }
         }
     }
 
+    /// Returns the readers that grace periods wait for.
     #[inline(always)]
     pub fn readers(&self) -> &R {
         &self.readers

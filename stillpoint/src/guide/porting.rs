@@ -181,6 +181,8 @@
 //!
 //! # From liburcu
 //!
+//! Programs that are already compiled can run on this library unchanged: see `docs/liburcu.md` in the repository.
+//!
 //! | liburcu | here |
 //! |---|---|
 //! | `urcu-memb`, `urcu-bp` | [`rcu`](crate::rcu), with the backend [`Membarrier`](crate::fence::Backend::Membarrier) |

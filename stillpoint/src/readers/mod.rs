@@ -1,8 +1,11 @@
 //! The readers of each flavour: what they do, where they are registered, and how a grace period waits for them.
 //!
 //! [`threads`] has the readers that belong to threads: those of [`crate::rcu`], and, by the protocol in [`qsbr`], those
-//! of [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`].
+//! of [`crate::qsbr`]. [`srcu`] counts the readers of [`crate::srcu`]. `inlined`, with the feature `urcu`, has those of
+//! C programs that were compiled against liburcu.
 
+#[cfg(any(feature = "urcu", loom))]
+pub mod inlined;
 pub mod qsbr;
 pub mod reader;
 pub mod registration;

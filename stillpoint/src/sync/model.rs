@@ -367,4 +367,13 @@ impl Futex32 {
     pub fn wake(&self, count: u32) -> usize {
         self.wake_matching(count, NonZeroU32::MAX)
     }
+
+    /// The time never comes, as in `Futex::wait_timeout`.
+    pub fn wait_shared(&self, expected: u32, _until: Option<u64>) {
+        self.wait(expected, None);
+    }
+
+    pub fn wake_shared(&self, count: u32) {
+        self.wake(count);
+    }
 }

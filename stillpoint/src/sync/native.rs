@@ -39,6 +39,7 @@ impl<T> UnsafeCell<T> {
 }
 
 /// An atomic word that threads can sleep on.
+#[repr(transparent)]
 #[derive(Debug)]
 pub struct FutexWord<A>(A);
 
@@ -99,5 +100,17 @@ impl Futex32 {
     /// Wakes at most `count` threads. Returns their number.
     pub fn wake(&self, count: u32) -> usize {
         sys::futex_wake(self, count, NonZeroU32::MAX)
+    }
+
+    /// [`wait`](Self::wait) for a word that other code wakes: see `sys::futex_wait_shared`.
+    #[cfg(feature = "urcu")]
+    pub fn wait_shared(&self, expected: u32, until: Option<u64>) {
+        sys::futex_wait_shared(self, expected, until);
+    }
+
+    /// [`wake`](Self::wake) of the threads in [`wait_shared`](Self::wait_shared).
+    #[cfg(feature = "urcu")]
+    pub fn wake_shared(&self, count: u32) {
+        sys::futex_wake_shared(self, count);
     }
 }

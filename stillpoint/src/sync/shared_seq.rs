@@ -61,6 +61,17 @@ pub struct SharedSeq {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqSnapshot(u64);
 
+#[cfg(feature = "urcu")]
+impl SeqSnapshot {
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    pub fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 impl SeqSnapshot {
     fn is_done(self, word: u64) -> bool {
         word >> SHIFT >= self.0

@@ -1,0 +1,96 @@
+//! The workers of CPUs.
+
+use core::ffi::{c_int, c_ulong};
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+use crate::flavor::{Flavor, synchronize};
+use crate::worker::Worker;
+use crate::workers::{create, free, free_and_join, set_errno};
+
+/// Returns the number of CPUs that may ever be there. The C library reads a file, and has another answer if it cannot:
+/// the first answer is kept.
+pub(crate) fn cpu_count() -> usize {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    match COUNT.load(Relaxed) {
+        0 => {
+            // SAFETY: has no preconditions.
+            let count = usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1);
+            _ = COUNT.compare_exchange(0, count.max(1), Relaxed, Relaxed);
+            COUNT.load(Relaxed)
+        }
+        count => count,
+    }
+}
+
+/// `get_cpu_call_rcu_data`.
+pub fn get_cpu_worker<F: Flavor>(cpu: c_int) -> *mut Worker {
+    let cpus = F::domain().workers.cpus();
+    // Acquire: the worker; pairs with the AcqRel in `set_cpu_worker`.
+    usize::try_from(cpu).ok().and_then(|cpu| cpus.get(cpu)).map_or(ptr::null_mut(), |cpu| cpu.load(Acquire))
+}
+
+/// `set_cpu_call_rcu_data`: 0, or a negative error number, which `errno` has as well.
+pub fn set_cpu_worker<F: Flavor>(cpu: c_int, worker: *mut Worker) -> c_int {
+    let Some(index) = usize::try_from(cpu).ok().filter(|&cpu| cpu < cpu_count()) else {
+        return fail(libc::EINVAL);
+    };
+    let Some(place) = F::domain().workers.cpus_or_new().and_then(|cpus| cpus.get(index)) else {
+        return fail(libc::ENOMEM);
+    };
+    if worker.is_null() {
+        place.store(worker, Release);
+        return 0;
+    }
+    match place.compare_exchange(ptr::null_mut(), worker, AcqRel, Relaxed) {
+        Ok(_) => 0,
+        Err(_) => fail(libc::EEXIST),
+    }
+}
+
+/// `create_all_cpu_call_rcu_data`.
+pub fn create_cpu_workers<F: Flavor>(flags: c_ulong) -> c_int {
+    for cpu in 0..cpu_count() as c_int {
+        if !get_cpu_worker::<F>(cpu).is_null() {
+            continue;
+        }
+        let worker = create::<F>(flags, cpu);
+        // SAFETY: null, or no other thread has seen it.
+        let Some(created) = (unsafe { worker.as_ref() }) else { return fail(libc::ENOMEM) };
+        created.is_joined.store(true, Relaxed);
+        let result = set_cpu_worker::<F>(cpu, worker);
+        if result != 0 {
+            // SAFETY: no other thread has seen it.
+            unsafe { free_and_join::<F>(worker) };
+            if result != -libc::EEXIST {
+                return fail(-result);
+            }
+        }
+    }
+    0
+}
+
+/// `free_all_cpu_call_rcu_data`. Programs join the threads of the workers that they have created themselves.
+pub fn free_cpu_workers<F: Flavor>() {
+    for place in F::domain().workers.cpus() {
+        let worker = place.swap(ptr::null_mut(), AcqRel);
+        if !worker.is_null() {
+            // Callers inside sections may be using it.
+            synchronize::<F>();
+            // SAFETY: the program creates it and hands it over; no caller uses it any more.
+            unsafe {
+                if (*worker).is_joined.load(Relaxed) {
+                    free_and_join::<F>(worker);
+                } else {
+                    free::<F>(worker);
+                }
+            }
+        }
+    }
+}
+
+/// Sets `errno`. Returns the negative number.
+fn fail(errno: c_int) -> c_int {
+    set_errno(errno);
+    -errno
+}

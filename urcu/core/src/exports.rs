@@ -1,0 +1,386 @@
+//! Functions under liburcu's names.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
+
+use crate::fork::AtFork;
+use crate::queue::{Function, RcuHead};
+
+/// `struct rcu_flavor_struct`, as of liburcu 0.14.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Table {
+    pub read_lock: extern "C" fn(),
+    pub read_unlock: extern "C" fn(),
+    pub read_ongoing: extern "C" fn() -> c_int,
+    pub quiescent_state: extern "C" fn(),
+    pub call_rcu: unsafe extern "C" fn(*mut RcuHead, Function),
+    pub synchronize_rcu: extern "C" fn(),
+    pub defer_rcu: unsafe extern "C" fn(crate::defer::Deferred, *mut c_void),
+    pub thread_offline: extern "C" fn(),
+    pub thread_online: extern "C" fn(),
+    pub register_thread: extern "C" fn(),
+    pub unregister_thread: extern "C" fn(),
+    pub barrier: extern "C" fn(),
+    pub register_atfork: extern "C" fn(*mut AtFork),
+    pub unregister_atfork: extern "C" fn(*mut AtFork),
+    pub start_poll: extern "C" fn() -> u64,
+    pub poll_state: extern "C" fn(u64) -> bool,
+}
+
+const _: () = assert!(size_of::<Table>() == 128);
+
+/// Does nothing: an entry of a flavor that has no such function.
+pub extern "C" fn nothing() {}
+
+/// Defines the functions that all flavors have, and the structure of the flavor. `quiescent`, `offline` and `online`
+/// are functions of qsbr.
+#[macro_export]
+macro_rules! exports {
+    ($flavor:ident, $name:literal, $quiescent:path, $offline:path, $online:path) => {
+        use core::ffi::{c_int, c_ulong, c_void};
+        use core::sync::atomic::Ordering::Relaxed;
+
+        use $crate::defer::{self, Deferred};
+        use $crate::exports::Table;
+        use $crate::flavor::{self, Domain, Flavor};
+        use $crate::fork::{self, AtFork};
+        use $crate::poll;
+        use $crate::queue::{Function, RcuHead};
+        use $crate::worker::{self, Worker};
+        use $crate::workers;
+        use $crate::{barrier, cpus};
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_flavor"))]
+        static TABLE: Table = Table {
+            read_lock,
+            read_unlock,
+            read_ongoing,
+            quiescent_state: $quiescent,
+            call_rcu,
+            synchronize_rcu,
+            defer_rcu,
+            thread_offline: $offline,
+            thread_online: $online,
+            register_thread,
+            unregister_thread,
+            barrier,
+            register_atfork,
+            unregister_atfork,
+            start_poll,
+            poll_state,
+        };
+
+        static DOMAIN: Domain<$flavor> = Domain::new($flavor);
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_synchronize_rcu"))]
+        extern "C" fn synchronize_rcu() {
+            flavor::synchronize::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_start_poll_synchronize_rcu"))]
+        extern "C" fn start_poll() -> u64 {
+            poll::start::<$flavor>()
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_poll_state_synchronize_rcu"))]
+        extern "C" fn poll_state(number: u64) -> bool {
+            poll::state::<$flavor>(number)
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu"))]
+        unsafe extern "C" fn call_rcu(head: *mut RcuHead, function: Function) {
+            // SAFETY: the contract of `call_rcu`.
+            unsafe { workers::call::<$flavor>(head, function) };
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_barrier"))]
+        extern "C" fn barrier() {
+            barrier::barrier::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_create_call_rcu_data"))]
+        extern "C" fn create_call_rcu_data(flags: c_ulong, cpu: c_int) -> *mut Worker {
+            workers::create::<$flavor>(flags, cpu)
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_data_free"))]
+        unsafe extern "C" fn call_rcu_data_free(worker: *mut Worker) {
+            // SAFETY: the contract of `call_rcu_data_free`.
+            unsafe { workers::free::<$flavor>(worker) };
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_get_call_rcu_thread"))]
+        unsafe extern "C" fn get_call_rcu_thread(worker: *mut Worker) -> libc::pthread_t {
+            // SAFETY: the contract of `get_call_rcu_thread`.
+            unsafe { workers::thread_of(worker) }
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_get_call_rcu_data"))]
+        extern "C" fn get_call_rcu_data() -> *mut Worker {
+            workers::get_worker::<$flavor>()
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_get_default_call_rcu_data"))]
+        extern "C" fn get_default_call_rcu_data() -> *mut Worker {
+            workers::get_default_worker::<$flavor>()
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_get_cpu_call_rcu_data"))]
+        extern "C" fn get_cpu_call_rcu_data(cpu: c_int) -> *mut Worker {
+            cpus::get_cpu_worker::<$flavor>(cpu)
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_set_cpu_call_rcu_data"))]
+        extern "C" fn set_cpu_call_rcu_data(cpu: c_int, worker: *mut Worker) -> c_int {
+            cpus::set_cpu_worker::<$flavor>(cpu, worker)
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_get_thread_call_rcu_data"))]
+        extern "C" fn get_thread_call_rcu_data() -> *mut Worker {
+            worker::get_thread_worker::<$flavor>()
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_set_thread_call_rcu_data"))]
+        extern "C" fn set_thread_call_rcu_data(worker: *mut Worker) {
+            worker::set_thread_worker::<$flavor>(worker);
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_create_all_cpu_call_rcu_data"))]
+        extern "C" fn create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
+            cpus::create_cpu_workers::<$flavor>(flags)
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_free_all_cpu_call_rcu_data"))]
+        extern "C" fn free_all_cpu_call_rcu_data() {
+            cpus::free_cpu_workers::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_before_fork"))]
+        extern "C" fn call_rcu_before_fork() {
+            fork::before::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_after_fork_parent"))]
+        extern "C" fn call_rcu_after_fork_parent() {
+            fork::after_in_parent::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_call_rcu_after_fork_child"))]
+        extern "C" fn call_rcu_after_fork_child() {
+            fork::after_in_child::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_register_rculfhash_atfork"))]
+        extern "C" fn register_atfork(hooks: *mut AtFork) {
+            fork::register_hooks::<$flavor>(hooks);
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_unregister_rculfhash_atfork"))]
+        extern "C" fn unregister_atfork(_hooks: *mut AtFork) {
+            fork::unregister_hooks::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_defer_rcu"))]
+        unsafe extern "C" fn defer_rcu(function: Deferred, argument: *mut c_void) {
+            // SAFETY: the contract of `defer_rcu`.
+            unsafe { defer::defer::<$flavor>(function, argument) };
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_defer_register_thread"))]
+        extern "C" fn defer_register_thread() -> c_int {
+            defer::register::<$flavor>()
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_defer_unregister_thread"))]
+        extern "C" fn defer_unregister_thread() {
+            defer::unregister::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_defer_barrier"))]
+        extern "C" fn defer_barrier() {
+            defer::barrier::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_defer_barrier_thread"))]
+        extern "C" fn defer_barrier_thread() {
+            defer::barrier_thread::<$flavor>();
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_defer_exit"))]
+        extern "C" fn defer_exit() {}
+
+        $crate::common_exports!();
+    };
+}
+
+/// Defines the functions for readers that enter and leave sections: memb, mb and bp.
+///
+/// The calls of a thread that has no pointer to its reader yet are tail calls, so that the others need no stack.
+#[macro_export]
+macro_rules! section_exports {
+    ($flavor:ident, $name:literal) => {
+        #[unsafe(export_name = concat!("urcu_", $name, "_read_lock"))]
+        extern "C" fn read_lock() {
+            #[cold]
+            #[inline(never)]
+            extern "C" fn first() {
+                DOMAIN.readers().enter(own());
+            }
+            match found_own() {
+                Some(own) => DOMAIN.readers().enter(own),
+                None => first(),
+            }
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_read_unlock"))]
+        extern "C" fn read_unlock() {
+            #[cold]
+            #[inline(never)]
+            extern "C" fn first() {
+                DOMAIN.readers().leave(own());
+            }
+            match found_own() {
+                Some(own) => DOMAIN.readers().leave(own),
+                None => first(),
+            }
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_read_ongoing"))]
+        extern "C" fn read_ongoing() -> c_int {
+            own().in_section().into()
+        }
+    };
+}
+
+/// Defines the functions by which threads register: memb and mb.
+#[macro_export]
+macro_rules! registration_exports {
+    ($flavor:ident, $name:literal) => {
+        #[unsafe(export_name = concat!("urcu_", $name, "_register_thread"))]
+        extern "C" fn register_thread() {
+            let own = own();
+            flavor::register::<$flavor>(own);
+            // For the assertions of inlined code: `registered`.
+            own.tail[0].store(1, Relaxed);
+        }
+
+        #[unsafe(export_name = concat!("urcu_", $name, "_unregister_thread"))]
+        extern "C" fn unregister_thread() {
+            let own = own();
+            own.tail[0].store(0, Relaxed);
+            flavor::unregister::<$flavor>(own);
+        }
+    };
+}
+
+/// Defines the functions that each library has under the same names.
+#[macro_export]
+macro_rules! common_exports {
+    () => {
+        $crate::zeros!(".weak", "__urcu_compat_futex_lock", ".bss.compat,\"aw\"", "40", "8");
+        $crate::zeros!(".weak", "__urcu_compat_futex_cond", ".bss.compat,\"aw\"", "48", "8");
+
+        $crate::pointer_exports!("rcu_");
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn compat_futex_noasync(
+            word: *mut i32,
+            operation: c_int,
+            value: i32,
+            timeout: *const libc::timespec,
+            word2: *mut i32,
+            value3: i32,
+        ) -> c_int {
+            // SAFETY: the caller's arguments of `futex(2)`.
+            unsafe { libc::syscall(libc::SYS_futex, word, operation, value, timeout, word2, value3) as c_int }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn compat_futex_async(
+            word: *mut i32,
+            operation: c_int,
+            value: i32,
+            timeout: *const libc::timespec,
+            word2: *mut i32,
+            value3: i32,
+        ) -> c_int {
+            // SAFETY: as above.
+            unsafe { compat_futex_noasync(word, operation, value, timeout, word2, value3) }
+        }
+    };
+}
+
+/// Defines the functions for pointers.
+#[macro_export]
+macro_rules! pointer_exports {
+    ($prefix:literal) => {
+        const _: () = {
+            use core::ffi::c_void;
+
+            use $crate::exports::{compare_exchange, set, swap};
+
+            #[unsafe(export_name = concat!($prefix, "dereference_sym"))]
+            extern "C" fn dereference(pointer: *mut c_void) -> *mut c_void {
+                pointer
+            }
+
+            #[unsafe(export_name = concat!($prefix, "set_pointer_sym"))]
+            unsafe extern "C" fn set_pointer(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void {
+                // SAFETY: the place is the caller's.
+                unsafe { set(place, new) }
+            }
+
+            #[unsafe(export_name = concat!($prefix, "xchg_pointer_sym"))]
+            unsafe extern "C" fn xchg_pointer(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void {
+                // SAFETY: the place is the caller's.
+                unsafe { swap(place, new) }
+            }
+
+            #[unsafe(export_name = concat!($prefix, "cmpxchg_pointer_sym"))]
+            unsafe extern "C" fn cmpxchg_pointer(
+                place: *mut *mut c_void,
+                old: *mut c_void,
+                new: *mut c_void,
+            ) -> *mut c_void {
+                // SAFETY: the place is the caller's.
+                unsafe { compare_exchange(place, old, new) }
+            }
+        };
+    };
+}
+
+/// Publishes a pointer, and returns it.
+///
+/// # Safety
+///
+/// The place is valid and aligned.
+pub unsafe fn set(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void {
+    // Release: publishes what it points to; pairs with the dependency of readers.
+    // SAFETY: the caller's contract.
+    unsafe { AtomicPtr::from_ptr(place) }.store(new, Release);
+    new
+}
+
+/// Replaces a pointer. Returns the old one.
+///
+/// # Safety
+///
+/// The place is valid and aligned.
+pub unsafe fn swap(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void {
+    // SeqCst: a full fence, as liburcu documents.
+    // SAFETY: the caller's contract.
+    unsafe { AtomicPtr::from_ptr(place) }.swap(new, SeqCst)
+}
+
+/// Replaces a pointer that is `old`. Returns what it was.
+///
+/// # Safety
+///
+/// The place is valid and aligned.
+pub unsafe fn compare_exchange(place: *mut *mut c_void, old: *mut c_void, new: *mut c_void) -> *mut c_void {
+    // SeqCst: as in `swap`.
+    // SAFETY: the caller's contract.
+    let result = unsafe { AtomicPtr::from_ptr(place) }.compare_exchange(old, new, SeqCst, SeqCst);
+    result.unwrap_or_else(|now| now)
+}
