@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Offer; 12] = [
+const BENCHES: [Offer; 13] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),

@@ -170,9 +170,9 @@ fn check_all(prepare: fn(), region: fn(), handler: fn()) -> bool {
     for at in (0..LIMIT).step_by(STRIDE) {
         let is_interrupted = move || {
             Own::register();
-            // SAFETY: both are thread-local, and without destructors.
             COPY.with(|copy| {
-                Own::with_thread_state(|local| unsafe { local.registration.copy_fast_to(copy.into()) })
+                // SAFETY: both are thread-local, and without destructors.
+                Own::with_thread_state(|local| unsafe { local.registration.copy_fast_to(copy.into()) });
             });
             prepare();
             KEEPS_GUARDS.set(true);
