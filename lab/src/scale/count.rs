@@ -1,10 +1,12 @@
-//! The model's numbers of interrupts, cache lines and wake-ups beside those that this machine counts.
+//! The model's numbers of interrupts, cache lines and wake-ups beside those that this machine counts; and the memory of
+//! per-CPU data.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
+use std::{fs, iter};
 
 use anyhow::{Context as _, ensure};
+use stillpoint::percpu::{self, Counter, Histogram};
 use stillpoint::rcu;
 
 use super::model::{Machine, grace_period_of_idle};
@@ -62,7 +64,38 @@ pub(super) fn run() -> anyhow::Result<()> {
         // A thread that is preempted is not interrupted; a reader may leave before the leader sleeps.
         ensure!(counted <= model * 1.1 + 0.1, "{name}: more than in the model");
     }
+    println!("{}", memory(&cpus)?);
     Ok(())
+}
+
+/// Returns the memory of a counter and of a histogram that each of `cpus` has used.
+fn memory(cpus: &[usize]) -> anyhow::Result<Grid> {
+    let counter = memory_of::<Counter>(cpus, |counter| counter.add(1))?;
+    let histogram =
+        memory_of::<Histogram>(cpus, |histogram| (0..64).for_each(|bit| histogram.record(1 << bit)))?;
+    let rows = [("a counter", counter), ("a histogram of all sizes of values", histogram)];
+    let title = format!("Memory: {} CPUs, {} possible", cpus.len(), percpu::report().cpus());
+    let rows = rows.map(|(name, size)| vec![name.to_owned(), format!("{} B", digits(size))]);
+    Ok(Grid::new(&title, &["", "each"], rows.into()))
+}
+
+/// Returns the bytes that a `T` takes, used on each of `cpus`.
+fn memory_of<T: Default>(cpus: &[usize], use_it: fn(&T)) -> anyhow::Result<f64> {
+    const EACH: usize = 64;
+    let all: Vec<T> = iter::repeat_with(T::default).take(EACH).collect();
+    let before = resident()?;
+    for &cpu in cpus {
+        pin::to(cpu)?;
+        all.iter().for_each(use_it);
+    }
+    Ok((resident()? - before) / EACH as f64)
+}
+
+/// Returns the resident memory of the process in bytes.
+fn resident() -> anyhow::Result<f64> {
+    let text = fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
+    let pages: f64 = text.split(' ').nth(1).context("/proc/self/statm has no second number")?.parse()?;
+    Ok(pages * rustix::param::page_size() as f64)
 }
 
 /// Counts for each grace period; the last two for each that sleeps.

@@ -181,8 +181,12 @@ impl<const N: usize> CpuCounters<N> {
         let Some(areas) = self.areas() else { return };
         for (word, cpu) in (0..N).flat_map(|word| (0..cpus(areas)).map(move |cpu| (word, cpu))) {
             let area = area(areas, word, cpu);
-            area.plain[word % WIDTH].store(0, Relaxed);
-            area.atomic[word % WIDTH].store(0, Relaxed);
+            for word in [&area.plain[word % WIDTH], &area.atomic[word % WIDTH]] {
+                // A store would take memory for the area.
+                if word.load(Relaxed) != 0 {
+                    word.store(0, Relaxed);
+                }
+            }
         }
     }
 
@@ -202,7 +206,8 @@ impl<const N: usize> CpuCounters<N> {
     /// Allocates the areas. Unless `fast`, `try_add` does not use them.
     fn make(&self, report: &Report, fast: bool) -> Option<NonNull<CpuArea>> {
         let layout = layout::<N>(report.cpus())?;
-        let memory = Block::zeroed(layout)?;
+        // Many CPUs may be possible that never exist: nothing is written to their areas.
+        let memory = Block::sparse(layout)?;
         let header = memory.start::<Header>();
         // SAFETY: fresh memory, large and aligned enough for the header and the areas, whose initial value is zero.
         let fresh = unsafe {

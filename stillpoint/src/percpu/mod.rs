@@ -25,7 +25,8 @@
 //!
 //! # Trade-offs
 //!
-//! - Memory is proportional to the CPUs that the machine may ever have, which can be more than it has. Where `/sys` is
+//! - There is an area for each CPU that the machine may ever have, which can be more than it has. A counter or
+//!   histogram of many areas takes memory only for the pages of those that have been written to. Where `/sys` is
 //!   hidden or not the kernel's own, as in some containers, that number is rounded up to a multiple of 64.
 //! - A process that is checkpointed (CRIU) can be restored only on a machine with no more possible CPUs.
 //! - Reads visit every CPU's word, at some nanoseconds each. A read is not a snapshot.

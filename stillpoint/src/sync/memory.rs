@@ -6,21 +6,33 @@
 
 use core::alloc::Layout;
 use core::cell::Cell;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use std::alloc::{GlobalAlloc, System, alloc_zeroed, dealloc};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 thread_local! {
     /// The calling thread is in the global allocator, called by [`Block::zeroed`].
     static ALLOCATING: Cell<bool> = const { Cell::new(false) };
 }
 
+/// [`Block::sparse`] maps memory from this size on.
+const MAPPED: usize = 16 << 10;
+
 /// Allocated memory.
 #[derive(Debug)]
 pub struct Block {
     start: NonNull<u8>,
     layout: Layout,
-    /// The memory comes from the C library.
-    is_system: bool,
+    source: Source,
+}
+
+/// Where memory comes from.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Global,
+    CLibrary,
+    Mapped,
 }
 
 impl Block {
@@ -31,7 +43,26 @@ impl Block {
         // SAFETY: the layout's size is not zero.
         let start = unsafe { if is_system { System.alloc_zeroed(layout) } else { alloc_zeroed(layout) } };
         ALLOCATING.set(is_system);
-        NonNull::new(start).map(|start| Self { start, layout, is_system })
+        let source = if is_system { Source::CLibrary } else { Source::Global };
+        NonNull::new(start).map(|start| Self { start, layout, source })
+    }
+
+    /// [`zeroed`](Self::zeroed) memory, aligned to a page at most. If it is large, it takes only the pages that are
+    /// written to.
+    pub fn sparse(layout: Layout) -> Option<Self> {
+        // Miri cannot map memory.
+        if layout.size() < MAPPED || cfg!(miri) {
+            return Self::zeroed(layout);
+        }
+        let size = layout.size();
+        // SAFETY: a new mapping.
+        let start = unsafe {
+            let flags = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(ptr::null_mut(), size, flags, MapFlags::PRIVATE | MapFlags::NORESERVE).ok()?
+        };
+        // SAFETY: as above. Without the advice, a write may take a huge page.
+        let _ = unsafe { madvise(start, size, Advice::LinuxNoHugepage) };
+        NonNull::new(start.cast()).map(|start| Self { start, layout, source: Source::Mapped })
     }
 
     pub fn start<T>(&self) -> NonNull<T> {
@@ -44,13 +75,50 @@ impl Block {
     ///
     /// No thread uses it any more.
     pub unsafe fn free(self) {
+        let start = self.start.as_ptr();
         // SAFETY: allocated there, with this layout; the rest is the caller's contract.
         unsafe {
-            if self.is_system {
-                System.dealloc(self.start.as_ptr(), self.layout);
-            } else {
-                dealloc(self.start.as_ptr(), self.layout);
+            match self.source {
+                Source::Global => dealloc(start, self.layout),
+                Source::CLibrary => System.dealloc(start, self.layout),
+                // It cannot fail: the mapping is there, and nothing is split.
+                Source::Mapped => _ = munmap(start.cast(), self.layout.size()),
             }
         }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Returns the memory of the process in pages.
+    fn resident() -> usize {
+        let statm = fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
+        statm.split(' ').nth(1).expect("the second number").parse().expect("a number")
+    }
+
+    #[test]
+    fn sparse_memory_takes_the_pages_that_are_written_to() {
+        const SIZE: usize = 1 << 30;
+        let layout = Layout::from_size_align(SIZE, 128).expect("a valid layout");
+        let before = resident();
+        let block = Block::sparse(layout).expect("there is memory");
+        let bytes = block.start::<u8>().as_ptr();
+        for at in (0..SIZE).step_by(1 << 20) {
+            // SAFETY: within the block.
+            unsafe {
+                assert_eq!(bytes.add(at).read(), 0);
+                if at % (1 << 24) == 0 {
+                    bytes.add(at).write(1);
+                }
+            }
+        }
+        // 64 pages, and what other tests take meanwhile.
+        assert!(resident() < before + SIZE / 4096 / 16, "{} pages", resident() - before);
+        // SAFETY: not used any more.
+        unsafe { block.free() };
     }
 }
