@@ -50,6 +50,8 @@
 //!    later, inlined or not, wakes the leader, unless another reader is about to.
 //! 6. In qsbr an inlined report clears the reader's `waiting`, and wakes the leader only if that was set. The counter
 //!    that it reports may be old, and still block the pass. So the futex becomes [`ARMED`] before `waiting` is set.
+//!    Functions leave `waiting` set: the leader may have set it again for a second request, which an inlined report
+//!    must find.
 //!
 //! Inlined readers of bp wake no thread ([`InlinedProtocol::TIMED`]). There the leader sleeps for a bounded time and
 //! checks the readers again. Fence B is not needed: a request that a reader misses costs a longer sleep.
@@ -232,9 +234,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
     #[cold]
     #[inline(never)]
     fn leave_slow(&self, reader: &InlinedReader) {
-        if P::QSBR {
-            reader.waiting.store(0, Relaxed);
-        }
+        // `waiting` stays set (6).
         if reader.take_request() {
             self.count_down();
         }
