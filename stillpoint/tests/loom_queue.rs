@@ -20,7 +20,7 @@ fn push(own: Own, count: &'static Count, local: bool, value: *const own::Value) 
 
 /// The worker runs ready callbacks.
 fn run_batch(state: &State, own: Own) {
-    own.queue.run_batch(&state.engine, true, run_callback);
+    own.queue.run_batch(&state.engine, true, run_callback, |_| ());
 }
 
 /// The worker runs what has been pushed, after a grace period.

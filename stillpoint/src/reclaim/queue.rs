@@ -354,10 +354,16 @@ impl Queue {
         self.owner.worker_end.load(Relaxed) <= next
     }
 
-    /// For the worker: runs some ready callbacks by `run`, and returns how much that was. Those that the owner may run
-    /// are left to an owner that is active, unless `all`.
-    pub fn run_batch<R>(&self, engine: &Engine<R>, all: bool, run: impl Fn(Callback)) -> Amount {
-        let Some(claim) = self.try_claim() else { return Amount::default() };
+    /// For the worker: runs some ready callbacks by `run`, and then calls `count` with how much that was. Those that the
+    /// owner may run are left to an owner that is active, unless `all`. Returns `true` if a callback has run.
+    pub fn run_batch<R>(
+        &self,
+        engine: &Engine<R>,
+        all: bool,
+        run: impl Fn(Callback),
+        count: impl FnOnce(Amount),
+    ) -> bool {
+        let Some(claim) = self.try_claim() else { return false };
         let leave = claim.with(|consumer| {
             consumer.advance(self, engine);
             // Not if nothing lies behind those that are ready: the owner may have stopped, and there is no grace period to
@@ -366,9 +372,10 @@ impl Queue {
                 && self.tail() > self.front.ready_end.load(Relaxed)
                 && self.owner_may_run_from(consumer.next)
         });
-        let amount = claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run);
+        let has_run =
+            claim.run(BATCH, |callback| leave && callback.may_run_on_owner(), Block::free, run, count);
         claim.release();
-        amount
+        has_run
     }
 
     /// For the owner: runs ready callbacks that it may run, at most `limit`, by `run`, and assigns a cookie to others.
@@ -380,13 +387,13 @@ impl Queue {
         claim.with(|consumer| consumer.advance(self, engine));
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };
-        let amount = claim.run(limit, |callback| !callback.may_run_on_owner(), keep, run);
+        let count = |amount: Amount| _ = self.owner.freed.add(amount.count, amount.bytes);
+        claim.run(limit, |callback| !callback.may_run_on_owner(), keep, run, count);
         claim.with(|consumer| {
             // Relaxed: only the owner writes it.
             self.owner.ready.store(self.front.ready_end.load(Relaxed) - consumer.next, Relaxed);
             consumer.accelerate(self, engine);
         });
-        self.owner.freed.add(amount.count, amount.bytes);
         claim.release() == WANTED
     }
 
@@ -423,13 +430,15 @@ impl Claim<'_> {
     }
 
     /// Runs ready callbacks by `run`, at most `limit`, up to the first that it must `leave`. Empty blocks go to `free`.
+    /// Returns `true` if a callback has run. Before a barrier may see that, calls `count` with how much has.
     fn run(
         &self,
         limit: u64,
         leave: impl Fn(&Callback) -> bool,
         free: impl Fn(*mut Block),
         run: impl Fn(Callback),
-    ) -> Amount {
+        count: impl FnOnce(Amount),
+    ) -> bool {
         let mut amount = Amount::default();
         while amount.count < limit
             && let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free))
@@ -438,9 +447,13 @@ impl Claim<'_> {
             amount.bytes += callback.bytes() as u64;
             run(callback);
         }
+        let has_run = amount.count != 0;
+        if has_run {
+            count(amount);
+        }
         // Release: publishes the effects of the callbacks; pairs with the Acquire in `Queue::completed`.
         self.with(|consumer| self.0.front.completed.store(consumer.next, Release));
-        amount
+        has_run
     }
 
     /// Returns [`WANTED`] if the worker sleeps until it is woken.

@@ -493,11 +493,10 @@ impl CallbackWorker {
                 if queue.pending() == Pending::None {
                     continue;
                 }
-                let amount = queue.run_batch(host.engine(), all, |callback| host.run(callback));
-                if amount.count == 0 {
+                let count = |amount| self.backlog.remove(amount);
+                if !queue.run_batch(host.engine(), all, |callback| host.run(callback), count) {
                     continue;
                 }
-                self.backlog.remove(amount);
                 (is_empty, has_run) = (false, true);
                 if now() - begin > BATCH_TIME_LIMIT {
                     self.first.store(index as u64 + 1, Relaxed);
