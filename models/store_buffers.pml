@@ -16,14 +16,14 @@
  *   light fence             nothing at all: it constrains the compiler, not the processor. The models have a comment
  *                           there
  *
- * The model defines THREADS, VARIABLES (at most 8) and COUNTER(v), which is true if v only increases by one. It has a
+ * The model defines THREADS, VARIABLES (at most 15) and COUNTER(v), which is true if v only increases by one. It has a
  * process that offers drain(t, v) for each store that occurs. Abstracted: a read-modify-write is a full fence, unless
  * the model says that it is not. */
 
 byte mem[VARIABLES];
 byte buffered[THREADS * VARIABLES];
-byte pending[THREADS];              /* a bit for each variable: its store has not drained */
-byte before[THREADS * VARIABLES];   /* a bit for each variable: its store drains before this one */
+short pending[THREADS];             /* a bit for each variable: its store has not drained */
+short before[THREADS * VARIABLES];  /* a bit for each variable: its store drains before this one */
 
 #define at(t, v)   ((t) * VARIABLES + (v))
 #define bit_of(v)  (1 << (v))
