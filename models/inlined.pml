@@ -249,7 +249,11 @@ inline arm() {
        if
        :: blocks(r) ->
 #if QSBR
+#ifdef WAITING_RELAXED
+          store(LEADER, WAITING(r), 1);
+#else
           store_release(LEADER, WAITING(r), 1);
+#endif
 #endif
           if
           :: !load(LEADER, WAKE(r)) ->
