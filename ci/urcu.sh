@@ -94,8 +94,8 @@ for flavor in "" -memb -mb -qsbr -bp; do
         fail "liburcu$flavor.so.8 binds its own symbols"
     fi
     echo "passed    liburcu$flavor.so.8: $(wc -l <"$scratch/theirs") symbols"
-    for symbol in start_poll_synchronize_rcu poll_state_synchronize_rcu; do
-        [[ ! $ours ]] || grep --quiet "^urcu_[a-z]*_$symbol " "$scratch/ours" ||
+    for symbol in urcu_[a-z]*_{start_poll,poll_state}_synchronize_rcu rcu_dereference_sym2; do
+        [[ ! $ours ]] || grep --quiet "^$symbol " "$scratch/ours" ||
             fail "liburcu$flavor.so.8 does not export $symbol"
     done
 done

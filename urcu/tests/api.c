@@ -577,6 +577,9 @@ static void test_pointers(void)
     CHECK(rcu_xchg_pointer_sym(&p, &a) == &b && p == &a);
     CHECK(rcu_cmpxchg_pointer_sym(&p, &b, NULL) == &a && p == &a);
     CHECK(rcu_cmpxchg_pointer_sym(&p, &a, &b) == &a && p == &b);
+    /* Of later versions. */
+    void *(*dereference)(void *) = (void *(*)(void *))dlsym(RTLD_DEFAULT, "rcu_dereference_sym2");
+    CHECK(!dereference || dereference(&p) == &b);
 }
 
 static int32_t word, awake;

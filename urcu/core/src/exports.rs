@@ -318,11 +318,17 @@ macro_rules! pointer_exports {
         const _: () = {
             use core::ffi::c_void;
 
-            use $crate::exports::{compare_exchange, set, swap};
+            use $crate::exports::{compare_exchange, get, set, swap};
 
             #[unsafe(export_name = concat!($prefix, "dereference_sym"))]
             extern "C" fn dereference(pointer: *mut c_void) -> *mut c_void {
                 pointer
+            }
+
+            #[unsafe(export_name = concat!($prefix, "dereference_sym2"))]
+            unsafe extern "C" fn dereference_place(place: *mut *mut c_void) -> *mut c_void {
+                // SAFETY: the place is the caller's.
+                unsafe { get(place) }
             }
 
             #[unsafe(export_name = concat!($prefix, "set_pointer_sym"))]
@@ -350,13 +356,24 @@ macro_rules! pointer_exports {
     };
 }
 
+/// Loads a pointer.
+///
+/// # Safety
+///
+/// The place is valid and aligned.
+pub unsafe fn get(place: *mut *mut c_void) -> *mut c_void {
+    // Acquire: what it points to; pairs with the Release in `set`.
+    // SAFETY: the caller's contract.
+    unsafe { AtomicPtr::from_ptr(place) }.load(Acquire)
+}
+
 /// Publishes a pointer, and returns it.
 ///
 /// # Safety
 ///
 /// The place is valid and aligned.
 pub unsafe fn set(place: *mut *mut c_void, new: *mut c_void) -> *mut c_void {
-    // Release: publishes what it points to; pairs with the dependency of readers.
+    // Release: publishes what it points to; pairs with the Acquire in `get`, and with the dependency of readers.
     // SAFETY: the caller's contract.
     unsafe { AtomicPtr::from_ptr(place) }.store(new, Release);
     new
