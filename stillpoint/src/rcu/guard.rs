@@ -179,6 +179,17 @@ fn enter_slow<D: RcuDomain>() -> Guard<D> {
 /// A cold function would be optimized for size, but all sections begin here without `membarrier`.
 #[inline(never)]
 fn enter_at<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
+    let counter = D::shared().readers().counter();
+    match D::with_thread_state(|local| local.registration.enter_fenced(counter)) {
+        Some(reader) => Guard::new(reader),
+        None => enter_first(site),
+    }
+}
+
+/// Begins a section in a thread that is not registered, is idle, or has run its destructors.
+#[cold]
+#[inline(never)]
+fn enter_first<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
     // A signal handler whose section ends here does not release the reader.
     let _stays = Stay::<D>::if_ended();
     let reader = reader_registered_at::<D>(site);

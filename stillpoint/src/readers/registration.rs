@@ -205,6 +205,18 @@ impl Registration {
         self.going_idle.set(false);
     }
 
+    /// Begins a section with the light fence of any backend. Returns the thread's reader. Returns `None`, without an
+    /// effect, if the thread is not registered, is idle, or has run its destructors.
+    #[inline(always)]
+    pub fn enter_fenced(&self, counter: &AtomicU64) -> Option<&'static Reader> {
+        let reader = self.reader.get().filter(|_| !self.idle.get() && !self.has_ended.get())?;
+        if !reader.try_enter(counter) {
+            reader.nest();
+        }
+        light();
+        Some(reader)
+    }
+
     /// The slow path of [`try_enter`], of a thread that is registered.
     pub fn enter_slow<A>(&self, registry: &Registry<A>, reader: &'static Reader, counter: &AtomicU64) {
         if !reader.try_enter(counter) {
