@@ -83,6 +83,8 @@ fn memory(cpus: &[usize]) -> anyhow::Result<Grid> {
 fn memory_of<T: Default>(cpus: &[usize], use_it: fn(&T)) -> anyhow::Result<f64> {
     const EACH: usize = 64;
     let all: Vec<T> = iter::repeat_with(T::default).take(EACH).collect();
+    // Code takes memory when it is first executed.
+    use_it(&T::default());
     let before = resident()?;
     for &cpu in cpus {
         pin::to(cpu)?;
@@ -93,9 +95,12 @@ fn memory_of<T: Default>(cpus: &[usize], use_it: fn(&T)) -> anyhow::Result<f64> 
 
 /// Returns the resident memory of the process in bytes.
 fn resident() -> anyhow::Result<f64> {
-    let text = fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
-    let pages: f64 = text.split(' ').nth(1).context("/proc/self/statm has no second number")?.parse()?;
-    Ok(pages * rustix::param::page_size() as f64)
+    // Not `statm`, which may be off by some dozens of pages for each thread.
+    let text =
+        fs::read_to_string("/proc/self/smaps_rollup").context("cannot read /proc/self/smaps_rollup")?;
+    let line = text.lines().find(|line| line.starts_with("Rss:")).context("smaps_rollup has no Rss")?;
+    let kilobytes: f64 = line.split_whitespace().nth(1).context("Rss has no number")?.parse()?;
+    Ok(kilobytes * 1024.0)
 }
 
 /// Counts for each grace period; the last two for each that sleeps.
