@@ -34,7 +34,7 @@ library() {
         -Wl,-z,relro,-z,now,-z,defs,-z,nodelete '-Wl,-rpath,$ORIGIN' -lgcc_s -lc
 }
 
-common='|^rcu_[a-z]+(_pointer)?_sym$|^compat_futex_(no)?async$|^__urcu_compat_futex_(lock|cond)$'
+common='|^rcu_[a-z]+(_pointer)?_sym2?$|^compat_futex_(no)?async$|^__urcu_compat_futex_(lock|cond)$'
 self=libstillpoint-urcu-self.so.0
 library self $self '^stillpoint_urcu_[a-z]+_self$'
 for flavor in memb qsbr bp mb; do
