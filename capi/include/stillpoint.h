@@ -34,8 +34,9 @@ This page is made from the comments in the header by `capi/reference.sh`.
   report names it. What an exiting thread has deferred is run by the library. Destructors of thread-specific data may
   read and defer.
 - *Signals.* A handler may use sections of the rcu domain (`sp_rcu_read_lock`) if `sp_rcu_register_thread` has been
-  called in its thread, whose destructors of thread-specific data do not run yet; sections of sleepable domains; `sp_fence_light`; and counters whose thread has used one before.
-  It must call nothing else. Registering in a handler is not safe: it may allocate.
+  called in its thread, whose destructors of thread-specific data do not run yet; sections of sleepable domains;
+  `sp_fence_light`; and counters whose thread has used one before. It must call nothing else. Registering in a handler
+  is not safe: it may allocate.
 - *Fork.* The child may use the library at once. Only the thread that forked goes on there, with the sections that it
   had open; other threads' sections of the rcu domain are over. What was deferred before the fork runs in the parent
   only.
@@ -156,9 +157,9 @@ static inline int sp_rcu_read_lock(void)
 
 /** Ends a read-side critical section, in the thread that began it.
 
-Blocks if values were retired inside the section and the backlog exceeds its limits, as `sp_call` does. Returns `-EPERM`
-if misuse is detected: always with `SP_DEBUG`, otherwise in threads that are not registered, or idle. Without `SP_DEBUG`,
-a call without a section does nothing in other threads. */
+Blocks if values were retired inside the section and the backlog exceeds its limits, as `sp_call` does. Returns
+`-EPERM` if misuse is detected: always with `SP_DEBUG`, otherwise in threads that are not registered, or idle.
+Without `SP_DEBUG`, a call without a section does nothing in other threads. */
 static inline int sp_rcu_read_unlock(void)
 {
 #ifdef SP_DEBUG

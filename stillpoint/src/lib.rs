@@ -111,6 +111,7 @@ pub mod urcu {
     pub use crate::grace_period::cookie::GpCookie;
     pub use crate::grace_period::engine::Engine;
     pub use crate::readers::inlined::{Gp, InlinedProtocol, InlinedReader, InlinedReaders};
+    pub use crate::sys::{futex_wait, futex_wake, now};
 }
 
 // The algorithms, for the models in `tests/loom_*.rs`: without the statics, thread-locals and public types above them.

@@ -7,6 +7,7 @@ mod model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
+use model::{boxed, look_at};
 use stillpoint::grace_period::engine::Engine;
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::reader::{ExitPath, Reader};
@@ -43,8 +44,7 @@ impl Domain {
         let value = self.published.load();
         // Time may pass between loading the pointer and reading through it.
         poll();
-        // SAFETY: the memory of values is never freed.
-        unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+        look_at(value);
     }
 
     fn repin(&self, reader: &'static Reader) {
@@ -67,12 +67,6 @@ impl Domain {
         // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
-}
-
-fn boxed(value: u32) -> *mut UnsafeCell<u32> {
-    let cell = Box::new(UnsafeCell::new(0));
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
 }
 
 fn check(budget: u32, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

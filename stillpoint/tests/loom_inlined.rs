@@ -9,7 +9,7 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use model::check;
+use model::{boxed, check, look_at};
 use stillpoint::fence::light;
 use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
@@ -119,17 +119,6 @@ impl<const WEAK: bool> Domain<WEAK> {
         assert!(counters.heavy_fences.load(Relaxed) <= heavy_fences, "{counters:?}");
         assert!(counters.wakeups.load(Relaxed) <= wakeups, "{counters:?}");
     }
-}
-
-fn look_at(value: *const UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never freed.
-    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
-}
-
-fn boxed(value: u32) -> *mut UnsafeCell<u32> {
-    let cell = Box::new(UnsafeCell::new(0));
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
 }
 
 /// Runs `body` as reader number `index`.

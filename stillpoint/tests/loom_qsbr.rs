@@ -6,7 +6,7 @@ mod model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use model::check;
+use model::{boxed, check, look_at};
 use stillpoint::grace_period::engine::{Engine, ReaderSet};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::qsbr::Qsbr;
@@ -74,7 +74,7 @@ impl Handle<'_> {
     }
 
     fn look(&self) {
-        read(self.load());
+        look_at(self.load());
     }
 
     fn quiescent(&mut self) {
@@ -94,17 +94,6 @@ impl Handle<'_> {
     fn offline(self) {
         self.domain.engine.readers().thread_offline(self.reader);
     }
-}
-
-fn boxed(value: u32) -> *mut UnsafeCell<u32> {
-    let cell = Box::new(UnsafeCell::new(0));
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
-}
-
-fn read(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never freed.
-    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }
 
 fn free(value: *mut UnsafeCell<u32>) {

@@ -9,7 +9,7 @@ use core::panic::Location;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use model::check;
+use model::{boxed, check, look_at};
 use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::reader::{ExitPath, Owner, Reader};
@@ -77,17 +77,6 @@ impl Domain {
         // SAFETY: the memory of values is never freed.
         unsafe { &*old }.with_mut(|cell| unsafe { *cell = 0 });
     }
-}
-
-fn look_at(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never freed.
-    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
-}
-
-fn boxed(value: u32) -> *mut UnsafeCell<u32> {
-    let cell = Box::new(UnsafeCell::new(0));
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
 }
 
 /// Runs `body` as reader number `index`.

@@ -10,7 +10,7 @@ use core::panic::Location;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use model::check;
+use model::{boxed, check, look_at};
 use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::reader::{ExitPath, Owner, Reader};
@@ -93,8 +93,7 @@ impl Thread<'_> {
         let value = self.domain.published.load();
         // Time may pass between loading the pointer and reading through it.
         poll();
-        // SAFETY: the memory of values is never freed.
-        unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
+        look_at(value);
     }
 
     /// `Guard::repin` and `Guard::drop`.
@@ -130,12 +129,6 @@ impl Thread<'_> {
     fn leave_if_ended(&self) {
         self.registration.leave_if_ended(self.domain.engine.readers().registry(), |_| ());
     }
-}
-
-fn boxed(value: u32) -> *mut UnsafeCell<u32> {
-    let cell = Box::new(UnsafeCell::new(0));
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
 }
 
 /// Runs `body` as reader number `index`.

@@ -8,7 +8,7 @@ use core::panic::Location;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use model::check;
+use model::{boxed, check, look_at};
 use stillpoint::grace_period::engine::{Engine, ReaderSet as _};
 use stillpoint::rcu::published_ptr::PublishedPtr;
 use stillpoint::readers::srcu::{Idx, SrcuReaders};
@@ -46,7 +46,7 @@ impl Domain {
         let value = self.published.load();
         // Time may pass between loading the pointer and reading through it.
         poll();
-        read(value);
+        look_at(value);
     }
 
     /// One section that begins on CPU 0 and ends on CPU 1.
@@ -73,17 +73,6 @@ impl Domain {
     }
 }
 
-fn read(value: *mut UnsafeCell<u32>) {
-    // SAFETY: the memory of values is never freed.
-    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
-}
-
-fn boxed(value: u32) -> *mut UnsafeCell<u32> {
-    let cell = Box::new(UnsafeCell::new(0));
-    cell.with_mut(|cell| unsafe { *cell = value });
-    Box::into_raw(cell)
-}
-
 /// Runs `body` as reader number `index`.
 fn spawn(domain: &Arc<Domain>, index: usize, body: impl FnOnce(&Domain) + 'static) -> thread::JoinHandle<()> {
     let domain = domain.clone();
@@ -106,7 +95,7 @@ impl Begun {
 
     /// Reads the value and ends the section.
     fn end(self, domain: &Domain) {
-        read(self.value);
+        look_at(self.value);
         domain.readers().read_unlock(self.idx);
     }
 }

@@ -12,6 +12,11 @@ pub(crate) fn status(name: &str) -> Option<u64> {
     field(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
+/// Returns the resident memory in bytes. Exact, and slower: `VmRSS` may lag by some dozens of pages for each thread.
+pub(crate) fn resident() -> Option<u64> {
+    field(&fs::read_to_string("/proc/self/smaps_rollup").ok()?, "Rss")
+}
+
 /// Returns a field of such a file, in bytes.
 pub(crate) fn field(file: &str, name: &str) -> Option<u64> {
     let line = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

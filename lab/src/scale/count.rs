@@ -13,7 +13,7 @@ use super::model::{Machine, grace_period_of_idle};
 use crate::harness::controls::{Controls, spawn_all};
 use crate::harness::report::Grid;
 use crate::harness::units::digits;
-use crate::harness::{crew, pin};
+use crate::harness::{crew, memory, pin};
 
 /// Registered threads that sleep.
 const SLEEPING: usize = 1000;
@@ -64,12 +64,12 @@ pub(super) fn run() -> anyhow::Result<()> {
         // A thread that is preempted is not interrupted; a reader may leave before the leader sleeps.
         ensure!(counted <= model * 1.1 + 0.1, "{name}: more than in the model");
     }
-    println!("{}", memory(&cpus)?);
+    println!("{}", per_cpu_data(&cpus)?);
     Ok(())
 }
 
 /// Returns the memory of a counter and of a histogram that each of `cpus` has used.
-fn memory(cpus: &[usize]) -> anyhow::Result<Grid> {
+fn per_cpu_data(cpus: &[usize]) -> anyhow::Result<Grid> {
     let counter = memory_of::<Counter>(cpus, |counter| counter.add(1))?;
     let histogram =
         memory_of::<Histogram>(cpus, |histogram| (0..64).for_each(|bit| histogram.record(1 << bit)))?;
@@ -95,12 +95,9 @@ fn memory_of<T: Default>(cpus: &[usize], use_it: fn(&T)) -> anyhow::Result<f64> 
 
 /// Returns the resident memory of the process in bytes.
 fn resident() -> anyhow::Result<f64> {
-    // Not `statm`, which may be off by some dozens of pages for each thread.
-    let text =
-        fs::read_to_string("/proc/self/smaps_rollup").context("cannot read /proc/self/smaps_rollup")?;
-    let line = text.lines().find(|line| line.starts_with("Rss:")).context("smaps_rollup has no Rss")?;
-    let kilobytes: f64 = line.split_whitespace().nth(1).context("Rss has no number")?.parse()?;
-    Ok(kilobytes * 1024.0)
+    let bytes =
+        memory::resident().context("/proc/self/smaps_rollup does not show the memory of this process")?;
+    Ok(bytes as f64)
 }
 
 /// Counts for each grace period; the last two for each that sleeps.

@@ -229,7 +229,7 @@ pub(crate) fn register<D: StaticDomain>(
     shared.fork.register();
     // Chooses the backend of the fence, before this thread can be a reader.
     crate::fence::register_thread();
-    let light_is_free = crate::fence::backend() == crate::fence::Backend::Membarrier;
+    let light_is_free = crate::fence::light_is_compiler_fence();
     let owner = Owner { thread: crate::sys::thread::tid().unsigned_abs(), site };
     // SAFETY: `exit` wants a reader.
     let arm = |reader| unsafe { shared.at_exit.arm(ptr::from_ref::<Reader>(reader).cast_mut().cast()) };

@@ -12,3 +12,9 @@ pub mod registration;
 pub mod registry;
 pub mod srcu;
 pub mod threads;
+
+/// Returns how long a leader sleeps, in nanoseconds, before it checks again the readers that may wake no thread: each
+/// time twice as long, up to a millisecond. Too short for the reports of stalls to notice. Never ends.
+fn timeouts() -> impl Iterator<Item = u64> {
+    core::iter::successors(Some(50_000), |timeout| Some((timeout * 2).min(1_000_000)))
+}

@@ -70,7 +70,8 @@ impl Attached for () {
     unsafe fn reset_in_child(&self) {}
 }
 
-/// Readers of a chunk that follow one another, a bit for each. Their owners write it when they exit, become idle, and read again.
+/// Readers of a chunk that follow one another, a bit for each. Their owners write it when they exit, become idle, and
+/// read again.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Group {
@@ -162,6 +163,12 @@ impl<A> Registry<A> {
         unsafe { &*self.chunk(chunk).byte_add(attached_offset::<A>(FIRST << chunk)).cast::<A>().add(place) }
     }
 
+    /// Returns the readers of a chunk.
+    fn readers_of(&self, chunk: usize) -> &'static [Reader] {
+        // SAFETY: a chunk begins with them: see `new_chunk`.
+        unsafe { slice::from_raw_parts(self.chunk(chunk), FIRST << chunk) }
+    }
+
     /// Returns the groups of a chunk.
     fn groups_of(&self, chunk: usize) -> &'static [Group] {
         let readers = FIRST << chunk;
@@ -195,9 +202,7 @@ impl<A> Registry<A> {
     /// its bit.
     pub fn members(&self, first: usize, mut bits: u64) -> impl Iterator<Item = (u64, &'static Reader)> {
         let (chunk, place) = Self::place(first);
-        // SAFETY: the chunk has these.
-        let group: &[Reader] =
-            unsafe { slice::from_raw_parts(self.chunk(chunk).add(place), GROUP.min(FIRST << chunk)) };
+        let group = &self.readers_of(chunk)[place..];
         iter::from_fn(move || {
             let bit = (bits != 0).then(|| bits.trailing_zeros())?;
             bits &= bits - 1;
@@ -305,12 +310,8 @@ impl<A: Attached + 'static> Registry<A> {
                 group.active.store(0, Relaxed);
                 group.awaited.store(0, Relaxed);
             }
-            // SAFETY: the chunk has these.
-            let readers: &[Reader] = unsafe { slice::from_raw_parts(self.chunk(chunk), FIRST << chunk) };
-            readers
-                .iter()
-                .filter(|reader| !own.is_some_and(|own| ptr::eq(own, *reader)))
-                .for_each(Reader::reset);
+            let is_own = |reader: &Reader| own.is_some_and(|own| ptr::eq(own, reader));
+            self.readers_of(chunk).iter().filter(|reader| !is_own(reader)).for_each(Reader::reset);
         }
         for index in 0..self.len() {
             let reader = self.reader(index);

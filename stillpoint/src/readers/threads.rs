@@ -59,11 +59,10 @@
 //!
 //! Where a light fence may be a full one ([`crate::fence`]), a reader executes it on entering only: the arguments above
 //! need no other fence, but for the wake-up. So a reader that leaves may miss the request, while the leader's rescan
-//! after fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after
-//! [`FIRST_TIMEOUT_NS`], and again after longer and longer sleeps, of at most [`MAX_TIMEOUT_NS`]. A store becomes
-//! visible in finite time, so a later rescan sees the reader's, and takes the request back. On a processor that time is
-//! that of a few cache misses, far less than the first sleep. A reader that leaves later sees the request, and wakes the
-//! leader at once.
+//! after fence B still finds it inside. Then no thread wakes the leader. It therefore rescans after the first of its
+//! [`timeouts`], and again after longer and longer sleeps. A store becomes visible in finite time, so a later rescan
+//! sees the reader's, and takes the request back. On a processor that time is that of a few cache misses, far less than
+//! the first sleep. A reader that leaves later sees the request, and wakes the leader at once.
 //!
 //! *A repin needs no fence.* `gp_seen` goes from one counter to another, and is never 0 in between. If the light fence
 //! of the entry precedes A, the scan sees the first counter, which is smaller than the new one, or a later store. If
@@ -83,6 +82,7 @@ use crossbeam_utils::CachePadded;
 
 use super::reader::{Reader, WAKE_ON_EXIT};
 use super::registry::{Attached, Registry};
+use super::timeouts;
 use crate::fence::light_is_compiler_fence;
 use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
@@ -93,11 +93,6 @@ use crate::sync::{
 
 /// How often a grace period checks readers that block it before it sleeps.
 const SPINS: u32 = 200;
-
-/// How long the leader sleeps before it rescans, in nanoseconds, where a wake-up may be lost: at first, and at most. It
-/// doubles in between. Too short for the reports of stalls to notice.
-const FIRST_TIMEOUT_NS: u64 = 50_000;
-const MAX_TIMEOUT_NS: u64 = 1_000_000;
 
 /// If a yield took longer, in nanoseconds, another thread has run, and the reader does not yield again.
 const YIELD_WINDOW_NS: u64 = 500_000;
@@ -304,7 +299,8 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
                 }
             })
         };
-        // Without `membarrier` a reader may have left unseen, and belong to another thread by now: then it does not block.
+        // Without `membarrier` a reader may have left unseen, and belong to another thread by now. Then it does not
+        // block.
         let still_blocks = |reader: &Reader| P::blocks(reader, scan.counter);
         let readers =
             self.awaited(scan).filter_map(|reader| stalled(reader).filter(|_| still_blocks(reader)));
@@ -367,12 +363,11 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
             self.counters.sleeps.fetch_add(1, Relaxed);
         }
         let wakeups_may_be_lost = P::FENCED && !light_is_compiler_fence();
-        let mut timeout = FIRST_TIMEOUT_NS;
+        let mut timeouts = timeouts();
         while left != 0 {
             if wakeups_may_be_lost {
-                self.awaited.wait_until(left, Some(now() + timeout));
+                self.awaited.wait_until(left, timeouts.next().map(|timeout| now() + timeout));
                 step!("no-rescan-after-timeout", self.rescan(&scan));
-                timeout = MAX_TIMEOUT_NS.min(timeout * 2);
             } else {
                 self.awaited.wait_timeout(left, NonZeroU32::MAX, detector.next_report_in());
             }

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use loom::cell::UnsafeCell;
 use stillpoint::sync::model::set_budget;
 
 /// Explores `model` with at most `preemptions` preemptions; algorithms spin `budget` rounds before they sleep.
@@ -14,4 +15,19 @@ pub fn check(budget: u32, preemptions: usize, model: impl Fn() + Send + Sync + '
     builder.preemption_bound = Some(std::env::var("BOUND").map_or(preemptions, |b| b.parse().unwrap()));
     builder.max_branches = 20_000;
     builder.check(model);
+}
+
+/// Returns a value to publish. Its memory is never freed: a model stores 0 instead.
+#[allow(dead_code, reason = "not all models publish values")]
+pub fn boxed(value: u32) -> *mut UnsafeCell<u32> {
+    let cell = Box::new(UnsafeCell::new(0));
+    cell.with_mut(|cell| unsafe { *cell = value });
+    Box::into_raw(cell)
+}
+
+/// Reads a value of [`boxed`].
+#[allow(dead_code, reason = "as above")]
+pub fn look_at(value: *const UnsafeCell<u32>) {
+    // SAFETY: the memory of values is never freed.
+    unsafe { &*value }.with(|cell| assert_ne!(unsafe { *cell }, 0, "read a freed value"));
 }

@@ -6,16 +6,14 @@
 mod arena;
 
 use core::sync::atomic::AtomicU32;
-use std::time::Duration;
-
-use stillpoint::urcu::{Gp, InlinedProtocol, InlinedReader};
+use stillpoint::urcu::{InlinedProtocol, InlinedReader};
 use stillpoint_urcu_core::exports::nothing;
 use stillpoint_urcu_core::flavor::SignalsBlocked;
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
 
-stillpoint_urcu_core::gp!("urcu_bp_gp");
+stillpoint_urcu_core::gp!(urcu_bp_gp);
 stillpoint_urcu_core::zeros!(".globl", "urcu_bp_has_sys_membarrier", ".bss,\"aw\"", "4", "4");
 stillpoint_urcu_core::zeros!(".globl", "urcu_bp_reader", ".tbss,\"awT\"", "8", "8");
 stillpoint_urcu_core::thread_pointer!("urcu_bp_reader", "stillpoint_urcu_bp_self");
@@ -25,7 +23,6 @@ stillpoint_urcu_core::pointer_exports!("urcu_bp_");
 stillpoint_urcu_core::constructor!(load);
 
 unsafe extern "C" {
-    safe static urcu_bp_gp: Gp;
     safe static urcu_bp_has_sys_membarrier: AtomicU32;
 }
 
@@ -39,40 +36,14 @@ impl InlinedProtocol for Bp {
     const TIMED: bool = true;
     const CLOSING_FENCE: bool = cfg!(not(target_arch = "x86_64"));
 
-    #[inline(always)]
-    fn gp(&self) -> &Gp {
-        &urcu_bp_gp
-    }
-
-    fn report_stall(&self, thread: u32, waited: Duration) {
-        flavor::report_stall::<Self>(thread, waited);
-    }
+    stillpoint_urcu_core::protocol_methods!(urcu_bp_gp);
 }
 
 impl Flavor for Bp {
     const NAME: &'static str = "liburcu-bp";
     const IN_HANDLERS: bool = true;
 
-    fn domain() -> &'static Domain<Self> {
-        &DOMAIN
-    }
-
-    #[inline(always)]
-    fn own<'a>() -> &'a InlinedReader {
-        own()
-    }
-
-    fn own_if_any<'a>() -> Option<&'a InlinedReader> {
-        found_own()
-    }
-
-    fn register_thread() {
-        own();
-    }
-
-    fn unregister_thread() {
-        release();
-    }
+    stillpoint_urcu_core::flavor_methods!(own, release);
 
     fn reset_in_child() {
         arena::reset_in_child(Self::own_if_any());

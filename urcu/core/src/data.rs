@@ -6,18 +6,22 @@
 /// Defines `struct urcu_gp`, with the counter 1.
 #[macro_export]
 macro_rules! gp {
-    ($name:literal) => {
+    ($name:ident) => {
         core::arch::global_asm!(
             ".data",
             ".balign 128",
-            concat!(".globl ", $name),
-            concat!(".type ", $name, ",@object"),
-            concat!(".size ", $name, ",128"),
-            concat!($name, ":"),
+            concat!(".globl ", stringify!($name)),
+            concat!(".type ", stringify!($name), ",@object"),
+            concat!(".size ", stringify!($name), ",128"),
+            concat!(stringify!($name), ":"),
             ".quad 1",
             ".zero 120",
             ".text",
         );
+
+        unsafe extern "C" {
+            safe static $name: stillpoint::urcu::Gp;
+        }
     };
 }
 

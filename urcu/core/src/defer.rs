@@ -13,6 +13,8 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
 
+use stillpoint::urcu::now;
+
 use crate::flavor::{Flavor, offline, synchronize};
 use crate::fork::generation;
 use crate::sync::{Event, Held, Lock};
@@ -186,7 +188,7 @@ fn run<F: Flavor>() -> ! {
         }
         deferring.is_idle.store(false, Relaxed);
         let cookie = engine.snapshot();
-        deferring.event.wait(deferring.event.count(), Some(LINGER_NS));
+        deferring.event.wait(deferring.event.count(), Some(now() + LINGER_NS));
         if !engine.is_done(cookie) {
             offline::<F>(|own| engine.wait_for(own, cookie));
         }

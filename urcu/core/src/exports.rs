@@ -214,6 +214,48 @@ macro_rules! exports {
     };
 }
 
+/// Defines the methods of `InlinedProtocol`. `gp` is the variable with the counter.
+#[macro_export]
+macro_rules! protocol_methods {
+    ($gp:ident) => {
+        #[inline(always)]
+        fn gp(&self) -> &stillpoint::urcu::Gp {
+            &$gp
+        }
+
+        fn report_stall(&self, thread: u32, waited: core::time::Duration) {
+            flavor::report_stall::<Self>(thread, waited);
+        }
+    };
+}
+
+/// Defines the methods of `Flavor`, but for `reset_in_child`. `register` and `unregister` are those of a thread.
+#[macro_export]
+macro_rules! flavor_methods {
+    ($register:path, $unregister:path) => {
+        fn domain() -> &'static Domain<Self> {
+            &DOMAIN
+        }
+
+        #[inline(always)]
+        fn own<'a>() -> &'a stillpoint::urcu::InlinedReader {
+            own()
+        }
+
+        fn own_if_any<'a>() -> Option<&'a stillpoint::urcu::InlinedReader> {
+            found_own()
+        }
+
+        fn register_thread() {
+            $register();
+        }
+
+        fn unregister_thread() {
+            $unregister();
+        }
+    };
+}
+
 /// Defines the functions for readers that enter and leave sections: memb, mb and bp.
 ///
 /// The calls of a thread that has no pointer to its reader yet are tail calls, so that the others need no stack.

@@ -1,7 +1,9 @@
 //! A lock and an event, which allocate nothing. In the child of a fork, the locks of the parent are free.
 
-use core::ptr;
+use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use stillpoint::urcu::{futex_wait, futex_wake};
 
 use crate::fork::generation;
 
@@ -82,16 +84,17 @@ impl Event {
         self.0.load(Acquire)
     }
 
-    /// Sleeps until the count is no longer `seen`, or for this many nanoseconds. May return early.
-    pub fn wait(&self, seen: u32, ns: Option<u64>) {
-        wait(&self.0, seen, ns);
+    /// Sleeps until the count is no longer `seen`, or until the clock ([`now`](stillpoint::urcu::now)) shows this time.
+    /// May return early.
+    pub fn wait(&self, seen: u32, until: Option<u64>) {
+        wait(&self.0, seen, until);
     }
 
     /// Wakes all threads that wait, after the condition has changed.
     pub fn notify(&self) {
         // Release: publishes the condition; pairs with the Acquire in `count`.
         self.0.fetch_add(1, Release);
-        wake(&self.0, i32::MAX);
+        wake(&self.0, u32::MAX);
     }
 
     /// Blocks until the condition holds, which a thread that calls [`notify`](Self::notify) establishes.
@@ -106,19 +109,11 @@ impl Event {
     }
 }
 
-fn wait(word: &AtomicU32, expected: u32, ns: Option<u64>) {
-    let limit = ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    });
-    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word and the time outlive the call. Every result means: check again.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, limit) };
+fn wait(word: &AtomicU32, expected: u32, until: Option<u64>) {
+    // Every result means: check again.
+    futex_wait(word, expected, NonZeroU32::MAX, until);
 }
 
-fn wake(word: &AtomicU32, count: i32) {
-    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel does not access the memory of the word.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, count) };
+fn wake(word: &AtomicU32, count: u32) {
+    futex_wake(word, count, NonZeroU32::MAX);
 }

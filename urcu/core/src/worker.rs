@@ -5,6 +5,8 @@ use core::mem;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
+use stillpoint::urcu::now;
+
 use crate::flavor::{Domain, Flavor, SignalsBlocked, offline};
 use crate::fork::generation;
 use crate::queue::{Function, Queue, RcuHead};
@@ -157,25 +159,20 @@ impl Worker {
         // Pairs with the fence in `wake_if_idle`.
         fence(SeqCst);
         if self.queue.is_empty() && self.commands.load(Relaxed) == 0 && !self.is_polled(domain) {
-            self.event.wait(seen, self.is_rt().then_some(POLL_NS));
+            self.event.wait(seen, self.is_rt().then(|| now() + POLL_NS));
         }
         self.is_idle.store(false, Relaxed);
     }
 
     /// Waits for a grace period of another caller, unless there is a command.
     fn linger(&self) {
-        let mut left = LINGER_NS;
-        let start = now();
+        let until = now() + LINGER_NS;
         loop {
             let seen = self.event.count();
-            if self.commands.load(Relaxed) != 0 {
+            if self.commands.load(Relaxed) != 0 || now() >= until {
                 return;
             }
-            self.event.wait(seen, Some(left));
-            match LINGER_NS.checked_sub(now().saturating_sub(start)) {
-                None | Some(0) => return,
-                Some(rest) => left = rest,
-            }
+            self.event.wait(seen, Some(until));
         }
     }
 
@@ -305,15 +302,5 @@ fn pin_to(cpu: c_int) {
             libc::CPU_SET(cpu, &mut set);
             libc::sched_setaffinity(0, size_of_val(&set), &set);
         }
-    }
-}
-
-/// Returns the time of the monotonic clock in nanoseconds.
-fn now() -> u64 {
-    // SAFETY: `now` outlives the call.
-    unsafe {
-        let mut now: libc::timespec = mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     }
 }

@@ -4,15 +4,13 @@
 #![cfg(target_arch = "x86_64")]
 
 use core::sync::atomic::AtomicU32;
-use std::time::Duration;
-
-use stillpoint::urcu::{Gp, InlinedProtocol, InlinedReader};
+use stillpoint::urcu::InlinedProtocol;
 use stillpoint_urcu_core::exports::nothing;
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
 
-stillpoint_urcu_core::gp!("urcu_memb_gp");
+stillpoint_urcu_core::gp!(urcu_memb_gp);
 stillpoint_urcu_core::zeros!(".globl", "urcu_memb_has_sys_membarrier", ".bss,\"aw\"", "4", "4");
 stillpoint_urcu_core::thread_reader!("urcu_memb_reader", "stillpoint_urcu_memb_self");
 stillpoint_urcu_core::exports!(Memb, "memb", nothing, nothing, nothing);
@@ -21,7 +19,6 @@ stillpoint_urcu_core::registration_exports!(Memb, "memb");
 stillpoint_urcu_core::constructor!(load);
 
 unsafe extern "C" {
-    safe static urcu_memb_gp: Gp;
     safe static urcu_memb_has_sys_membarrier: AtomicU32;
 }
 
@@ -35,39 +32,13 @@ impl InlinedProtocol for Memb {
     const TIMED: bool = false;
     const CLOSING_FENCE: bool = cfg!(not(target_arch = "x86_64"));
 
-    #[inline(always)]
-    fn gp(&self) -> &Gp {
-        &urcu_memb_gp
-    }
-
-    fn report_stall(&self, thread: u32, waited: Duration) {
-        flavor::report_stall::<Self>(thread, waited);
-    }
+    stillpoint_urcu_core::protocol_methods!(urcu_memb_gp);
 }
 
 impl Flavor for Memb {
     const NAME: &'static str = "liburcu-memb";
 
-    fn domain() -> &'static Domain<Self> {
-        &DOMAIN
-    }
-
-    #[inline(always)]
-    fn own<'a>() -> &'a InlinedReader {
-        own()
-    }
-
-    fn own_if_any<'a>() -> Option<&'a InlinedReader> {
-        found_own()
-    }
-
-    fn register_thread() {
-        register_thread();
-    }
-
-    fn unregister_thread() {
-        unregister_thread();
-    }
+    stillpoint_urcu_core::flavor_methods!(register_thread, unregister_thread);
 }
 
 fn load() {

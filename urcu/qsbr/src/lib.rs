@@ -2,21 +2,15 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use std::time::Duration;
-
-use stillpoint::urcu::{Gp, InlinedProtocol, InlinedReader};
+use stillpoint::urcu::InlinedProtocol;
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
 
-stillpoint_urcu_core::gp!("urcu_qsbr_gp");
+stillpoint_urcu_core::gp!(urcu_qsbr_gp);
 stillpoint_urcu_core::thread_reader!("urcu_qsbr_reader", "stillpoint_urcu_qsbr_self");
 stillpoint_urcu_core::exports!(Qsbr, "qsbr", quiescent_state, thread_offline, thread_online);
 stillpoint_urcu_core::constructor!(load);
-
-unsafe extern "C" {
-    safe static urcu_qsbr_gp: Gp;
-}
 
 /// The flavor of quiescent states.
 #[derive(Debug)]
@@ -28,39 +22,13 @@ impl InlinedProtocol for Qsbr {
     const TIMED: bool = false;
     const CLOSING_FENCE: bool = false;
 
-    #[inline(always)]
-    fn gp(&self) -> &Gp {
-        &urcu_qsbr_gp
-    }
-
-    fn report_stall(&self, thread: u32, waited: Duration) {
-        flavor::report_stall::<Self>(thread, waited);
-    }
+    stillpoint_urcu_core::protocol_methods!(urcu_qsbr_gp);
 }
 
 impl Flavor for Qsbr {
     const NAME: &'static str = "liburcu-qsbr";
 
-    fn domain() -> &'static Domain<Self> {
-        &DOMAIN
-    }
-
-    #[inline(always)]
-    fn own<'a>() -> &'a InlinedReader {
-        own()
-    }
-
-    fn own_if_any<'a>() -> Option<&'a InlinedReader> {
-        found_own()
-    }
-
-    fn register_thread() {
-        register_thread();
-    }
-
-    fn unregister_thread() {
-        unregister_thread();
-    }
+    stillpoint_urcu_core::flavor_methods!(register_thread, unregister_thread);
 }
 
 fn load() {

@@ -64,6 +64,7 @@
 
 use std::time::Duration;
 
+use super::timeouts;
 use crate::fence::{heavy, light};
 use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
@@ -80,9 +81,6 @@ use words::{Lists, NUMBER_SHIFT};
 
 /// How often a pass checks readers that block it before it sleeps.
 const SPINS: u32 = 200;
-
-/// The shortest and the longest sleep in nanoseconds where readers wake no thread.
-const SLEEP_NS: (u64, u64) = (50_000, 1_000_000);
 
 /// The number of readers that a stall report names.
 const NAMED: usize = 8;
@@ -358,7 +356,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
 
     /// Sleeps until all readers have passed.
     fn wait_for_pass(&self, current: u64, detector: &mut StallDetector<'_>) {
-        let mut sleep_ns = SLEEP_NS.0;
+        let mut timeouts = timeouts();
         // The leader's share. Relaxed: no request is outstanding (3).
         self.awaited.store(1, Relaxed);
         loop {
@@ -374,7 +372,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
                 return self.end_pass(&lists);
             }
             drop(lists);
-            self.sleep(&mut sleep_ns, current, detector);
+            self.sleep(&mut timeouts, current, detector);
             // Acquire: as above. Takes the share again (2).
             if self.awaited.fetch_add(1, Acquire) == 0 {
                 // Relaxed: no request is outstanding (3).
@@ -398,14 +396,18 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
     }
 
     /// Sleeps until a reader wakes the leader, or a report is due; for a bounded time if inlined readers wake none.
-    fn sleep(&self, sleep_ns: &mut u64, current: u64, detector: &mut StallDetector<'_>) {
+    fn sleep(
+        &self,
+        timeouts: &mut impl Iterator<Item = u64>,
+        current: u64,
+        detector: &mut StallDetector<'_>,
+    ) {
         self.counters.sleeps.fetch_add(1, Relaxed);
         let futex = &self.protocol.gp().futex;
         if futex.load(Relaxed) == ARMED {
             let mut limit = u64::try_from(detector.next_report_in().as_nanos()).unwrap_or(u64::MAX);
             if P::TIMED {
-                limit = limit.min(*sleep_ns);
-                *sleep_ns = (*sleep_ns * 2).min(SLEEP_NS.1);
+                limit = timeouts.next().map_or(limit, |timeout| limit.min(timeout));
             }
             futex.wait_shared(ARMED, now().checked_add(limit));
             detector.check(|waited| {
