@@ -8,6 +8,7 @@
 pub(crate) mod chart;
 mod contents;
 pub(crate) mod document;
+mod frontier;
 mod lines;
 mod markdown;
 pub(crate) mod page;
