@@ -257,10 +257,11 @@ pub(super) const SECTIONS: [Section; 9] = [
         Topic("lock-ablation", "What each mechanism is worth",
             "The frontier has a dot for the lock that ships, for each of its variants (blue) and for each peer: the \
              longest wait / that of std, and the throughput / that of the best peer. Both are formed within a round; a \
-             dot is the geometric mean of the medians of the cells. Less wait is to the left, more throughput above. \
-             No lock has both more throughput and less wait than a lock on the line. The other plots compare the lock \
-             that ships with each variant and peer. A rate above 1, and a wait below 1, favour the lock that ships. \
-             Blue is where all rounds agree.",
+             dot is the geometric mean of the medians of the cells. Shorter waits are to the left, more throughput is \
+             above. Locks with less than half of the best throughput are at the lower edge, with their value. No lock \
+             has both more throughput and shorter waits than a lock on the line. The other plots compare the lock that \
+             ships with each variant and peer: a rate above 1, and a wait below 1, favour it. Blue is where all rounds \
+             agree.",
             &[
                 Plot(Frontier("mops_to_best_peer"),
                     "Frontier of throughput and longest wait: geometric mean of {cells} cells (threads: {threads}; \
