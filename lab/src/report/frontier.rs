@@ -171,6 +171,8 @@ fn kind(system: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::document::Document;
+    use super::super::page;
     use super::*;
     use crate::bench::lock::ablation::{MAX_WAIT_TO_STD, MOPS_TO_BEST_PEER};
     use crate::harness::{Recorder, Report};
@@ -179,16 +181,27 @@ mod tests {
         Point { system: system.to_owned(), wait, throughput }
     }
 
-    /// Returns the result of four locks in two cells, and in one without timed waits.
+    /// Returns the result of four locks: in two cells, in one without timed waits, and in two that are not of the
+    /// frontier.
     fn report() -> Report {
         let mut recorder = Recorder::new("lock-ablation");
-        let mut record = |system, wait: [f64; 2], throughput: [f64; 2]| {
-            let untimed = Config::new([("threads", 2.into()), ("cs_ns", 0.into())]);
-            recorder.record(0, system, &MOPS_TO_BEST_PEER, &untimed, 7.0);
-            for (index, threads) in [8, 64].into_iter().enumerate() {
-                let config = Config::new([("threads", threads.into()), ("cs_ns", 100.into())]);
-                recorder.record(0, system, &MAX_WAIT_TO_STD, &config, wait[index]);
-                recorder.record(0, system, &MOPS_TO_BEST_PEER, &config, throughput[index]);
+        let config = |threads: u64, cs: u64, ncs: u64, cpus: u64| {
+            Config::new([
+                ("threads", threads.into()),
+                ("cs_ns", cs.into()),
+                ("ncs_ns", ncs.into()),
+                ("cpus", cpus.into()),
+            ])
+        };
+        let cells = [(8, 100, 100, 2), (64, 100, 100, 2), (2, 0, 0, 2), (8, 100, 200, 2), (8, 100, 100, 1)];
+        let mut record = |system, waits: [f64; 2], throughputs: [f64; 2]| {
+            let others = [7.0, 7.0, 7.0];
+            let all =
+                waits.into_iter().chain([f64::NAN, 7.0, 7.0]).zip(throughputs.into_iter().chain(others));
+            for ((threads, cs, ncs, cpus), (wait, throughput)) in cells.into_iter().zip(all) {
+                let config = config(threads, cs, ncs, cpus);
+                recorder.record(0, system, &MAX_WAIT_TO_STD, &config, wait);
+                recorder.record(0, system, &MOPS_TO_BEST_PEER, &config, throughput);
             }
         };
         record(OURS, [0.1, 0.4], [0.5, 2.0]);
@@ -201,8 +214,8 @@ mod tests {
     #[test]
     fn point_is_the_geometric_mean_of_all_cells() {
         let report = report();
-        let (waits, throughputs) =
-            (report.select(MAX_WAIT_TO_STD.name, ""), report.select(MOPS_TO_BEST_PEER.name, ""));
+        let waits = report.select(MAX_WAIT_TO_STD.name, "cpus=2, ncs_ns=cs_ns");
+        let throughputs = report.select(MOPS_TO_BEST_PEER.name, "");
         let found = points(&waits, &throughputs);
         // The variant has no wait in one of the cells.
         let expected = [point(OURS, 0.2, 1.0), point("std", 1.0, 0.6), point("slow", 0.01, 0.2)];
@@ -230,20 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn plot_names_its_cells_and_the_kinds_of_locks() {
-        let report = report();
-        let rows = |metric| report.select(metric, "cs_ns=100");
-        let title = "mean of {cells} cells, threads: {threads}, {cs_ns} ns";
-        let plot = draw(title, &rows(MAX_WAIT_TO_STD.name), &rows(MOPS_TO_BEST_PEER.name)).into_string();
+    fn page_has_the_frontier_with_its_cells_and_kinds_of_locks() {
+        let page = page::render(&Document { machine: Vec::new(), results: vec![report()] });
+        let caption = "geometric mean of 2 cells (threads: 8, 64; 100 ns under the lock, as many without)";
         for part in [
-            "mean of 2 cells, threads: 8, 64, 100 ns",
+            caption,
             r#"class="named ours""#,
             r#"class="named peer p0""#,
+            r#"class="named variant""#,
             "stillpoint: throughput 1×, longest wait 0.2×",
             ">slow (0.2×)</text>",
         ] {
-            assert!(plot.contains(part), "{part} is missing in\n{plot}");
+            assert!(page.contains(part), "{part} is missing in\n{page}");
         }
-        assert!(!plot.contains(">variant<"), "{plot}");
+        assert!(!page.contains("<title>variant"), "{page}");
     }
 }

@@ -107,7 +107,8 @@ mod tests {
     #[test]
     fn quick_run_has_known_variants_and_all_peers() {
         let names: Vec<&str> = systems(true).iter().map(|system| system.name).collect();
-        assert_eq!(names, [&QUICK[..], &PEERS[..]].concat());
+        let missing: Vec<&&str> = QUICK.iter().chain(&PEERS).filter(|name| !names.contains(name)).collect();
+        assert_eq!((names.len(), missing), (QUICK.len() + PEERS.len(), Vec::new()));
     }
 
     #[test]
