@@ -37,7 +37,7 @@ const BENCHES: [Offer; 13] = [
     ("lock", "Mutexes: throughput, fairness, and how long threads wait", 600.0, lock::run),
     (
         "lock-ablation",
-        "The mechanisms and constants of our lock, each changed alone",
+        "The mechanisms and constants of our lock, each changed alone, beside peers; the frontier of the report",
         400.0,
         lock::ablation::run,
     ),

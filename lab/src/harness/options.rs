@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Number of rounds [default: as many as fit].
     #[arg(long, value_name = "N")]
     rounds: Option<NonZeroUsize>,
-    /// Fewer cells, less than two minutes (lock, lock-ablation, map, e6).
+    /// Fewer cells, less than two minutes (lock, lock-ablation, map, e6); fewer variants (lock-ablation).
     #[arg(long)]
     quick: bool,
     /// Another set of cells (lock and its variants): quick, bottleneck, short, ratios, cpus+1, random, bursts, locks.

@@ -50,11 +50,14 @@ impl Series {
         self.system == system && self.metric == metric && self.config == *config
     }
 
+    /// Returns the value of a round.
+    fn at(&self, round: usize) -> Option<f64> {
+        self.values.iter().find(|value| value.0 == round).map(|value| value.1)
+    }
+
     /// Returns the rounds that both have, with both values.
     fn pairs(&self, other: &Self) -> Vec<(usize, f64, f64)> {
-        let pair = |&(round, value): &(usize, f64)| {
-            Some((round, value, other.values.iter().find(|(its_round, _)| *its_round == round)?.1))
-        };
+        let pair = |&(round, value): &(usize, f64)| Some((round, value, other.at(round)?));
         self.values.iter().filter_map(pair).collect()
     }
 }
@@ -116,6 +119,26 @@ impl Recorder {
         let pairs = find(of).zip(find(base)).map(|(of, base)| of.pairs(base)).unwrap_or_default();
         for (round, value, base) in pairs {
             self.record(round, of.0, metric, of.2, combine(value, base));
+        }
+    }
+
+    /// Records `metric`: for each round that has all, the value of `of` divided by the best value that the `peers` have
+    /// of the same quantity.
+    pub(crate) fn derive_ratio(&mut self, metric: &'static Metric, of: Quantity<'_>, peers: &[&'static str]) {
+        let find = |system| self.series.iter().find(|series| series.is((system, of.1, of.2)));
+        let theirs: Option<Vec<&Series>> = peers.iter().map(|peer| find(*peer)).collect();
+        let Some((ours, theirs)) = find(of.0).zip(theirs) else { return };
+        let better = match of.1.better {
+            Better::Lower => f64::min,
+            Better::Higher => f64::max,
+        };
+        let ratio = |&(round, value): &(usize, f64)| {
+            let values: Option<Vec<f64>> = theirs.iter().map(|peer| peer.at(round)).collect();
+            Some((round, value / values?.into_iter().reduce(better)?))
+        };
+        let ratios: Vec<(usize, f64)> = ours.values.iter().filter_map(ratio).collect();
+        for (round, ratio) in ratios {
+            self.record(round, of.0, metric, of.2, ratio);
         }
     }
 
@@ -206,6 +229,32 @@ mod tests {
         let row = recorder.rows().pop().expect("a derived row");
         assert_eq!((&*row.metric, row.config), ("more_ns", two));
         assert_eq!(row.summary, Summary { median: 25.0, min: 20.0, max: 30.0 });
+    }
+
+    #[test]
+    fn derived_ratio_is_to_the_best_peer_of_the_round() {
+        const RATE: Metric = Metric { name: "rate", unit: "1/s", better: Better::Higher };
+        const TO_BEST: Metric = Metric::ratio("to_best");
+        let one = threads(1);
+        let derived = |metric: &'static Metric| {
+            let mut recorder = Recorder::new("test");
+            let values = [("ours", [8.0, 8.0, 8.0]), ("a", [1.0, 4.0, 2.0]), ("b", [2.0, 1.0, f64::NAN])];
+            for (system, values) in values {
+                for (round, value) in values.into_iter().enumerate() {
+                    recorder.record(round, system, metric, &one, value);
+                }
+            }
+            recorder.derive_ratio(&TO_BEST, ("ours", metric, &one), &["a", "b"]);
+            recorder.derive_ratio(&TO_BEST, ("a", metric, &one), &["a", "unknown"]);
+            recorder.rows().split_off(3)
+        };
+        // The third round has no value of b.
+        let expected =
+            [Summary { median: 3.0, min: 2.0, max: 4.0 }, Summary { median: 8.0, min: 8.0, max: 8.0 }];
+        for (metric, expected) in [&RATE, &COST].into_iter().zip(expected) {
+            let summaries: Vec<Summary> = derived(metric).iter().map(|row| row.summary).collect();
+            assert_eq!(summaries, [expected], "{}", metric.name);
+        }
     }
 
     #[test]

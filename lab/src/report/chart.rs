@@ -11,13 +11,13 @@ use crate::harness::stats::Summary;
 use crate::harness::units::digits;
 
 /// Width of every plot in its own units; a unit is a pixel or a little more.
-const WIDTH: f64 = 440.0;
+pub(super) const WIDTH: f64 = 440.0;
 /// Width of a letter, in the mean and with some room.
-const LETTER: f64 = 7.4;
+pub(super) const LETTER: f64 = 7.4;
 
 /// How values become places.
 #[derive(Clone, Copy, Debug)]
-struct Scale {
+pub(super) struct Scale {
     is_log: bool,
     least: f64,
     most: f64,
@@ -42,12 +42,18 @@ impl Scale {
         Self { is_log: false, least: 0.0, most, from, to }
     }
 
-    fn log(least: f64, most: f64, from: f64, to: f64) -> Self {
+    /// Returns a linear scale that need not begin at zero, with room at both ends.
+    pub(super) fn between(least: f64, most: f64, from: f64, to: f64) -> Self {
+        let room = 0.08 * (most - least).max(0.1 * most);
+        Self { is_log: false, least: (least - room).max(0.0), most: most + room, from, to }
+    }
+
+    pub(super) fn log(least: f64, most: f64, from: f64, to: f64) -> Self {
         let (least, most) = (least.max(1e-9), most.max(2e-9));
         Self { is_log: true, least: least / 1.15, most: most * 1.15, from, to }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    pub(super) fn place(&self, value: f64) -> f64 {
         let part = if self.is_log {
             (value.max(self.least) / self.least).ln() / (self.most / self.least).ln()
         } else {
@@ -57,10 +63,11 @@ impl Scale {
     }
 
     /// Returns round values within the scale, three to six of them where there are as many.
-    fn ticks(&self) -> Vec<f64> {
+    pub(super) fn ticks(&self) -> Vec<f64> {
         if !self.is_log {
-            let step = round_up(self.most / 5.0);
-            return (0..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= self.most).collect();
+            let step = round_up((self.most - self.least) / 5.0);
+            let first = (self.least / step).ceil() as u32;
+            return (first..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= self.most).collect();
         }
         let decades = (self.most / self.least).log10();
         let (first, last) = (self.least.log10().floor() as i32, self.most.log10().ceil() as i32);
@@ -105,7 +112,7 @@ fn text(value: f64, unit: &str) -> String {
 }
 
 /// Returns a value at an axis: without redundant zeros.
-fn tick_text(value: f64, unit: &str) -> String {
+pub(super) fn tick_text(value: f64, unit: &str) -> String {
     let text = text(value, unit);
     let end = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(end);
@@ -117,17 +124,17 @@ fn tick_text(value: f64, unit: &str) -> String {
 }
 
 /// Returns a place, without digits that cannot be seen.
-fn at(place: f64) -> String {
+pub(super) fn at(place: f64) -> String {
     format!("{place:.1}")
 }
 
-fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+pub(super) fn path(points: impl IntoIterator<Item = (f64, f64)>) -> String {
     let points = points.into_iter().map(|(x, y)| format!("{},{}", at(x), at(y)));
     points.collect::<Vec<_>>().join(" ")
 }
 
 /// Makes a plot with its title; `body` is drawn on `height` units.
-fn plot(title: &str, height: f64, body: &Markup) -> Markup {
+pub(super) fn plot(title: &str, height: f64, body: &Markup) -> Markup {
     html! {
         figure {
             figcaption { (title) }
@@ -381,6 +388,7 @@ mod tests {
     #[test]
     fn ticks_are_round_and_few() {
         assert_eq!(Scale::linear(7.8, 0.0, 1.0).ticks(), [0.0, 2.0, 4.0, 6.0]);
+        assert_eq!(Scale::between(63.0, 97.0, 0.0, 1.0).ticks(), [70.0, 80.0, 90.0]);
         assert_eq!(Scale::log(3.0, 5e6, 0.0, 1.0).ticks(), [1e2, 1e4, 1e6]);
         for (least, most) in [(1.0, 20.0), (0.5, 2.0), (1e-3, 1e9), (7.0, 120.0)] {
             let ticks = Scale::log(least, most, 0.0, 1.0).ticks().len();

@@ -152,6 +152,8 @@ pub(super) enum Mark {
     Histograms,
     /// A course over time for each system.
     Courses,
+    /// A dot for each system: the longest wait, and this metric of throughput, both as ratios.
+    Frontier(Str),
 }
 
 /// Mark, title, metric, and configuration; with `*` in it, a plot for each value.
@@ -163,7 +165,7 @@ pub(super) struct Topic(pub(super) Str, pub(super) Str, pub(super) Str, pub(supe
 /// A section of the page: its address within the page, its title, a text, and its topics.
 pub(super) struct Section(pub(super) Str, pub(super) Str, pub(super) Str, pub(super) &'static [Topic]);
 
-use Mark::{Courses, Dots, Histograms, Lines, Ratios};
+use Mark::{Courses, Dots, Frontier, Histograms, Lines, Ratios};
 
 const RUNNING: Mark = Lines { over: "running", axis: "running threads", doubles: false };
 const GUARDS: Mark = Lines { over: "guards", axis: "open guards", doubles: true };
@@ -253,13 +255,23 @@ pub(super) const SECTIONS: [Section; 9] = [
                     "cpus=1, threads=max, cs_ns=*, ncs_ns=*"),
             ]),
         Topic("lock-ablation", "What each mechanism is worth",
-            "The lock that ships, to the lock with one mechanism switched off. A rate above 1, and a wait below 1, \
-             favour the mechanism. Blue is where all rounds agree.",
+            "The frontier has a dot for the lock that ships, for each of its variants (blue) and for each peer: the \
+             longest wait / that of std, and the throughput / that of the best peer. Both are formed within a round; a \
+             dot is the geometric mean of the medians of the cells. Shorter waits are to the left, more throughput is \
+             above. Locks with less than half of the best throughput are at the lower edge, with their value. No lock \
+             has both more throughput and shorter waits than a lock on the line. The other plots compare the lock that \
+             ships with each variant and peer: a rate above 1, and a wait below 1, favour it. Blue is where all rounds \
+             agree.",
             &[
-                Plot(Ratios, "Rate: {cs_ns} ns under the lock, threads: {threads}, CPUs: {cpus}", "mops",
-                    "threads=*, cpus=*, cs_ns=*"),
-                Plot(Ratios, "Longest wait: {cs_ns} ns under the lock, threads: {threads}, CPUs: {cpus}", "max_wait_ns",
-                    "threads=*, cpus=*, cs_ns=*"),
+                Plot(Frontier("mops_to_best_peer"),
+                    "Frontier of throughput and longest wait: geometric mean of {cells} cells (threads: {threads}; \
+                     {cs_ns} ns under the lock, as many without)",
+                    "max_wait_to_std", "cpus=max, ncs_ns=cs_ns"),
+                Plot(Ratios, "Rate: {cs_ns} ns under the lock, {ncs_ns} ns without, threads: {threads}, CPUs: {cpus}",
+                    "mops", "threads=*, cpus=*, cs_ns=*, ncs_ns=*"),
+                Plot(Ratios,
+                    "Longest wait: {cs_ns} ns under the lock, {ncs_ns} ns without, threads: {threads}, CPUs: {cpus}",
+                    "max_wait_ns", "threads=*, cpus=*, cs_ns=*, ncs_ns=*"),
             ]),
         Topic("rwlock", "Reader-writer locks",
             "A read is a lock and its release. Beside writers, 100 ns of work under the lock, and 100 ns without it.",

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::part::PARTS;
-use crate::harness::Report;
 use crate::harness::stats::{Ratio, Row};
+use crate::harness::{Config, Report};
 
 /// All results of a directory.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl Document {
 impl Report {
     /// Returns the rows of `metric` in the configurations that `wanted` selects: a list of `name=value`, each of which
     /// narrows the choice. A value can also be `max`, the greatest of the rows that are left, `#n`, the n-th smallest
-    /// from 0 on, `cpus`, the number of CPUs, and `*`, any.
+    /// from 0 on, `cpus`, the number of CPUs, another parameter, and `*`, any.
     pub(super) fn select(&self, metric: &str, wanted: &str) -> Vec<&Row> {
         let mut rows: Vec<&Row> = self.rows.iter().filter(|row| row.metric == metric).collect();
         for (name, value) in wanted.split(", ").filter_map(|pair| pair.split_once('=')) {
@@ -90,7 +90,10 @@ impl Report {
                 (_, Some(rank)) => numbers.get(rank).map_or_else(String::new, f64::to_string),
                 _ => value.to_owned(),
             };
-            rows.retain(|row| row.config.text(name).is_some_and(|own| own == value));
+            let is_it = |config: &Config| {
+                config.text(name).is_some_and(|own| own == config.text(&value).unwrap_or(value.clone()))
+            };
+            rows.retain(|row| is_it(&row.config));
         }
         rows
     }
@@ -132,7 +135,7 @@ pub(super) fn fill(text: &str, row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Config, Metric, Recorder};
+    use crate::harness::{Metric, Recorder};
 
     const COST: Metric = Metric::nanoseconds("cost_ns");
 
@@ -157,6 +160,19 @@ mod tests {
         let row = report.find("stillpoint", "cost_ns", "threads=16").expect("a row");
         assert_eq!(report.ratio_to(row, "peer").map(|ratio| ratio.summary.median), Some(8.0));
         assert_eq!(fill("{op}: {threads} threads", row), "add: 16 threads");
+    }
+
+    #[test]
+    fn parameter_is_compared_with_another_one() {
+        let mut recorder = Recorder::new("lock");
+        for (cs, ncs) in [(100, 2000), (100, 100), (1000, 1000)] {
+            let config = Config::new([("cs_ns", cs.into()), ("ncs_ns", ncs.into())]);
+            recorder.record(0, "stillpoint", &COST, &config, f64::from(cs));
+        }
+        let report = Report::new(&recorder, Vec::new());
+        let found: Vec<f64> =
+            report.select("cost_ns", "ncs_ns=cs_ns").iter().map(|row| row.summary.median).collect();
+        assert_eq!(found, [100.0, 1000.0]);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 pub(crate) mod chart;
 mod contents;
 pub(crate) mod document;
+mod frontier;
+mod labels;
 mod lines;
 mod markdown;
 pub(crate) mod page;

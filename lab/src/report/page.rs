@@ -6,7 +6,7 @@ use super::chart::{self, Curve, Dot, pretty};
 use super::contents::{HOW_TO_READ, Mark, Plot, SECTIONS, Section, Topic};
 use super::document::{Document, fill};
 use super::part::PARTS;
-use super::{fact, headline, lines};
+use super::{fact, frontier, headline, lines};
 use crate::harness::report::{Grid, OURS, Series};
 use crate::harness::stats::{Ratio, Row, Summary};
 use crate::harness::{Better, Report};
@@ -165,11 +165,11 @@ fn grid(table: &Grid) -> Markup {
 }
 
 /// Draws a plot of what was measured, or several.
-fn draw(Plot(mark, title, metric, wanted): &Plot, result: &Report) -> Vec<Markup> {
+fn draw(Plot(mark, template, metric, wanted): &Plot, result: &Report) -> Vec<Markup> {
     let one = |wanted: String| {
         let rows = result.select(metric, &wanted);
         let first = *rows.first()?;
-        let title = fill(title, first);
+        let title = fill(template, first);
         let (unit, scale) =
             if first.unit == "bytes" { ("MiB", 1.0 / f64::from(1 << 20)) } else { (&*first.unit, 1.0) };
         let of_series = |over: &str| -> Option<Vec<Curve>> {
@@ -206,6 +206,9 @@ fn draw(Plot(mark, title, metric, wanted): &Plot, result: &Report) -> Vec<Markup
             }
             Mark::Histograms => chart::histograms(&title, &of_series("latency_below_ns")?),
             Mark::Courses => chart::courses(&title, &of_series("time_ms")?),
+            Mark::Frontier(throughput) => {
+                frontier::draw(template, &rows, &result.select(throughput, &wanted))
+            }
         })
     };
     result.expand(metric, wanted).into_iter().filter_map(one).collect()

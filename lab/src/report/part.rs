@@ -36,7 +36,7 @@ pub(super) const PARTS: [Part; 17] = [
     part("percpu", 25.0, 40.0, percpu::run),
     part("map", 20.0, 180.0, map::run),
     part("lock", 40.0, 240.0, lock::by_threads),
-    part("lock-ablation", 30.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
+    part("lock-ablation", 45.0, 160.0, |budget| lock::ablation::run(Budget { quick: true, ..budget })),
     part("rwlock", 15.0, 60.0, rwlock::run),
     part("e1", 15.0, 40.0, e1::run),
     part("e2", 12.0, 40.0, e2::run),

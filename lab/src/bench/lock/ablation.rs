@@ -1,30 +1,47 @@
-//! `bench lock-ablation`: ablation of the lock, by mechanism and constant.
+//! `bench lock-ablation`: ablation of the lock, by mechanism and constant, beside peers.
 //!
 //! A policy sets the mechanisms and constants of a lock. Each variant changes one; `stillpoint` is the default
 //! policy. A ratio above 1 in `mops`, or below 1 in `max_wait_ns`, favours the default.
+//!
+//! - `mops_to_best_peer`: `mops` / those of the best of the [`PEERS`] in the round.
+//! - `max_wait_to_std`: `max_wait_ns` / that of `std` in the round.
+//!
+//! The report draws the frontier of these two.
 
 use stillpoint::lock::lab::{DefaultPolicy, Policy};
 
 use super::load::{Cell, run as run_load};
-use super::{Measure, measure, selected};
+use super::{MAX, MOPS, Measure, bottleneck, measure, selected};
 use crate::harness::plan::system;
 use crate::harness::report::OURS;
-use crate::harness::{Budget, Report, System};
+use crate::harness::{Better, Budget, Metric, Report, System, pin, systems};
+use crate::peers::Lock;
 use crate::peers::stillpoint::Variant;
 
-/// The quick ones last.
-const CELLS: [Cell; 10] = [
-    Cell::new(2, 0, 0),
-    Cell::new(8, 100, 2000),
-    Cell::new(8, 1000, 1000),
-    Cell::new(8, 10_000, 10_000),
-    Cell::new(8, 300, 650).with_random_pauses(),
-    Cell::new(32, 300, 650).with_random_pauses(),
-    Cell::new(64, 100, 100),
-    Cell::new(64, 1000, 1000),
-    Cell::new(64, 10_000, 10_000),
-    Cell::new(64, 1000, 1000).on_one_cpu(),
-];
+/// The peers. The longest waits are divided by those of the first.
+pub(crate) const PEERS: [&str; 3] =
+    [std::sync::Mutex::<u64>::NAME, parking_lot_12::Mutex::<u64>::NAME, parking_lot::Mutex::<u64>::NAME];
+
+pub(crate) const MOPS_TO_BEST_PEER: Metric =
+    Metric { name: "mops_to_best_peer", unit: "ratio", better: Better::Higher };
+pub(crate) const MAX_WAIT_TO_STD: Metric = Metric::ratio("max_wait_to_std");
+
+/// The variants of the quick run and of the report.
+const QUICK: [&str; 7] =
+    [OURS, "no-stealing", "no-reservation", "minimal", "quantum-half", "quantum-double", "quantum-fourfold"];
+
+/// Returns the cells in which the lock is the bottleneck, and others.
+fn cells(quick: bool) -> Vec<Cell> {
+    let one_cpu = Cell::new(64, 1000, 1000).on_one_cpu();
+    let rest = [
+        Cell::new(2, 0, 0),
+        Cell::new(8, 100, 2000),
+        Cell::new(8, 300, 650).with_random_pauses(),
+        Cell::new(32, 300, 650).with_random_pauses(),
+    ];
+    let rest = rest.into_iter().filter(|_| !quick);
+    bottleneck().into_iter().chain([one_cpu]).chain(rest).collect()
+}
 
 /// The default policy, and variants of it.
 macro_rules! variants {
@@ -59,12 +76,51 @@ variants! {
     ReserveLate "reserve-late" { const RESERVE_NS: u64 = 500_000; }
 }
 
+/// Returns the variants and the peers.
+fn systems(quick: bool) -> Vec<System<Measure>> {
+    let variants = VARIANTS.into_iter().filter(|variant| !quick || QUICK.contains(&variant.name));
+    let peers: [System<Measure>; 3] = systems![run_load:
+        std::sync::Mutex<u64>,
+        parking_lot_12::Mutex<u64>,
+        parking_lot::Mutex<u64>,
+    ];
+    variants.chain(peers).collect()
+}
+
 /// Runs the bench.
 pub(crate) fn run(budget: Budget) -> anyhow::Result<Report> {
-    let mut variants = VARIANTS;
-    let (variants, cells) =
-        if budget.quick { (&mut variants[..7], &CELLS[6..]) } else { (&mut variants[..], &CELLS[..]) };
-    let cells = selected(budget, cells.to_vec())?;
-    let recorder = measure("lock-ablation", variants, &cells, budget.quick_instead_of(400.0, 80.0))?;
+    let (mut systems, cells) = (systems(budget.quick), selected(budget, cells(budget.quick))?);
+    let mut recorder = measure("lock-ablation", &mut systems, &cells, budget.quick_instead_of(400.0, 80.0))?;
+    let cpus = pin::allowed()?.len();
+    for (cell, system) in cells.iter().flat_map(|cell| systems.iter().map(move |system| (cell, system))) {
+        let config = &cell.config(cpus);
+        recorder.derive_ratio(&MOPS_TO_BEST_PEER, (system.name, &MOPS, config), &PEERS);
+        recorder.derive_ratio(&MAX_WAIT_TO_STD, (system.name, &MAX, config), &PEERS[..1]);
+    }
     Ok(Report::new(&recorder, Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_run_has_known_variants_and_all_peers() {
+        let names: Vec<&str> = systems(true).iter().map(|system| system.name).collect();
+        let missing: Vec<&&str> = QUICK.iter().chain(&PEERS).filter(|name| !names.contains(name)).collect();
+        assert_eq!((names.len(), missing), (QUICK.len() + PEERS.len(), Vec::new()));
+    }
+
+    #[test]
+    fn timed_cells_have_a_point_of_the_frontier_for_each_system() {
+        let budget = Budget { seconds: 0.5, rounds: Some(1), quick: true, cells: Some("cpus+1") };
+        let report = run(budget).expect("a measurement");
+        let rows = |metric: &Metric| report.rows.iter().filter(|row| row.metric == metric.name).count();
+        let (systems, cells) = (systems(true).len(), selected(budget, Vec::new()).expect("the set").len());
+        assert_eq!(rows(&MOPS_TO_BEST_PEER), systems * cells);
+        let timed = if pin::allowed().expect("CPUs").len() > 1 { cells } else { cells - 1 };
+        assert_eq!(rows(&MAX_WAIT_TO_STD), systems * timed);
+        let std = report.rows.iter().filter(|row| row.system == "std" && row.metric == MAX_WAIT_TO_STD.name);
+        assert!(std.map(|row| row.summary.median).all(|ratio| ratio == 1.0));
+    }
 }

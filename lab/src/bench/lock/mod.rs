@@ -88,8 +88,7 @@ type Set = fn(usize) -> Vec<Cell>;
 /// The sets of cells that can be selected.
 const SETS: [(&str, Set); 8] = [
     ("quick", |_| QUICK.to_vec()),
-    // The lock is all that threads do.
-    ("bottleneck", |_| product(&[8, 64], &[100, 1000, 10_000], &[1])),
+    ("bottleneck", |_| bottleneck()),
     // Sections between those of the grid.
     ("short", |_| product(&[2, 8, 64], &[200, 500], &[1, 5])),
     // Pauses between those of the grid.
@@ -110,6 +109,11 @@ const SETS: [(&str, Set); 8] = [
         product(&[8, 64], &[100, 1000, 10_000], &[1]).into_iter().map(|cell| cell.with_locks(4)).collect()
     }),
 ];
+
+/// Returns the cells in which the lock is all that threads do.
+fn bottleneck() -> Vec<Cell> {
+    product(&[8, 64], &[100, 1000, 10_000], &[1])
+}
 
 /// Returns all combinations of threads, work under the lock, and work without it, as a multiple of the former.
 fn product(threads: &[usize], cs: &[u32], times: &[u32]) -> Vec<Cell> {
