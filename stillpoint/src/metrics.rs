@@ -133,6 +133,7 @@ fn export_lock(events: &crate::lock::Events) {
     for (event, count) in [
         ("steal", events.steal),
         ("lock_slowpath", events.lock_slowpath),
+        ("yields", events.yields),
         ("wait_node", events.wait_node),
         ("wait_head", events.wait_head),
         ("kick_unlock", events.kick_unlock),

@@ -13,6 +13,7 @@ pub use counters::{Events, add, read};
 pub enum Event {
     Steal,
     LockSlowpath,
+    Yield,
     WaitNode,
     WaitHead,
     KickUnlock,
@@ -68,6 +69,7 @@ mod counters {
         Events {
             steal: sum(Event::Steal),
             lock_slowpath: sum(Event::LockSlowpath),
+            yields: sum(Event::Yield),
             wait_node: sum(Event::WaitNode),
             wait_head: sum(Event::WaitHead),
             kick_unlock: sum(Event::KickUnlock),
@@ -92,6 +94,8 @@ mod counters {
         pub steal: u64,
         /// Acquisitions that did not succeed at once.
         pub lock_slowpath: u64,
+        /// Yields of the CPU by threads that contended.
+        pub yields: u64,
         /// Waiters that parked behind the head of a queue.
         pub wait_node: u64,
         /// Heads that parked.
@@ -121,9 +125,10 @@ mod counters {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(
                 f,
-                "{} slow paths, {} steals, {} reservations, {} bypasses; {} waiters and {} heads parked, {} without a \
-                 node; {} kicks ({} ns), {} spurious wake-ups",
+                "{} slow paths, {} yields, {} steals, {} reservations, {} bypasses; {} waiters and {} heads parked, \
+                 {} without a node; {} kicks ({} ns), {} spurious wake-ups",
                 self.lock_slowpath,
+                self.yields,
                 self.steal,
                 self.reserve,
                 self.bypass,

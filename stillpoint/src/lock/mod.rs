@@ -21,10 +21,11 @@
 //! A FIFO lock serves each thread in turn. Its throughput collapses when the next thread does not run, because all
 //! threads wait for the scheduler. Locks that running threads take, such as those of the standard library, keep their
 //! throughput, but a sleeping thread waits as long as others are faster: a quarter of a second with 64 threads on 2
-//! CPUs. Here waiting threads queue, running threads take the lock past the queue, and the head of the queue gets the
-//! lock when it has waited for a *quantum* of a fraction of a millisecond. With `n` threads in the queue, a wait takes
-//! about `n` times a quantum, a critical section, and the time for which a woken head waits for a CPU, added up. That
-//! time is the scheduler's, and the largest of the three where threads also work outside the lock.
+//! CPUs. Here threads that contend yield their CPUs to each other every 50 us. Those that wait for longer queue, running
+//! threads take the lock past the queue, and the head of the queue gets the lock when it has waited for a *quantum* of a
+//! fraction of a millisecond. With `n` threads in the queue, a wait takes about `n` times a quantum, a critical section,
+//! and the time for which a woken head waits for a CPU, added up. That time is the scheduler's, and the largest of the
+//! three where threads also work outside the lock.
 //!
 //! The design is derived from the queued spinlock of Linux guests (`pvqspinlock`, 2015), with a thread for each virtual
 //! CPU. There a waiter tries to steal the lock once, before it queues, and a spinning head forbids that at once. Here
@@ -49,9 +50,11 @@
 //! # Trade-offs
 //!
 //! - If each thread has a CPU, the queue hardly ever forms, and this is a spinning lock like others.
-//! - Fairness costs up to a quarter of the throughput where the lock is the bottleneck: each quantum puts one thread to
-//!   sleep and wakes another one. `docs/measurements.md` has the figures, and the length of the quantum.
-//! - A thread spins for some microseconds before it sleeps, which costs CPU time.
+//! - Where the lock is not the bottleneck, fairness costs up to a tenth of the throughput: `docs/measurements.md` has the
+//!   figures.
+//! - A thread spins for some microseconds and yields its CPU up to twice before it sleeps, which costs CPU time. While
+//!   threads contend, each yields its CPU every 50 us. Beside other busy programs, the scheduler may run these until the
+//!   end of their time slice, so a timed wait may take some milliseconds longer there.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait outside of
 //!   the queue: slowly, and without a bound.
 //! - If the head of the queue does not run, because of its priority or a quota, other threads get the lock after some

@@ -18,8 +18,10 @@ pub trait Policy: Send + Sync + 'static {
     const DEFERRED_WAKE: bool = true;
     /// Threads may take a lock that is reserved for a stalled head.
     const BYPASS: bool = true;
-    /// Most nanoseconds between two loads of the word by a thread that spins.
-    const BACKOFF_NS: u32 = 250;
+    /// How often a thread yields its CPU, in a wait, before it queues. The models need no yields.
+    const YIELDS: u32 = if cfg!(loom) { 0 } else { 2 };
+    /// Nanoseconds for which a thread contends before it yields its CPU.
+    const YIELD_AFTER_NS: u64 = 50_000;
     /// Nanoseconds for which the head waits before it reserves the lock itself.
     const QUANTUM_NS: u64 = 200_000;
     /// Nanoseconds for which the head waits before a stealing thread reserves the lock for it.

@@ -3,12 +3,27 @@
 //! Running threads *steal* the lock past the queue until the head has waited for a *quantum*. Then the lock is
 //! *reserved* for the head. The word is described in [`word`](super::word).
 //!
-//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, then queue. Every few steals the thread
-//!    checks the clock on behalf of the head, and reserves the lock if the head has waited for too long.
+//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, *yield* the CPU a few times, then queue.
+//!    Every few steals the thread checks the clock on behalf of the head, and reserves the lock if the head has waited
+//!    for too long.
 //! 2. *Queue.* Become the tail, and park on the own node until promoted. The head spins, then parks.
 //! 3. *The head takes the lock* and promotes the next waiter, which stays parked until the lock is released
 //!    ([`PARKED`]).
 //! 4. *Release.* One read-modify-write. The value that it returns says whether there is a thread to wake.
+//!
+//! # Yielding
+//!
+//! A thread that parks leaves its CPU idle until the scheduler has woken another one, which takes longer than most
+//! critical sections. So threads that contend stay runnable where they can, and the scheduler alternates between them
+//! (as in Pizlo's "Locking in WebKit", 2016, and `parking_lot`):
+//!
+//! - A thread that has contended for [`Policy::YIELD_AFTER_NS`] yields before it spins, so that others take their turns.
+//! - A thread that finds the lock reserved yields, because the head may need its CPU.
+//! - A thread that has spun in vain yields, because the holder may need its CPU. After [`Policy::YIELDS`] yields it
+//!   queues, and parks.
+//!
+//! Threads that are bound to one CPU do not yield: the next wake-up costs them nothing, and the queue bounds their waits
+//! better.
 //!
 //! # Invariants
 //!
@@ -40,7 +55,9 @@ use core::marker::PhantomData;
 
 use crate::sync::{
     AtomicU32, LoomAccess, Ordering::*, const_unless_loom, fence, now, spin_iterations, spin_loop, step,
+    yield_now,
 };
+use crate::sys::thread::is_bound_to_one_cpu;
 
 use super::events::Event;
 use super::nodes::{FORKED, HEAD, HEAD_PARKED, table};
@@ -268,28 +285,39 @@ impl<P: Policy> Raw<P> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Spins for a bounded time. Returns `true` if the caller holds the lock.
-    ///
-    /// Each load of the word costs the holder a cache miss, so the pauses between the loads double up to a bound.
+    /// Spins for a bounded time, then yields the CPU to other threads a few times. Returns `true` if the caller holds
+    /// the lock.
     fn spin(&self) -> bool {
-        let mut left = spin_iterations(SPIN_NS);
-        let (mut pause, longest) = (1, spin_iterations(P::BACKOFF_NS).max(1));
+        if P::YIELDS > 0 && thread::with(|state| state.has_contended_for(P::YIELD_AFTER_NS)) {
+            Self::yield_cpu();
+        }
+        let (mut left, mut yields) = (spin_iterations(SPIN_NS), P::YIELDS);
         loop {
             let word = self.word().load(Relaxed);
-            if Self::may_steal(word) {
-                if self.try_steal(word).is_ok() {
-                    return true;
-                }
-            } else if is_reserved(word) {
-                return self.try_bypass(word);
+            let is_reserved = is_reserved(word);
+            if Self::may_steal(word) && self.try_steal(word).is_ok() || is_reserved && self.try_bypass(word) {
+                return true;
             }
-            if left == 0 {
+            if left > 0 && !is_reserved {
+                left -= 1;
+                spin_loop();
+            } else if yields > 0 && Self::yield_cpu() {
+                yields -= 1;
+            } else {
                 return false;
             }
-            left = left.saturating_sub(pause);
-            (0..pause).for_each(|_| spin_loop());
-            pause = (pause * 2).min(longest);
         }
+    }
+
+    /// Yields the CPU to other threads. Returns `false`, and does not, if the thread is bound to one CPU.
+    fn yield_cpu() -> bool {
+        let yields = !is_bound_to_one_cpu();
+        if yields {
+            P::count(Event::Yield);
+            yield_now();
+            thread::with(ThreadState::has_yielded);
+        }
+        yields
     }
 
     /// Slow path of a release: wakes the parked head and unqueued waiters, if any. `word` is the value before the

@@ -1,4 +1,4 @@
-//! The lock's state of a thread: its node, and a count of steals.
+//! The lock's state of a thread: its node, a count of steals, and for how long it has contended.
 //!
 //! A thread allocates a node at its first wait and frees it when it exits. [`ThreadState::node_in_use`] is set while it
 //! uses a node. A signal handler that finds it set must not touch the node: it can take a free lock as an
@@ -15,7 +15,7 @@ use core::sync::atomic::AtomicU32;
 use super::nodes::{ABANDONED, IDLE, WAITING, table};
 use super::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::step;
+use crate::sync::{now, step};
 
 /// See the [module](self). Only the thread and its signal handlers access it, so it uses `core`'s atomics in the models
 /// too.
@@ -29,6 +29,10 @@ pub struct ThreadState {
     pub abandoned_at: Cell<usize>,
     /// Locks taken past a queue.
     steals: Cell<u32>,
+    /// When the thread last contended for a lock.
+    contended_at: Cell<u64>,
+    /// When the thread began to contend, after a pause or a yield.
+    contends_since: Cell<u64>,
 }
 
 /// The place where a thread waits.
@@ -64,6 +68,8 @@ impl ThreadState {
             own: Cell::new(0),
             abandoned_at: Cell::new(0),
             steals: Cell::new(0),
+            contended_at: Cell::new(0),
+            contends_since: Cell::new(0),
         }
     }
 
@@ -127,6 +133,23 @@ impl ThreadState {
             step!("own-node-leaked", table().free(own));
         }
         self.node_in_use.store(was, Release);
+    }
+
+    /// Records that the thread contends for a lock. Returns `true` if it has done so for `period` nanoseconds, without a
+    /// pause of that length, since it last yielded its CPU.
+    pub fn has_contended_for(&self, period: u64) -> bool {
+        let time = now();
+        if time.saturating_sub(self.contended_at.replace(time)) >= period {
+            self.contends_since.set(time);
+        }
+        time.saturating_sub(self.contends_since.get()) >= period
+    }
+
+    /// Records that the thread has yielded its CPU.
+    pub fn has_yielded(&self) {
+        let time = now();
+        self.contended_at.set(time);
+        self.contends_since.set(time);
     }
 
     /// Returns `true` if the next steal is to check the clock.

@@ -51,6 +51,12 @@ pub fn set_name(name: &CStr) {
     }
 }
 
+/// Returns `true` if the affinity of the calling thread allows only one CPU.
+pub fn is_bound_to_one_cpu() -> bool {
+    // An error means that the kernel's mask is larger than the set.
+    cfg!(not(miri)) && rustix::thread::sched_getaffinity(None).is_ok_and(|cpus| cpus.count() == 1)
+}
+
 /// Returns the kernel's name of a thread of this process. Returns `None` if it cannot be read.
 pub fn name(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;

@@ -28,7 +28,7 @@ pub(crate) const MAX_WAIT_TO_STD: Metric = Metric::ratio("max_wait_to_std");
 
 /// The variants of the quick run and of the report.
 const QUICK: [&str; 7] =
-    [OURS, "no-stealing", "no-reservation", "minimal", "quantum-half", "quantum-double", "quantum-fourfold"];
+    [OURS, "no-stealing", "no-reservation", "no-yield", "one-yield", "eight-yields", "yield-after-400us"];
 
 /// Returns the cells in which the lock is the bottleneck, and others.
 fn cells(quick: bool) -> Vec<Cell> {
@@ -51,7 +51,7 @@ macro_rules! variants {
             impl Policy for $type { $($item)* }
         )*
         /// The mechanisms first, and the lock without those that it can do without.
-        pub(crate) const VARIANTS: [System<Measure>; 14] =
+        pub(crate) const VARIANTS: [System<Measure>; 17] =
             [system(OURS, run_load::<Variant<DefaultPolicy>>), $(system($name, run_load::<Variant<$type>>),)*];
     };
 }
@@ -61,14 +61,13 @@ variants! {
     NoReserve "no-reservation" { const RESERVATION: bool = false; }
     NoDefer "no-deferred-kick" { const DEFERRED_WAKE: bool = false; }
     NoBypass "no-bypass" { const BYPASS: bool = false; }
-    NoBackoff "no-backoff" { const BACKOFF_NS: u32 = 0; }
-    Minimal "minimal" {
-        const DEFERRED_WAKE: bool = false;
-        const BYPASS: bool = false;
-        const BACKOFF_NS: u32 = 0;
-    }
-    Backoff1000 "backoff-1000" { const BACKOFF_NS: u32 = 1_000; }
-    Backoff4000 "backoff-4000" { const BACKOFF_NS: u32 = 4_000; }
+    NoYield "no-yield" { const YIELDS: u32 = 0; }
+    Minimal "minimal" { const DEFERRED_WAKE: bool = false; const BYPASS: bool = false; }
+    OneYield "one-yield" { const YIELDS: u32 = 1; }
+    EightYields "eight-yields" { const YIELDS: u32 = 8; }
+    YieldAfter25 "yield-after-25us" { const YIELD_AFTER_NS: u64 = 25_000; }
+    YieldAfter100 "yield-after-100us" { const YIELD_AFTER_NS: u64 = 100_000; }
+    YieldAfter400 "yield-after-400us" { const YIELD_AFTER_NS: u64 = 400_000; }
     QuantumHalf "quantum-half" { const QUANTUM_NS: u64 = 100_000; const RESERVE_NS: u64 = 125_000; }
     QuantumDouble "quantum-double" { const QUANTUM_NS: u64 = 400_000; const RESERVE_NS: u64 = 500_000; }
     QuantumFourfold "quantum-fourfold" { const QUANTUM_NS: u64 = 800_000; const RESERVE_NS: u64 = 1_000_000; }
