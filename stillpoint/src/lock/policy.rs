@@ -4,6 +4,8 @@ use super::events::Event;
 
 /// Nanoseconds that a thread spins before it queues, and the head before it parks.
 pub const SPIN_NS: u32 = 6_000;
+/// Pauses of a thread that spins, before they double.
+pub const SHORT_PAUSES: u32 = 3;
 /// Steals of a thread per check of the clock.
 pub const CLOCK_CHECK_EVERY: u32 = if cfg!(loom) { 1 } else { 16 };
 
@@ -18,8 +20,10 @@ pub trait Policy: Send + Sync + 'static {
     const DEFERRED_WAKE: bool = true;
     /// Threads may take a lock that is reserved for a stalled head.
     const BYPASS: bool = true;
-    /// How often a thread yields its CPU, in a wait, before it queues. The models need no yields.
-    const YIELDS: u32 = if cfg!(loom) { 0 } else { 2 };
+    /// Most nanoseconds between two loads of the word by a thread that spins.
+    const BACKOFF_NS: u32 = 1_000;
+    /// How often a thread yields its CPU, in a wait, before it queues.
+    const YIELDS: u32 = 2;
     /// Nanoseconds for which a thread contends before it yields its CPU.
     const YIELD_AFTER_NS: u64 = 50_000;
     /// Nanoseconds for which the head waits before it reserves the lock itself.

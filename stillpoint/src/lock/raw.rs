@@ -54,14 +54,13 @@
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, LoomAccess, Ordering::*, const_unless_loom, fence, now, spin_iterations, spin_loop, step,
-    yield_now,
+    AtomicU32, LoomAccess, Ordering::*, const_unless_loom, fence, is_bound_to_one_cpu, now, spin_iterations,
+    spin_loop, step, yield_now,
 };
-use crate::sys::thread::is_bound_to_one_cpu;
 
 use super::events::Event;
 use super::nodes::{FORKED, HEAD, HEAD_PARKED, table};
-use super::policy::{Policy, SPIN_NS};
+use super::policy::{Policy, SHORT_PAUSES, SPIN_NS};
 use super::thread::{self, Place, ThreadState};
 use super::word::{LOCKED, PARKED, PENDING, head, is_open, is_reserved};
 
@@ -287,11 +286,16 @@ impl<P: Policy> Raw<P> {
 
     /// Spins for a bounded time, then yields the CPU to other threads a few times. Returns `true` if the caller holds
     /// the lock.
+    ///
+    /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
+    /// between the loads double up to a bound.
     fn spin(&self) -> bool {
         if P::YIELDS > 0 && thread::with(|state| state.has_contended_for(P::YIELD_AFTER_NS)) {
             Self::yield_cpu();
         }
-        let (mut left, mut yields) = (spin_iterations(SPIN_NS), P::YIELDS);
+        let longest = spin_iterations(P::BACKOFF_NS).max(1);
+        let (mut left, mut pauses, mut pause) = (spin_iterations(SPIN_NS), 0, 1);
+        let mut yields = P::YIELDS;
         loop {
             let word = self.word().load(Relaxed);
             let is_reserved = is_reserved(word);
@@ -299,8 +303,12 @@ impl<P: Policy> Raw<P> {
                 return true;
             }
             if left > 0 && !is_reserved {
-                left -= 1;
-                spin_loop();
+                left = left.saturating_sub(pause);
+                (0..pause).for_each(|_| spin_loop());
+                pauses += 1;
+                if pauses >= SHORT_PAUSES {
+                    pause = (pause * 2).min(longest);
+                }
             } else if yields > 0 && Self::yield_cpu() {
                 yields -= 1;
             } else {

@@ -67,6 +67,11 @@ pub fn spin_iterations(_ns: u32) -> u32 {
 /// Does nothing: loom tries every order of threads.
 pub fn yield_now() {}
 
+/// So that threads do not yield.
+pub fn is_bound_to_one_cpu() -> bool {
+    true
+}
+
 /// Yields to the other model threads.
 pub fn spin_loop() {
     thread::yield_now();

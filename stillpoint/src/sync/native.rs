@@ -10,7 +10,8 @@ pub use std::thread::yield_now;
 use std::time::Duration;
 
 use crate::sys;
-pub use crate::sys::{now, thread::name as thread_name};
+pub use crate::sys::now;
+pub use crate::sys::thread::{is_bound_to_one_cpu, name as thread_name};
 
 /// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
 #[inline(always)]

@@ -51,7 +51,7 @@ macro_rules! variants {
             impl Policy for $type { $($item)* }
         )*
         /// The mechanisms first, and the lock without those that it can do without.
-        pub(crate) const VARIANTS: [System<Measure>; 17] =
+        pub(crate) const VARIANTS: [System<Measure>; 19] =
             [system(OURS, run_load::<Variant<DefaultPolicy>>), $(system($name, run_load::<Variant<$type>>),)*];
     };
 }
@@ -61,6 +61,8 @@ variants! {
     NoReserve "no-reservation" { const RESERVATION: bool = false; }
     NoDefer "no-deferred-kick" { const DEFERRED_WAKE: bool = false; }
     NoBypass "no-bypass" { const BYPASS: bool = false; }
+    NoBackoff "no-backoff" { const BACKOFF_NS: u32 = 0; }
+    Backoff250 "backoff-250ns" { const BACKOFF_NS: u32 = 250; }
     NoYield "no-yield" { const YIELDS: u32 = 0; }
     Minimal "minimal" { const DEFERRED_WAKE: bool = false; const BYPASS: bool = false; }
     OneYield "one-yield" { const YIELDS: u32 = 1; }
