@@ -290,7 +290,7 @@ impl<P: Policy> Raw<P> {
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
     /// between the loads double up to a bound.
     fn spin(&self) -> bool {
-        if P::YIELDS > 0 && thread::with(|state| state.has_contended_for(P::YIELD_AFTER_NS)) {
+        if P::YIELDS > 0 && thread::with(|state| state.has_contended_for(P::YIELD_AFTER_NS, now())) {
             Self::yield_cpu();
         }
         let longest = spin_iterations(P::BACKOFF_NS).max(1);
@@ -323,7 +323,7 @@ impl<P: Policy> Raw<P> {
         if yields {
             P::count(Event::Yield);
             yield_now();
-            thread::with(ThreadState::has_yielded);
+            thread::with(|state| state.has_yielded(now()));
         }
         yields
     }

@@ -15,7 +15,7 @@ use core::sync::atomic::AtomicU32;
 use super::nodes::{ABANDONED, IDLE, WAITING, table};
 use super::policy::CLOCK_CHECK_EVERY;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{now, step};
+use crate::sync::step;
 
 /// See the [module](self). Only the thread and its signal handlers access it, so it uses `core`'s atomics in the models
 /// too.
@@ -135,19 +135,17 @@ impl ThreadState {
         self.node_in_use.store(was, Release);
     }
 
-    /// Records that the thread contends for a lock. Returns `true` if it has done so for `period` nanoseconds, without a
-    /// pause of that length, since it last yielded its CPU.
-    pub fn has_contended_for(&self, period: u64) -> bool {
-        let time = now();
+    /// Records that the thread contends for a lock at this `time`. Returns `true` if it has done so for `period`
+    /// nanoseconds, without a pause of that length, since it last yielded its CPU.
+    pub fn has_contended_for(&self, period: u64, time: u64) -> bool {
         if time.saturating_sub(self.contended_at.replace(time)) >= period {
             self.contends_since.set(time);
         }
         time.saturating_sub(self.contends_since.get()) >= period
     }
 
-    /// Records that the thread has yielded its CPU.
-    pub fn has_yielded(&self) {
-        let time = now();
+    /// Records that the thread has yielded its CPU until this `time`.
+    pub fn has_yielded(&self, time: u64) {
         self.contended_at.set(time);
         self.contends_since.set(time);
     }
@@ -216,5 +214,22 @@ mod exit {
             state.abandoned_at.set(0);
             table().reset_in_child(state.own.get());
         });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_yields_once_a_period_while_it_contends() {
+        let state = ThreadState::new();
+        let yields = |time| state.has_contended_for(50, time);
+        assert!(![1000, 1049, 1020].map(yields).contains(&true), "the period is not over");
+        assert!(yields(1051));
+        state.has_yielded(1060);
+        assert!(![1070, 1109].map(yields).contains(&true));
+        assert!(yields(1110));
+        assert!(![1160, 1200].map(yields).contains(&true), "there was a pause");
     }
 }

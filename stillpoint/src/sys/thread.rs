@@ -87,3 +87,24 @@ pub fn with_all_blocked<R>(f: impl FnOnce() -> R) -> R {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, ptr::null_mut()) };
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no affinity")]
+    fn affinity_with_one_cpu_is_recognized() {
+        let check = || {
+            let all = sched_getaffinity(None).expect("the affinity");
+            assert_eq!(is_bound_to_one_cpu(), all.count() == 1);
+            let mut one = CpuSet::new();
+            one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
+            sched_setaffinity(None, &one).expect("an allowed CPU");
+            assert!(is_bound_to_one_cpu());
+        };
+        std::thread::spawn(check).join().expect("the thread");
+    }
+}

@@ -36,6 +36,7 @@ fn cells(quick: bool) -> Vec<Cell> {
     let rest = [
         Cell::new(2, 0, 0),
         Cell::new(8, 100, 2000),
+        Cell::new(8, 100_000, 100_000),
         Cell::new(8, 300, 650).with_random_pauses(),
         Cell::new(32, 300, 650).with_random_pauses(),
     ];
