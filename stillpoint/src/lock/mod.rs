@@ -52,8 +52,8 @@
 //! - If each thread has a CPU, the queue hardly ever forms, and this is a spinning lock like others.
 //! - Where the lock is not the bottleneck, fairness costs up to a tenth of the throughput: `docs/measurements.md` has the
 //!   figures.
-//! - A thread spins for some microseconds and yields its CPU up to twice before it sleeps, which costs CPU time. While
-//!   threads contend, each yields its CPU every 50 us. Beside other busy programs, the scheduler may run these until the
+//! - A thread spins for some microseconds and yields its CPU before it sleeps, which costs CPU time. While threads
+//!   contend, each yields its CPU every 50 us. Beside other busy programs, the scheduler may run these until the
 //!   end of their time slice, so a timed wait may take some milliseconds longer there.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait outside of
 //!   the queue: slowly, and without a bound.

@@ -23,7 +23,7 @@ pub trait Policy: Send + Sync + 'static {
     /// Most nanoseconds between two loads of the word by a thread that spins.
     const BACKOFF_NS: u32 = 1_000;
     /// How often a thread yields its CPU, in a wait, before it queues.
-    const YIELDS: u32 = 2;
+    const YIELDS: u32 = 1;
     /// Nanoseconds for which a thread contends before it yields its CPU.
     const YIELD_AFTER_NS: u64 = 50_000;
     /// Nanoseconds for which the head waits before it reserves the lock itself.

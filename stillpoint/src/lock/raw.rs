@@ -3,7 +3,7 @@
 //! Running threads *steal* the lock past the queue until the head has waited for a *quantum*. Then the lock is
 //! *reserved* for the head. The word is described in [`word`](super::word).
 //!
-//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, *yield* the CPU a few times, then queue.
+//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, *yield* the CPU, then queue.
 //!    Every few steals the thread checks the clock on behalf of the head, and reserves the lock if the head has waited
 //!    for too long.
 //! 2. *Queue.* Become the tail, and park on the own node until promoted. The head spins, then parks.
@@ -19,8 +19,9 @@
 //!
 //! - A thread that has contended for [`Policy::YIELD_AFTER_NS`] yields before it spins, so that others take their turns.
 //! - A thread that finds the lock reserved yields, because the head may need its CPU.
-//! - A thread that has spun in vain yields, because the holder may need its CPU. After [`Policy::YIELDS`] yields it
-//!   queues, and parks.
+//! - A thread that has spun in vain yields, because the holder may need its CPU.
+//!
+//! After [`Policy::YIELDS`] yields of the last two kinds, the thread queues, and parks.
 //!
 //! Threads that are bound to one CPU do not yield: the next wake-up costs them nothing, and the queue bounds their waits
 //! better.
@@ -284,8 +285,7 @@ impl<P: Policy> Raw<P> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Spins for a bounded time, then yields the CPU to other threads a few times. Returns `true` if the caller holds
-    /// the lock.
+    /// Spins for a bounded time, then yields the CPU to other threads. Returns `true` if the caller holds the lock.
     ///
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
     /// between the loads double up to a bound.
