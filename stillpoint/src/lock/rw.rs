@@ -20,8 +20,8 @@
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
-//! | 56.. | reads | reads by the slow path since the last writer |
-//! | 32..56 | waiters | readers that wait to be admitted |
+//! | 54.. | reads | reads by the slow path since the last writer |
+//! | 32..54 | waiters | readers that wait to be admitted |
 //! | 5..32 | phase | changes when waiting readers are admitted |
 //! | 4 | [`SLEEPERS`] | a waiting reader may sleep |
 //! | 3 | [`ENTERED`] | a recursive reader has passed the draining writer |
@@ -32,7 +32,7 @@
 //! | state | flags | a reader that arrives | changed by, to |
 //! |---|---|---|---|
 //! | open | none | holds the lock | a writer to draining, with a heavy fence |
-//! | shut | `SHUT` | holds the lock after a read-modify-write of the gate | a reader, the [`Policy::OPEN_AFTER`]th since the last writer, to open; a writer to draining, without a fence |
+//! | shut | `SHUT` | holds the lock after a read-modify-write of the gate | a reader, if there have been as many since the last writer as cost a heavy fence, to open; a writer to draining, without a fence |
 //! | draining | `SHUT`, `DRAINING` | waits; a recursive one enters | the writer to held, or to shut if it gives up |
 //! | held | all three | waits | the writer to shut |
 //!
@@ -42,7 +42,7 @@
 //! So a write costs at most one fence and, as a rule (5), one wake-up, once the writer holds `writers`. A lock that is
 //! written often stays shut, and costs no fence: opening it pays only if the reads until the next writer save more than
 //! that fence costs. To open it after as many slow reads as cost one fence is at most twice as expensive as to know the
-//! future.
+//! future. How long fences take is measured.
 //!
 //! # Invariants
 //!
@@ -96,6 +96,8 @@
 //! writes (see [`super::nodes`]), and a guard stays in its thread (with the
 //! feature `send_guard`, what a thread did before it sent a guard must be in the child too).
 
+use core::sync::atomic::AtomicU64;
+
 #[cfg(not(loom))]
 use crate::fence;
 use crate::fence::{light, light_compiler_only};
@@ -114,9 +116,14 @@ pub const SLEEPERS: u64 = 16;
 pub const ONE_PHASE: u64 = 32;
 pub const PHASE: u64 = (1 << 32) - ONE_PHASE;
 pub const ONE_WAITER: u64 = 1 << 32;
-/// 24 bits. Linux has at most 2²² threads.
+/// 22 bits. Linux has less than 2²² threads.
 pub const WAITERS: u64 = ONE_READ - ONE_WAITER;
-const ONE_READ: u64 = 1 << 56;
+const ONE_READ: u64 = 1 << 54;
+
+/// Nanoseconds that the open gate saves a read: the read-modify-write of a cache line that it shares with others.
+const READ_SAVES_NS: u64 = 32;
+/// How many slow reads cost as much as a heavy fence: an estimate for all locks.
+static READS_PER_FENCE: AtomicU64 = AtomicU64::new(128);
 
 /// The words on each CPU.
 pub const LOCKS: usize = 0;
@@ -346,5 +353,12 @@ impl<P: Policy> RawRw<P> {
 
 /// Returns `true` if the next read by the slow path opens the gate.
 fn opens<P: Policy>(word: u64) -> bool {
-    word / ONE_READ + 1 >= P::OPEN_AFTER
+    // Relaxed, here and below: an estimate.
+    word / ONE_READ + 1 >= P::OPEN_AFTER.unwrap_or_else(|| READS_PER_FENCE.load(Relaxed))
+}
+
+/// Takes a heavy fence of `ns` nanoseconds into account, by a quarter.
+pub fn fence_took(ns: u64) {
+    let reads = (ns / READ_SAVES_NS).clamp(1, u64::MAX / ONE_READ);
+    READS_PER_FENCE.store((3 * READS_PER_FENCE.load(Relaxed) + reads).div_ceil(4), Relaxed);
 }

@@ -4,12 +4,13 @@ use core::mem;
 use core::num::NonZeroU32;
 
 use crate::fence;
-use crate::sync::{Ordering::*, budget, spin_loop, step};
+use crate::sync::{Ordering::*, budget, now, spin_loop, step};
 
 use super::events::Event;
 use super::policy::Policy;
 use super::rw::{
     Block, DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, WAITERS,
+    fence_took,
 };
 
 /// How often a writer sums the counters before it sleeps.
@@ -261,7 +262,9 @@ struct Shutting<'a, P: Policy> {
 impl<P: Policy> Shutting<'_, P> {
     fn fence(&mut self) {
         P::count(Event::WriterFence);
+        let begin = now();
         fence::heavy();
+        fence_took(now() - begin);
         self.needs_fence = false;
     }
 
