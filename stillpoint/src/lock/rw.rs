@@ -185,15 +185,12 @@ impl<P: Policy> RawRw<P> {
     /// holds it.
     #[inline(always)]
     pub fn lock_shared<const RECURSIVE: bool>(&self, block: Block) -> bool {
-        // Relaxed: loaded again below. A reader that is counted in vain may wake a writer in vain.
-        let counted = self.gate.load(Relaxed) & SHUT == 0;
-        if counted {
-            // Light fence: pairs with the heavy fence in `upgrade` (3).
-            self.count(LOCKS);
-            // Acquire: the last writer's section; pairs with the Release in `admit_readers`.
-            if self.gate.load(Acquire) & SHUT == 0 {
-                return true;
-            }
+        // Fails while the gate is shut, as a rule: a reader that is counted in vain may wake a writer in vain.
+        let counted = self.try_count(LOCKS);
+        // Light fence, in `try_count`: pairs with the heavy fence in `upgrade` (3).
+        // Acquire: the last writer's section; pairs with the Release in `admit_readers`.
+        if counted && self.gate.load(Acquire) & SHUT == 0 {
+            return true;
         }
         self.lock_shared_slow(RECURSIVE, block, counted)
     }
@@ -212,12 +209,18 @@ impl<P: Policy> RawRw<P> {
     /// Adds 1 to a word of this CPU, with Release, and executes a light fence.
     #[inline(always)]
     fn count(&self, word: usize) {
-        if self.readers.try_add(word, 1) {
-            // A compiler fence is a light fence here, or `try_add` would have failed: see `allocate`.
-            light_compiler_only();
-        } else {
+        if !self.try_count(word) {
             self.count_slow(word);
         }
+    }
+
+    /// The fast path of [`count`](Self::count). May fail without an effect.
+    #[inline(always)]
+    fn try_count(&self, word: usize) -> bool {
+        let counted = self.readers.try_add(word, 1);
+        // A compiler fence is a light fence here, or `try_add` would have failed: see `allocate`.
+        light_compiler_only();
+        counted
     }
 
     #[cold]
@@ -264,6 +267,9 @@ impl<P: Policy> RawRw<P> {
                 // Acquire: as above. Release: publishes the count of this reader; pairs with the Acquire in `upgrade`
                 // and `try_hold`.
                 if self.gate.compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
+                    if next & SHUT == 0 {
+                        self.readers.enable_fast();
+                    }
                     return true;
                 }
             }

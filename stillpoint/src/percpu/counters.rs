@@ -17,7 +17,8 @@
 //! 1. Only sections of a CPU write the plain words of its areas; threads that cannot run sections update the atomic
 //!    words. Any thread may read both, and a sum contains both.
 //! 2. The areas are published once, zeroed. They are freed with their owner, to which no thread then has a reference.
-//! 3. `fast` is `all`, or null. It is set only if the C library registers every thread, at `offset`.
+//! 3. `fast` is `all`, or null. It is set only if the C library registers every thread, at `offset`, which is set
+//!    before, and never changed.
 //! 4. If areas cannot be allocated, or are not yet, an add may go to `spare`, which is part of every sum. So no add is
 //!    lost.
 //!
@@ -187,6 +188,20 @@ impl<const N: usize> CpuCounters<N> {
                     word.store(0, Relaxed);
                 }
             }
+        }
+    }
+
+    /// Makes [`try_add`](Self::try_add) return `false`, for threads that see it.
+    pub fn disable_fast(&self) {
+        // Relaxed: carries nothing.
+        self.fast.store(ptr::null_mut(), Relaxed);
+    }
+
+    /// Undoes [`disable_fast`](Self::disable_fast).
+    pub fn enable_fast(&self) {
+        if self.offset.load(Relaxed) != 0 {
+            // Release: publishes areas and offset again; pairs with the Acquire in `try_add`.
+            self.fast.store(self.all.load(Acquire), Release);
         }
     }
 
