@@ -66,7 +66,7 @@
 //!    the heavy one, the unlock is in the sum. Otherwise the reader finds `DRAINING`, and counts down. It does so after
 //!    `awaited` was set to 0, which would acquire an earlier countdown with its unlock. So each section that the writer
 //!    sleeps for takes 1 off, and the last one wakes it. Other readers may count down too: recursive ones that entered
-//!    meanwhile, those that withdraw, and late ones of an earlier writer. Then the writer wakes early and sums again,
+//!    meanwhile, those counted in vain, and late ones of an earlier writer. Then the writer wakes early and sums again,
 //!    without a fence.
 //! 6. *A waiting reader is admitted once, or withdraws.* Both are a compare-exchange of the gate: the writer's removes
 //!    all waiters and changes the phase, the reader's removes itself from an unchanged phase.
@@ -84,6 +84,10 @@
 //!
 //! They are allocated when the gate first opens. Until then, readers count in two words of the lock, so a lock that is
 //! seldom read, or written all the time, has no memory of its own.
+//!
+//! A reader looks at the gate only after it has been counted. A writer that shuts the gate disables the fast path of the
+//! counters, and the reader that opens it enables that path. This is a hint: a reader that misses it is counted in vain,
+//! withdraws, and may wake a sleeping writer in vain (5).
 //!
 //! # Signals and forks
 //!
@@ -185,9 +189,8 @@ impl<P: Policy> RawRw<P> {
     /// holds it.
     #[inline(always)]
     pub fn lock_shared<const RECURSIVE: bool>(&self, block: Block) -> bool {
-        // Fails while the gate is shut, as a rule: a reader that is counted in vain may wake a writer in vain.
+        // Light fence: pairs with the heavy fence in `upgrade` (3).
         let counted = self.try_count(LOCKS);
-        // Light fence, in `try_count`: pairs with the heavy fence in `upgrade` (3).
         // Acquire: the last writer's section; pairs with the Release in `admit_readers`.
         if counted && self.gate.load(Acquire) & SHUT == 0 {
             return true;
@@ -214,7 +217,8 @@ impl<P: Policy> RawRw<P> {
         }
     }
 
-    /// The fast path of [`count`](Self::count). May fail without an effect.
+    /// The fast path of [`count`](Self::count). Returns `false`, without an effect, if [`CpuCounters::try_add`] does: as
+    /// a rule, while the gate is shut.
     #[inline(always)]
     fn try_count(&self, word: usize) -> bool {
         let counted = self.readers.try_add(word, 1);
@@ -268,6 +272,7 @@ impl<P: Policy> RawRw<P> {
                 // and `try_hold`.
                 if self.gate.compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
                     if next & SHUT == 0 {
+                        // A writer may have shut the gate meanwhile: readers may be counted in vain until the next one.
                         self.readers.enable_fast();
                     }
                     return true;

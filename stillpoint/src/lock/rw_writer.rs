@@ -124,6 +124,7 @@ impl<P: Policy> RawRw<P> {
         if was_open {
             // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
             step!("shut-without-fence", shutting.fence());
+            // Readers that see it are not counted in vain.
             self.readers.disable_fast();
         }
         let mut sums = budget(SUMS);
