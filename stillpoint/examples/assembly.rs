@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use stillpoint::fence;
-use stillpoint::lock::Mutex;
+use stillpoint::lock::{Mutex, RwLock};
 use stillpoint::percpu::{self, Counter};
 use stillpoint::qsbr::{self, Handle};
 use stillpoint::rcu::{self, Atomic, Guard, Owned, Rcu};
@@ -90,6 +90,13 @@ fn one_lock(number: &Mutex<u64>) {
     *number.lock() += 1;
 }
 
+/// Lock for reading, load, unlock.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn read_lock(number: &RwLock<u64>) -> u64 {
+    *number.read()
+}
+
 fn main() {
     // First, while there is one thread: `ci/percpu.sh` steps through the second add in a debugger.
     let counter = Counter::new();
@@ -109,6 +116,7 @@ fn main() {
     qsbr_report(&mut thread);
     retire_one(black_box(Box::new(7)));
     one_lock(black_box(&Mutex::new(1)));
+    assert_eq!(read_lock(black_box(&RwLock::new(7))), 7);
     assert_eq!(light_fence(&Default::default(), &Default::default()), 0);
     assert!(cpu_number() < percpu::report().cpus());
     println!("{}", percpu::report());

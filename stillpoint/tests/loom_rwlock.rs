@@ -31,7 +31,7 @@ struct OpensAtOnce;
 impl Policy for OpensAtOnce {
     const RESERVATION: bool = false;
     const BYPASS: bool = false;
-    const OPEN_AFTER: u64 = 1;
+    const OPEN_AFTER: Option<u64> = Some(1);
 
     fn add(event: Event, by: u64) {
         count(event, by);
@@ -44,6 +44,7 @@ struct StaysShut;
 impl Policy for StaysShut {
     const RESERVATION: bool = false;
     const BYPASS: bool = false;
+    const OPEN_AFTER: Option<u64> = Some(1023);
 
     fn add(event: Event, by: u64) {
         count(event, by);

@@ -33,9 +33,9 @@ pub trait Policy: Send + Sync + 'static {
     /// Nanoseconds for which a lock stays reserved for a head before the head counts as stalled.
     const BYPASS_NS: u64 = 50_000_000;
 
-    /// Reads of a reader-writer lock by the slow path, after a writer, until the fast path is open again: as many as
-    /// cost about one heavy fence. At most 255.
-    const OPEN_AFTER: u64 = 128;
+    /// Reads of a reader-writer lock by the slow path, after a writer, until the fast path is open again, at most 1023.
+    /// `None`: as many as cost about as much as a heavy fence, which is measured.
+    const OPEN_AFTER: Option<u64> = None;
 
     /// Events are [counted](Self::count). Without, no time is measured for them either.
     const COUNTS: bool = false;

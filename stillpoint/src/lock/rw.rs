@@ -20,8 +20,8 @@
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
-//! | 56.. | reads | reads by the slow path since the last writer |
-//! | 32..56 | waiters | readers that wait to be admitted |
+//! | 54.. | reads | reads by the slow path since the last writer |
+//! | 32..54 | waiters | readers that wait to be admitted |
 //! | 5..32 | phase | changes when waiting readers are admitted |
 //! | 4 | [`SLEEPERS`] | a waiting reader may sleep |
 //! | 3 | [`ENTERED`] | a recursive reader has passed the draining writer |
@@ -32,7 +32,7 @@
 //! | state | flags | a reader that arrives | changed by, to |
 //! |---|---|---|---|
 //! | open | none | holds the lock | a writer to draining, with a heavy fence |
-//! | shut | `SHUT` | holds the lock after a read-modify-write of the gate | a reader, the [`Policy::OPEN_AFTER`]th since the last writer, to open; a writer to draining, without a fence |
+//! | shut | `SHUT` | holds the lock after a read-modify-write of the gate | a reader, if there have been as many since the last writer as cost a heavy fence, to open; a writer to draining, without a fence |
 //! | draining | `SHUT`, `DRAINING` | waits; a recursive one enters | the writer to held, or to shut if it gives up |
 //! | held | all three | waits | the writer to shut |
 //!
@@ -42,7 +42,7 @@
 //! So a write costs at most one fence and, as a rule (5), one wake-up, once the writer holds `writers`. A lock that is
 //! written often stays shut, and costs no fence: opening it pays only if the reads until the next writer save more than
 //! that fence costs. To open it after as many slow reads as cost one fence is at most twice as expensive as to know the
-//! future.
+//! future. How long fences take is measured.
 //!
 //! # Invariants
 //!
@@ -66,7 +66,7 @@
 //!    the heavy one, the unlock is in the sum. Otherwise the reader finds `DRAINING`, and counts down. It does so after
 //!    `awaited` was set to 0, which would acquire an earlier countdown with its unlock. So each section that the writer
 //!    sleeps for takes 1 off, and the last one wakes it. Other readers may count down too: recursive ones that entered
-//!    meanwhile, those that withdraw, and late ones of an earlier writer. Then the writer wakes early and sums again,
+//!    meanwhile, those counted in vain, and late ones of an earlier writer. Then the writer wakes early and sums again,
 //!    without a fence.
 //! 6. *A waiting reader is admitted once, or withdraws.* Both are a compare-exchange of the gate: the writer's removes
 //!    all waiters and changes the phase, the reader's removes itself from an unchanged phase.
@@ -85,6 +85,10 @@
 //! They are allocated when the gate first opens. Until then, readers count in two words of the lock, so a lock that is
 //! seldom read, or written all the time, has no memory of its own.
 //!
+//! A reader looks at the gate only after it has been counted. A writer that shuts the gate disables the fast path of the
+//! counters, and the reader that opens it enables that path. This is a hint: a reader that misses it is counted in vain,
+//! withdraws, and may wake a sleeping writer in vain (5).
+//!
 //! # Signals and forks
 //!
 //! A signal handler may try to read, and may unlock what it has read: neither blocks nor allocates. Trying to write may
@@ -95,6 +99,8 @@
 //! the child too, and never leaves. No section ends without having begun: the child has a prefix of each thread's
 //! writes (see [`super::nodes`]), and a guard stays in its thread (with the
 //! feature `send_guard`, what a thread did before it sent a guard must be in the child too).
+
+use core::sync::atomic::AtomicU64;
 
 #[cfg(not(loom))]
 use crate::fence;
@@ -114,9 +120,14 @@ pub const SLEEPERS: u64 = 16;
 pub const ONE_PHASE: u64 = 32;
 pub const PHASE: u64 = (1 << 32) - ONE_PHASE;
 pub const ONE_WAITER: u64 = 1 << 32;
-/// 24 bits. Linux has at most 2²² threads.
+/// 22 bits. Linux has less than 2²² threads.
 pub const WAITERS: u64 = ONE_READ - ONE_WAITER;
-const ONE_READ: u64 = 1 << 56;
+const ONE_READ: u64 = 1 << 54;
+
+/// Nanoseconds that the open gate saves a read: the read-modify-write of a cache line that it shares with others.
+const READ_SAVES_NS: u64 = 32;
+/// How many slow reads cost as much as a heavy fence: an estimate for all locks.
+static READS_PER_FENCE: AtomicU64 = AtomicU64::new(128);
 
 /// The words on each CPU.
 pub const LOCKS: usize = 0;
@@ -178,15 +189,11 @@ impl<P: Policy> RawRw<P> {
     /// holds it.
     #[inline(always)]
     pub fn lock_shared<const RECURSIVE: bool>(&self, block: Block) -> bool {
-        // Relaxed: loaded again below. A reader that is counted in vain may wake a writer in vain.
-        let counted = self.gate.load(Relaxed) & SHUT == 0;
-        if counted {
-            // Light fence: pairs with the heavy fence in `upgrade` (3).
-            self.count(LOCKS);
-            // Acquire: the last writer's section; pairs with the Release in `admit_readers`.
-            if self.gate.load(Acquire) & SHUT == 0 {
-                return true;
-            }
+        // Light fence: pairs with the heavy fence in `upgrade` (3).
+        let counted = self.try_count(LOCKS);
+        // Acquire: the last writer's section; pairs with the Release in `admit_readers`.
+        if counted && self.gate.load(Acquire) & SHUT == 0 {
+            return true;
         }
         self.lock_shared_slow(RECURSIVE, block, counted)
     }
@@ -205,12 +212,19 @@ impl<P: Policy> RawRw<P> {
     /// Adds 1 to a word of this CPU, with Release, and executes a light fence.
     #[inline(always)]
     fn count(&self, word: usize) {
-        if self.readers.try_add(word, 1) {
-            // A compiler fence is a light fence here, or `try_add` would have failed: see `allocate`.
-            light_compiler_only();
-        } else {
+        if !self.try_count(word) {
             self.count_slow(word);
         }
+    }
+
+    /// The fast path of [`count`](Self::count). Returns `false`, without an effect, if [`CpuCounters::try_add`] does: as
+    /// a rule, while the gate is shut.
+    #[inline(always)]
+    fn try_count(&self, word: usize) -> bool {
+        let counted = self.readers.try_add(word, 1);
+        // A compiler fence is a light fence here, or `try_add` would have failed: see `allocate`.
+        light_compiler_only();
+        counted
     }
 
     #[cold]
@@ -257,6 +271,10 @@ impl<P: Policy> RawRw<P> {
                 // Acquire: as above. Release: publishes the count of this reader; pairs with the Acquire in `upgrade`
                 // and `try_hold`.
                 if self.gate.compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
+                    if next & SHUT == 0 {
+                        // A writer may have shut the gate meanwhile: readers may be counted in vain until the next one.
+                        self.readers.enable_fast();
+                    }
                     return true;
                 }
             }
@@ -346,5 +364,12 @@ impl<P: Policy> RawRw<P> {
 
 /// Returns `true` if the next read by the slow path opens the gate.
 fn opens<P: Policy>(word: u64) -> bool {
-    word / ONE_READ + 1 >= P::OPEN_AFTER
+    // Relaxed, here and below: an estimate.
+    word / ONE_READ + 1 >= P::OPEN_AFTER.unwrap_or_else(|| READS_PER_FENCE.load(Relaxed))
+}
+
+/// Takes a heavy fence of `ns` nanoseconds into account, by a quarter.
+pub fn fence_took(ns: u64) {
+    let reads = (ns / READ_SAVES_NS).clamp(1, u64::MAX / ONE_READ);
+    READS_PER_FENCE.store((3 * READS_PER_FENCE.load(Relaxed) + reads).div_ceil(4), Relaxed);
 }

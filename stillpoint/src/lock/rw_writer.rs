@@ -4,12 +4,13 @@ use core::mem;
 use core::num::NonZeroU32;
 
 use crate::fence;
-use crate::sync::{Ordering::*, budget, spin_loop, step};
+use crate::sync::{Ordering::*, budget, now, spin_loop, step};
 
 use super::events::Event;
 use super::policy::Policy;
 use super::rw::{
     Block, DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, WAITERS,
+    fence_took,
 };
 
 /// How often a writer sums the counters before it sleeps.
@@ -123,6 +124,8 @@ impl<P: Policy> RawRw<P> {
         if was_open {
             // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
             step!("shut-without-fence", shutting.fence());
+            // Readers that see it are not counted in vain.
+            self.readers.disable_fast();
         }
         let mut sums = budget(SUMS);
         while sums > 0 {
@@ -261,7 +264,9 @@ struct Shutting<'a, P: Policy> {
 impl<P: Policy> Shutting<'_, P> {
     fn fence(&mut self) {
         P::count(Event::WriterFence);
+        let begin = now();
         fence::heavy();
+        fence_took(now() - begin);
         self.needs_fence = false;
     }
 

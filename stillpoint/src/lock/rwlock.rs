@@ -46,8 +46,9 @@ pub type RawRwLockRecursive = RawRwLockOf<true>;
 ///
 /// # Memory
 ///
-/// 64 bytes and the value. The 128th read without a write in between allocates 128 bytes, and 128 more for each CPU
-/// that the machine may ever have, which are freed with the lock. If there is no memory, reads take the slow path.
+/// 64 bytes and the value. After as many reads without a write in between as cost about as much as the fence of a
+/// writer, which is measured, and at most 1023, a read allocates 128 bytes, and 128 more for each CPU that the machine
+/// may ever have. They are freed with the lock. If there is no memory, reads take the slow path.
 ///
 /// # Guards
 ///

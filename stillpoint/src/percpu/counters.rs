@@ -17,7 +17,8 @@
 //! 1. Only sections of a CPU write the plain words of its areas; threads that cannot run sections update the atomic
 //!    words. Any thread may read both, and a sum contains both.
 //! 2. The areas are published once, zeroed. They are freed with their owner, to which no thread then has a reference.
-//! 3. `fast` is `all`, or null. It is set only if the C library registers every thread, at `offset`.
+//! 3. `fast` is `all`, or null. It is set only if the C library registers every thread, at `offset`, which is set
+//!    before, and never changed.
 //! 4. If areas cannot be allocated, or are not yet, an add may go to `spare`, which is part of every sum. So no add is
 //!    lost.
 //!
@@ -82,8 +83,8 @@ impl<const N: usize> CpuCounters<N> {
     }
 
     /// The fast path of [`add`](Self::add). Returns `false`, without an effect, if the areas are not allocated, if the
-    /// C library does not register the thread, after an interrupt, and always after
-    /// [`prepare_for(false)`](Self::prepare_for).
+    /// C library does not register the thread, after an interrupt, after [`disable_fast`](Self::disable_fast), and
+    /// always after [`prepare_for(false)`](Self::prepare_for).
     ///
     /// # Panics
     ///
@@ -190,6 +191,20 @@ impl<const N: usize> CpuCounters<N> {
         }
     }
 
+    /// Makes [`try_add`](Self::try_add) return `false`, in threads that see it.
+    pub fn disable_fast(&self) {
+        // Relaxed: carries nothing.
+        self.fast.store(ptr::null_mut(), Relaxed);
+    }
+
+    /// Undoes [`disable_fast`](Self::disable_fast).
+    pub fn enable_fast(&self) {
+        if self.offset.load(Relaxed) != 0 {
+            // Release: publishes areas and offset again; pairs with the Acquire in `try_add`.
+            self.fast.store(self.all.load(Acquire), Release);
+        }
+    }
+
     fn areas(&self) -> Option<NonNull<CpuArea>> {
         // Acquire: sees the initialized areas; pairs with the Release in `make`.
         NonNull::new(self.all.load(Acquire))
@@ -279,4 +294,32 @@ unsafe fn counter_ref<const N: usize>(areas: NonNull<CpuArea>, offset: isize, wo
 fn area<'a>(areas: NonNull<CpuArea>, word: usize, cpu: usize) -> &'a CpuArea {
     // SAFETY: as in `counter_ref`; all accesses are atomic, or in sections, which the language does not see.
     unsafe { areas.add(word / WIDTH * cpus(areas) + cpu).as_ref() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns `true` if one of many tries is not interrupted.
+    fn is_fast(counters: &CpuCounters<1>) -> bool {
+        (0..1000).any(|_| counters.try_add(0, 1))
+    }
+
+    #[test]
+    fn disabled_fast_path_fails_until_it_is_enabled() {
+        let has_fast = registration::report().library_offset() != 0;
+        for prepared_for_fast in [true, false] {
+            let counters = CpuCounters::new();
+            counters.enable_fast();
+            assert!(!is_fast(&counters));
+            assert!(counters.prepare_for(prepared_for_fast));
+            assert_eq!(is_fast(&counters), prepared_for_fast && has_fast);
+            counters.disable_fast();
+            assert!(!is_fast(&counters));
+            counters.add(0, 1);
+            counters.enable_fast();
+            assert_eq!(is_fast(&counters), prepared_for_fast && has_fast);
+            assert_eq!(counters.sum(0), if prepared_for_fast && has_fast { 3 } else { 1 });
+        }
+    }
 }
