@@ -1,4 +1,4 @@
-//! A kernel or a sandbox that denies `membarrier` to the process.
+//! A kernel or a sandbox that denies `membarrier`, or the calls of a contended lock, to the process.
 #![cfg(not(loom))]
 
 #[path = "support/backends.rs"]
@@ -12,7 +12,6 @@ mod panics;
 #[path = "support/tracked.rs"]
 mod tracked;
 
-use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -27,7 +26,7 @@ use seccompiler::{
 };
 use stillpoint::Domain as _;
 use stillpoint::fence::{self, Backend};
-use stillpoint::lock::{RwLock, RwLockUpgradableReadGuard};
+use stillpoint::lock::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use stillpoint::rcu::{GracePeriod, Rcu};
 use tracked::Tracked;
 
@@ -38,6 +37,17 @@ fn errno(name: &str) -> i32 {
     known.expect("an errno of the list").1
 }
 
+/// Makes calls return an error in all threads from now on: every call without rules, or those that match one.
+fn deny(errno: i32, calls: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>) {
+    let arch = ARCH.try_into().expect("syscall filters exist for this architecture");
+    let calls = calls.into_iter().collect();
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch);
+    let program: BpfProgram = filter.expect("a filter").try_into().expect("the filter compiles");
+    if let Err(error) = seccompiler::apply_filter_all_threads(&program) {
+        panic!("this host takes no syscall filter, so nothing can be said about a denied call: {error}");
+    }
+}
+
 /// Makes `membarrier` return an error in all threads from now on: every call, or those with one `command`.
 fn deny_membarrier(errno: i32, command: Option<i32>) {
     let rule = |command: i32| {
@@ -45,15 +55,7 @@ fn deny_membarrier(errno: i32, command: Option<i32>) {
             .expect("a condition");
         SeccompRule::new(vec![equals]).expect("a rule")
     };
-    let rules = BTreeMap::from([(libc::SYS_membarrier, command.map(rule).into_iter().collect())]);
-    let arch = ARCH.try_into().expect("syscall filters exist for this architecture");
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), arch);
-    let program: BpfProgram = filter.expect("a filter").try_into().expect("the filter compiles");
-    if let Err(error) = seccompiler::apply_filter_all_threads(&program) {
-        panic!(
-            "this host takes no syscall filter, so nothing can be said about a denied membarrier: {error}"
-        );
-    }
+    deny(errno, [(libc::SYS_membarrier, command.map(rule).into_iter().collect())]);
     // SAFETY: the call takes no pointers.
     let query = unsafe { libc::syscall(libc::SYS_membarrier, command.unwrap_or(0), 0, 0) };
     assert_eq!(
@@ -278,4 +280,31 @@ fn fallback_tolerates_a_late_filter() {
     assert_eq!(fence::init().backend().to_string(), backend);
     deny_membarrier(libc::EPERM, None);
     workload();
+}
+
+#[test]
+fn contended_lock_needs_no_calls_of_the_scheduler() {
+    let Some(name) = child::variant() else {
+        for (name, _) in ERRNOS {
+            child::run("contended_lock_needs_no_calls_of_the_scheduler", name, None);
+        }
+        return;
+    };
+    let calls = [libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_sched_getscheduler];
+    deny(errno(&name), calls.map(|call| (call, Vec::new())));
+    let total = Mutex::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..200 {
+                    let mut total = total.lock();
+                    *total += 1;
+                    if n % 10 == 0 {
+                        thread::sleep(Duration::from_micros(100));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(*total.lock(), 800);
 }

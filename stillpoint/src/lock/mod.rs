@@ -53,8 +53,11 @@
 //! - Where the lock is not the bottleneck, fairness costs up to a tenth of the throughput: `docs/measurements.md` has the
 //!   figures.
 //! - A thread spins for some microseconds and yields its CPU before it sleeps, which costs CPU time. While threads
-//!   contend, each yields its CPU every 50 us. Beside other busy programs, the scheduler may run these until the
-//!   end of their time slice, so a timed wait may take some milliseconds longer there.
+//!   contend, each yields its CPU every 50 us. Beside other busy programs, the scheduler lets these run first, for a time
+//!   slice of some milliseconds each. A thread that holds another lock meanwhile delays its waiters by that time. Timed
+//!   waits do not yield; nor do threads that are bound to one CPU, or have a deadline or a real-time priority.
+//! - A contended acquisition calls `sched_getscheduler`, `sched_getaffinity`, `sched_yield`, `futex` and the clock. A
+//!   seccomp filter may deny the first three by an error. A filter that kills the process has to allow them.
 //! - 16,383 threads of a process can queue, each from its first wait until it exits. Further threads wait outside of
 //!   the queue: slowly, and without a bound.
 //! - If the head of the queue does not run, because of its priority or a quota, other threads get the lock after some

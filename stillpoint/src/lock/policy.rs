@@ -22,7 +22,7 @@ pub trait Policy: Send + Sync + 'static {
     const BYPASS: bool = true;
     /// Most nanoseconds between two loads of the word by a thread that spins.
     const BACKOFF_NS: u32 = 1_000;
-    /// How often a thread yields its CPU, in a wait, before it queues.
+    /// How often a thread that found the lock reserved, or has spun in vain, yields its CPU before it queues.
     const YIELDS: u32 = 1;
     /// Nanoseconds for which a thread contends before it yields its CPU.
     const YIELD_AFTER_NS: u64 = 50_000;

@@ -23,8 +23,9 @@
 //!
 //! After [`Policy::YIELDS`] yields of the last two kinds, the thread queues, and parks.
 //!
-//! Threads that are bound to one CPU do not yield: the next wake-up costs them nothing, and the queue bounds their waits
-//! better.
+//! A thread that yields stands behind all that the scheduler has for its CPU. So timed waits do not yield, nor do
+//! threads with a deadline or a real-time priority. Threads that are bound to one CPU do not either: the next wake-up
+//! costs them nothing, and the queue bounds their waits better.
 //!
 //! # Invariants
 //!
@@ -55,8 +56,8 @@
 use core::marker::PhantomData;
 
 use crate::sync::{
-    AtomicU32, LoomAccess, Ordering::*, const_unless_loom, fence, is_bound_to_one_cpu, now, spin_iterations,
-    spin_loop, step, yield_now,
+    AtomicU32, LoomAccess, Ordering::*, can_yield, const_unless_loom, fence, now, spin_iterations, spin_loop,
+    step, yield_now,
 };
 
 use super::events::Event;
@@ -263,7 +264,7 @@ impl<P: Policy> Raw<P> {
             loop {
                 P::count(Event::LockSlowpath);
                 // A thread that may still have a node in the queue does not spin.
-                if state.abandoned_at.get() != lock && self.spin() {
+                if state.abandoned_at.get() != lock && self.spin(until.is_none()) {
                     return true;
                 }
                 let (id, outcome) = match state.acquire(lock, until.is_some()) {
@@ -285,17 +286,18 @@ impl<P: Policy> Raw<P> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Spins for a bounded time, then yields the CPU to other threads. Returns `true` if the caller holds the lock.
+    /// Spins for a bounded time, then, if it `may_yield`, yields the CPU to other threads. Returns `true` if the caller
+    /// holds the lock.
     ///
     /// Each load of the word costs the holder a cache miss. So, if the section is not one of the shortest, the pauses
     /// between the loads double up to a bound.
-    fn spin(&self) -> bool {
-        if P::YIELDS > 0 && thread::with(|state| state.has_contended_for(P::YIELD_AFTER_NS, now())) {
+    fn spin(&self, may_yield: bool) -> bool {
+        let mut yields = if may_yield { P::YIELDS } else { 0 };
+        if yields > 0 && thread::with(|state| state.has_contended_for(P::YIELD_AFTER_NS, now())) {
             Self::yield_cpu();
         }
         let longest = spin_iterations(P::BACKOFF_NS).max(1);
         let (mut left, mut pauses, mut pause) = (spin_iterations(SPIN_NS), 0, 1);
-        let mut yields = P::YIELDS;
         loop {
             let word = self.word().load(Relaxed);
             let is_reserved = is_reserved(word);
@@ -310,16 +312,16 @@ impl<P: Policy> Raw<P> {
                     pause = (pause * 2).min(longest);
                 }
             } else if yields > 0 && Self::yield_cpu() {
-                yields -= 1;
+                step!("yield-not-counted", yields -= 1);
             } else {
                 return false;
             }
         }
     }
 
-    /// Yields the CPU to other threads. Returns `false`, and does not, if the thread is bound to one CPU.
+    /// Yields the CPU to other threads, if that takes a short time. Returns `true` if so.
     fn yield_cpu() -> bool {
-        let yields = !is_bound_to_one_cpu();
+        let yields = can_yield();
         if yields {
             P::count(Event::Yield);
             yield_now();

@@ -39,12 +39,12 @@ pub(crate) use memory::Block;
 #[cfg(loom)]
 pub use model::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
-    fence, is_bound_to_one_cpu, now, spin_iterations, spin_loop, thread_name, yield_now,
+    can_yield, fence, now, spin_iterations, spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use native::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Futex, Futex32, Mutex, MutexGuard, UnsafeCell, budget,
-    fence, is_bound_to_one_cpu, now, spin_loop, thread_name, yield_now,
+    can_yield, fence, now, spin_loop, thread_name, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use spin_calibration::spin_iterations;

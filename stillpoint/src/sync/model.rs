@@ -67,8 +67,7 @@ pub fn spin_iterations(_ns: u32) -> u32 {
 /// Does nothing: loom tries every order of threads.
 pub fn yield_now() {}
 
-/// So that threads do not yield.
-pub fn is_bound_to_one_cpu() -> bool {
+pub fn can_yield() -> bool {
     true
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::sys;
 pub use crate::sys::now;
-pub use crate::sys::thread::{is_bound_to_one_cpu, name as thread_name};
+pub use crate::sys::thread::{can_yield, name as thread_name};
 
 /// Returns `rounds`, the number of rounds to spin. In a model there are fewer.
 #[inline(always)]

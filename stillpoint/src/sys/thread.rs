@@ -51,10 +51,21 @@ pub fn set_name(name: &CStr) {
     }
 }
 
-/// Returns `true` if the affinity of the calling thread allows only one CPU.
-pub fn is_bound_to_one_cpu() -> bool {
+/// Returns `true` if a yield lets other threads run for a short time, and others can use it: the calling thread has the
+/// normal scheduling policy, and is not bound to one CPU.
+///
+/// With a deadline, a yield lasts until the next period; with a real-time priority, until all others of the same
+/// priority block.
+pub fn can_yield() -> bool {
+    if cfg!(miri) {
+        return true;
+    }
+    // SAFETY: no pointers. The C library's function is not used: musl's only returns an error.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    let normal = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
+    let is_normal = normal.into_iter().any(|normal| policy == libc::c_long::from(normal));
     // An error means that the kernel's mask is larger than the set.
-    cfg!(not(miri)) && rustix::thread::sched_getaffinity(None).is_ok_and(|cpus| cpus.count() == 1)
+    is_normal && rustix::thread::sched_getaffinity(None).map_or(true, |cpus| cpus.count() != 1)
 }
 
 /// Returns the kernel's name of a thread of this process. Returns `None` if it cannot be read.
@@ -96,14 +107,14 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "no affinity")]
-    fn affinity_with_one_cpu_is_recognized() {
+    fn thread_bound_to_one_cpu_cannot_yield() {
         let check = || {
             let all = sched_getaffinity(None).expect("the affinity");
-            assert_eq!(is_bound_to_one_cpu(), all.count() == 1);
+            assert_eq!(can_yield(), all.count() > 1);
             let mut one = CpuSet::new();
             one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
             sched_setaffinity(None, &one).expect("an allowed CPU");
-            assert!(is_bound_to_one_cpu());
+            assert!(!can_yield());
         };
         std::thread::spawn(check).join().expect("the thread");
     }
