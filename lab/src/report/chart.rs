@@ -13,7 +13,7 @@ use crate::harness::units::digits;
 /// Width of every plot in its own units; a unit is a pixel or a little more.
 pub(super) const WIDTH: f64 = 440.0;
 /// Width of a letter, in the mean and with some room.
-pub(super) const LETTER: f64 = 7.4;
+const LETTER: f64 = 7.4;
 
 /// How values become places.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,7 @@
 
 use maud::{Markup, html};
 
-use super::chart::{LETTER, Scale, WIDTH, at, path, plot, tick_text};
-use super::labels::{Area, Layout};
+use super::chart::{Scale, WIDTH, at, path, plot, tick_text};
 use crate::bench::lock::ablation::PEERS;
 use crate::harness::Config;
 use crate::harness::report::OURS;
@@ -96,12 +95,15 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
 /// Points below this part of the best throughput are drawn at the lower edge, with their value.
 const SLOW: f64 = 0.5;
 
-/// Draws the points of all systems, and the frontier. The rows are of the ratios of longest waits and of throughputs.
+/// Draws the points of all systems, with numbers, and the frontier. The rows are of the ratios of longest waits and of
+/// throughputs.
 pub(super) fn draw(title: &str, waits: &[&Row], throughputs: &[&Row]) -> Markup {
     const LEFT: f64 = 44.0;
     const RIGHT: f64 = WIDTH - 4.0;
     const TOP: f64 = 22.0;
     const BOTTOM: f64 = TOP + 290.0;
+    const LEGEND: f64 = BOTTOM + 50.0;
+    const COLUMNS: usize = 2;
     let points = points(waits, throughputs);
     let waits_shown = range(points.iter().map(|point| point.wait));
     let best = points.iter().map(|point| point.throughput).fold(1.0, f64::max);
@@ -114,17 +116,12 @@ pub(super) fn draw(title: &str, waits: &[&Row], throughputs: &[&Row]) -> Markup 
         true => point.system.clone(),
         false => format!("{} ({})", point.system, tick_text(point.throughput, "ratio")),
     };
-    let names: Vec<String> = points.iter().map(name).collect();
-    let dots: Vec<(f64, f64)> = points.iter().map(place).collect();
     let mut line: Vec<(f64, f64)> = Vec::new();
     for point in frontier(&points) {
         let (x, y) = place(point);
         line.extend([(x, line.last().map_or(BOTTOM, |last| last.1)), (x, y)]);
     }
     line.extend(line.last().map(|last| (RIGHT, last.1)));
-    let widths: Vec<f64> = names.iter().map(|name| name.chars().count() as f64 * LETTER).collect();
-    let frame = Area { from: (LEFT, TOP), to: (RIGHT, BOTTOM) };
-    let labels = Layout { dots: &dots, widths: &widths, line: &line, frame }.labels();
     let body = html! {
         @for tick in y.ticks() {
             @let place = y.place(tick);
@@ -142,22 +139,23 @@ pub(super) fn draw(title: &str, waits: &[&Row], throughputs: &[&Row]) -> Markup 
             "longest wait / that of std, logarithmic"
         }
         polyline .frontier points=(path(line)) {}
-        @for (((point, name), dot), label) in points.iter().zip(&names).zip(&dots).zip(&labels) {
+        @for (index, point) in points.iter().enumerate() {
+            @let (x, y) = place(point);
+            @let (column, row) = (index % COLUMNS, index / COLUMNS);
+            @let (left, base) = (LEFT + column as f64 * (RIGHT - LEFT) / COLUMNS as f64, LEGEND + row as f64 * 15.0);
             g .named .(kind(&point.system)) {
                 title {
                     (point.system) ": throughput " (tick_text(point.throughput, "ratio"))
                     ", longest wait " (tick_text(point.wait, "ratio"))
                 }
-                @if let Some((from, to)) = label.lead {
-                    line .lead x1=(at(from.0)) y1=(at(from.1)) x2=(at(to.0)) y2=(at(to.1)) {}
-                }
-                circle cx=(at(dot.0)) cy=(at(dot.1)) r="4" {}
-                @let (x, y) = label.place();
-                text x=(at(x)) y=(at(y)) text-anchor=(label.anchor) { (name) }
+                circle cx=(at(x)) cy=(at(y)) r="4" {}
+                text x=(at(x + 5.0)) y=(at(y - 4.0)) { (index + 1) }
+                text x=(at(left)) y=(at(base)) { (index + 1) " " (name(point)) }
             }
         }
     };
-    plot(&fill(title, &cells(waits)), BOTTOM + 34.0, &body)
+    let rows = points.len().div_ceil(COLUMNS);
+    plot(&fill(title, &cells(waits)), LEGEND + rows as f64 * 15.0, &body)
 }
 
 /// Returns the class of a system in the style sheet.
@@ -252,7 +250,7 @@ mod tests {
             r#"class="named peer p0""#,
             r#"class="named variant""#,
             "stillpoint: throughput 1×, longest wait 0.2×",
-            ">slow (0.2×)</text>",
+            ">3 slow (0.2×)</text>",
         ] {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }

@@ -9,7 +9,6 @@ pub(crate) mod chart;
 mod contents;
 pub(crate) mod document;
 mod frontier;
-mod labels;
 mod lines;
 mod markdown;
 pub(crate) mod page;
