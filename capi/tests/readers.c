@@ -95,6 +95,7 @@ static void *writer(void *argument)
         struct sp_cookie cookie;
 #ifdef WITHOUT_GRACE_PERIODS
         mark(old);
+        usleep(1); /* Readers have to run meanwhile. */
         continue;
 #endif
         switch (i % 5) {

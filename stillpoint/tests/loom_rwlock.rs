@@ -426,9 +426,12 @@ fn downgraded_writer_keeps_other_writers_out() {
         let guarded = Guarded::<StaysShut>::shut();
         guarded.begin_write();
         let t = spawn(&guarded, 0, Guarded::write);
-        // SAFETY: the lock is held for writing.
-        unsafe { guarded.lock.downgrade() };
-        assert_eq!(guarded.end_read(), 1);
+        let writes = interruptible(1, || {
+            // SAFETY: the lock is held for writing.
+            unsafe { guarded.lock.downgrade() };
+            guarded.end_read()
+        });
+        assert_eq!(writes, 1);
         t.join().unwrap();
     });
 }

@@ -34,7 +34,7 @@ pub trait Policy: Send + Sync + 'static {
     const BYPASS_NS: u64 = 50_000_000;
 
     /// Reads of a reader-writer lock by the slow path, after a writer, until the fast path is open again, at most 1023.
-    /// `None`: as many as cost about as much as a heavy fence, which is measured.
+    /// `None`: as many as cost about as much as a heavy fence, which is measured, and 512 at most.
     const OPEN_AFTER: Option<u64> = None;
 
     /// Events are [counted](Self::count). Without, no time is measured for them either.

@@ -325,8 +325,9 @@ impl<P: Policy> Raw<P> {
         if yields {
             P::count(Event::Yield);
             yield_now();
-            thread::with(|state| state.has_yielded(now()));
         }
+        // Also if it cannot yield, so as not to find that out at each wait.
+        thread::with(|state| state.has_yielded(now()));
         yields
     }
 

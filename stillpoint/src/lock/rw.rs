@@ -102,6 +102,8 @@
 
 use core::sync::atomic::AtomicU64;
 
+use crossbeam_utils::CachePadded;
+
 #[cfg(not(loom))]
 use crate::fence;
 use crate::fence::{light, light_compiler_only};
@@ -122,12 +124,17 @@ pub const PHASE: u64 = (1 << 32) - ONE_PHASE;
 pub const ONE_WAITER: u64 = 1 << 32;
 /// 22 bits. Linux has less than 2²² threads.
 pub const WAITERS: u64 = ONE_READ - ONE_WAITER;
-const ONE_READ: u64 = 1 << 54;
+pub const ONE_READ: u64 = 1 << 54;
 
 /// Nanoseconds that the open gate saves a read: the read-modify-write of a cache line that it shares with others.
 const READ_SAVES_NS: u64 = 32;
+/// Slow reads that cost as much as the allocation of the counters and a heavy fence.
+const READS_TO_ALLOCATE: u64 = 128;
+/// The bounds of [`READS_PER_FENCE`].
+const MIN_READS: u64 = 16;
+const MAX_READS: u64 = 512;
 /// How many slow reads cost as much as a heavy fence: an estimate for all locks.
-static READS_PER_FENCE: AtomicU64 = AtomicU64::new(128);
+static READS_PER_FENCE: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(READS_TO_ALLOCATE));
 
 /// The words on each CPU.
 pub const LOCKS: usize = 0;
@@ -253,17 +260,19 @@ impl<P: Policy> RawRw<P> {
                     return self.wait_for_admission(word & PHASE, block);
                 }
             } else if !counted {
-                if opens::<P>(word) && block != Block::Never {
+                if self.opens(word) && block != Block::Never {
                     self.allocate();
                 }
                 self.count(LOCKS);
                 counted = true;
             } else if word & SHUT == 0 {
+                // The reader that opened the gate may have been preempted before it did so.
+                self.readers.enable_fast();
                 return true;
             } else {
                 let next = match word {
                     _ if word & DRAINING != 0 => word | ENTERED,
-                    _ if !opens::<P>(word) => word + ONE_READ,
+                    _ if !self.opens(word) => word + ONE_READ,
                     _ if self.readers.is_allocated() => word & PHASE,
                     // There is no memory, or the caller must not allocate.
                     _ => word,
@@ -272,13 +281,22 @@ impl<P: Policy> RawRw<P> {
                 // and `try_hold`.
                 if self.gate.compare_exchange(word, next, AcqRel, Relaxed).is_ok() {
                     if next & SHUT == 0 {
-                        // A writer may have shut the gate meanwhile: readers may be counted in vain until the next one.
+                        // A writer may have shut the gate meanwhile: readers are counted in vain until the next one.
                         self.readers.enable_fast();
                     }
                     return true;
                 }
             }
         }
+    }
+
+    /// Returns `true` if the next read by the slow path opens the gate.
+    fn opens(&self, word: u64) -> bool {
+        let estimate = || {
+            let reads = READS_PER_FENCE.load(Relaxed);
+            if self.readers.is_allocated() { reads } else { reads.max(READS_TO_ALLOCATE) }
+        };
+        word / ONE_READ + 1 >= P::OPEN_AFTER.unwrap_or_else(estimate)
     }
 
     /// Allocates the counters. The caller is not counted, as the global allocator may take the lock.
@@ -362,14 +380,20 @@ impl<P: Policy> RawRw<P> {
     }
 }
 
-/// Returns `true` if the next read by the slow path opens the gate.
-fn opens<P: Policy>(word: u64) -> bool {
+/// Takes a heavy fence of `ns` nanoseconds into account, by a quarter; at most twice the estimate, as the thread may
+/// have been preempted.
+pub fn fence_took(ns: u64) {
     // Relaxed, here and below: an estimate.
-    word / ONE_READ + 1 >= P::OPEN_AFTER.unwrap_or_else(|| READS_PER_FENCE.load(Relaxed))
+    let old = READS_PER_FENCE.load(Relaxed);
+    let new = (3 * old + (ns / READ_SAVES_NS).min(2 * old)) / 4;
+    READS_PER_FENCE.store(new.clamp(MIN_READS, MAX_READS), Relaxed);
 }
 
-/// Takes a heavy fence of `ns` nanoseconds into account, by a quarter.
-pub fn fence_took(ns: u64) {
-    let reads = (ns / READ_SAVES_NS).clamp(1, u64::MAX / ONE_READ);
-    READS_PER_FENCE.store((3 * READS_PER_FENCE.load(Relaxed) + reads).div_ceil(4), Relaxed);
+/// Takes into account that a writer found a gate shut after so many slow reads: lowers the estimate a little if they are
+/// not far below it. Otherwise, once it is too high, no gate would open, and no fence correct it.
+pub fn gate_was_shut(reads: u64) {
+    let old = READS_PER_FENCE.load(Relaxed);
+    if reads >= old / 4 {
+        READS_PER_FENCE.store((old - old.div_ceil(64)).max(MIN_READS), Relaxed);
+    }
 }

@@ -9,8 +9,8 @@ use crate::sync::{Ordering::*, budget, now, spin_loop, step};
 use super::events::Event;
 use super::policy::Policy;
 use super::rw::{
-    Block, DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS, WAITERS,
-    fence_took,
+    Block, DRAINING, ENTERED, HELD, LOCKS, ONE_PHASE, ONE_READ, ONE_WAITER, PHASE, RawRw, SHUT, SLEEPERS,
+    WAITERS, fence_took, gate_was_shut,
 };
 
 /// How often a writer sums the counters before it sleeps.
@@ -119,14 +119,17 @@ impl<P: Policy> RawRw<P> {
             return false;
         }
         // Acquire: the counts of slow readers; pairs with the Release in `lock_shared_slow`.
-        let was_open = self.gate.fetch_or(SHUT | DRAINING, Acquire) & SHUT == 0;
+        let was = self.gate.fetch_or(SHUT | DRAINING, Acquire);
+        let was_open = was & SHUT == 0;
         let mut shutting = Shutting { lock: self, needs_fence: was_open };
         if was_open {
             // A reader that has entered is in the sums; one that arrives later finds the gate shut (3).
             step!("shut-without-fence", shutting.fence());
-            // Readers that see it are not counted in vain.
-            self.readers.disable_fast();
+        } else {
+            gate_was_shut(was / ONE_READ);
         }
+        // Readers that see it are not counted in vain.
+        self.readers.disable_fast();
         let mut sums = budget(SUMS);
         while sums > 0 {
             if self.try_hold() == 0 {
@@ -266,7 +269,7 @@ impl<P: Policy> Shutting<'_, P> {
         P::count(Event::WriterFence);
         let begin = now();
         fence::heavy();
-        fence_took(now() - begin);
+        fence_took(now().saturating_sub(begin));
         self.needs_fence = false;
     }
 

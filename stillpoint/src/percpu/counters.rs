@@ -193,13 +193,15 @@ impl<const N: usize> CpuCounters<N> {
 
     /// Makes [`try_add`](Self::try_add) return `false`, in threads that see it.
     pub fn disable_fast(&self) {
-        // Relaxed: carries nothing.
-        self.fast.store(ptr::null_mut(), Relaxed);
+        // Relaxed, both: carries nothing.
+        if !self.fast.load(Relaxed).is_null() {
+            self.fast.store(ptr::null_mut(), Relaxed);
+        }
     }
 
     /// Undoes [`disable_fast`](Self::disable_fast).
     pub fn enable_fast(&self) {
-        if self.offset.load(Relaxed) != 0 {
+        if self.fast.load(Relaxed).is_null() && self.offset.load(Relaxed) != 0 {
             // Release: publishes areas and offset again; pairs with the Acquire in `try_add`.
             self.fast.store(self.all.load(Acquire), Release);
         }
