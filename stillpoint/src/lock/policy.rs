@@ -24,7 +24,7 @@ pub trait Policy: Send + Sync + 'static {
     const BACKOFF_NS: u32 = 1_000;
     /// How often a thread that found the lock reserved, or has spun in vain, yields its CPU before it queues.
     const YIELDS: u32 = 1;
-    /// Nanoseconds for which a thread contends before it yields its CPU.
+    /// Nanoseconds for which a thread contends for the same lock before it yields its CPU.
     const YIELD_AFTER_NS: u64 = 50_000;
     /// Nanoseconds for which the head waits before it reserves the lock itself.
     const QUANTUM_NS: u64 = 200_000;

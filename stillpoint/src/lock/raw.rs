@@ -17,7 +17,8 @@
 //! critical sections. So threads that contend stay runnable where they can, and the scheduler alternates between them
 //! (as in Pizlo's "Locking in WebKit", 2016, and `parking_lot`):
 //!
-//! - A thread that has contended for [`Policy::YIELD_AFTER_NS`] yields before it spins, so that others take their turns.
+//! - A thread that has contended for the same lock for [`Policy::YIELD_AFTER_NS`] yields before it spins, so that others
+//!   take their turns.
 //! - A thread that finds the lock reserved yields, because the head may need its CPU.
 //! - A thread that has spun in vain yields, because the holder may need its CPU.
 //!
@@ -293,7 +294,9 @@ impl<P: Policy> Raw<P> {
     /// between the loads double up to a bound.
     fn spin(&self, may_yield: bool) -> bool {
         let mut yields = if may_yield { P::YIELDS } else { 0 };
-        if yields > 0 && thread::with(|state| state.has_contended_for(P::YIELD_AFTER_NS, now())) {
+        if yields > 0
+            && thread::with(|state| state.has_contended_for(self.address(), P::YIELD_AFTER_NS, now()))
+        {
             Self::yield_cpu();
         }
         let longest = spin_iterations(P::BACKOFF_NS).max(1);

@@ -389,11 +389,11 @@ pub fn fence_took(ns: u64) {
     READS_PER_FENCE.store(new.clamp(MIN_READS, MAX_READS), Relaxed);
 }
 
-/// Takes into account that a writer found a gate shut after so many slow reads: lowers the estimate a little if they are
-/// not far below it. Otherwise, once it is too high, no gate would open, and no fence correct it.
+/// Takes into account that a writer found a gate shut after so many slow reads: if they are many, lowers the estimate a
+/// little. Otherwise, once it is too high, no gate would open, and no fence correct it.
 pub fn gate_was_shut(reads: u64) {
-    let old = READS_PER_FENCE.load(Relaxed);
-    if reads >= old / 4 {
-        READS_PER_FENCE.store((old - old.div_ceil(64)).max(MIN_READS), Relaxed);
+    if reads >= READS_TO_ALLOCATE {
+        let old = READS_PER_FENCE.load(Relaxed);
+        READS_PER_FENCE.store((old - 1).max(MIN_READS), Relaxed);
     }
 }

@@ -29,8 +29,8 @@ pub struct ThreadState {
     pub abandoned_at: Cell<usize>,
     /// Locks taken past a queue.
     steals: Cell<u32>,
-    /// When the thread last contended for a lock.
-    contended_at: Cell<u64>,
+    /// The address of the lock for which the thread last contended, and when.
+    contended: Cell<(usize, u64)>,
     /// When the thread began to contend, after a pause or a yield.
     contends_since: Cell<u64>,
 }
@@ -68,7 +68,7 @@ impl ThreadState {
             own: Cell::new(0),
             abandoned_at: Cell::new(0),
             steals: Cell::new(0),
-            contended_at: Cell::new(0),
+            contended: Cell::new((0, 0)),
             contends_since: Cell::new(0),
         }
     }
@@ -135,10 +135,11 @@ impl ThreadState {
         self.node_in_use.store(was, Release);
     }
 
-    /// Records that the thread contends for a lock at this `time`. Returns `true` if it has done so for `period`
-    /// nanoseconds, without a pause of that length, since it last yielded its CPU.
-    pub fn has_contended_for(&self, period: u64, time: u64) -> bool {
-        if time.saturating_sub(self.contended_at.replace(time)) >= period {
+    /// Records that the thread contends for the lock at this address, at this `time`. Returns `true` if it has done so
+    /// for `period` nanoseconds, without a pause of that length or another lock in between, since it last yielded its CPU.
+    pub fn has_contended_for(&self, lock: usize, period: u64, time: u64) -> bool {
+        let (last, at) = self.contended.replace((lock, time));
+        if last != lock || time.saturating_sub(at) >= period {
             self.contends_since.set(time);
         }
         time.saturating_sub(self.contends_since.get()) >= period
@@ -146,7 +147,7 @@ impl ThreadState {
 
     /// Records that the thread has yielded its CPU until this `time`.
     pub fn has_yielded(&self, time: u64) {
-        self.contended_at.set(time);
+        self.contended.set((self.contended.get().0, time));
         self.contends_since.set(time);
     }
 
@@ -224,12 +225,14 @@ mod tests {
     #[test]
     fn thread_yields_once_a_period_while_it_contends() {
         let state = ThreadState::new();
-        let yields = |time| state.has_contended_for(50, time);
+        let yields = |time| state.has_contended_for(1, 50, time);
         assert!(![1000, 1049, 1020].map(yields).contains(&true), "the period is not over");
         assert!(yields(1051));
         state.has_yielded(1060);
         assert!(![1070, 1109].map(yields).contains(&true));
         assert!(yields(1110));
         assert!(![1160, 1200].map(yields).contains(&true), "there was a pause");
+        assert!(!state.has_contended_for(2, 50, 1205) && !yields(1215), "there was another lock");
+        assert!(![1264].map(yields).contains(&true) && yields(1265));
     }
 }
