@@ -3,9 +3,9 @@
 //! Running threads *steal* the lock past the queue until the head has waited for a *quantum*. Then the lock is
 //! *reserved* for the head. The word is described in [`word`](super::word).
 //!
-//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, *yield* the CPU, then queue.
-//!    Every few steals the thread checks the clock on behalf of the head, and reserves the lock if the head has waited
-//!    for too long.
+//! 1. *Lock.* Take or steal a free lock; otherwise spin for a bounded time, *yield* the CPU, then queue. Every few
+//!    steals the thread checks the clock on behalf of the head, and reserves the lock if the head has waited for too
+//!    long.
 //! 2. *Queue.* Become the tail, and park on the own node until promoted. The head spins, then parks.
 //! 3. *The head takes the lock* and promotes the next waiter, which stays parked until the lock is released
 //!    ([`PARKED`]).
