@@ -5,7 +5,7 @@
 //! must have it; where it says that two things cost the same, they may differ by a quarter. A verdict is in doubt if
 //! the spread over the rounds does not agree with the median on the side of 1.
 
-use super::contents::{CLAIMS, Claim, Expected, HIGHLIGHTS, Highlight, Versus};
+use super::contents::{CLAIMS, Claim, Expected, HIGHLIGHTS, Highlight, TARGETS, Target, Versus};
 use super::document::{Document, fill};
 use crate::harness::report::{OURS, figure, times};
 use crate::harness::stats::{Ratio, Row, Summary};
@@ -13,6 +13,8 @@ use crate::harness::{Better, Report};
 
 /// The part of a posted effect, as a power, that must be there.
 const ENOUGH: f64 = 0.5;
+/// Up to this ratio two systems are level.
+const LEVEL: f64 = 1.005;
 /// Ratios up to this, and down to its inverse, are the same.
 const SAME: f64 = 1.25;
 
@@ -23,7 +25,7 @@ pub(super) struct Line {
     pub(super) cells: [String; 6],
     /// The other peers, the best first.
     pub(super) others: String,
-    /// Whether a peer has a better median in more than half of the rounds.
+    /// Whether the best peer is ahead, or level to half a percent.
     pub(super) is_behind: bool,
 }
 
@@ -51,7 +53,11 @@ fn line(document: &Document, &Highlight(bench, title, metric, wanted): &Highligh
     let others = others.collect::<Vec<_>>().join(", ");
     let best = peers.first();
     let ratio = best.and_then(|best| result.ratio_to(ours, &best.system)).map(|ratio| ratio.summary);
-    let is_behind = ratio.is_some_and(|ratio| is_behind(ours.better, ratio.median));
+    let is_behind = ratio.is_some_and(|ratio| {
+        let slightly_better =
+            if ours.better == Better::Lower { ratio.median * LEVEL } else { ratio.median / LEVEL };
+        is_behind(ours.better, slightly_better)
+    });
     let (peer, theirs) = best.map_or_else(
         || ("no peer was measured".to_owned(), String::new()),
         |best| (best.system.to_string(), value(best)),
@@ -68,7 +74,9 @@ fn is_behind(better: Better, ratio: f64) -> bool {
 /// configurations the best peer is ahead, and where by most: the configuration, the peer, the ratio, its extremes.
 pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
     let mut lines = Vec::new();
-    for result in document.in_order().filter(|result| result.posted.is_none()) {
+    // The systems of an ablation are our own, and the peers those of the bench itself.
+    let is_bench = |result: &&Report| result.posted.is_none() && result.bench != "lock-ablation";
+    for result in document.in_order().filter(is_bench) {
         let ours = || result.rows.iter().filter(|row| row.system == OURS);
         let mut metrics: Vec<&str> = ours().map(|row| &*row.metric).collect();
         metrics.dedup();
@@ -93,6 +101,42 @@ pub(super) fn behind(document: &Document) -> Vec<[String; 6]> {
         }
     }
     lines
+}
+
+/// Returns what was aimed at, and what was reached: part and title, what ours is compared with, the target, ratio,
+/// extremes, and whether it is met.
+pub(super) fn targets(document: &Document) -> Vec<[String; 6]> {
+    let line = |&Target(bench, title, metric, wanted, system, bound): &Target| {
+        let result = document.result(bench);
+        let ours = result.and_then(|result| result.find(OURS, metric, wanted));
+        let name = match system {
+            "best" => ours.zip(result).and_then(|(ours, result)| Some(&*result.peers(ours).first()?.system)),
+            _ => Some(system),
+        };
+        let found = ours.zip(result).and_then(|(ours, result)| match name? {
+            "" => Some(ours.summary),
+            name => result.ratio_to(ours, name).map(|ratio| ratio.summary),
+        });
+        let better = ours.map_or(Better::Lower, |row| row.better);
+        let is_met = |value: f64| if better == Better::Lower { value <= bound } else { value >= bound };
+        let verdict =
+            found.map_or("not measured", |found| match [found.median, found.min, found.max].map(is_met) {
+                [true, true, true] => "met",
+                [true, ..] => "met, in doubt",
+                [false, false, false] => "missed",
+                [false, ..] => "missed, in doubt",
+            });
+        let title = ours.map_or_else(|| title.to_owned(), |ours| fill(title, ours));
+        let target =
+            format!("{} {}", if better == Better::Lower { "at most" } else { "at least" }, times(bound));
+        let compared = match (system, name) {
+            ("best", Some(name)) => format!("{name} (the best)"),
+            _ => system.to_owned(),
+        };
+        let [ratio, range] = texts(found);
+        [format!("{bench}: {title}"), compared, target, ratio, range, verdict.to_owned()]
+    };
+    TARGETS.iter().map(line).collect()
 }
 
 fn value(row: &Row) -> String {
@@ -188,6 +232,25 @@ mod tests {
         assert_eq!((&*others, is_behind), ("slow 9.00 ns", true));
         let behind = behind(&document);
         assert_eq!(behind[0][..5], ["read pair_ns", "1 of 1", "threads=1 nesting=1", "fast", "2.00x"]);
+    }
+
+    #[test]
+    fn target_is_met_missed_or_in_doubt_by_its_rounds() {
+        let verdict = |values: &[f64]| {
+            let mut recorder = Recorder::new("read");
+            let config = Config::new([("threads", 1.into()), ("nesting", 1.into())]);
+            for (round, value) in values.iter().enumerate() {
+                recorder.record(round, OURS, &PAIR, &config, *value);
+                recorder.record(round, "liburcu-memb", &PAIR, &config, 1.0);
+            }
+            let results = vec![Report::new(&recorder, Vec::new())];
+            targets(&Document { machine: Vec::new(), results }).remove(0)[5].clone()
+        };
+        assert_eq!(verdict(&[0.5, 0.6, 0.7]), "met");
+        assert_eq!(verdict(&[0.5, 0.6, 0.8]), "met, in doubt");
+        assert_eq!(verdict(&[0.5, 0.8, 0.9]), "missed, in doubt");
+        assert_eq!(verdict(&[0.8, 0.8, 0.9]), "missed");
+        assert_eq!(verdict(&[]), "not measured");
     }
 
     #[test]

@@ -84,6 +84,13 @@ pub(super) fn highlights(document: &Document, is_behind: bool) -> String {
     text
 }
 
+/// Returns what was aimed at, as a table.
+pub(super) fn targets(document: &Document) -> String {
+    let mut text = "| | beside | target | ratio | min..max | |\n|---|---|---|--:|--:|---|\n".to_owned();
+    lines::targets(document).iter().for_each(|line| row(&mut text, line));
+    text
+}
+
 /// Returns where a peer is ahead, as a table.
 pub(super) fn behind(lines: &[[String; 6]]) -> String {
     let mut text = "| | cells | by most | peer | ratio | min..max |\n|---|--:|---|---|--:|--:|\n".to_owned();

@@ -24,8 +24,8 @@ use anyhow::{Context as _, anyhow};
 use indicatif::HumanDuration;
 
 use crate::harness::Origin;
-use crate::harness::worker::Worker;
-use crate::harness::{Report, units};
+use crate::harness::report::OURS;
+use crate::harness::{Recorder, Report, Skipped, units};
 use crate::probe;
 use document::Document;
 use part::{PARTS, Part};
@@ -107,8 +107,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measure(part: Part, seconds: f64) -> anyhow::Result<Report> {
-    let mut worker = Worker::start(&["part", part.name], part.backend)?;
-    worker.measure(&seconds).with_context(|| format!("the part {} failed", part.name))
+    let measured = part.start().and_then(|mut worker| worker.measure(&seconds));
+    match measured {
+        // The kernel may not let a process deny itself a system call.
+        Err(why) if part.is_denied() => {
+            let skipped = Skipped { system: OURS.into(), why: format!("{why:#}") };
+            Ok(Report { seconds: Some(seconds), ..Report::new(&Recorder::new(part.name), vec![skipped]) })
+        }
+        measured => measured.with_context(|| format!("the part {} failed", part.name)),
+    }
 }
 
 fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {

@@ -5,7 +5,8 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use crate::bench::{callback, fence, lock, map, percpu, program, qsbr, read, rwlock, srcu, sync};
-use crate::harness::{Budget, Report, worker};
+use crate::harness::worker::{self, Worker};
+use crate::harness::{Budget, Report};
 use crate::reproduce::{e1, e2, e3, e4, e5, e6};
 
 /// What can be measured by itself.
@@ -16,21 +17,21 @@ pub(crate) struct Part {
     /// Seconds of the measurement in a quick report, and in any other.
     quick: f64,
     usual: f64,
-    /// The fence backend, if it is not the best one.
-    pub(super) backend: Option<&'static str>,
+    /// A system call that is denied to the process.
+    denied: Option<&'static str>,
     run: Run,
 }
 
 type Run = fn(Budget) -> anyhow::Result<Report>;
 
 const fn part(name: &'static str, quick: f64, usual: f64, run: Run) -> Part {
-    Part { name, quick, usual, backend: None, run }
+    Part { name, quick, usual, denied: None, run }
 }
 
 /// All parts, in the order in which they are measured.
 pub(super) const PARTS: [Part; 19] = [
     part("read", 25.0, 50.0, read::run),
-    Part { backend: Some("seqcst"), ..part("read-seqcst", 15.0, 30.0, read::run) },
+    Part { denied: Some("membarrier"), ..part("read-no-membarrier", 15.0, 30.0, read::run) },
     part("sync", 30.0, 60.0, sync::run),
     part("fence", 10.0, 30.0, fence::run),
     part("callback", 25.0, 60.0, callback::run),
@@ -60,6 +61,20 @@ impl Part {
     /// Returns how long the measurement takes.
     pub(super) fn seconds(self, quick: bool) -> f64 {
         if quick { self.quick } else { self.usual }
+    }
+
+    /// Returns whether a system call is denied to the process of the part.
+    pub(super) fn is_denied(self) -> bool {
+        self.denied.is_some()
+    }
+
+    /// Starts a process for the part.
+    pub(super) fn start(self) -> anyhow::Result<Worker> {
+        let arguments = ["part", self.name];
+        match self.denied {
+            Some(syscall) => Worker::start_without(syscall, &arguments),
+            None => Worker::start(&arguments, None),
+        }
     }
 
     fn measure(self, seconds: f64) -> anyhow::Result<Report> {
