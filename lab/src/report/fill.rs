@@ -11,8 +11,8 @@
 //!
 //! WHAT is a system, for its value, or `/ SYSTEM`, for the ratio of ours to it. `best` is the best peer, and `peer` its
 //! name. The configuration is one of [`Report::select`](crate::harness::Report::select). NAME is `machine` (with the
-//! commit), `ahead` or `behind` (the highlights in which no peer or a peer is ahead), `behind by part`, `targets`,
-//! or `claims` and an experiment.
+//! commit), `ahead` or `behind` (the highlights in which no peer or a peer is ahead), `not measured`, `behind by part`,
+//! `targets`, or `claims` and an experiment.
 
 use std::fs;
 use std::path::Path;
@@ -83,6 +83,7 @@ fn block(name: &str, document: &Document) -> Option<String> {
         "machine" => Some(headline(document) + "\n"),
         "ahead" => Some(markdown::highlights(document, false)),
         "behind" => Some(markdown::highlights(document, true)),
+        "not measured" => Some(markdown::not_measured(document)),
         "targets" => Some(markdown::targets(document)),
         "behind by part" => Some(markdown::behind(&lines::behind(document))),
         _ => Some(markdown::claims(document.result(name.strip_prefix("claims ")?)?)),

@@ -13,6 +13,7 @@ use crate::harness::{Better, Report};
 
 /// The part of a posted effect, as a power, that must be there.
 const ENOUGH: f64 = 0.5;
+const NOT_MEASURED: &str = "not measured";
 /// Up to this ratio two systems are level.
 const LEVEL: f64 = 1.005;
 /// Ratios up to this, and down to its inverse, are the same.
@@ -29,6 +30,12 @@ pub(super) struct Line {
     pub(super) is_behind: bool,
 }
 
+impl Line {
+    pub(super) fn is_measured(&self) -> bool {
+        self.cells[1] != NOT_MEASURED
+    }
+}
+
 /// Returns the highlights, each with the best of all peers that were measured.
 pub(super) fn highlights(document: &Document) -> Vec<Line> {
     HIGHLIGHTS.iter().map(|highlight| line(document, highlight)).collect()
@@ -40,7 +47,7 @@ fn line(document: &Document, &Highlight(bench, title, metric, wanted): &Highligh
             .split(", ")
             .filter_map(|pair| pair.split_once('='))
             .fold(title.to_owned(), |title, (name, value)| title.replace(&format!("{{{name}}}"), value));
-        let cells = [title, "not measured".to_owned(), String::new(), String::new(), String::new(), why];
+        let cells = [title, NOT_MEASURED.to_owned(), String::new(), String::new(), String::new(), why];
         Line { cells, others: String::new(), is_behind: false }
     };
     let Some(result) = document.result(bench) else { return nothing(format!("`{bench}` was not run")) };
