@@ -123,7 +123,9 @@ mod tests {
         assert_eq!(fill(&new, &document()).expect("known figures"), new);
         let block = fill("<!-- block: ahead -->\nold\n<!-- end -->\n", &document()).expect("a known block");
         assert!(
-            block.contains("| RCU read (enter, load, exit) | 2.00 ns | fast | 4.00 ns | 0.50x |"),
+            block.contains(
+                "| RCU read (enter, load, exit) | 2.00 ns | fast | 4.00 ns | 0.50x | slow 8.00 ns |"
+            ),
             "{block}"
         );
         assert!(!block.contains("old"));
