@@ -97,7 +97,7 @@ rustc "+$rust_nightly" --version
 echo "cargo-public-api $cargo_public_api, ziglang $ziglang"
 sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release
 uname -r
-ldd --version | head -n 1
+ldd --version | sed -n 1p
 dpkg-query --show gcc g++ clang cmake binutils jq spin gdb strace python3 valgrind qemu-user gcc-aarch64-linux-gnu \
     libc6-dev-arm64-cross liburcu-dev 2>/dev/null || true
 exit "$failed"
