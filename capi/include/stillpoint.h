@@ -235,7 +235,9 @@ static inline int sp_rcu_barrier(void)
 /*# ## Deferring
 
 A callback runs after a grace period, in a thread of the library. The callbacks of one thread run in order. A callback
-may read, defer, and wait in other domains.
+may read, defer, and wait in other domains. The library's threads have the normal scheduling policy, and the CPUs and
+the nice value of the main thread. They block all signals. So does a process that a callback starts, unless it unblocks
+them: `SIGTERM` does not end it.
 
 Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits,
 for ten seconds at most. */

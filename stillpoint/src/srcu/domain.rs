@@ -354,7 +354,7 @@ unsafe impl RawDomain for Domain {
 
     fn defer(&self, callback: Callback, lazy: bool) {
         let shared = self.shared();
-        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), callback, lazy);
+        let (queue, reported) = shared.queues.push(callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
             deferred::reduce_backlog(self, queue, reported);
