@@ -1,6 +1,6 @@
 /* fork [WAY]: forks, ten at each of three levels: callbacks are queued before, in the parent and in the child, and each
-process runs its own. With LFHT, a hash table of liburcu-cds that resizes itself is used on both sides. The C library runs
-no handlers of pthread_atfork if the way is `_Fork`, `syscall` or `clone`. */
+process runs its own. With LFHT, a hash table of liburcu-cds that resizes itself is used on both sides. If the way is
+`_Fork`, `syscall` or `clone`, the C library runs no handlers of pthread_atfork. */
 #define _GNU_SOURCE
 #include "flavor.h"
 #include <signal.h>

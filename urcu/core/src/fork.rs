@@ -5,8 +5,8 @@
 //! the child forgets the readers and the leader that it has lost, so reading and waiting work in any child. It is
 //! registered when the library is loaded. So handlers of programs and libraries that are linked to it run later.
 //!
-//! No handler runs in a child that `_Fork`, or a system call of the program's own, has made. There the hooks do what the
-//! handler does: they find the [`generation`] of the process that has called a hook before the fork.
+//! No handler runs in a child that `_Fork`, or a system call of the program's own, has made. There the hooks do what
+//! the handler does: they find the [`generation`] of the process that has called a hook before the fork.
 
 use core::ffi::c_void;
 use core::ptr;
