@@ -58,7 +58,7 @@ impl Queue {
     pub fn take(&self) -> Batch {
         // Acquire: pairs with the Release in `append` of each callback, as read-modify-writes go on with it.
         let mut top = self.0.swap(ptr::null_mut(), Acquire);
-        let (mut first, mut len) = (ptr::null_mut(), 0);
+        let mut first = ptr::null_mut();
         while !top.is_null() {
             // SAFETY: the callbacks are this thread's now.
             let next = unsafe { (*top).next };
@@ -66,14 +66,13 @@ impl Queue {
             unsafe { (*top).next = first };
             first = top;
             top = next;
-            len += 1;
         }
-        Batch { first, len }
+        Batch(first)
     }
 
     /// Puts back what was taken, before all callbacks that have been appended since.
     pub(crate) fn put_back(&self, batch: Batch) {
-        let (mut chain, mut next) = (ptr::null_mut(), batch.first);
+        let (mut chain, mut next) = (ptr::null_mut(), batch.0);
         while !next.is_null() {
             let head: *mut RcuHead = next;
             // SAFETY: the callbacks are this thread's.
@@ -118,23 +117,16 @@ unsafe fn oldest(newest: *mut RcuHead) -> *mut RcuHead {
 
 /// Callbacks from the oldest on.
 #[derive(Debug)]
-pub struct Batch {
-    first: *mut RcuHead,
-    len: usize,
-}
+pub struct Batch(*mut RcuHead);
 
 impl Batch {
     pub fn is_empty(&self) -> bool {
-        self.first.is_null()
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
+        self.0.is_null()
     }
 
     /// Calls the callbacks. A grace period has passed since they were taken.
     pub fn run(self) {
-        let mut next = self.first;
+        let mut next = self.0;
         while !next.is_null() {
             let head = next;
             // SAFETY: valid until the callback is called, which may free it.

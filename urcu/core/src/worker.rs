@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_ulong, c_void};
 use core::mem;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 
 use stillpoint::urcu::now;
 
@@ -21,7 +21,7 @@ const POLL_NS: u64 = 10_000_000;
 /// CPUs come and go.
 const ROUNDS_PER_PIN: u32 = 256;
 
-/// A batch of more callbacks than this is a flood: callers yield, and the worker does not linger.
+/// More callbacks than this in a queue are a flood: callers yield, and the worker does not linger.
 const FLOOD: usize = 1 << 14;
 
 /// `URCU_CALL_RCU_RT`: callers do not wake the worker.
@@ -41,8 +41,9 @@ pub(crate) const STOPPED: u32 = 2;
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) queue: Queue,
-    /// The worker has taken a flood, and has not made all of its calls.
-    is_flooded: AtomicBool,
+    /// The length of the queue, roughly: callers that count at the same moment count once. 0 once the worker has taken
+    /// the queue.
+    len: AtomicUsize,
     pub(crate) commands: AtomicU32,
     pub(crate) status: AtomicU32,
     /// The worker sleeps, or is about to: callers wake it.
@@ -72,7 +73,7 @@ impl Worker {
     pub(crate) const fn new(flags: c_ulong, cpu: c_int) -> Self {
         Self {
             queue: Queue::new(),
-            is_flooded: AtomicBool::new(false),
+            len: AtomicUsize::new(0),
             commands: AtomicU32::new(0),
             status: AtomicU32::new(0),
             is_idle: AtomicBool::new(false),
@@ -109,8 +110,10 @@ impl Worker {
         if unsafe { self.queue.push(head, function) } && !self.is_rt() {
             self.wake_if_idle();
         }
-        // Relaxed: a hint.
-        self.is_flooded.load(Relaxed) && !self.is_own_thread()
+        // Relaxed, here and below: a hint. No read-modify-write, which would cost as much as the push.
+        let len = self.len.load(Relaxed) + 1;
+        self.len.store(len, Relaxed);
+        len > FLOOD && !self.is_own_thread()
     }
 
     /// Returns `true` in a callback of this worker.
@@ -229,8 +232,8 @@ impl Worker {
             }
             let requested = self.last_request();
             let batch = self.queue.take();
-            let is_flood = batch.len() > FLOOD;
-            self.is_flooded.store(is_flood, Relaxed);
+            let is_flood = self.len.load(Relaxed) > FLOOD;
+            self.len.store(0, Relaxed);
             if is_last && batch.is_empty() {
                 break;
             }
