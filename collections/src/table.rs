@@ -30,7 +30,7 @@ use crate::bucket::{Bucket, Hashed, Moved};
 #[cfg(not(loom))]
 use crate::memory::Zeroed;
 use crate::stripes::Stripes;
-use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, share};
+use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, share, step};
 
 /// Entries for each bucket, on average, above which a table grows. A bucket has room for six.
 const FULL: usize = 4;
@@ -361,7 +361,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             return None;
         }
         bucket.for_each(section, |loaded, entry| {
-            next.bucket(entry.hash()).insert(entry.hash(), loaded, section);
+            step!("entry-not-copied", next.bucket(entry.hash()).insert(entry.hash(), loaded, section));
         });
         bucket.set_moved();
         // Release, Acquire: the writer that publishes the next table has the copies of all others; pairs with itself.
@@ -445,11 +445,15 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             let table = self.current_or_first(section);
             if table.len() < buckets {
                 table.resize(buckets, section);
-            } else if self.reserved.fetch_max(buckets, Relaxed) >= buckets {
+                continue;
+            }
+            // Relaxed, both: only the number. Once it is set, the table is looked at again, as it may have shrunk. Not
+            // set before the table is allocated, which panics if it is too large.
+            let reserved = self.reserved.load(Relaxed);
+            if reserved >= buckets {
                 return;
             }
-            // Relaxed: only the number. Now that it is set, the table is looked at again, as it may have shrunk. Not
-            // before the table is allocated, which panics if it is too large.
+            let _ = self.reserved.compare_exchange(reserved, buckets, Relaxed, Relaxed);
         }
     }
 
