@@ -171,6 +171,9 @@
 
 mod atomic;
 mod block_on;
+#[cfg(feature = "epoch")]
+#[doc(hidden)]
+pub mod epoch;
 mod exchange_error;
 #[doc(hidden)]
 pub mod foreign;

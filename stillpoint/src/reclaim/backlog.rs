@@ -9,7 +9,7 @@
 //! | [high](Backlog::above_high_mark) | seven eighths of a limit | callers are throttled: they block until less waits |
 //!
 //! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after
-//! [`THROTTLE_TIMEOUT`]. The callers after it go on after [`THROTTLE_RETRY`], until a callback has run.
+//! [`THROTTLE_TIMEOUT`], or [`SHORT_THROTTLE_TIMEOUT`] in some domains. The callers after it go on after [`THROTTLE_RETRY`], until a callback has run.
 
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ const FLUSH_THRESHOLD: u64 = 16_384;
 /// How long a caller is throttled at most.
 pub const THROTTLE_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+/// The same, in a domain whose users do not expect to be throttled.
+const SHORT_THROTTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The same, after a caller has timed out.
 const THROTTLE_RETRY: Duration = Duration::from_millis(1);
 
@@ -120,6 +122,8 @@ pub enum MayWait {
     /// For [`THROTTLE_RETRY`]: the caller may be inside a section of this domain, or is inside one of another domain,
     /// which the worker may be waiting for indirectly.
     Briefly,
+    /// For a second.
+    Shortly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,
 }
@@ -198,12 +202,17 @@ impl Backlog {
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
         self.counters.waits.fetch_add(1, Relaxed);
         let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.load(Relaxed);
-        if wait == MayWait::Briefly || no_progress { THROTTLE_RETRY } else { THROTTLE_TIMEOUT }
+        match wait {
+            _ if no_progress => THROTTLE_RETRY,
+            MayWait::No | MayWait::Briefly => THROTTLE_RETRY,
+            MayWait::Shortly => SHORT_THROTTLE_TIMEOUT,
+            MayWait::Yes => THROTTLE_TIMEOUT,
+        }
     }
 
     /// A throttled caller goes on, `in_time` or because its time is up. `is_below`: less than the high mark waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
-        if !in_time && wait == MayWait::Yes {
+        if !in_time && matches!(wait, MayWait::Shortly | MayWait::Yes) {
             self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
         }
         if !is_below {

@@ -364,7 +364,7 @@ unsafe impl RawDomain for Domain {
     fn flush(&self) -> bool {
         let Shared { core, queues, .. } = self.shared();
         queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
-        Host::try_synchronize(self);
+        _ = Host::try_synchronize(self);
         // Not `any`, which would stop at the first.
         queues.iter().filter(|queue| core.callbacks.notify_if_pending(queue, self)).count() != 0
     }
