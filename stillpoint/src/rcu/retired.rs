@@ -37,6 +37,8 @@ pub struct Retired<T: ?Sized + Send + 'static, D: Domain = Global> {
     /// Not a Box, which must not be aliased: readers may hold references.
     value: ThinPtr<T>,
     domain: D,
+    /// The pointer's. `Some` only if `T: Sync`: readers may use the value while it is weighed.
+    weigher: Option<fn(&T) -> usize>,
 }
 
 // SAFETY: owns its value, as a `Box` does.
@@ -45,9 +47,28 @@ unsafe impl<T: ?Sized + Send + 'static, D: Domain> Send for Retired<T, D> {}
 unsafe impl<T: ?Sized + Send + 'static, D: Domain> Sync for Retired<T, D> {}
 
 impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
-    /// The caller has unpublished `value`, and does not use it again.
-    pub(super) fn new(value: ThinPtr<T>, domain: D) -> Self {
-        Self { value, domain }
+    /// The caller has unpublished `value`, and does not use it again. With a `weigher`, `T` is `Sync`.
+    pub(super) fn new(value: ThinPtr<T>, domain: D, weigher: Option<fn(&T) -> usize>) -> Self {
+        Self { value, domain, weigher }
+    }
+
+    /// Retires the value.
+    ///
+    /// # Safety
+    ///
+    /// It is not used again.
+    #[track_caller]
+    unsafe fn retire(&self, mut options: DeferOptions) {
+        if let Some(weigher) = self.weigher {
+            let weigh = || {
+                // SAFETY: `self` keeps the value, and all other references are shared.
+                let value = unsafe { &*self.value.as_ptr() };
+                deferred::weigh(&self.domain, weigher, value)
+            };
+            options = options.weighed(weigh);
+        }
+        // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
+        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
     }
 
     /// Blocks for a grace period and returns the value, which then has no readers.
@@ -94,9 +115,11 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
 
     /// Drops the value after a grace period, as dropping `self` does, with [`DeferOptions`].
     pub fn retire_with(self, options: DeferOptions) {
-        let (value, domain) = self.into_parts();
-        // SAFETY: as in `drop`, which does not run.
-        unsafe { deferred::retire::<ThinPtr<T>>(&domain, value.word(), options) };
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `drop` does not run.
+        unsafe { this.retire(options) };
+        // SAFETY: not used again, as `this` is not dropped.
+        drop(unsafe { ptr::read(&this.domain) });
     }
 
     /// # Safety
@@ -125,8 +148,8 @@ impl<T: ?Sized + Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 
 impl<T: ?Sized + Send + 'static, D: Domain> Drop for Retired<T, D> {
     fn drop(&mut self) {
-        // SAFETY: the value has been unpublished, and is not used again here.
-        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), DeferOptions::new()) };
+        // SAFETY: `self` is gone afterwards.
+        unsafe { self.retire(DeferOptions::new()) };
     }
 }
 
