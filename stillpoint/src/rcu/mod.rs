@@ -86,9 +86,11 @@
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
 //! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left, but for ten
-//! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, slowly. A callback that
-//! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One idle
-//! worker thread is kept for all domains.
+//! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, by about a mebibyte a second.
+//! What values own on the heap counts for [types that the library knows](known_heap_bytes), and for pointers that
+//! [weigh](Rcu::weighed) their values; of other values a stalled reader holds up a bounded *number*
+//! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, since
+//! each domain with queued callbacks has its own worker. One idle worker thread is kept for all domains.
 //!
 //! # Linked nodes
 //!

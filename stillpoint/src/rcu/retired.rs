@@ -57,18 +57,33 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     /// # Safety
     ///
     /// It is not used again.
+    #[inline]
     #[track_caller]
-    unsafe fn retire(&self, mut options: DeferOptions) {
+    unsafe fn retire(&self, options: DeferOptions) {
         if let Some(weigher) = self.weigher {
-            let weigh = || {
-                // SAFETY: `self` keeps the value, and all other references are shared.
-                let value = unsafe { &*self.value.as_ptr() };
-                deferred::weigh(&self.domain, weigher, value)
-            };
-            options = options.weighed(weigh);
+            // SAFETY: the caller's contract.
+            unsafe { self.retire_weighed(options, weigher) };
+        } else {
+            // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
+            unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
         }
-        // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
-        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
+    }
+
+    /// [`retire`](Self::retire), apart from it, so that `options` are constant there.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(never)]
+    #[track_caller]
+    unsafe fn retire_weighed(&self, options: DeferOptions, weigher: fn(&T) -> usize) {
+        let weigh = || {
+            // SAFETY: `self` keeps the value, and all other references are shared.
+            let value = unsafe { &*self.value.as_ptr() };
+            deferred::weigh(&self.domain, weigher, value)
+        };
+        // SAFETY: as in `retire`.
+        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options.weighed(weigh)) };
     }
 
     /// Blocks for a grace period and returns the value, which then has no readers.
@@ -147,6 +162,7 @@ impl<T: ?Sized + Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 }
 
 impl<T: ?Sized + Send + 'static, D: Domain> Drop for Retired<T, D> {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: `self` is gone afterwards.
         unsafe { self.retire(DeferOptions::new()) };

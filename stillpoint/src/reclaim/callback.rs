@@ -13,7 +13,7 @@ pub struct Callback {
     /// With [`RAW`], an `unsafe fn(*mut ())` for the pointer in `data`.
     run: Run,
     data: Data,
-    /// The bytes that count towards the limits, and below them the flags from [`FREE_ONLY`] to [`UNKNOWN`].
+    /// The bytes that count towards the limits, and below them the flags from [`UNKNOWN`] to [`FREE_ONLY`].
     bytes_and_flags: usize,
 }
 
@@ -31,14 +31,14 @@ pub struct Panicked {
     pub name: &'static str,
 }
 
-/// It runs no code of the program.
-const FREE_ONLY: usize = 1;
+/// It may free more than its bytes. Bit 0, as each push counts it.
+const UNKNOWN: usize = 1;
 /// The thread that deferred it may run it.
 const LOCAL: usize = 2;
 /// It calls a function of the program with a pointer.
 const RAW: usize = 4;
-/// It may free more than its bytes.
-const UNKNOWN: usize = 8;
+/// It runs no code of the program.
+const FREE_ONLY: usize = 8;
 const FLAGS: u32 = 4;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
@@ -157,6 +157,7 @@ impl Callback {
     /// Returns `true` if it may free more than that.
     #[inline(always)]
     pub fn is_unknown(&self) -> bool {
+        const { assert!(UNKNOWN == 1) };
         self.bytes_and_flags & UNKNOWN != 0
     }
 
