@@ -69,7 +69,7 @@ pub trait Domain:
     /// section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
     #[track_caller]
     fn synchronize(&self) {
-        let own = reader_outside(self);
+        let own = reader_outside(self, "synchronize()");
         self.core().engine.synchronize(own);
     }
 
@@ -154,6 +154,7 @@ pub trait Domain:
     /// assert!(std::panic::catch_unwind(|| here.check_section(&there.enter())).is_err());
     /// ```
     #[inline]
+    #[track_caller]
     fn check_section(&self, section: &<Self as Domain>::Section) {
         self.check(section);
     }

@@ -169,6 +169,7 @@ pub(crate) fn end_of_owner(domain: &impl RawDomain, queue: &Queue) {
 /// # Panics
 ///
 /// See [`Domain::barrier`](crate::Domain::barrier).
+#[track_caller]
 pub(crate) fn barrier(domain: &impl RawDomain) {
     assert_may_wait(domain, "barrier()");
     assert!(

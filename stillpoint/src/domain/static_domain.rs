@@ -37,6 +37,10 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     const INSTANCE: Self;
     /// See `RawDomain::INSIDE`.
     const INSIDE: &'static str;
+    /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
+    fn name() -> &'static str {
+        core::any::type_name::<Self>()
+    }
     type Protocol: ReaderProtocol;
     type Section;
 
@@ -100,6 +104,7 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn check(&self, _section: &D::Section) {}
 
     fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
@@ -123,7 +128,7 @@ pub struct DomainState<P> {
 impl<P: ReaderProtocol> DomainState<P> {
     pub const fn new<D: StaticDomain<Protocol = P>>() -> Self {
         Self {
-            core: Core::new(ThreadReaders::new(), core::any::type_name::<D>),
+            core: Core::new(ThreadReaders::new(), D::name),
             fork: DomainFork::new(reset_in_child::<D>, in_read_section::<D>),
             at_exit: AtThreadExit::new(exit::<D>),
         }
@@ -183,7 +188,7 @@ pub(crate) fn reader_registered_at<D: StaticDomain>(site: &'static Location<'sta
 #[cold]
 #[inline(never)]
 fn register_or_panic<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
-    register::<D>(site).unwrap_or_else(|why| panic!("cannot register a reader thread: {why}"))
+    register::<D>(site).unwrap_or_else(|why| panic!("cannot register the reader thread at {site}: {why}"))
 }
 
 /// Returns the queue that belongs to the reader.
@@ -341,7 +346,7 @@ macro_rules! static_domain {
     (@kind rcu) => { $crate::rcu::Memb };
     (@kind qsbr) => { $crate::qsbr::Qsbr };
     (@inside rcu) => {
-        "inside a read-side critical section of the same domain would wait for itself: drop the guard first"
+        "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` first"
     };
     (@inside qsbr) => {
         "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use Handle::synchronize"
@@ -406,7 +411,7 @@ macro_rules! static_domain {
             }
         }
     };
-    ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident;) => {
+    ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
@@ -416,6 +421,11 @@ macro_rules! static_domain {
         unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
             const INSIDE: &'static str = $crate::static_domain!(@inside $kind);
+            $(
+                fn name() -> &'static str {
+                    $display
+                }
+            )?
             type Protocol = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);
 

@@ -248,6 +248,7 @@ pub fn enter() -> Guard {
 /// let guard = rcu::enter();
 /// assert!(std::panic::catch_unwind(rcu::synchronize).is_err());
 /// ```
+#[track_caller]
 pub fn synchronize() {
     Global.synchronize();
 }
@@ -469,6 +470,7 @@ pub fn flush() -> bool {
 /// rcu::barrier();
 /// assert!(CALLED.load(Relaxed));
 /// ```
+#[track_caller]
 pub fn barrier() {
     Global.barrier();
 }

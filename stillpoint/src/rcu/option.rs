@@ -122,6 +122,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     ///
     /// If the guard is of another [`srcu::Domain`](crate::srcu::Domain) than this pointer.
     #[inline]
+    #[track_caller]
     pub fn load<'a>(&'a self, guard: &'a D::Section) -> Option<&'a T> {
         self.domain.check(guard);
         // SAFETY: loaded inside the section.
@@ -175,6 +176,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     /// assert!(claim("a").is_ok());
     /// assert_eq!(claim("b").unwrap_err().current.unwrap(), "a");
     /// ```
+    #[track_caller]
     pub fn compare_exchange<'a>(
         &'a self,
         guard: &'a D::Section,
@@ -211,6 +213,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     }
 
     /// Publishes what `f` makes of the current value: see [`Rcu::update_with`](super::Rcu::update_with).
+    #[track_caller]
     pub fn update_with(
         &self,
         guard: &D::Section,

@@ -148,6 +148,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     /// If the guard is of another [`srcu::Domain`](crate::srcu::Domain) than this pointer. (Guards of other domains
     /// have other types.)
     #[inline]
+    #[track_caller]
     pub fn load<'a>(&'a self, guard: &'a D::Section) -> &'a T {
         // SAFETY: never empty.
         unsafe { self.0.load(guard).unwrap_unchecked() }
@@ -197,6 +198,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     /// # Panics
     ///
     /// As [`load`](Self::load).
+    #[track_caller]
     pub fn compare_exchange<'a>(
         &'a self,
         guard: &'a D::Section,
@@ -254,6 +256,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     /// assert_eq!(numbers.load(&thread).len(), 3);
     /// # drop(thread);
     /// ```
+    #[track_caller]
     pub fn update_with(&self, guard: &D::Section, mut f: impl FnMut(&T) -> T) -> Retired<T, D>
     where
         T: Sized + Sync,
@@ -282,6 +285,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Rcu<T, D> {
     }
 
     /// [`modify`](Self::modify) inside an open section, in every domain: see [`update_with`](Self::update_with).
+    #[track_caller]
     pub fn modify_with(&self, guard: &D::Section, mut f: impl FnMut(&mut T)) -> Retired<T, D>
     where
         T: Clone + Sync,

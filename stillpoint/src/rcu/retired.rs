@@ -12,6 +12,7 @@ use super::grace_period::{Elapse, GracePeriod};
 use super::guard::Global;
 use crate::Domain;
 use crate::domain::deferred;
+use crate::domain::raw::reader_outside;
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::thin_ptr::ThinPtr;
 
@@ -91,17 +92,25 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     /// # Panics
     ///
     /// As [`synchronize`](super::synchronize). The value is then retired.
+    #[track_caller]
     pub fn wait(self) -> T
     where
         T: Sized,
     {
-        *self.wait_boxed()
+        *self.wait_for_readers("Retired::wait()")
     }
 
     /// [`wait`](Self::wait), without moving the value out of its box.
+    #[track_caller]
     pub fn wait_boxed(self) -> Box<T> {
+        self.wait_for_readers("Retired::wait_boxed()")
+    }
+
+    #[track_caller]
+    fn wait_for_readers(self, operation: &'static str) -> Box<T> {
         // A panic here drops `self`, which retires the value.
-        self.domain.synchronize();
+        let own = reader_outside(&self.domain, operation);
+        self.domain.core().engine.synchronize(own);
         // SAFETY: the grace period began after the value was unpublished.
         unsafe { self.into_box() }
     }
@@ -124,6 +133,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     ///     }
     /// }
     /// ```
+    #[track_caller]
     pub fn start(self) -> Reclaim<T, D> {
         Reclaim::new(GracePeriod::start_in(self.domain.clone()), self)
     }
@@ -180,6 +190,7 @@ impl<T: Send + 'static, D: Domain> IntoFuture for Retired<T, D> {
     type IntoFuture = Reclaim<T, D>;
 
     /// Takes one atomic operation. The grace period starts when the future is polled.
+    #[track_caller]
     fn into_future(self) -> Reclaim<T, D> {
         Reclaim::new(GracePeriod::now_in(self.domain.clone()), self)
     }
@@ -208,6 +219,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     /// it to the grace period.
     ///
     /// [`SharedSeq::snapshot`]: crate::sync::shared_seq::SharedSeq::snapshot
+    #[track_caller]
     fn new(period: GracePeriod<D>, retired: Retired<T, D>) -> Self {
         Self { elapse: period.into_future(), retired: Some(retired) }
     }
@@ -222,11 +234,12 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     /// # Errors
     ///
     /// Returns `self` if the grace period has not ended.
-    pub fn try_take(self) -> Result<T, Self>
+    #[track_caller]
+    pub fn try_take(mut self) -> Result<T, Self>
     where
         T: Sized,
     {
-        self.try_take_boxed().map(|value| *value)
+        if self.is_elapsed() { Ok(*self.take()) } else { Err(self) }
     }
 
     /// [`try_take`](Self::try_take), without moving the value out of its box.
@@ -234,6 +247,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     /// # Errors
     ///
     /// Returns `self` if the grace period has not ended.
+    #[track_caller]
     pub fn try_take_boxed(mut self) -> Result<Box<T>, Self> {
         if self.is_elapsed() { Ok(self.take()) } else { Err(self) }
     }
@@ -255,11 +269,12 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     }
 
     fn poll_boxed(&mut self, context: &mut Context<'_>) -> Poll<Box<T>> {
-        ready!(Pin::new(&mut self.elapse).poll(context));
+        ready!(self.elapse.poll_for("a Retired", context));
         Poll::Ready(self.take())
     }
 
     /// The grace period has ended.
+    #[track_caller]
     fn take(&mut self) -> Box<T> {
         let retired = self.retired.take().expect("the value has been returned already");
         // SAFETY: the grace period began after the value was unpublished: see `new`.
