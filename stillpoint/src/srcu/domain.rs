@@ -370,6 +370,7 @@ unsafe impl RawDomain for Domain {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn check(&self, section: &Section) {
         // Relaxed: only the address matters.
         if !section.is_of(self.inner.load(Relaxed).cast()) {
@@ -384,6 +385,7 @@ unsafe impl RawDomain for Domain {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn refuse() -> ! {
     panic!("the guard is one of another srcu::Domain than the pointer: it does not keep the value")
 }
