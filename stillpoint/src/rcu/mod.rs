@@ -167,6 +167,7 @@
 mod atomic;
 mod block_on;
 mod exchange_error;
+#[cfg(feature = "capi")]
 #[doc(hidden)]
 pub mod foreign;
 mod grace_period;
