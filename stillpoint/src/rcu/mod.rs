@@ -177,6 +177,7 @@ mod block_on;
 #[doc(hidden)]
 pub mod epoch;
 mod exchange_error;
+#[cfg(feature = "capi")]
 #[doc(hidden)]
 pub mod foreign;
 mod grace_period;

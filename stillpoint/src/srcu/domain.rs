@@ -26,7 +26,9 @@ use crate::EnterSection;
 use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::raw::{Core, RawDomain};
-use crate::readers::srcu::{Idx, SrcuReaders};
+#[cfg(feature = "capi")]
+use crate::readers::srcu::Idx;
+use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::host::Host;
 use crate::reclaim::queue::Queue;
@@ -120,6 +122,7 @@ impl Domain {
 
     /// [`enter`](Self::enter) for interfaces to other languages: returns the number that
     /// [`exit_raw`](Self::exit_raw) takes.
+    #[cfg(feature = "capi")]
     #[doc(hidden)]
     #[inline]
     #[track_caller]
@@ -132,6 +135,7 @@ impl Domain {
     /// # Safety
     ///
     /// `enter_raw` of this domain returned `section`, which has not been ended.
+    #[cfg(feature = "capi")]
     #[doc(hidden)]
     #[inline]
     pub unsafe fn exit_raw(&self, section: u64) {
