@@ -80,6 +80,10 @@
 //! defers something and then calls [`synchronize`], the grace period of that call serves both. [`DeferOptions::lazy`]
 //! lets a callback wait for others; [`barrier`] waits until all have run.
 //!
+//! **The end of the program does not wait for them**: what is still queued when `main` returns neither runs nor is
+//! dropped. If that matters, end `main` with [`barrier`], and with [`Domain::barrier`](crate::Domain::barrier) for each
+//! further domain.
+//!
 //! | thread | work |
 //! |---|---|
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
@@ -454,7 +458,8 @@ pub fn flush() -> bool {
 
 /// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
 ///
-/// Call it before code or data goes away that callbacks use, or at the end of a test. Callbacks of *other* domains may
+/// Call it before code or data goes away that callbacks use, at the end of a test, and at the end of `main`: the end of
+/// the program does not wait for what is still queued. (What callbacks themselves defer needs another call.) Callbacks of *other* domains may
 /// call it: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains that domain
 /// wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain deadlock, as two
 /// threads that join each other.

@@ -49,6 +49,9 @@
 //! [stall hook](crate::rcu::set_stall_hook) without threads, the callbacks are leaked.)
 //! [`Domain::close`] drops a handle, and waits until there are no others and all callbacks have run.
 //!
+//! The end of the program waits for none of this: end `main` with [`Domain::close`], or with
+//! [`barrier`](crate::Domain::barrier) for a domain that stays open, such as a `static`.
+//!
 //! # Signal handlers
 //!
 //! A handler may begin and end sections, and load, if the domain has been used or [prepared](Domain::prepare). Where
