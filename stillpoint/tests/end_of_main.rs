@@ -1,8 +1,6 @@
 //! What is deferred just before the program ends: it is done if `main` ends with a barrier.
 #![cfg(not(loom))]
 
-#[path = "support/callbacks.rs"]
-mod callbacks;
 #[path = "support/deadline.rs"]
 mod deadline;
 
@@ -10,7 +8,6 @@ use std::io::Write as _;
 use std::process::{Command, exit};
 use std::{env, thread};
 
-use callbacks::LAZY;
 use deadline::deadline;
 use stillpoint::rcu::{self, DeferOptions, Rcu};
 use stillpoint::{Domain, qsbr, srcu};
@@ -36,7 +33,7 @@ fn defer_and_end<D: Domain>(domain: &D) {
             drop(value.replace(Line("old\n")));
             domain.retire(Box::new(Line("retired\n")));
             domain.retire_with(Box::new(Line("local\n")), DeferOptions::new().run_on_retiring_thread());
-            domain.call_with(|| drop(Line("lazy\n")), LAZY);
+            domain.call_with(|| drop(Line("lazy\n")), DeferOptions::new().lazy());
         }
     };
     thread::scope(|scope| _ = scope.spawn(defer));

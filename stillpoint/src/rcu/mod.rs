@@ -91,8 +91,9 @@
 //!
 //! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left, but for ten
 //! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, slowly. A callback that
-//! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One idle
-//! worker thread is kept for all domains.
+//! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. Domains
+//! with nothing but lazy callbacks share two threads until these must run. One idle worker thread is kept for all
+//! domains.
 //!
 //! Workers do not inherit how the thread that defers first is scheduled. They have the normal policy, and the CPUs and
 //! the nice value of the main thread. If the main thread is bound to one CPU, they have the CPUs with which the program

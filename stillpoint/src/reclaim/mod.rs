@@ -6,6 +6,8 @@ pub mod blocks;
 pub mod callback;
 pub mod host;
 #[cfg(not(loom))]
+pub mod lazy_timer;
+#[cfg(not(loom))]
 pub mod options;
 pub mod poller;
 pub mod queue;
