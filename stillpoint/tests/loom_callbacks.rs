@@ -360,7 +360,7 @@ fn domain_parked_by_a_worker_is_resumed() {
 #[test]
 fn urgent_callback_gets_a_worker_for_a_parked_domain() {
     check(0, 1, || {
-        let domain = Domain::that_parks(1);
+        let domain = Domain::that_parks(0);
         let own = [domain.register(), domain.register()];
         let t = domain.spawn(1, move |domain| domain.defer(own[1], Call));
         interruptible(0, || domain.defer(own[0], Lazy));
@@ -373,7 +373,7 @@ fn urgent_callback_gets_a_worker_for_a_parked_domain() {
 #[test]
 fn barrier_gets_a_worker_for_a_parked_domain() {
     check(0, 1, || {
-        let domain = Domain::that_parks(1);
+        let domain = Domain::that_parks(0);
         let own = domain.register();
         interruptible(0, || {
             domain.defer(own, Lazy);
