@@ -30,4 +30,4 @@ diff README.md "$readme" || { echo "README.md differs from docs/report/summary.m
 
 export RUSTDOCFLAGS="-D warnings"
 cargo doc --workspace --no-deps
-cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_04,serde,signal-fence
+cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_04,section-locations,serde,signal-fence
