@@ -235,13 +235,15 @@ static inline int sp_rcu_barrier(void)
 /*# ## Deferring
 
 A callback runs after a grace period, in a thread of the library. The callbacks of one thread run in order. A callback
-may read, defer, and wait in other domains.
+may read, defer, and wait in other domains. The library's threads have the normal scheduling policy, and the CPUs and
+the nice value of the main thread. They block all signals. So does a process that a callback starts, unless it unblocks
+them: `SIGTERM` does not end it.
 
 Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits,
 for ten seconds at most. While it exceeds them for longer, it grows by about a mebibyte a second.
 
 The memory that a callback frees counts towards the limits. If it is not known (`sp_call`, or `bytes` is 0), the
-callback counts as 64 KiB while a grace period has taken longer than 10 ms: so behind a stalled reader a thousand of
+callback counts as 64 KiB while a grace period has taken longer than 100 ms: so behind a stalled reader a thousand of
 them may wait with the default limits. */
 
 /** Flags of `sp_call`, `sp_call_head` and `sp_retire`. */

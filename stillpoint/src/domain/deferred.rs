@@ -43,10 +43,15 @@ impl<D: RawDomain> Host for D {
         self.core().engine.readers().no_other_readers(self.current_reader())
     }
 
-    fn try_synchronize(&self) {
+    fn try_synchronize(&self) -> bool {
         // It panics if the kernel denies the heavy fence: the worker will report that.
         let try_synchronize = || self.core().engine.try_synchronize(self.current_reader());
-        let _ = catch_unwind(AssertUnwindSafe(try_synchronize));
+        catch_unwind(AssertUnwindSafe(try_synchronize)).unwrap_or(false)
+    }
+
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, index: usize) -> bool {
+        RawDomain::has_active_owner(self, index)
     }
 
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
@@ -150,10 +155,37 @@ fn context<D: RawDomain>(domain: &D) -> CallerContext {
     } else if D::MAY_BE_INSIDE || fork::in_read_section() {
         // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
         MayWait::Briefly
+    } else if D::COLLECTS_ON_ENTRY {
+        MayWait::Shortly
     } else {
         MayWait::Yes
     };
     CallerContext { is_owner: domain.current_reader().is_some(), is_inside, wait }
+}
+
+/// Throttles the caller, which runs nothing meanwhile, if too much waits.
+#[cfg(feature = "epoch")]
+#[cold]
+pub(crate) fn throttle(domain: &impl RawDomain) {
+    domain.core().callbacks.throttle_above_mark(None, context(domain).wait, domain);
+}
+
+/// [`CallbackWorker::collect`], outside. Returns `true` if there are callbacks.
+///
+/// [`CallbackWorker::collect`]: crate::reclaim::worker::CallbackWorker::collect
+#[cfg(feature = "epoch")]
+pub(crate) fn collect(domain: &impl RawDomain, own: Option<&Queue>) -> bool {
+    domain.core().callbacks.collect(own, domain, !running::is_any())
+}
+
+/// [`CallbackWorker::run_all_ready`]. Does nothing in a callback: the next one would run inside it, and so on.
+///
+/// [`CallbackWorker::run_all_ready`]: crate::reclaim::worker::CallbackWorker::run_all_ready
+#[cfg(feature = "epoch")]
+pub(crate) fn run_all_ready(domain: &impl RawDomain, own: Option<&Queue>) {
+    if !running::is_any() {
+        domain.core().callbacks.run_all_ready(own, domain, true);
+    }
 }
 
 /// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the

@@ -44,12 +44,20 @@ pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
 
     /// A thread outside known sections may be inside one.
     const MAY_BE_INSIDE: bool = false;
+    /// Threads run what is deferred when they begin a section, and nowhere else: see [`super::entry`].
+    const COLLECTS_ON_ENTRY: bool = false;
     /// Why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
     const INSIDE: &'static str;
 
     fn core(&self) -> &Core<Self::Readers>;
 
     fn queues(&self) -> impl Iterator<Item = &Queue>;
+
+    /// See [`Host::has_active_owner`](crate::reclaim::host::Host::has_active_owner).
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, _index: usize) -> bool {
+        false
+    }
 
     /// Returns where in the program the domain was made, if it is not a type.
     fn made_at(&self) -> Option<&'static Location<'static>> {

@@ -37,6 +37,8 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     const INSTANCE: Self;
     /// See `RawDomain::INSIDE`.
     const INSIDE: &'static str;
+    /// See `RawDomain::COLLECTS_ON_ENTRY`.
+    const COLLECTS_ON_ENTRY: bool = false;
     /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
     fn name() -> &'static str {
         core::any::type_name::<Self>()
@@ -59,6 +61,7 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     type WorkerRef = Box<D>;
 
     const INSIDE: &'static str = D::INSIDE;
+    const COLLECTS_ON_ENTRY: bool = D::COLLECTS_ON_ENTRY;
 
     #[inline(always)]
     fn core(&self) -> &Core<QueuedReaders<D::Protocol>> {
@@ -68,6 +71,12 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         let registry = D::shared().readers().registry();
         (0..registry.len()).map(|index| registry.attached(index))
+    }
+
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, index: usize) -> bool {
+        let registry = D::shared().readers().registry();
+        registry.is_active(registry.reader(index))
     }
 
     unsafe fn worker_ref(&self) -> Box<D> {
@@ -149,11 +158,19 @@ pub struct ThreadState {
     queue: Cell<Option<&'static Queue>>,
     /// The thread has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
+    #[cfg(feature = "epoch")]
+    pub(crate) entry: super::entry::Due,
 }
 
 impl ThreadState {
     pub const fn new() -> Self {
-        Self { registration: Registration::new(), queue: Cell::new(None), has_handle: Cell::new(false) }
+        Self {
+            registration: Registration::new(),
+            queue: Cell::new(None),
+            has_handle: Cell::new(false),
+            #[cfg(feature = "epoch")]
+            entry: super::entry::Due::new(),
+        }
     }
 }
 
@@ -301,6 +318,13 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
     // SAFETY: the queue is this thread's.
     let action = unsafe { queue.push(callback, lazy) };
     D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
+    #[cfg(feature = "epoch")]
+    if D::COLLECTS_ON_ENTRY {
+        if action != PushAction::None {
+            super::entry::after_push::<D>(queue, action);
+        }
+        return;
+    }
     if action != PushAction::None {
         // A destructor that runs here may end the section of a thread whose destructors have run.
         while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue, action));
@@ -343,6 +367,8 @@ macro_rules! domain {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
+    (@entry on_entry) => { true };
+    (@entry) => { false };
     (@kind rcu) => { $crate::rcu::Memb };
     (@kind qsbr) => { $crate::qsbr::Qsbr };
     (@inside rcu) => {
@@ -411,7 +437,7 @@ macro_rules! static_domain {
             }
         }
     };
-    ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
+    ($kind:tt $(@$entry:ident)? $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
@@ -421,6 +447,7 @@ macro_rules! static_domain {
         unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
             const INSIDE: &'static str = $crate::static_domain!(@inside $kind);
+            const COLLECTS_ON_ENTRY: bool = $crate::static_domain!(@entry $($entry)?);
             $(
                 fn name() -> &'static str {
                     $display

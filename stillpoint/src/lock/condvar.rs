@@ -121,7 +121,9 @@ impl Condvar {
     fn notify_slow(&self, most: u32) -> usize {
         // Relaxed: 2, above. Partner: `start_wait`.
         step!("notification-not-counted", self.notified.fetch_add(1, Relaxed));
-        self.notified.wake(most)
+        let mut woken = 0;
+        step!("notified-not-woken", woken = self.notified.wake(most));
+        woken
     }
 
     /// Makes `mutex`, which the caller holds, the mutex of the waiters. Returns `false` if there are waiters with

@@ -92,6 +92,11 @@
 //! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, since
 //! each domain with queued callbacks has its own worker. One idle worker thread is kept for all domains.
 //!
+//! Workers do not inherit how the thread that defers first is scheduled. They have the normal policy, and the CPUs and
+//! the nice value of the main thread. If the main thread is bound to one CPU, they have the CPUs with which the program
+//! was started. Where the system denies that (a lower nice value takes a privilege), they inherit it after all. Workers
+//! block all signals: see [`call`].
+//!
 //! # Linked nodes
 //!
 //! [`Atomic`], [`Owned`] and [`Shared`] are pointers for lists, maps and queues whose nodes threads link and unlink.
@@ -172,7 +177,11 @@
 
 mod atomic;
 mod block_on;
+#[cfg(feature = "epoch")]
+#[doc(hidden)]
+pub mod epoch;
 mod exchange_error;
+#[cfg(feature = "capi")]
 #[doc(hidden)]
 pub mod foreign;
 mod grace_period;
@@ -265,6 +274,11 @@ pub fn synchronize() {
 /// Callbacks of one thread run in order, one after the other; those of several threads run in any order. A panic in a
 /// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
 /// `f` forks, the child must `exec` or `_exit`.
+///
+/// **A process that `f` starts blocks all signals**, as the worker does, so `SIGTERM` does not end it:
+/// [`Command`](std::process::Command) leaves the mask as it is. Start processes in a thread of the program instead, or
+/// unblock the signals in the child, by `sigprocmask(2)` in
+/// [`pre_exec`](std::os::unix::process::CommandExt::pre_exec).
 ///
 /// A closure of at most one word needs no allocation. If no worker can be started, `f` waits until something else is
 /// deferred, or until [`barrier`] runs it.

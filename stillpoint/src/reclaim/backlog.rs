@@ -21,6 +21,9 @@
 //! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until its payment is over, but
 //! no longer than [`MAX_PACED_WAIT`]. So the backlog grows slowly, however many callers there are, and two threads that
 //! wait for each other both go on.
+//!
+//! In the domain of a drop-in, whose users do not expect to wait, callers go on after [`SHORT_THROTTLE_TIMEOUT`], and
+//! after [`MIN_PACED_WAIT`] then.
 
 use core::ops::AddAssign;
 // Not of `sync`: what these words decide, how long a caller is throttled, does not exist in models.
@@ -37,6 +40,8 @@ const FLUSH_THRESHOLD: u64 = 16_384;
 /// How long a caller is throttled at most.
 pub const THROTTLE_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
+/// The same, in a domain whose users do not expect to be throttled.
+const SHORT_THROTTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a paced caller is throttled at least, and at most.
 const MIN_PACED_WAIT: u64 = 1_000_000;
 const MAX_PACED_WAIT: u64 = 1_000_000_000;
@@ -45,7 +50,7 @@ const PACE: u64 = 1_000_000_000 >> 20;
 /// What a callback takes in its queue.
 const CALLBACK_BYTES: u64 = 24;
 /// Nanoseconds after which a grace period counts as long.
-const LONG_GP: u64 = 10_000_000;
+const LONG_GP: u64 = 100_000_000;
 /// What a value of unknown size counts for in a long grace period.
 pub const UNKNOWN_BYTES: u64 = 64 << 10;
 
@@ -62,7 +67,7 @@ pub const UNKNOWN_BYTES: u64 = 64 << 10;
 /// | without a destructor (no drop glue) | its size |
 /// | `String`, `Box<str>`; `Vec`, `VecDeque`, `Box<[_]>`, maps and sets of numbers, strings, and pairs of them (the [list](crate::rcu::known_heap_bytes)) | its size, and what it owns on the heap |
 /// | of a pointer that [weighs](crate::rcu::Rcu::weighed_by) its values, or retired with [`heap_bytes`](crate::rcu::DeferOptions::heap_bytes) | its size, and the heap bytes given |
-/// | any other, and a callback that captures one | its size; *and 64 KiB more while a grace period has taken longer than 10 ms* |
+/// | any other, and a callback that captures one | its size; *and 64 KiB more while a grace period has taken longer than 100 ms* |
 ///
 /// The library cannot know what a value of the last kind owns. So behind a stalled reader it bounds their *number*: a
 /// thousand with the default limits. If they own more than 64 KiB, weigh them.
@@ -185,6 +190,8 @@ pub enum MayWait {
     /// For the time of a paced caller: it may be inside a section of this domain, or is inside one of another domain,
     /// which the worker may be waiting for indirectly.
     Briefly,
+    /// For a second.
+    Shortly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,
 }
@@ -311,7 +318,12 @@ impl Backlog {
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
         self.counters.waits.fetch_add(1, Relaxed);
         let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.load(Relaxed);
-        if wait == MayWait::Briefly || no_progress { self.pace() } else { THROTTLE_TIMEOUT }
+        match wait {
+            MayWait::Shortly if no_progress => Duration::from_nanos(MIN_PACED_WAIT),
+            MayWait::Shortly => SHORT_THROTTLE_TIMEOUT,
+            MayWait::Yes if !no_progress => THROTTLE_TIMEOUT,
+            _ => self.pace(),
+        }
     }
 
     /// Pays for what the backlog has grown by since the last call. Returns the time until the payment is over. (Calls at
@@ -327,7 +339,7 @@ impl Backlog {
 
     /// A throttled caller goes on, `in_time` or because its time is up. `is_below`: less than the high mark waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
-        if !in_time && wait == MayWait::Yes {
+        if !in_time && matches!(wait, MayWait::Shortly | MayWait::Yes) {
             self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
         }
         if is_below {

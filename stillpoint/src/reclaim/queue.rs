@@ -1,9 +1,9 @@
 //! A queue of callbacks: those that one thread has deferred, in order, until they have run.
 //!
 //! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A
-//! *consumer*, the domain's worker or the owner itself, claims the front of the queue and pops them. Callbacks lie in
-//! linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in [`BLOCK`]. The next owner of
-//! the reader goes on with its queue.
+//! *consumer*, the domain's worker, the owner itself, or a visitor (`queue/visit.rs`), claims the front of the queue and
+//! pops them. Callbacks lie in linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in
+//! [`BLOCK`]. The next owner of the reader goes on with its queue.
 //!
 //! # State
 //!
@@ -42,6 +42,9 @@
 //! The owner's Release of `tail` publishes callbacks, blocks and links to the consumer. The consumer's Release of
 //! `completed` publishes the effects of callbacks to `barrier`. A claim acquires what the last consumer released with
 //! its own.
+
+#[cfg(any(feature = "epoch", loom))]
+pub mod visit;
 
 use core::{mem, ptr};
 
