@@ -43,6 +43,7 @@
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
 //! | `serde` | [`Serialize`](https://docs.rs/serde) for the statistics: [`rcu::Stats`], [`fence::Stats`], [`percpu::Snapshot`], `lock::Events` |
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
+//! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
 //! | `lock_api_04` | [`lock::RawMutex`] and [`lock::Condvar`] for `lock_api` 0.4 as well |
 //! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |

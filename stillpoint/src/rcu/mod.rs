@@ -122,6 +122,10 @@
 //! [`set_stall_timeout`] and [`set_stall_hook`] change that. [`Stats::stalls`] counts the reports, and
 //! [`Stats::longest_wait`] is the longest wait so far.
 //!
+//! With the feature `section-locations`, a report also says where the sections began ([`StalledReader::section_at`]).
+//! Each section then stores its place in its thread's reader. Without the feature, readers execute the same
+//! instructions as if there were none.
+//!
 //! A leaked guard (`mem::forget`, `Box::leak`) may have lent references for ever, so its section never ends: grace
 //! periods of the domain wait for it, and nothing is freed, even after its thread has exited
 //! ([`StalledReader::has_exited`]). If a late destructor of the thread drops the guard, grace periods go on.
