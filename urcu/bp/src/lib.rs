@@ -5,12 +5,10 @@
 
 mod arena;
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use stillpoint::urcu::{InlinedProtocol, InlinedReader};
 use stillpoint_urcu_core::exports::nothing;
 use stillpoint_urcu_core::flavor::SignalsBlocked;
-use stillpoint_urcu_core::sync::Lock;
 
 #[cfg(test)]
 use stillpoint_urcu_self as _;
@@ -114,41 +112,21 @@ extern "C" fn register_thread() {
 /// Threads unregister when they end.
 extern "C" fn unregister_thread() {}
 
-/// From the hook before a fork to its counterparts, the forking thread blocks all signals: a handler that registers the
-/// thread in the child might wait for a lock of a thread that is lost.
-struct Forking {
-    lock: Lock,
-    blocked: UnsafeCell<Option<SignalsBlocked>>,
-}
-
-// SAFETY: the cell is accessed under the lock.
-unsafe impl Sync for Forking {}
-
-static FORKING: Forking = Forking { lock: Lock::new(), blocked: UnsafeCell::new(None) };
-
 #[unsafe(export_name = "urcu_bp_before_fork")]
 extern "C" fn before_fork() {
-    let blocked = SignalsBlocked::always();
-    FORKING.lock.acquire();
-    // SAFETY: under the lock.
-    unsafe { *FORKING.blocked.get() = Some(blocked) };
+    fork::block_signals();
     fork::announce();
 }
 
 #[unsafe(export_name = "urcu_bp_after_fork_parent")]
 extern "C" fn after_fork_parent() {
-    // SAFETY: under the lock, which the thread has acquired in `before_fork`.
-    if let Some(_blocked) = unsafe { (*FORKING.blocked.get()).take() } {
-        FORKING.lock.release();
-    }
+    fork::unblock_in_parent();
 }
 
 #[unsafe(export_name = "urcu_bp_after_fork_child")]
 extern "C" fn after_fork_child() {
     fork::repair_child::<Bp>();
-    // The lock is free in the child.
-    // SAFETY: the only thread.
-    drop(unsafe { (*FORKING.blocked.get()).take() });
+    fork::unblock_in_child();
 }
 
 #[unsafe(export_name = "urcu_bp_exit")]

@@ -25,6 +25,6 @@ pub mod fork;
 pub mod poll;
 pub mod queue;
 pub mod report;
-pub mod sync;
+mod sync;
 pub mod worker;
 pub mod workers;
