@@ -94,7 +94,7 @@ mod readers;
 mod reclaim;
 #[cfg(not(loom))]
 pub mod srcu;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, stillpoint_mutants)))]
 mod sync;
 #[cfg(not(loom))]
 mod sys;
@@ -140,7 +140,8 @@ pub mod reclaim;
 pub mod srcu {
     pub mod counts;
 }
-#[cfg(loom)]
+#[cfg(any(loom, stillpoint_mutants))]
+#[doc(hidden)]
 pub mod sync;
 #[cfg(loom)]
 pub mod tagged;
