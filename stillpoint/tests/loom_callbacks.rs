@@ -63,8 +63,12 @@ impl Host for Domain {
         self.0.state.engine.readers().no_other_readers(OWN.with(Cell::get))
     }
 
-    fn try_synchronize(&self) {
-        self.0.state.engine.try_synchronize(OWN.with(Cell::get));
+    fn try_synchronize(&self) -> bool {
+        self.0.state.engine.try_synchronize(OWN.with(Cell::get))
+    }
+
+    fn has_active_owner(&self, _index: usize) -> bool {
+        false
     }
 
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
@@ -166,6 +170,13 @@ impl Domain {
     fn hand_over(&self, own: Own) -> bool {
         OWN.with(|cell| cell.set(Some(own.reader)));
         self.0.callbacks.hand_over(own.queue, || own.in_read_section(), self)
+    }
+
+    /// As two flushes of `compat/crossbeam-epoch` do.
+    fn collect(&self, own: Own) {
+        OWN.with(|cell| cell.set(Some(own.reader)));
+        self.0.callbacks.collect(Some(own.queue), self, true);
+        self.0.callbacks.run_all_ready(Some(own.queue), self, true);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
@@ -310,6 +321,41 @@ fn barrier_returns_when_the_owner_reclaims() {
         assert_eq!(domain.count(0), 2);
         t.join().unwrap();
         domain.join();
+    });
+}
+
+#[test]
+fn worker_wakes_when_a_visitor_has_finished() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        let own = domain.register();
+        let t = domain.spawn(0, move |domain| domain.defer(own, Call));
+        // It looks whether something is ready, and claims the queue meanwhile.
+        domain.0.callbacks.run_all_ready(None, &domain, true);
+        t.join().unwrap();
+        domain.join();
+        assert_eq!(domain.count(0), 1);
+    });
+}
+
+#[test]
+fn reader_never_sees_a_value_freed_by_a_visitor() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        // No worker is in the way.
+        domain.0.refused.store(ABSENT, Relaxed);
+        let (own, visitor) = (domain.register(), domain.register());
+        let t = domain.spawn(1, move |domain| domain.collect(visitor));
+        interruptible(0, || {
+            domain.0.state.enter(own);
+            let old = domain.0.state.published.swap(boxed(8));
+            let _ = domain.push(own, Call, old);
+            read(old);
+            domain.0.state.leave(own);
+        });
+        t.join().unwrap();
+        domain.collect(own);
+        assert_eq!(domain.count(0), 1);
     });
 }
 

@@ -14,14 +14,18 @@ use crate::reclaim::backlog::Amount;
 use crate::reclaim::host::Host;
 use crate::reclaim::queue::visit::Visit;
 use crate::reclaim::queue::{Pending, Queue};
-use crate::sync::{Ordering::*, now, step, yield_now};
+use crate::sync::{Ordering::*, now, spin_loop, step, yield_now};
 
 /// How long a caller waits for other threads: several times what a thread waits for a busy CPU.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// How often a caller spins before it yields: what the others do takes some microseconds, if they run.
+const SPINS: u32 = 100;
+
 /// What is left of a caller's [`PATIENCE`].
 struct Patience<'a> {
     worker: &'a CallbackWorker,
+    spins: u32,
     /// None before the first pause.
     until: Option<u64>,
     may_wait: bool,
@@ -41,14 +45,19 @@ impl Patience<'_> {
             self.worker.run_at_impatience.store(run, Relaxed);
             return false;
         }
-        yield_now();
+        if self.spins == 0 {
+            yield_now();
+        } else {
+            self.spins -= 1;
+            spin_loop();
+        }
         true
     }
 }
 
 impl CallbackWorker {
     fn patience(&self, may_wait: bool) -> Patience<'_> {
-        Patience { worker: self, until: None, may_wait: may_wait && cfg!(not(loom)) }
+        Patience { worker: self, spins: SPINS, until: None, may_wait: may_wait && cfg!(not(loom)) }
     }
 
     /// The owner runs some of its ready callbacks, at most `limit`.
@@ -92,7 +101,14 @@ impl CallbackWorker {
                     && patience.pause()
                 {}
             }
-            if host.try_synchronize() || !Self::another_leads(host) || !patience.pause() {
+            let needed = host.engine().snapshot();
+            if host.try_synchronize() {
+                return true;
+            }
+            // Another thread was faster, and serves this one too, or a reader blocks the grace period.
+            let is_served = || host.engine().is_done(needed);
+            while Self::another_leads(host) && !is_served() && patience.pause() {}
+            if is_served() || !Self::another_leads(host) || !patience.pause() {
                 return true;
             }
         }
