@@ -90,25 +90,32 @@ impl CallbackWorker {
         }
         let mut patience = self.patience(may_wait);
         loop {
-            // It serves what was deferred before it began, and keeps this thread from leading another.
+            // A grace period that serves only what was deferred before it began, and keeps this thread from leading.
             while Self::another_leads(host) && patience.pause() {}
+            let mut leaves_some = false;
             for (index, queue) in host.queues().enumerate() {
                 if queue.pending() == Pending::None {
                     continue;
                 }
-                while self.wake_for(queue.expect_grace_period(host.engine()), host).is_claimed
-                    && Self::must_wait_for(index, queue, own, host)
-                    && patience.pause()
-                {}
+                loop {
+                    let visit = self.wake_for(queue.expect_grace_period(host.engine()), host);
+                    let is_needed = Self::must_wait_for(index, queue, own, host);
+                    if !(visit.is_claimed && is_needed && patience.pause()) {
+                        leaves_some |= visit.leaves_some && is_needed;
+                        break;
+                    }
+                }
             }
             let needed = host.engine().snapshot();
-            if host.try_synchronize() {
-                return true;
-            }
-            // Another thread was faster, and serves this one too, or a reader blocks the grace period.
             let is_served = || host.engine().is_done(needed);
-            while Self::another_leads(host) && !is_served() && patience.pause() {}
-            if is_served() || !Self::another_leads(host) || !patience.pause() {
+            if !host.try_synchronize() {
+                // Another thread was faster, and serves this one too, or a reader blocks the grace period.
+                while !is_served() && Self::another_leads(host) && patience.pause() {}
+            }
+            // Again, if a grace period that had begun kept some from this one, or this one failed.
+            let is_blocked = !is_served() && !Self::another_leads(host);
+            let is_done = is_served() && !leaves_some;
+            if is_blocked || is_done || !patience.pause() {
                 return true;
             }
         }
