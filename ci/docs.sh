@@ -3,6 +3,7 @@
 # README's table are those of the sample report's summary; `ci/docs.sh record` copies them there after a new report.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 # Prints the README with the summary's figures. Finds rows by name and peer; a row without a name has that of the row
 # above.

@@ -8,6 +8,7 @@
 # usage: ci/torture.sh [SECONDS [RUNS]]   runs for SECONDS, and each broken step RUNS times (prints median, maximum)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 unset STILLPOINT_FENCE STILLPOINT_PERCPU STILLPOINT_MUTANT
 seconds=${1:-60} runs=${2:-1}
 limit=10 # seconds in which a broken step must be detected

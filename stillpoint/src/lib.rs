@@ -94,7 +94,7 @@ mod readers;
 mod reclaim;
 #[cfg(not(loom))]
 pub mod srcu;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, stillpoint_mutants)))]
 mod sync;
 #[cfg(not(loom))]
 mod sys;
@@ -108,6 +108,7 @@ pub use domain::api::{Domain, EnterSection};
 #[cfg(all(feature = "urcu", not(loom)))]
 #[doc(hidden)]
 pub mod urcu {
+    pub use crate::fence::backend::in_child as reset_fence_in_child;
     pub use crate::grace_period::cookie::GpCookie;
     pub use crate::grace_period::engine::Engine;
     pub use crate::readers::inlined::{Gp, InlinedProtocol, InlinedReader, InlinedReaders};
@@ -139,7 +140,8 @@ pub mod reclaim;
 pub mod srcu {
     pub mod counts;
 }
-#[cfg(loom)]
+#[cfg(any(loom, stillpoint_mutants))]
+#[doc(hidden)]
 pub mod sync;
 #[cfg(loom)]
 pub mod tagged;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use super::canary;
 use super::faults::Signals;
 use super::oracle::Oracle;
 use super::slots::{READERS, UPDATERS, WAIT_MODES, WaitMode};
@@ -17,6 +18,8 @@ pub(super) struct TestState {
     pub(super) updaters: [UpdaterState; UPDATERS],
     pub(super) signals: Signals,
     pub(super) cpus: Vec<usize>,
+    /// The threads of readers that wait for an updater, and so are no reason why a wait lasts; 0 for others.
+    pub(super) waiting: [CachePadded<AtomicU64>; READERS],
     far: Box<[AtomicU64]>,
     start: Instant,
     /// Microseconds that this process has had: see [`clock`](Self::clock).
@@ -32,6 +35,7 @@ impl TestState {
             updaters: Default::default(),
             signals: Signals::new(READERS),
             cpus: pin::allowed()?,
+            waiting: Default::default(),
             far: far_memory(),
             start: Instant::now(),
             clock: AtomicU64::new(0),
@@ -63,10 +67,20 @@ impl TestState {
     #[inline]
     pub(super) fn fill_store_buffer(&self) {
         if fastrand::bool() {
-            for _ in 0..fastrand::u8(..128) {
-                self.far[fastrand::usize(..self.far.len())].store(1, Relaxed);
-            }
+            self.store_far(fastrand::u8(..128));
         }
+    }
+
+    #[inline]
+    pub(super) fn store_far(&self, stores: u8) {
+        for _ in 0..stores {
+            self.far[fastrand::usize(..self.far.len())].store(1, Relaxed);
+        }
+    }
+
+    /// Returns `true` if a thread does not count as one that could end a wait: see [`Stillness`](super::stillness).
+    pub(super) fn excuses(&self, thread: u64) -> bool {
+        canary::is(thread) || self.waiting.iter().any(|waiting| waiting.load(Relaxed) == thread)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Deferred work at the boundary to the program: the threads that defer it, and the code of the program that runs. The
 //! algorithm is in [`crate::reclaim::worker`].
 
+use core::any::type_name;
+use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
@@ -13,6 +15,7 @@ use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::backlog::{Amount, MayWait};
 use crate::reclaim::callback::{Callback, Panicked};
+use crate::reclaim::heap_bytes;
 use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
@@ -86,14 +89,33 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
 ///
 /// # Safety
 ///
-/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it.
+/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it. It is
+/// not borrowed mutably during this call.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<W: Word>(domain: &impl RawDomain, value: NonNull<()>, options: DeferOptions) {
+pub(crate) unsafe fn retire<W: Word<Value: 'static>>(
+    domain: &impl RawDomain,
+    value: NonNull<()>,
+    options: DeferOptions,
+) {
+    // SAFETY: the caller's contract. The types of `known` are `Sync`.
+    let heap = options.heap(|| heap_bytes::known(unsafe { W::deref(value) }));
     // SAFETY: the caller's contract; callbacks run after a grace period.
-    let callback =
-        unsafe { Callback::free::<W>(value, W::bytes(value).saturating_add(options.bytes), options.local) };
+    let callback = unsafe { Callback::free::<W>(value, W::bytes(value), heap, options.local) };
     domain.defer(callback, options.lazy);
+}
+
+/// Returns `weigh(value)`, a function of the program, or `None` if it panics: it must not keep the value from being
+/// retired.
+pub(crate) fn weigh<T: ?Sized>(domain: &impl RawDomain, weigh: fn(&T) -> usize, value: &T) -> Option<usize> {
+    let result = catch_unwind(AssertUnwindSafe(|| weigh(value)));
+    result
+        .inspect_err(|_| {
+            PANICS.fetch_add(1, Relaxed);
+            report_panic(domain, Panicked { what: "a weigher", name: type_name::<T>() });
+        })
+        .map_err(mem::forget)
+        .ok()
 }
 
 /// [`Domain::flush`](crate::Domain::flush) for `queue`, which is the calling thread's.
@@ -179,6 +201,7 @@ pub(crate) fn end_of_owner(domain: &impl RawDomain, queue: &Queue) {
 /// # Panics
 ///
 /// See [`Domain::barrier`](crate::Domain::barrier).
+#[track_caller]
 pub(crate) fn barrier(domain: &impl RawDomain) {
     assert_may_wait(domain, "barrier()");
     assert!(

@@ -39,6 +39,10 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     const INSIDE: &'static str;
     /// See `RawDomain::COLLECTS_ON_ENTRY`.
     const COLLECTS_ON_ENTRY: bool = false;
+    /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
+    fn name() -> &'static str {
+        core::any::type_name::<Self>()
+    }
     type Protocol: ReaderProtocol;
     type Section;
 
@@ -109,6 +113,7 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn check(&self, _section: &D::Section) {}
 
     fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
@@ -132,7 +137,7 @@ pub struct DomainState<P> {
 impl<P: ReaderProtocol> DomainState<P> {
     pub const fn new<D: StaticDomain<Protocol = P>>() -> Self {
         Self {
-            core: Core::new(ThreadReaders::new(), core::any::type_name::<D>),
+            core: Core::new(ThreadReaders::new(), D::name),
             fork: DomainFork::new(reset_in_child::<D>, in_read_section::<D>),
             at_exit: AtThreadExit::new(exit::<D>),
         }
@@ -200,7 +205,7 @@ pub(crate) fn reader_registered_at<D: StaticDomain>(site: &'static Location<'sta
 #[cold]
 #[inline(never)]
 fn register_or_panic<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
-    register::<D>(site).unwrap_or_else(|why| panic!("cannot register a reader thread: {why}"))
+    register::<D>(site).unwrap_or_else(|why| panic!("cannot register the reader thread at {site}: {why}"))
 }
 
 /// Returns the queue that belongs to the reader.
@@ -367,7 +372,7 @@ macro_rules! static_domain {
     (@kind rcu) => { $crate::rcu::Memb };
     (@kind qsbr) => { $crate::qsbr::Qsbr };
     (@inside rcu) => {
-        "inside a read-side critical section of the same domain would wait for itself: drop the guard first"
+        "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` first"
     };
     (@inside qsbr) => {
         "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use Handle::synchronize"
@@ -432,7 +437,7 @@ macro_rules! static_domain {
             }
         }
     };
-    ($kind:tt $(@$entry:ident)? $(#[$attr:meta])* $vis:vis struct $name:ident;) => {
+    ($kind:tt $(@$entry:ident)? $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
@@ -443,6 +448,11 @@ macro_rules! static_domain {
             const INSTANCE: Self = Self;
             const INSIDE: &'static str = $crate::static_domain!(@inside $kind);
             const COLLECTS_ON_ENTRY: bool = $crate::static_domain!(@entry $($entry)?);
+            $(
+                fn name() -> &'static str {
+                    $display
+                }
+            )?
             type Protocol = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);
 

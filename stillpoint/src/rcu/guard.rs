@@ -152,7 +152,7 @@ impl<D: RcuDomain> Drop for Guard<D> {
 
 impl<D: RcuDomain> fmt::Debug for Guard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
+        f.debug_struct("Guard").field("domain", &D::name()).finish_non_exhaustive()
     }
 }
 
@@ -252,7 +252,7 @@ fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
     });
 }
 
-crate::domain! {
+crate::static_domain! { rcu
     /// The domain of the functions of [`crate::rcu`].
-    pub struct Global;
+    pub struct Global = "stillpoint::rcu::Global";
 }

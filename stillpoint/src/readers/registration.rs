@@ -99,19 +99,24 @@ pub struct Registration {
     copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
 }
 
+/// A reader that nothing can be done with, outside of the library: see [`UNREGISTERED`].
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Unregistered(Reader);
+
 /// The reader of threads that are not registered.
 #[cfg(not(loom))]
-pub static UNREGISTERED: Reader = Reader::sentinel();
+pub static UNREGISTERED: Unregistered = Unregistered(Reader::sentinel());
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref UNREGISTERED: Reader = Reader::sentinel();
+    static ref UNREGISTERED: Unregistered = Unregistered(Reader::sentinel());
 }
 
 const_unless_loom! {
     /// Returns a reader that belongs to no thread, and never lets a thread enter.
-    fn unregistered() -> &'static Reader {
-        &UNREGISTERED
+    pub(crate) fn unregistered() -> &'static Reader {
+        &UNREGISTERED.0
     }
 }
 
@@ -139,6 +144,7 @@ impl Registration {
     ///
     /// `copy` is a thread-local variable of the calling thread, and exists as long as this registration.
     #[cfg(not(loom))]
+    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "C and C++ are what has copies"))]
     pub unsafe fn copy_fast_to(&self, copy: NonNull<Cell<&'static Reader>>) {
         self.copy.set(Some(copy));
         // Not `fast` itself, which a signal handler may have changed since it was loaded.

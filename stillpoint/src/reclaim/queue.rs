@@ -256,7 +256,7 @@ impl Queue {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
-        let bytes = owner.added.add(1, callback.bytes() as u64);
+        let bytes = owner.added.add(Amount::of(&callback));
         if !callback.may_run_on_owner() {
             owner.worker_end.store(tail + 1, Relaxed);
         }
@@ -390,7 +390,7 @@ impl Queue {
         claim.with(|consumer| consumer.advance(self, engine));
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };
-        let count = |amount: Amount| _ = self.owner.freed.add(amount.count, amount.bytes);
+        let count = |amount: Amount| _ = self.owner.freed.add(amount);
         claim.run(limit, |callback| !callback.may_run_on_owner(), keep, run, count);
         claim.with(|consumer| {
             // Relaxed: only the owner writes it.
@@ -446,8 +446,7 @@ impl Claim<'_> {
         while amount.count < limit
             && let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free))
         {
-            amount.count += 1;
-            amount.bytes += callback.bytes() as u64;
+            amount += Amount::of(&callback);
             run(callback);
         }
         let has_run = amount.count != 0;

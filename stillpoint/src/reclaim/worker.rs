@@ -449,7 +449,9 @@ impl CallbackWorker {
         }
         *lingers_since = None;
         let begin = now();
+        self.backlog.begin_gp_wait(begin);
         let result = host.wait_for(in_progress.unwrap_or(cookie));
+        self.backlog.end_gp_wait();
         self.last_round.store(if in_progress.is_some() { now() } else { begin }, Relaxed);
         if result.is_err() {
             step!("failed-round-without-notify", {
