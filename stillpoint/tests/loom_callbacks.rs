@@ -330,6 +330,7 @@ fn worker_wakes_when_a_visitor_has_finished() {
         let domain = Domain::new();
         let own = domain.register();
         let t = domain.spawn(0, move |domain| domain.defer(own, Call));
+        thread::yield_now();
         // It looks whether something is ready, and claims the queue meanwhile.
         domain.0.callbacks.run_all_ready(None, &domain, true);
         t.join().unwrap();

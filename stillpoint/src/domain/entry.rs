@@ -1,4 +1,4 @@
-//! Domains whose threads run what is deferred when they begin a section ([`RawDomain::COLLECTS_ON_ENTRY`](super::raw::RawDomain::COLLECTS_ON_ENTRY)).
+//! Domains whose threads run what is deferred when they begin a section ([`StaticDomain::COLLECTS_ON_ENTRY`]).
 //!
 //! As in crossbeam-epoch, neither deferring nor ending a section runs code of the program: the thread may hold a lock
 //! then that this code takes. So what an owner does after a push elsewhere is put off until its next outermost section

@@ -37,7 +37,7 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     const INSTANCE: Self;
     /// See `RawDomain::INSIDE`.
     const INSIDE: &'static str;
-    /// See `RawDomain::COLLECTS_ON_ENTRY`.
+    /// Threads run what is deferred when they begin a section, and nowhere else: see `entry.rs`.
     const COLLECTS_ON_ENTRY: bool = false;
     /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
     fn name() -> &'static str {
@@ -61,7 +61,6 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     type WorkerRef = Box<D>;
 
     const INSIDE: &'static str = D::INSIDE;
-    const COLLECTS_ON_ENTRY: bool = D::COLLECTS_ON_ENTRY;
 
     #[inline(always)]
     fn core(&self) -> &Core<QueuedReaders<D::Protocol>> {
