@@ -22,6 +22,9 @@ pub(crate) const MULTI_COPY_ATOMIC: bool =
 
 /// Pins the current thread: until the guard is dropped, no function runs that is deferred from now on.
 ///
+/// A thread that has no guard yet runs deferred functions first. It blocks, for a second at most, if too many wait because
+/// another thread stays pinned: see the README.
+///
 /// ```
 /// use crossbeam_epoch as epoch;
 ///

@@ -134,7 +134,8 @@ impl CallbackWorker {
                 let visit = queue.run_ready(host.engine(), |callback| host.run(callback), count);
                 let visit = self.wake_for(visit, host);
                 let is_needed = || visit.is_claimed && Self::must_wait_for(index, queue, own, host);
-                if !visit.has_run && !(is_needed() && patience.pause()) {
+                let goes_on = visit.has_run || is_needed() && patience.pause();
+                if !goes_on {
                     break;
                 }
             }
