@@ -9,7 +9,7 @@ use std::thread;
 
 use deadline::deadline;
 use stillpoint::rcu::{self, epoch};
-use stillpoint::{Domain, EnterSection, srcu};
+use stillpoint::{EnterSection, srcu};
 
 fn collecting_ends_no_grace_period<D: EnterSection>(domain: D) {
     let _running = deadline();
