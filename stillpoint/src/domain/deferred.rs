@@ -167,11 +167,11 @@ fn context<D: RawDomain>(domain: &D) -> CallerContext {
     // time out, although the program does not make them wait.
     let wait = if is_inside || running::is_any() || stall::is_reporting() {
         MayWait::No
+    } else if callbacks_throttle_shortly(domain) {
+        MayWait::Shortly
     } else if D::MAY_BE_INSIDE || fork::in_read_section() {
         // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
         MayWait::Briefly
-    } else if D::COLLECTS_ON_ENTRY {
-        MayWait::Shortly
     } else {
         MayWait::Yes
     };
@@ -201,6 +201,16 @@ pub(crate) fn run_all_ready(domain: &impl RawDomain, own: Option<&Queue>) {
     if !running::is_any() {
         domain.core().callbacks.run_all_ready(own, domain, true);
     }
+}
+
+#[cfg(feature = "epoch")]
+fn callbacks_throttle_shortly(domain: &impl RawDomain) -> bool {
+    domain.core().callbacks.backlog().throttles_shortly()
+}
+
+#[cfg(not(feature = "epoch"))]
+fn callbacks_throttle_shortly(_: &impl RawDomain) -> bool {
+    false
 }
 
 /// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the

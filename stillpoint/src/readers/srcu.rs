@@ -429,6 +429,11 @@ impl ReaderSet for SrcuReaders {
         }
     }
 
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        self.count() != 0
+    }
+
     fn counters(&self) -> &GpCounters {
         &self.counters
     }

@@ -383,6 +383,14 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
         }
     }
 
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        let mut groups = self.registry.groups(0, self.registry.len());
+        groups.any(|(first, group)| {
+            self.registry.members(first, group.active()).any(|(_, reader)| reader.in_read_section())
+        })
+    }
+
     fn counters(&self) -> &GpCounters {
         &self.counters
     }

@@ -190,7 +190,7 @@ pub enum MayWait {
     /// For the time of a paced caller: it may be inside a section of this domain, or is inside one of another domain,
     /// which the worker may be waiting for indirectly.
     Briefly,
-    /// For a second.
+    /// For a second, and then for [`MIN_PACED_WAIT`]: the program does not expect to be throttled.
     Shortly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,
@@ -211,6 +211,9 @@ pub struct Backlog {
     /// The excess that paced callers have paid for, and until when they pay.
     paid: Unmodelled,
     paid_until: Unmodelled,
+    /// 1: callers are throttled for a short time only ([`MayWait::Shortly`]).
+    #[cfg(feature = "epoch")]
+    shortly: AtomicU64,
 }
 
 /// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
@@ -242,6 +245,8 @@ impl Backlog {
                 waits_since: Unmodelled::new(0),
                 paid: Unmodelled::new(0),
                 paid_until: Unmodelled::new(0),
+                #[cfg(feature = "epoch")]
+                shortly: AtomicU64::new(0),
             }
         }
     }
@@ -249,6 +254,17 @@ impl Backlog {
     pub fn set_limits(&self, limits: Limits) {
         self.limit_count.store(limits.count, Relaxed);
         self.limit_bytes.store(limits.bytes, Relaxed);
+    }
+
+    /// From now on callers are throttled for a short time only.
+    #[cfg(feature = "epoch")]
+    pub fn throttle_shortly(&self) {
+        self.shortly.store(1, Relaxed);
+    }
+
+    #[cfg(feature = "epoch")]
+    pub fn throttles_shortly(&self) -> bool {
+        self.shortly.load(Relaxed) != 0
     }
 
     fn limits(&self) -> Limits {
