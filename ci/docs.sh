@@ -32,4 +32,4 @@ if git cat-file -e "$commit" 2>/dev/null; then echo "the report is $(git rev-lis
 
 export RUSTDOCFLAGS="-D warnings"
 cargo doc --workspace --no-deps
-cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_04,serde,signal-fence
+cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_04,section-locations,serde,signal-fence

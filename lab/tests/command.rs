@@ -114,9 +114,14 @@ fn experiment_writes_rows_beside_posted_figures() {
 #[test]
 fn torture_prints_one_verdict() {
     let flood: &[&str] = &["flood", "--count", "300000", "--limit-mib", "4", "--stall-seconds", "0.2"];
-    for arguments in
-        [&["rcu", "--seconds", "1"], &["percpu", "--seconds", "1"], &["lock", "--seconds", "1"], flood]
-    {
+    for arguments in [
+        &["rcu", "--seconds", "1"],
+        &["percpu", "--seconds", "1"],
+        &["lock", "--seconds", "1"],
+        &["rwlock", "--seconds", "1"],
+        &["map", "--seconds", "1"],
+        flood,
+    ] {
         let shown = stdout(&[&["torture"], arguments].concat());
         let name = arguments[0];
         assert_eq!(shown.matches(&format!("torture {name}: passed, ")).count(), 1, "{shown}");
