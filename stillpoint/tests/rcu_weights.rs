@@ -49,7 +49,7 @@ fn retired_until_throttled<D: Domain>(domain: &D, end: impl FnOnce(), retire: im
     domain.call(|| ());
     until(|| domain.stats().sleeps != 0);
     let since = Instant::now();
-    until(|| since.elapsed() > Duration::from_millis(50));
+    until(|| since.elapsed() > Duration::from_millis(150));
     let retired = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {

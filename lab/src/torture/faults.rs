@@ -161,3 +161,11 @@ pub(super) fn set_idle_priority() {
         libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter);
     }
 }
+
+/// Gives the calling thread a CPU, and the highest priority below real time, as far as it may have them: for threads that
+/// must run at the same time as each other.
+pub(super) fn have_cpu(cpu: usize) {
+    let _ = pin::to(cpu);
+    // SAFETY: plain calls, for this thread only.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, -20) };
+}

@@ -7,6 +7,7 @@
 mod all;
 mod canary;
 mod common;
+mod far;
 mod faults;
 mod flavor;
 mod flood;

@@ -6,20 +6,20 @@ use std::thread;
 
 use stillpoint::Domain as _;
 
+use super::faults::have_cpu;
 use super::flavor::{Flavor, Shape};
 use super::oracle::Unpublished;
 use super::slots::WaitMode;
 use super::state::TestState;
-use crate::harness::pin;
 
 /// A reader that shows a missing fence. Its store buffer is full of stores to far memory when a section begins, so that
 /// the section's own store becomes visible late, while its loads are early. It looks at what it has loaded until then.
 pub(super) fn read_tightly<F: Flavor>(state: &'static TestState) {
-    let _ = pin::to(state.cpus[0]);
+    have_cpu(state.cpus[0]);
     let mut reader = F::reader();
     while !state.stops() {
-        state.store_far(fastrand::u8(8..64));
-        let looks = fastrand::u16(..512);
+        state.store_far(fastrand::u8(8..48));
+        let looks = fastrand::u16(..1024);
         F::section(
             &mut reader,
             Shape::Plain,
@@ -31,11 +31,11 @@ pub(super) fn read_tightly<F: Flavor>(state: &'static TestState) {
 
 /// The updater beside it.
 pub(super) fn update_tightly<F: Flavor>(state: &'static TestState) {
-    let _ = pin::to(state.cpus[1]);
+    have_cpu(state.cpus[1]);
     let mode = WaitMode::Synchronize as usize;
     while !state.stops() {
         state.updaters[0].perform(state, mode, || {
-            let unpublished = state.oracle.unpublish(0, mode);
+            let unpublished = state.oracle.unpublish_tightly(0, mode);
             F::domain().synchronize();
             unpublished.is_some_and(Unpublished::mark_freed)
         });

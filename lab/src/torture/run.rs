@@ -93,7 +93,7 @@ impl Coordinator {
     fn interval<F: Flavor>(&mut self, mut rng: Rng) -> anyhow::Result<()> {
         let state = self.state;
         let plain = self.intervals < PLAIN;
-        let rounds = if plain { self.intervals } else { rng.u64(..16) };
+        let rounds = if plain { self.intervals } else { rng.u64(..8) };
         if rounds < ROUNDS {
             return self.rounds::<F>(rounds, rng);
         }
@@ -189,7 +189,7 @@ impl Coordinator {
             fastrand::seed(rng.u64(..));
             threads.push(thread::Builder::new().spawn(seeded(body)).context("cannot start another thread")?);
         }
-        let (end, mut stillness) = (state.elapsed() + INTERVAL.min(self.total), Stillness::new());
+        let (end, mut stillness) = (state.elapsed() + (2 * INTERVAL).min(self.total), Stillness::new());
         while state.elapsed() < end && !threads.is_empty() {
             self.tick::<F>();
             if stillness.check(|thread| state.excuses(thread)) {

@@ -1,7 +1,7 @@
 //! `torture rwlock`: threads take one reader-writer lock in all ways at once.
 //!
 //! Checked: what the lock guards does not change during a read, no other thread changes it during a write, each wait
-//! ends, and no write is lost. Several times per second all threads stop; then no later release makes up for a lost
+//! ends, and no write is lost. In some intervals one reader and one writer have a CPU each, and show a missing fence. Several times per second all threads stop; then no later release makes up for a lost
 //! wake-up.
 
 use std::hint;
@@ -13,13 +13,16 @@ use stillpoint::lock::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLoc
 
 use super::canary;
 use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep, wait_limit};
+use super::far::Far;
+use super::faults::have_cpu;
 use super::stillness::Stillness;
-use crate::harness::crew;
 use crate::harness::progress::Progress;
+use crate::harness::{crew, pin};
 
 pub(super) const NAME: &str = "rwlock";
 
-/// Time until all threads stop.
+/// Time until all threads stop; with one reader and one writer, and otherwise.
+const TIGHT: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two checks.
 const TICK: Duration = Duration::from_millis(1);
@@ -82,18 +85,33 @@ fn pause() {
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     canary::start(false)?;
     let total = Duration::from_secs_f64(args.common.seconds);
-    let intervals = (total.as_millis() / INTERVAL.as_millis()).max(1) as usize;
-    let progress = Progress::new("torture rwlock", intervals, total);
-    let mut all = Count::default();
-    for number in 0..intervals {
+    let progress = Progress::new("torture rwlock", args.common.seconds.ceil() as usize, total);
+    let (cpus, far) = (pin::allowed()?, Far::new());
+    let (begin, mut all, mut intervals) = (Instant::now(), Count::default(), 0);
+    for number in 0.. {
+        if begin.elapsed() >= total {
+            intervals = number;
+            break;
+        }
         // Few threads first, then any number; hardly any writes, up to mostly writes.
         let threads = if number % 2 == 0 { 2 + number / 2 % 3 } else { args.threads.get() };
         let writes = [1, 64, 8, 128][number / 2 % 4];
-        let Count { reads, writes, timed_out } = interval(threads, writes)?;
+        let Count { reads, writes, timed_out } = if number % 4 == 0 && cpus.len() > 1 {
+            let tight = Tight { far: &far, reads: AtomicU64::new(0) };
+            interval(2, TIGHT, |thread, stop| tight.run(thread == 0, cpus[thread], stop))?
+        } else {
+            interval(threads, INTERVAL, |_, stop| {
+                let mut count = Count::default();
+                while !stop.load(Relaxed) {
+                    operate(&mut count, writes);
+                }
+                count
+            })?
+        };
         all.reads += reads;
         all.writes += writes;
         all.timed_out += timed_out;
-        progress.advance();
+        progress.reach(begin.elapsed().as_secs());
     }
     drop(progress);
     let done = LOCK.read().second.load(Relaxed);
@@ -103,22 +121,70 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     Ok(format!("{reads} reads and {writes} writes in {intervals} intervals, {timed_out} timed out"))
 }
 
-/// Runs threads, `writes` of 256 of whose operations write.
-fn interval(threads: usize, writes: u8) -> anyhow::Result<Count> {
+/// A reader and a writer of an interval.
+struct Tight<'a> {
+    far: &'a Far,
+    reads: AtomicU64,
+}
+
+impl Tight<'_> {
+    fn run(&self, reads: bool, cpu: usize, stop: &AtomicBool) -> Count {
+        have_cpu(cpu);
+        let mut count = Count::default();
+        while !stop.load(Relaxed) {
+            if reads {
+                self.read(&mut count);
+            } else {
+                self.write(&mut count, stop);
+            }
+        }
+        count
+    }
+
+    /// Reads. Stores before that fill the store buffer, so that the read is counted late.
+    fn read(&self, count: &mut Count) {
+        self.far.store(fastrand::u8(8..48));
+        let guard = LOCK.read();
+        let before = guard.first.load(Relaxed);
+        for _ in 0..fastrand::u16(..512) {
+            let now = guard.first.load(Relaxed);
+            if now != before {
+                fail(NAME, Kind::Exclusion, &format!("a read began at {before} and saw {now}"));
+            }
+        }
+        drop(guard);
+        count.reads += 1;
+        self.reads.store(count.reads, Relaxed);
+    }
+
+    /// Writes once after so many reads that the lock is ready for many.
+    fn write(&self, count: &mut Count, stop: &AtomicBool) {
+        let next = self.reads.load(Relaxed) + [1_200, 2_000, 5_000][fastrand::usize(..3)];
+        while self.reads.load(Relaxed) < next {
+            if stop.load(Relaxed) {
+                return;
+            }
+            hint::spin_loop();
+        }
+        let guard = LOCK.write();
+        guard.write();
+        count.writes += 1;
+    }
+}
+
+/// Runs threads, which get their number, for this long.
+fn interval(
+    threads: usize,
+    length: Duration,
+    live: impl Fn(usize, &AtomicBool) -> Count + Sync,
+) -> anyhow::Result<Count> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let stop = &stop;
-        let live = move || {
-            let mut count = Count::default();
-            while !stop.load(Relaxed) {
-                operate(&mut count, writes);
-            }
-            count
-        };
-        let threads =
-            (0..threads).map(|_| crew::spawn(scope, seeded(live))).collect::<anyhow::Result<Vec<_>>>()?;
+        let (stop, live) = (&stop, &live);
+        let start = |number| crew::spawn(scope, seeded(move || live(number, stop)));
+        let threads = (0..threads).map(start).collect::<anyhow::Result<Vec<_>>>()?;
         let begin = Instant::now();
-        while begin.elapsed() < INTERVAL {
+        while begin.elapsed() < length {
             sleep(TICK);
         }
         stop.store(true, Relaxed);
@@ -126,7 +192,7 @@ fn interval(threads: usize, writes: u8) -> anyhow::Result<Count> {
         while !threads.iter().all(|thread| thread.is_finished()) {
             sleep(TICK);
             let still = stillness.check(canary::is);
-            if still || begin.elapsed() > INTERVAL + wait_limit() {
+            if still || begin.elapsed() > length + wait_limit() {
                 let why = if still { "none runs" } else { "time is over" };
                 fail(NAME, Kind::Hang, &format!("threads do not end, and {why}"));
             }

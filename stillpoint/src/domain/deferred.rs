@@ -20,7 +20,7 @@ use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::word::Word;
-use crate::reclaim::{running, worker_pool};
+use crate::reclaim::{lazy_timer, running, worker_pool};
 
 /// Callbacks and destructors that have panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -58,6 +58,7 @@ impl<D: RawDomain> Host for D {
         wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
     }
 
+    #[inline]
     fn run(&self, callback: Callback) {
         let is_free_only = callback.is_free_only();
         // SAFETY: the contract of `Host::run`: the grace period has ended.
@@ -73,6 +74,20 @@ impl<D: RawDomain> Host for D {
         // SAFETY: the task only waits for grace periods, and runs what was deferred.
         let domain = unsafe { self.worker_ref() };
         worker_pool::submit(move || domain.core().callbacks.work(&*domain, || false))
+    }
+
+    fn park(&self, due: u64) -> bool {
+        // SAFETY: as above.
+        let domain = unsafe { self.worker_ref() };
+        lazy_timer::park((due, address(self).addr()), move || domain.core().callbacks.resume(&*domain))
+    }
+
+    fn unpark(&self, due: u64) {
+        lazy_timer::unpark((due, address(self).addr()));
+    }
+
+    fn is_parked(&self, due: u64) -> bool {
+        lazy_timer::is_parked((due, address(self).addr()))
     }
 }
 

@@ -488,7 +488,12 @@ macro_rules! static_domain {
                 ::std::thread_local! {
                     static LOCAL: $crate::rcu::ThreadState = const { $crate::rcu::ThreadState::new() };
                 }
-                LOCAL.with(f)
+                // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there
+                // is no destructor.
+                match LOCAL.try_with(f) {
+                    ::core::result::Result::Ok(result) => result,
+                    ::core::result::Result::Err(_) => ::core::unreachable!(),
+                }
             }
 
             fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {

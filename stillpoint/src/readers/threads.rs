@@ -293,6 +293,7 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
                     // The id of a thread that has exited may be another thread's by now.
                     name: if has_exited { None } else { thread_name(owner.thread) },
                     registered_at: owner.site,
+                    section_at: reader.section_site(),
                     has_exited,
                     waited,
                     suffix: P::STALL_SUFFIX[usize::from(has_exited)],
