@@ -3,8 +3,12 @@
 # pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples. Cargo fetches the
 # three; none of their code is in this repository. Then the package's pointers run in Miri (`ci/setup.sh`), with strict
 # provenance. A minute, after the builds.
+#
+#   ci/compat.sh         checks, with the crates of the lock files in ci/locks and compat/bench
+#   ci/compat.sh record  writes the lock files anew, with the newest crates, and checks
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 # The newest versions whose packages contain their tests.
 epoch=0.9.21 deque=0.8.8 skiplist=0.1.3
@@ -62,6 +66,14 @@ inside=(
     queue::is_empty_dont_pop=-queue
 )
 
+locks=(ci/locks/{fetch,programs}.lock compat/bench/{original,stillpoint}.lock)
+[[ ${1-} != record ]] || rm -f "${locks[@]}"
+# lock FOLDER FILE: the package in the folder uses the crates of the lock file, which is written if there is none.
+lock() {
+    [[ -e $2 ]] || { cargo generate-lockfile --quiet --manifest-path "$1/Cargo.toml" && cp "$1/Cargo.lock" "$2"; }
+    cp "$2" "$1/Cargo.lock"
+}
+
 scratch=target/compat
 fail() {
     echo "$*" >&2
@@ -81,7 +93,8 @@ crossbeam-deque = "=$deque"
 crossbeam-skiplist = "=$skiplist"
 [workspace]
 END
-cargo vendor --quiet --versioned-dirs --manifest-path "$scratch/fetch/Cargo.toml" "$scratch/vendor" >/dev/null
+lock "$scratch/fetch" ci/locks/fetch.lock
+cargo vendor --locked --quiet --versioned-dirs --manifest-path "$scratch/fetch/Cargo.toml" "$scratch/vendor" >/dev/null
 
 echo "-- the tests inside crossbeam-epoch $epoch"
 tests() {
@@ -137,7 +150,8 @@ END
 
 # Lints on that code are not ours to judge.
 export CARGO_TARGET_DIR=$scratch/build RUSTFLAGS=--cap-lints=allow RUSTDOCFLAGS=--cap-lints=allow
-all=(--manifest-path "$programs/Cargo.toml")
+lock "$programs" ci/locks/programs.lock
+all=(--locked --manifest-path "$programs/Cargo.toml")
 tree=$(cargo tree --quiet "${all[@]}" --workspace --invert crossbeam-epoch --depth 1 --edges normal)
 echo "$tree"
 grep --quiet --fixed-strings "$PWD/compat/crossbeam-epoch" <<<"$tree" || fail "the patch is not in use"
@@ -152,11 +166,11 @@ echo "-- crossbeam-skiplist on both, briefly"
 CARGO_PROFILE_RELEASE_LTO=off compat/bench/run.sh 1 0.01 # nothing is measured here
 
 echo "-- pointers in Miri"
-if ! cargo +nightly miri --version >/dev/null 2>&1; then
+if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
     echo "CANNOT CHECK: Miri is not installed" >&2
     exit 77 # see .ci/run
 fi
-miri=(cargo +nightly miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
+miri=(cargo "+$rust_nightly" miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
     --test pointers --)
 MIRIFLAGS=-Zmiri-strict-provenance "${miri[@]}" --skip address
 MIRIFLAGS=-Zmiri-permissive-provenance "${miri[@]}" address

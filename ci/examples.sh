@@ -3,6 +3,7 @@
 # what they should, and those of the lock work. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 programs=(hot_reload connection_table metrics_endpoint job_queue sorted_list)
 cargo build --workspace --examples

@@ -2,6 +2,7 @@
 # The command works from end to end: each part runs for a few seconds, with all peers. Measures nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 cargo build --release --package stillpoint-lab --features liburcu
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint

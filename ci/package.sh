@@ -7,22 +7,17 @@ cd "$(dirname "$0")/.."
 source ci/lib.sh
 
 package
-oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-echo "-- Rust $oldest"
-rustup toolchain install "$oldest" --profile minimal --no-self-update >/dev/null
-cargo "+$oldest" check --manifest-path "$packaged" --target-dir target/oldest --locked --quiet
+echo "-- Rust $rust_oldest"
+cargo "+$rust_oldest" check --manifest-path "$packaged" --target-dir target/oldest --locked --quiet
 
 echo "-- glibc 2.17"
-zig=$scratch/zig
-python3 -m venv "$zig"
-"$zig/bin/pip" install --quiet ziglang==0.17.1
-printf '#!/bin/sh\nexec %s -m ziglang cc -target x86_64-linux-gnu.2.17 "$@"\n' "$zig/bin/python" >"$scratch/cc"
+printf '#!/bin/sh\nexec %s -m ziglang cc -target x86_64-linux-gnu.2.17 "$@"\n' "$PWD/target/tools/python/bin/python" \
+    >"$scratch/cc"
 chmod +x "$scratch/cc"
 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$scratch/cc cargo build --manifest-path "$packaged" --example unloaded \
     --target x86_64-unknown-linux-gnu --target-dir target/oldest --locked --quiet
 
 echo "-- not Linux"
-rustup target add x86_64-unknown-freebsd 2>/dev/null
 if log=$(cargo check --manifest-path "$packaged" --target x86_64-unknown-freebsd --target-dir target/oldest --quiet 2>&1) ||
     [[ $(grep --max-count 1 ^error <<<"$log") != *'64-bit Linux only'* ]]; then
     printf 'the first error on another system is not the one expected:\n%s\n' "$log" >&2
@@ -30,10 +25,7 @@ if log=$(cargo check --manifest-path "$packaged" --target x86_64-unknown-freebsd
 fi
 
 echo "-- the public API"
-version=0.52.0
-cargo public-api --version 2>/dev/null | grep --quiet "$version" ||
-    cargo install --quiet --debug --locked "cargo-public-api@$version"
-cargo +nightly public-api --package stillpoint --features lock_api_04,lock-events,metrics,serde,signal-fence,tracing -sss \
+PATH=$PWD/target/tools/bin:$PATH cargo "+$rust_nightly" public-api --package stillpoint --features lock_api_04,lock-events,metrics,serde,signal-fence,tracing -sss \
     --target-dir target/api >"$scratch/api.txt"
 if [[ ${1-} == record ]]; then cp "$scratch/api.txt" docs/api.txt; fi
 diff docs/api.txt "$scratch/api.txt" || {

@@ -11,6 +11,7 @@
 #        maximum); only the steps, written `MUTANT PART`, that match PATTERN. 0 SECONDS leave the first part out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 unset STILLPOINT_FENCE STILLPOINT_PERCPU STILLPOINT_MUTANT
 seconds=${1:-60} runs=${2:-1} pattern=${3:-.}
 limit=8 # seconds in which a broken step must be detected

@@ -241,6 +241,7 @@ update_packages() {
 }
 get_clients || { update_packages && get_clients; } ||
     { cat "$scratch/apt" >&2; cannot "the packages of the clients cannot be downloaded"; }
+printf '%s\n' "$client"/debs/{knot,xfsprogs,lttng-tools,gdnsd,glusterfs-server}_*.deb | sed 's|.*/||'
 for name in knot xfs gdnsd; do check_client "$name"; done
 if get_next; then check_client bind; else unchecked "BIND 9.20 cannot be downloaded"; fi
 if [[ ${IN_NAMESPACE-} ]] && private_folders; then

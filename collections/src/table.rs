@@ -94,6 +94,15 @@ impl<E: Hashed, D: Domain> Table<E, D> {
 #[cfg(not(loom))]
 type Buckets<E, D> = Zeroed<Bucket<E, D>>;
 
+/// The options with which an entry is retired: what its key and its value own counts, if it is known.
+fn options<E: Hashed>(entry: Shared<'_, E>) -> DeferOptions {
+    let options = DeferOptions::new();
+    match entry.as_ref().and_then(Hashed::heap_bytes) {
+        Some(bytes) => options.heap_bytes(bytes),
+        None => options,
+    }
+}
+
 #[cfg(loom)]
 type Buckets<E, D> = Box<[Bucket<E, D>]>;
 
@@ -274,7 +283,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         }
         // SAFETY: both are unlinked.
         unsafe {
-            domain.retire_shared(seen.entry, DeferOptions::new());
+            domain.retire_shared(seen.entry, options(seen.entry));
             domain.retire_shared(after.unlinked, DeferOptions::new());
         }
         if after.is_moving {

@@ -108,6 +108,7 @@ pub use domain::api::{Domain, EnterSection};
 #[cfg(all(feature = "urcu", not(loom)))]
 #[doc(hidden)]
 pub mod urcu {
+    pub use crate::fence::backend::in_child as reset_fence_in_child;
     pub use crate::grace_period::cookie::GpCookie;
     pub use crate::grace_period::engine::Engine;
     pub use crate::readers::inlined::{Gp, InlinedProtocol, InlinedReader, InlinedReaders};

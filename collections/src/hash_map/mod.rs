@@ -78,6 +78,8 @@ pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::HashMap;
 pub use pinned::Pinned;
 
+use stillpoint::rcu;
+
 use crate::bucket::Hashed;
 
 /// A key and its value. Lookups do not need the hash, so it comes last: the C library places blocks of 32 bytes so that
@@ -99,5 +101,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Hashed for Entry<K, V> 
     #[inline(always)]
     fn hash(&self) -> u64 {
         self.hash
+    }
+
+    fn heap_bytes(&self) -> Option<usize> {
+        Some(rcu::known_heap_bytes(&self.key)? + rcu::known_heap_bytes(&self.value)?)
     }
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, Limits};
+use stillpoint::rcu::{DeferOptions, epoch};
 use stillpoint::srcu;
 
 use crate::guard::Guard;
-use crate::local::LocalHandle;
+use crate::limits;
+use crate::local::{self, LocalHandle};
 
-stillpoint::domain! {
+epoch::domain! {
     /// The domain of the default collector.
     pub(crate) struct DefaultDomain;
 }
@@ -40,10 +41,19 @@ pub fn pin() -> Guard {
     guard
 }
 
-/// Returns `true` if the current thread has a guard of [`pin`].
+/// Returns `true` if the current thread has a guard of [`pin`]. Handles of the default collector do not count.
+///
+/// ```
+/// use crossbeam_epoch as epoch;
+///
+/// let handle = epoch::default_collector().register();
+/// let guard = handle.pin();
+/// assert!(handle.is_pinned() && !epoch::is_pinned());
+/// # drop(guard);
+/// ```
 #[inline]
 pub fn is_pinned() -> bool {
-    DefaultDomain::in_read_section()
+    epoch::depth::<DefaultDomain>() > local::default_sections()
 }
 
 /// Returns the collector that [`pin`] uses.
@@ -68,8 +78,7 @@ pub(crate) fn default_domain() -> DefaultDomain {
     static HAS_LIMITS: AtomicBool = AtomicBool::new(false);
     #[cold]
     fn set_limits() {
-        // Neither deferring a function nor dropping a guard blocks.
-        DefaultDomain.set_limits(Limits { count: u64::MAX, bytes: u64::MAX });
+        DefaultDomain.set_limits(limits::of_default());
         HAS_LIMITS.store(true, Relaxed);
     }
     // Relaxed: the limits are words of their own.
@@ -103,7 +112,7 @@ impl Collector {
     #[track_caller]
     pub fn new() -> Self {
         let domain = srcu::Domain::new();
-        domain.set_limits(Limits { count: u64::MAX, bytes: u64::MAX });
+        domain.set_limits(limits::of_collector());
         Self { domain: Some(domain) }
     }
 

@@ -35,6 +35,7 @@ mod atomic;
 mod collector;
 mod deferred;
 mod guard;
+mod limits;
 mod local;
 mod owned;
 mod pointable;

@@ -2,17 +2,27 @@
 
 use std::fmt::Write as _;
 
-use super::contents::{HOW_TO_READ, RULE};
+use super::contents::{BEHIND, HOW_TO_READ, RULE};
 use super::document::Document;
 use super::{headline, lines};
+use crate::harness::Report;
 
 pub(super) fn summary(document: &Document) -> String {
     let mut text = format!("# stillpoint on this machine\n\n{}\n", headline(document));
     let highlights = lines::highlights(document);
     if !highlights.is_empty() {
         let _ = write!(text, "\n{HOW_TO_READ}\n\n");
-        text += "| | stillpoint | beside | theirs | ratio | min..max |\n|---|--:|---|--:|--:|--:|\n";
-        highlights.iter().for_each(|line| row(&mut text, line));
+        text += "| | stillpoint | best peer | theirs | ratio | min..max | other peers |\n\
+                 |---|--:|---|--:|--:|--:|---|\n";
+        for line in highlights {
+            let cells: Vec<&String> = line.cells.iter().chain([&line.others]).collect();
+            row(&mut text, &cells);
+        }
+    }
+    let behind = lines::behind(document);
+    if !behind.is_empty() {
+        let _ = write!(text, "\n## Where a peer is ahead\n\n{BEHIND}\n\n");
+        text += &self::behind(&behind);
     }
     let mut claims = String::new();
     for result in document.in_order() {
@@ -59,6 +69,39 @@ pub(super) fn figures(document: &Document) -> String {
             let _ = writeln!(text, "- Not measured: {}, {}.", skipped.system, skipped.why);
         }
     }
+    text
+}
+
+/// Returns the highlights in which a peer is ahead, or those in which none is, as a table.
+pub(super) fn highlights(document: &Document, is_behind: bool) -> String {
+    let mut text = "| | stillpoint | best peer | its figure | ratio |\n|---|--:|---|--:|--:|\n".to_owned();
+    for line in lines::highlights(document).iter().filter(|line| line.is_behind == is_behind) {
+        let [title, ours, peer, theirs, ratio, why] = &line.cells;
+        // What was not measured says why.
+        let peer = if peer.is_empty() { why } else { peer };
+        row(&mut text, &[title, ours, peer, theirs, ratio]);
+    }
+    text
+}
+
+/// Returns what was aimed at, as a table.
+pub(super) fn targets(document: &Document) -> String {
+    let mut text = "| | beside | target | ratio | min..max | |\n|---|---|---|--:|--:|---|\n".to_owned();
+    lines::targets(document).iter().for_each(|line| row(&mut text, line));
+    text
+}
+
+/// Returns where a peer is ahead, as a table.
+pub(super) fn behind(lines: &[[String; 6]]) -> String {
+    let mut text = "| | cells | by most | peer | ratio | min..max |\n|---|--:|---|---|--:|--:|\n".to_owned();
+    lines.iter().for_each(|line| row(&mut text, line));
+    text
+}
+
+/// Returns what the posts of an experiment say, as a table.
+pub(super) fn claims(result: &Report) -> String {
+    let mut text = "| | posted | ours | ratio | min..max | shape |\n|---|--:|--:|--:|--:|---|\n".to_owned();
+    lines::claims(result).iter().for_each(|line| row(&mut text, line));
     text
 }
 

@@ -1,6 +1,8 @@
 //! Deferred work at the boundary to the program: the threads that defer it, and the code of the program that runs. The
 //! algorithm is in [`crate::reclaim::worker`].
 
+use core::any::type_name;
+use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
@@ -13,6 +15,7 @@ use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::backlog::{Amount, MayWait};
 use crate::reclaim::callback::{Callback, Panicked};
+use crate::reclaim::heap_bytes;
 use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
@@ -40,10 +43,15 @@ impl<D: RawDomain> Host for D {
         self.core().engine.readers().no_other_readers(self.current_reader())
     }
 
-    fn try_synchronize(&self) {
+    fn try_synchronize(&self) -> bool {
         // It panics if the kernel denies the heavy fence: the worker will report that.
         let try_synchronize = || self.core().engine.try_synchronize(self.current_reader());
-        let _ = catch_unwind(AssertUnwindSafe(try_synchronize));
+        catch_unwind(AssertUnwindSafe(try_synchronize)).unwrap_or(false)
+    }
+
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, index: usize) -> bool {
+        RawDomain::has_active_owner(self, index)
     }
 
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
@@ -81,14 +89,33 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
 ///
 /// # Safety
 ///
-/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it.
+/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it. It is
+/// not borrowed mutably during this call.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<W: Word>(domain: &impl RawDomain, value: NonNull<()>, options: DeferOptions) {
+pub(crate) unsafe fn retire<W: Word<Value: 'static>>(
+    domain: &impl RawDomain,
+    value: NonNull<()>,
+    options: DeferOptions,
+) {
+    // SAFETY: the caller's contract. The types of `known` are `Sync`.
+    let heap = options.heap(|| heap_bytes::known(unsafe { W::deref(value) }));
     // SAFETY: the caller's contract; callbacks run after a grace period.
-    let callback =
-        unsafe { Callback::free::<W>(value, W::bytes(value).saturating_add(options.bytes), options.local) };
+    let callback = unsafe { Callback::free::<W>(value, W::bytes(value), heap, options.local) };
     domain.defer(callback, options.lazy);
+}
+
+/// Returns `weigh(value)`, a function of the program, or `None` if it panics: it must not keep the value from being
+/// retired.
+pub(crate) fn weigh<T: ?Sized>(domain: &impl RawDomain, weigh: fn(&T) -> usize, value: &T) -> Option<usize> {
+    let result = catch_unwind(AssertUnwindSafe(|| weigh(value)));
+    result
+        .inspect_err(|_| {
+            PANICS.fetch_add(1, Relaxed);
+            report_panic(domain, Panicked { what: "a weigher", name: type_name::<T>() });
+        })
+        .map_err(mem::forget)
+        .ok()
 }
 
 /// [`Domain::flush`](crate::Domain::flush) for `queue`, which is the calling thread's.
@@ -128,10 +155,37 @@ fn context<D: RawDomain>(domain: &D) -> CallerContext {
     } else if D::MAY_BE_INSIDE || fork::in_read_section() {
         // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
         MayWait::Briefly
+    } else if D::COLLECTS_ON_ENTRY {
+        MayWait::Shortly
     } else {
         MayWait::Yes
     };
     CallerContext { is_owner: domain.current_reader().is_some(), is_inside, wait }
+}
+
+/// Throttles the caller, which runs nothing meanwhile, if too much waits.
+#[cfg(feature = "epoch")]
+#[cold]
+pub(crate) fn throttle(domain: &impl RawDomain) {
+    domain.core().callbacks.throttle_above_mark(None, context(domain).wait, domain);
+}
+
+/// [`CallbackWorker::collect`], outside. Returns `true` if there are callbacks.
+///
+/// [`CallbackWorker::collect`]: crate::reclaim::worker::CallbackWorker::collect
+#[cfg(feature = "epoch")]
+pub(crate) fn collect(domain: &impl RawDomain, own: Option<&Queue>) -> bool {
+    domain.core().callbacks.collect(own, domain, !running::is_any())
+}
+
+/// [`CallbackWorker::run_all_ready`]. Does nothing in a callback: the next one would run inside it, and so on.
+///
+/// [`CallbackWorker::run_all_ready`]: crate::reclaim::worker::CallbackWorker::run_all_ready
+#[cfg(feature = "epoch")]
+pub(crate) fn run_all_ready(domain: &impl RawDomain, own: Option<&Queue>) {
+    if !running::is_any() {
+        domain.core().callbacks.run_all_ready(own, domain, true);
+    }
 }
 
 /// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the
@@ -147,6 +201,7 @@ pub(crate) fn end_of_owner(domain: &impl RawDomain, queue: &Queue) {
 /// # Panics
 ///
 /// See [`Domain::barrier`](crate::Domain::barrier).
+#[track_caller]
 pub(crate) fn barrier(domain: &impl RawDomain) {
     assert_may_wait(domain, "barrier()");
     assert!(

@@ -24,6 +24,8 @@
 //! all callers (see [`crate::sync::shared_seq`]). Grace periods do not overlap, so no two threads call these methods at
 //! the same time.
 
+#[cfg(all(feature = "epoch", not(loom)))]
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
@@ -73,13 +75,23 @@ pub struct Engine<R> {
     audit: GpAudit,
     /// Returns the name of the domain, for reports.
     domain: fn() -> &'static str,
+    /// See [`is_held_up`](Self::is_held_up).
+    #[cfg(all(feature = "epoch", not(loom)))]
+    held_up: AtomicBool,
 }
 
 impl<R> Engine<R> {
     const_unless_loom! {
         /// Creates the engine of the domain with this name.
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
-            Self { readers, rounds: CachePadded::new(SharedSeq::new()), audit: GpAudit::new(), domain }
+            Self {
+                readers,
+                rounds: CachePadded::new(SharedSeq::new()),
+                audit: GpAudit::new(),
+                domain,
+                #[cfg(all(feature = "epoch", not(loom)))]
+                held_up: AtomicBool::new(false),
+            }
         }
     }
 
@@ -121,6 +133,12 @@ impl<R> Engine<R> {
     pub fn in_progress(&self) -> Option<GpCookie> {
         let (snapshot, in_progress) = self.rounds.next_round();
         in_progress.then(|| GpCookie { snapshot, ticket: AuditTicket::default() })
+    }
+
+    /// Returns `true` if the leader of a grace period waits for a reader. A hint.
+    #[cfg(all(feature = "epoch", not(loom)))]
+    pub fn is_held_up(&self) -> bool {
+        self.held_up.load(Relaxed)
     }
 
     /// Forgets the grace period in progress. For the only thread of a process, as after a fork. Does not reset the
@@ -193,6 +211,11 @@ impl<R: ReaderSet> Engine<R> {
     #[cold]
     fn sleep(&self, pending: R::Pending) {
         let mut detector = StallDetector::new(self.readers.counters(), self.domain, self.number());
+        // Relaxed: a hint. It stays if the kernel denies a fence, and as in the parent of a fork: until the next sleep.
+        #[cfg(all(feature = "epoch", not(loom)))]
+        self.held_up.store(true, Relaxed);
         self.readers.wait_for_readers(pending, &mut detector);
+        #[cfg(all(feature = "epoch", not(loom)))]
+        self.held_up.store(false, Relaxed);
     }
 }

@@ -115,6 +115,7 @@
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
 //! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or `_exit`.
+//!   A process that is started there blocks all signals, also `SIGTERM`: see [`call`](crate::rcu::call).
 //! - `Counter`, `Histogram`, `lock::Mutex`, `lock::RwLock`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption) can
 //!   be statics. [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a static
 //!   needs a `LazyLock`.

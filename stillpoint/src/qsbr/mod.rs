@@ -125,6 +125,7 @@ pub fn register() -> Handle {
 /// ```
 /// stillpoint::qsbr::synchronize();
 /// ```
+#[track_caller]
 pub fn synchronize() {
     Global.synchronize();
 }

@@ -412,43 +412,4 @@ impl<P, A> Drop for Requests<'_, P, A> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use std::env;
-    use std::process::Command;
-    use std::thread;
-
-    use super::*;
-    use crate::deadline::deadline;
-    use crate::fence::{Backend, backend};
-    use crate::grace_period::engine::Engine;
-
-    #[test]
-    fn leader_rescans_if_the_wakeup_is_lost() {
-        const NAME: &str = "readers::threads::tests::leader_rescans_if_the_wakeup_is_lost";
-        static ENGINE: Engine<ThreadReaders<Memb, ()>> = Engine::new(ThreadReaders::new(), || "test");
-        let _running = deadline();
-        if backend() != Backend::SeqCst {
-            // In another process, with the backend of which this is a test.
-            let program = env::current_exe().expect("this program has a path");
-            let mut child = Command::new(program);
-            let status = child.args(["--exact", NAME]).env("STILLPOINT_FENCE", "seqcst").status();
-            assert!(status.expect("it runs").success());
-            return;
-        }
-        let readers = ENGINE.readers();
-        let reader = readers.registry().claim().expect("there is memory");
-        assert!(reader.try_enter(readers.counter()));
-        thread::scope(|s| {
-            s.spawn(|| ENGINE.synchronize(None));
-            // The leader has made its request, and has rescanned once.
-            while readers.counters.sleeps.load(Relaxed) == 0 {
-                thread::yield_now();
-            }
-            // Leaves, and misses the request.
-            reader.gp_seen.store(0, Release);
-        });
-        assert_eq!(readers.counters.wakeups.load(Relaxed), 0, "the reader has woken no thread");
-        assert_eq!(readers.awaited.load(Relaxed), 0);
-        assert!(!reader.take_wake_request(), "the leader has taken the request back");
-    }
-}
+mod tests;

@@ -16,8 +16,13 @@ pub trait Host {
     /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
     fn is_alone(&self) -> bool;
 
-    /// Completes a grace period if that is possible without blocking. The calling thread is outside.
-    fn try_synchronize(&self);
+    /// Completes a grace period if that is possible without blocking. The calling thread is outside. Returns `true` if
+    /// it has been completed.
+    fn try_synchronize(&self) -> bool;
+
+    /// Returns `true` if the queue with this index may belong to a thread that is about to push to it.
+    #[cfg(any(feature = "epoch", loom))]
+    fn has_active_owner(&self, index: usize) -> bool;
 
     /// Blocks until the grace period has ended.
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied>;

@@ -4,6 +4,8 @@ pub mod activity;
 pub mod backlog;
 pub mod blocks;
 pub mod callback;
+#[cfg(not(loom))]
+pub mod heap_bytes;
 pub mod host;
 #[cfg(not(loom))]
 pub mod options;

@@ -36,6 +36,9 @@
 //! may of its own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost
 //! one (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
 
+#[cfg(any(feature = "epoch", loom))]
+mod collect;
+
 use core::mem;
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -81,6 +84,9 @@ pub struct CallbackWorker {
     first: AtomicU64,
     /// Rounds that failed: see [`Denied`].
     failures: AtomicU64,
+    /// See [`collect`].
+    #[cfg(any(feature = "epoch", loom))]
+    run_at_impatience: AtomicU64,
 }
 
 /// What the worker finds in the queues.
@@ -120,6 +126,8 @@ impl CallbackWorker {
                 last_round: AtomicU64::new(0),
                 first: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
+                #[cfg(any(feature = "epoch", loom))]
+                run_at_impatience: AtomicU64::new(u64::MAX),
             }
         }
     }
@@ -171,10 +179,10 @@ impl CallbackWorker {
     pub fn reduce_backlog(&self, queue: &Queue, context: CallerContext, host: &impl Host) {
         if !context.is_inside {
             if host.is_alone() {
-                host.try_synchronize();
+                _ = host.try_synchronize();
             } else if queue.own_gp_is_due() {
                 let begin = now();
-                host.try_synchronize();
+                _ = host.try_synchronize();
                 queue.own_gp_took(now() - begin);
             }
         }
@@ -189,7 +197,7 @@ impl CallbackWorker {
         self.run_own(queue, host, u64::MAX);
         // Only now: as in `flush`.
         if !is_inside() && queue.pending() != Pending::None {
-            host.try_synchronize();
+            _ = host.try_synchronize();
             self.run_own(queue, host, u64::MAX);
         }
         step!("flush-without-expedite", queue.expedite());
@@ -441,7 +449,9 @@ impl CallbackWorker {
         }
         *lingers_since = None;
         let begin = now();
+        self.backlog.begin_gp_wait(begin);
         let result = host.wait_for(in_progress.unwrap_or(cookie));
+        self.backlog.end_gp_wait();
         self.last_round.store(if in_progress.is_some() { now() } else { begin }, Relaxed);
         if result.is_err() {
             step!("failed-round-without-notify", {

@@ -4,10 +4,15 @@
 //! workers, so that no callback is half done. The library has a handler of its own as well, which needs no cooperation:
 //! the child forgets the readers and the leader that it has lost, so reading and waiting work in any child. It is
 //! registered when the library is loaded. So handlers of programs and libraries that are linked to it run later.
+//!
+//! No handler runs in a child that `_Fork`, or a system call of the program's own, has made. There the hooks do what
+//! the handler does: they find the [`generation`] of the process that has called a hook before the fork.
 
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+
+use stillpoint::urcu::reset_fence_in_child;
 
 use crate::flavor::{Flavor, registered};
 use crate::report::Thread;
@@ -19,6 +24,25 @@ static GENERATION: AtomicU32 = AtomicU32::new(1);
 /// Returns a number that is another one in each generation of processes.
 pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
+}
+
+/// The [`generation`] in which a hook has been called before a fork; 0 if none was.
+static ANNOUNCED_IN: AtomicU32 = AtomicU32::new(0);
+
+/// A hook has been called before a fork. All threads of a process store the same number.
+pub fn announce() {
+    ANNOUNCED_IN.store(generation(), Relaxed);
+}
+
+/// A hook is called in the child: does what the library's own handler does, unless that has run.
+pub fn repair_child<F: Flavor>() {
+    if ANNOUNCED_IN.load(Relaxed) == generation() {
+        if F::FENCED {
+            // SAFETY: the child has one thread, which has forked outside the library.
+            unsafe { reset_fence_in_child() };
+        }
+        in_child::<F>();
+    }
 }
 
 /// `struct urcu_atfork`: hooks of liburcu-cds.
@@ -86,6 +110,7 @@ pub fn unregister_hooks<F: Flavor>() {
 /// `call_rcu_before_fork`. Holds the locks until one of the counterparts.
 pub fn before<F: Flavor>() {
     let workers = &F::domain().workers;
+    announce();
     workers.lock.acquire();
     workers.hooks.call(|hooks| hooks.before);
     // Not under `starting`: a thread that needs it may be inside a section for which a worker waits.
@@ -111,6 +136,7 @@ pub fn after_in_parent<F: Flavor>() {
 /// `call_rcu_after_fork_child`.
 pub fn after_in_child<F: Flavor>() {
     let workers = &F::domain().workers;
+    repair_child::<F>();
     workers.hooks.call(|hooks| hooks.child);
     workers::restart_in_child::<F>();
 }
