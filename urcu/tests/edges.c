@@ -116,6 +116,42 @@ static void test_readers_of_child(void)
 }
 #endif
 
+#if defined(BP)
+/* Signals are blocked between the hooks of bp, in the thread that forks, and no longer. */
+static bool is_blocked(void)
+{
+    sigset_t set;
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set) == 0);
+    return sigismember(&set, SIGUSR1);
+}
+
+static void test_signals_beside_fork(void)
+{
+    for (int i = 0; i < 4; i++) {
+        make_child = i % 2 ? _Fork : fork;
+        urcu_bp_before_fork();
+        CHECK(is_blocked());
+        pid_t process = make_child();
+        CHECK(process >= 0);
+        if (process == 0) {
+            alarm(60);
+            CHECK(is_blocked());
+            urcu_bp_after_fork_child();
+            CHECK(!is_blocked());
+            urcu_bp_before_fork();
+            urcu_bp_after_fork_parent();
+            CHECK(!is_blocked());
+            synchronize_rcu();
+            _exit(0);
+        }
+        urcu_bp_after_fork_parent();
+        CHECK(!is_blocked());
+        int status;
+        CHECK(waitpid(process, &status, 0) == process && status == 0);
+    }
+}
+#endif
+
 /* Without a thread for it, a poll runs what it can of a grace period. The next grace period misses no reader. */
 static void test_poll_without_thread(void)
 {
@@ -784,6 +820,7 @@ static const struct {
     {"free-beside-barrier", test_free_beside_barrier},
 #if defined(BP)
     {"readers-of-child", test_readers_of_child},
+    {"signals-beside-fork", test_signals_beside_fork},
 #endif
 #if !defined(QSBR)
     {"cancel", test_cancel},

@@ -79,7 +79,7 @@ fn two_flushes_run_what_the_thread_has_deferred(way: &impl Participants) {
     }
 }
 
-fn two_flushes_run_what_ended_threads_have_deferred(way: &(impl Participants + Sync)) {
+fn two_flushes_run_what_ended_threads_have_deferred(way: &impl Participants) {
     let participant = way.participant();
     for round in 0..50 {
         let (ran, count) = (counter(), 3 * round + 1);
@@ -93,7 +93,7 @@ fn two_flushes_run_what_ended_threads_have_deferred(way: &(impl Participants + S
     }
 }
 
-fn two_flushes_run_what_a_living_thread_has_deferred(way: &(impl Participants + Sync)) {
+fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
     let (ran, step, done) = (counter(), AtomicUsize::new(0), AtomicBool::new(false));
     let until = |value| {
         while step.load(Acquire) != value {
@@ -168,7 +168,7 @@ fn flushes_around_a_repin_suffice(way: &impl Participants) {
     assert_eq!(ran.load(Acquire), 3);
 }
 
-fn flushes_beside_a_pinned_thread_return(way: &(impl Participants + Sync)) {
+fn flushes_beside_a_pinned_thread_return(way: &impl Participants) {
     let (ran, participant) = (counter(), way.participant());
     let guard = participant.pin();
     thread::scope(|scope| {
@@ -186,7 +186,7 @@ fn flushes_beside_a_pinned_thread_return(way: &(impl Participants + Sync)) {
     participant.until(|| ran.load(Acquire) == 3);
 }
 
-fn flushes_suffice_beside_threads_that_pin_briefly(way: &(impl Participants + Sync)) {
+fn flushes_suffice_beside_threads_that_pin_briefly(way: &impl Participants) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -211,7 +211,7 @@ fn flushes_suffice_beside_threads_that_pin_briefly(way: &(impl Participants + Sy
     });
 }
 
-fn flush_in_a_function_returns(way: &(impl Participants + Sync)) {
+fn flush_in_a_function_returns(way: &impl Participants) {
     let (ran, participant) = (counter(), way.participant());
     // SAFETY: the test waits until it has run.
     unsafe {

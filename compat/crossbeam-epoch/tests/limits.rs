@@ -31,6 +31,10 @@ fn defer(participant: &impl Participant, dropped: &'static AtomicUsize) {
     unsafe { guard.defer_destroy(Owned::new(value).into_shared(guard)) };
 }
 
+fn defer_many(participant: &impl Participant, count: usize, dropped: &'static AtomicUsize) {
+    (0..count).for_each(|_| defer(participant, dropped));
+}
+
 fn counter() -> &'static AtomicUsize {
     Box::leak(Box::default())
 }
@@ -67,7 +71,7 @@ fn thread_that_defers_is_throttled_behind_a_stalled_one() {
 }
 
 /// The pinned thread waits for the one that is throttled, as a program may with crossbeam-epoch.
-fn throttled_thread_goes_on(way: &(impl Participants + Sync)) {
+fn throttled_thread_goes_on(way: &impl Participants) {
     let _alone = ALONE.lock();
     let _running = deadline();
     let dropped = counter();
@@ -77,7 +81,7 @@ fn throttled_thread_goes_on(way: &(impl Participants + Sync)) {
     thread::scope(|scope| {
         let deferring = scope.spawn(|| {
             let participant = way.participant();
-            (0..COUNT).for_each(|_| defer(&participant, dropped));
+            defer_many(&participant, COUNT, dropped);
         });
         deferring.join().expect("it does not panic");
     });
@@ -97,7 +101,7 @@ fn throttled_handle_goes_on_if_the_stalled_one_waits_for_it() {
     throttled_thread_goes_on(&Collector::new());
 }
 
-/// It is pinned itself, and pins again and again: no thread can end what it waits for.
+/// It holds a guard, and pins again and again: no other thread can end what it would wait for.
 #[test]
 fn thread_that_stays_pinned_is_not_throttled() {
     let _alone = ALONE.lock();
@@ -105,23 +109,14 @@ fn thread_that_stays_pinned_is_not_throttled() {
     let dropped = counter();
     let handle = Collector::new().register();
     let guards = (epoch::pin(), handle.pin());
-    for participant in [&Thread as &dyn Fn2, &handle] {
-        participant.defer(2 * MOST, dropped);
-    }
+    defer_many(&Thread, 2 * MOST, dropped);
+    defer_many(&handle, 2 * MOST, dropped);
     assert_eq!(dropped.load(Acquire), 0);
     drop(guards);
-    handle.until(|| Thread.until(|| true) == () && dropped.load(Acquire) == 4 * MOST);
-}
-
-/// [`defer`] for all kinds of participants.
-trait Fn2 {
-    fn defer(&self, count: usize, dropped: &'static AtomicUsize);
-}
-
-impl<P: Participant> Fn2 for P {
-    fn defer(&self, count: usize, dropped: &'static AtomicUsize) {
-        (0..count).for_each(|_| defer(self, dropped));
-    }
+    handle.until(|| {
+        epoch::pin().flush();
+        dropped.load(Acquire) == 4 * MOST
+    });
 }
 
 #[test]
@@ -152,8 +147,8 @@ fn switch_turns_the_limits_off() {
             let handle = participants.as_ref().map(Collector::register);
             let _guard = handle.as_ref().map_or_else(epoch::pin, |handle| handle.pin());
             let deferring = scope.spawn(|| match &participants {
-                None => Thread.defer(COUNT, dropped),
-                Some(collector) => collector.register().defer(COUNT, dropped),
+                None => defer_many(&Thread, COUNT, dropped),
+                Some(collector) => defer_many(&collector.register(), COUNT, dropped),
             });
             deferring.join().expect("it does not panic");
         });

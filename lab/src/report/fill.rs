@@ -11,8 +11,8 @@
 //!
 //! WHAT is a system, for its value, or `/ SYSTEM`, for the ratio of ours to it. `best` is the best peer, and `peer` its
 //! name. The configuration is one of [`Report::select`](crate::harness::Report::select). NAME is `machine` (with the
-//! commit), `ahead` or `behind` (the highlights in which no peer or a peer is ahead), `behind by part`, `targets`,
-//! or `claims` and an experiment.
+//! commit), `ahead` or `behind` (the highlights in which no peer or a peer is ahead), `not measured`, `behind by part`,
+//! `targets`, or `claims` and an experiment.
 
 use std::fs;
 use std::path::Path;
@@ -83,6 +83,7 @@ fn block(name: &str, document: &Document) -> Option<String> {
         "machine" => Some(headline(document) + "\n"),
         "ahead" => Some(markdown::highlights(document, false)),
         "behind" => Some(markdown::highlights(document, true)),
+        "not measured" => Some(markdown::not_measured(document)),
         "targets" => Some(markdown::targets(document)),
         "behind by part" => Some(markdown::behind(&lines::behind(document))),
         _ => Some(markdown::claims(document.result(name.strip_prefix("claims ")?)?)),
@@ -122,7 +123,9 @@ mod tests {
         assert_eq!(fill(&new, &document()).expect("known figures"), new);
         let block = fill("<!-- block: ahead -->\nold\n<!-- end -->\n", &document()).expect("a known block");
         assert!(
-            block.contains("| RCU read (enter, load, exit) | 2.00 ns | fast | 4.00 ns | 0.50x |"),
+            block.contains(
+                "| RCU read (enter, load, exit) | 2.00 ns | fast | 4.00 ns | 0.50x | slow 8.00 ns |"
+            ),
             "{block}"
         );
         assert!(!block.contains("old"));

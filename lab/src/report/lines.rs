@@ -13,6 +13,7 @@ use crate::harness::{Better, Report};
 
 /// The part of a posted effect, as a power, that must be there.
 const ENOUGH: f64 = 0.5;
+const NOT_MEASURED: &str = "not measured";
 /// Up to this ratio two systems are level.
 const LEVEL: f64 = 1.005;
 /// Ratios up to this, and down to its inverse, are the same.
@@ -23,10 +24,16 @@ const SAME: f64 = 1.25;
 pub(super) struct Line {
     /// Title, ours, the best peer, theirs, ratio, extremes. Without a measurement, ours says so and the last says why.
     pub(super) cells: [String; 6],
-    /// The other peers, the best first.
-    pub(super) others: String,
+    /// The other peers and theirs, the best first.
+    pub(super) others: Vec<String>,
     /// Whether the best peer is ahead, or level to half a percent.
     pub(super) is_behind: bool,
+}
+
+impl Line {
+    pub(super) fn is_measured(&self) -> bool {
+        self.cells[1] != NOT_MEASURED
+    }
 }
 
 /// Returns the highlights, each with the best of all peers that were measured.
@@ -40,8 +47,8 @@ fn line(document: &Document, &Highlight(bench, title, metric, wanted): &Highligh
             .split(", ")
             .filter_map(|pair| pair.split_once('='))
             .fold(title.to_owned(), |title, (name, value)| title.replace(&format!("{{{name}}}"), value));
-        let cells = [title, "not measured".to_owned(), String::new(), String::new(), String::new(), why];
-        Line { cells, others: String::new(), is_behind: false }
+        let cells = [title, NOT_MEASURED.to_owned(), String::new(), String::new(), String::new(), why];
+        Line { cells, others: Vec::new(), is_behind: false }
     };
     let Some(result) = document.result(bench) else { return nothing(format!("`{bench}` was not run")) };
     let Some(ours) = result.find(OURS, metric, wanted) else {
@@ -50,7 +57,7 @@ fn line(document: &Document, &Highlight(bench, title, metric, wanted): &Highligh
     };
     let peers = result.peers(ours);
     let others = peers.iter().skip(1).map(|peer| format!("{} {}", peer.system, value(peer)));
-    let others = others.collect::<Vec<_>>().join(", ");
+    let others = others.collect();
     let best = peers.first();
     let ratio = best.and_then(|best| result.ratio_to(ours, &best.system)).map(|ratio| ratio.summary);
     let is_behind = ratio.is_some_and(|ratio| {
@@ -229,7 +236,7 @@ mod tests {
         let document = document(&[(OURS, 2.0), ("slow", 9.0), ("fast", 1.0), ("bare-load", 0.1)]);
         let Line { cells, others, is_behind } = highlights(&document).remove(0);
         assert_eq!(cells[1..5], ["2.00 ns", "fast", "1.00 ns", "2.00x"]);
-        assert_eq!((&*others, is_behind), ("slow 9.00 ns", true));
+        assert_eq!((others, is_behind), (vec!["slow 9.00 ns".to_owned()], true));
         let behind = behind(&document);
         assert_eq!(behind[0][..5], ["read pair_ns", "1 of 1", "threads=1 nesting=1", "fast", "2.00x"]);
     }

@@ -15,7 +15,8 @@ pub(super) fn summary(document: &Document) -> String {
         text += "| | stillpoint | best peer | theirs | ratio | min..max | other peers |\n\
                  |---|--:|---|--:|--:|--:|---|\n";
         for line in highlights {
-            let cells: Vec<&String> = line.cells.iter().chain([&line.others]).collect();
+            let others = line.others.join(", ");
+            let cells: Vec<&String> = line.cells.iter().chain([&others]).collect();
             row(&mut text, &cells);
         }
     }
@@ -72,14 +73,25 @@ pub(super) fn figures(document: &Document) -> String {
     text
 }
 
-/// Returns the highlights in which a peer is ahead, or those in which none is, as a table.
+/// Returns the highlights in which the best peer is ahead, or those in which it is not, as a table with three peers.
 pub(super) fn highlights(document: &Document, is_behind: bool) -> String {
-    let mut text = "| | stillpoint | best peer | its figure | ratio |\n|---|--:|---|--:|--:|\n".to_owned();
-    for line in lines::highlights(document).iter().filter(|line| line.is_behind == is_behind) {
-        let [title, ours, peer, theirs, ratio, why] = &line.cells;
-        // What was not measured says why.
-        let peer = if peer.is_empty() { why } else { peer };
-        row(&mut text, &[title, ours, peer, theirs, ratio]);
+    let mut text =
+        "| | stillpoint | best peer | its figure | ratio | next peers |\n|---|--:|---|--:|--:|---|\n"
+            .to_owned();
+    for line in lines::highlights(document) {
+        if line.is_measured() && line.is_behind == is_behind {
+            let next = line.others.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
+            row(&mut text, &[&line.cells[..5], &[next]].concat());
+        }
+    }
+    text
+}
+
+/// Returns the highlights that were not measured, and why, as a list.
+pub(super) fn not_measured(document: &Document) -> String {
+    let mut text = String::new();
+    for line in lines::highlights(document).iter().filter(|line| !line.is_measured()) {
+        let _ = writeln!(text, "- Not measured: {}: {}.", line.cells[0], line.cells[5]);
     }
     text
 }

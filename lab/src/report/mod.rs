@@ -33,7 +33,7 @@ use part::{PARTS, Part};
 /// Measure this machine and write a page about it, a summary and the raw results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Eight minutes of measurements instead of twenty.
+    /// Eight minutes of measurements instead of twenty-five.
     #[arg(long)]
     quick: bool,
     /// Only these parts, in this order; the others stay as the directory has them.

@@ -20,7 +20,7 @@ use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::word::Word;
-use crate::reclaim::{running, worker_pool};
+use crate::reclaim::{lazy_timer, running, worker_pool};
 
 /// Callbacks and destructors that have panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -58,6 +58,7 @@ impl<D: RawDomain> Host for D {
         wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
     }
 
+    #[inline]
     fn run(&self, callback: Callback) {
         let is_free_only = callback.is_free_only();
         // SAFETY: the contract of `Host::run`: the grace period has ended.
@@ -73,6 +74,20 @@ impl<D: RawDomain> Host for D {
         // SAFETY: the task only waits for grace periods, and runs what was deferred.
         let domain = unsafe { self.worker_ref() };
         worker_pool::submit(move || domain.core().callbacks.work(&*domain, || false))
+    }
+
+    fn park(&self, due: u64) -> bool {
+        // SAFETY: as above.
+        let domain = unsafe { self.worker_ref() };
+        lazy_timer::park((due, address(self).addr()), move || domain.core().callbacks.resume(&*domain))
+    }
+
+    fn unpark(&self, due: u64) {
+        lazy_timer::unpark((due, address(self).addr()));
+    }
+
+    fn is_parked(&self, due: u64) -> bool {
+        lazy_timer::is_parked((due, address(self).addr()))
     }
 }
 
@@ -152,11 +167,11 @@ fn context<D: RawDomain>(domain: &D) -> CallerContext {
     // time out, although the program does not make them wait.
     let wait = if is_inside || running::is_any() || stall::is_reporting() {
         MayWait::No
+    } else if callbacks_throttle_shortly(domain) {
+        MayWait::Shortly
     } else if D::MAY_BE_INSIDE || fork::in_read_section() {
         // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
         MayWait::Briefly
-    } else if D::COLLECTS_ON_ENTRY {
-        MayWait::Shortly
     } else {
         MayWait::Yes
     };
@@ -186,6 +201,16 @@ pub(crate) fn run_all_ready(domain: &impl RawDomain, own: Option<&Queue>) {
     if !running::is_any() {
         domain.core().callbacks.run_all_ready(own, domain, true);
     }
+}
+
+#[cfg(feature = "epoch")]
+fn callbacks_throttle_shortly(domain: &impl RawDomain) -> bool {
+    domain.core().callbacks.backlog().throttles_shortly()
+}
+
+#[cfg(not(feature = "epoch"))]
+fn callbacks_throttle_shortly(_: &impl RawDomain) -> bool {
+    false
 }
 
 /// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the

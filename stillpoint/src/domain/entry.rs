@@ -1,4 +1,4 @@
-//! Domains whose threads run what is deferred when they begin a section ([`RawDomain::COLLECTS_ON_ENTRY`](super::raw::RawDomain::COLLECTS_ON_ENTRY)).
+//! Domains whose threads run what is deferred when they begin a section ([`StaticDomain::COLLECTS_ON_ENTRY`]).
 //!
 //! As in crossbeam-epoch, neither deferring nor ending a section runs code of the program: the thread may hold a lock
 //! then that this code takes. So what an owner does after a push elsewhere is put off until its next outermost section
@@ -13,56 +13,12 @@
 //!
 //! The worker runs what threads leave.
 
-use core::cell::Cell;
-
 use super::deferred;
+use super::due::Work;
 use super::static_domain::{StaticDomain, leave_if_ended, queue_of, registered_reader, while_it_stays};
 use crate::readers::reader::Reader;
-use crate::reclaim::blocks::BLOCK;
-use crate::reclaim::queue::{PushAction, Queue, STEP};
+use crate::reclaim::queue::{PushAction, STEP};
 use crate::reclaim::running;
-
-/// The most callbacks that the owner runs when it begins a section, but after a flush.
-const MOST: u64 = 8 * BLOCK;
-
-/// What a thread does before its next section.
-#[derive(Debug)]
-pub struct Due {
-    /// Runs as many of its callbacks.
-    count: Cell<u64>,
-    /// Reduces the backlog.
-    flush: Cell<bool>,
-    /// Runs all callbacks that are ready, of all queues.
-    all: Cell<bool>,
-}
-
-impl Due {
-    pub const fn new() -> Self {
-        Self { count: Cell::new(0), flush: Cell::new(false), all: Cell::new(false) }
-    }
-}
-
-/// After a push to `queue`, the calling thread's: puts off what the owner must do.
-#[cold]
-pub(crate) fn after_push<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
-    D::with_thread_state(|local| {
-        let due = &local.entry;
-        due.count.set((due.count.get() + STEP).min(MOST));
-        due.flush.set(due.flush.get() || action == PushAction::Flush);
-        local.registration.divert();
-    });
-    if action != PushAction::Flush {
-        return;
-    }
-    let callbacks = &D::shared().core.callbacks;
-    callbacks.report_pushed(queue, &D::INSTANCE);
-    // A repin is no entry, but leaves the section.
-    if callbacks.must_throttle(queue)
-        && let Some(reader) = registered_reader::<D>().filter(|reader| reader.in_read_section())
-    {
-        reader.reclaim_on_exit();
-    }
-}
 
 /// Before a section that the slow path begins: does what is due, if it is the outermost.
 #[inline]
@@ -79,10 +35,9 @@ fn do_what_is_due<D: StaticDomain>() {
     if reader.is_some_and(Reader::in_read_section) || running::is_any() {
         return;
     }
-    let (count, flush, all) = D::with_thread_state(|local| {
+    let Work { count, flush, all } = D::with_thread_state(|local| {
         local.registration.take_diverted();
-        let due = &local.entry;
-        (due.count.take(), due.flush.take(), due.all.take())
+        local.due.take()
     });
     // None: the thread's destructors have run, and the reader is another thread's.
     let Some(reader) = reader else { return };
@@ -91,8 +46,12 @@ fn do_what_is_due<D: StaticDomain>() {
         if all {
             deferred::run_all_ready(&D::INSTANCE, Some(queue));
         }
-        D::shared().core.callbacks.reclaim_up_to(count, queue, &D::INSTANCE);
-        if flush {
+        let callbacks = &D::shared().core.callbacks;
+        if !flush {
+            callbacks.reclaim_up_to(count, queue, &D::INSTANCE);
+        } else {
+            // `flush` runs some itself.
+            callbacks.reclaim_up_to(count.saturating_sub(STEP), queue, &D::INSTANCE);
             deferred::flush(&D::INSTANCE, queue, PushAction::Flush);
         }
     });
@@ -109,7 +68,7 @@ pub(crate) fn after_section<D: StaticDomain>(reader: &'static Reader) {
     while_it_stays::<D, _>(|| {
         if deferred::collect(&D::INSTANCE, Some(queue_of::<D>(reader))) {
             D::with_thread_state(|local| {
-                local.entry.all.set(true);
+                local.due.run_all();
                 local.registration.divert();
             });
         }

@@ -3,6 +3,8 @@
 pub mod api;
 pub mod deferred;
 #[cfg(feature = "epoch")]
+pub mod due;
+#[cfg(feature = "epoch")]
 pub mod entry;
 pub mod fork;
 pub mod raw;

@@ -44,8 +44,6 @@ pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
 
     /// A thread outside known sections may be inside one.
     const MAY_BE_INSIDE: bool = false;
-    /// Threads run what is deferred when they begin a section, and nowhere else: see [`super::entry`].
-    const COLLECTS_ON_ENTRY: bool = false;
     /// Why a thread inside a section must not wait, and what to do instead: completes "synchronize() ...".
     const INSIDE: &'static str;
 

@@ -37,7 +37,7 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     const INSTANCE: Self;
     /// See `RawDomain::INSIDE`.
     const INSIDE: &'static str;
-    /// See `RawDomain::COLLECTS_ON_ENTRY`.
+    /// Threads run what is deferred when they begin a section, and nowhere else: see `entry.rs`.
     const COLLECTS_ON_ENTRY: bool = false;
     /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
     fn name() -> &'static str {
@@ -61,7 +61,6 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     type WorkerRef = Box<D>;
 
     const INSIDE: &'static str = D::INSIDE;
-    const COLLECTS_ON_ENTRY: bool = D::COLLECTS_ON_ENTRY;
 
     #[inline(always)]
     fn core(&self) -> &Core<QueuedReaders<D::Protocol>> {
@@ -159,7 +158,7 @@ pub struct ThreadState {
     /// The thread has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
     #[cfg(feature = "epoch")]
-    pub(crate) entry: super::entry::Due,
+    pub(crate) due: super::due::Due,
 }
 
 impl ThreadState {
@@ -169,7 +168,7 @@ impl ThreadState {
             queue: Cell::new(None),
             has_handle: Cell::new(false),
             #[cfg(feature = "epoch")]
-            entry: super::entry::Due::new(),
+            due: super::due::Due::new(),
         }
     }
 }
@@ -321,7 +320,7 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
     #[cfg(feature = "epoch")]
     if D::COLLECTS_ON_ENTRY {
         if action != PushAction::None {
-            super::entry::after_push::<D>(queue, action);
+            put_off::<D>(queue, action);
         }
         return;
     }
@@ -329,6 +328,27 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
         // A destructor that runs here may end the section of a thread whose destructors have run.
         while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue, action));
         leave_if_ended::<D>();
+    }
+}
+
+/// After a push in a domain whose threads run nothing then: puts off what the owner must do until its next section.
+#[cfg(feature = "epoch")]
+#[cold]
+fn put_off<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
+    D::with_thread_state(|local| {
+        local.due.put_off(action);
+        local.registration.divert();
+    });
+    if action != PushAction::Flush {
+        return;
+    }
+    let callbacks = &D::shared().core.callbacks;
+    callbacks.report_pushed(queue, &D::INSTANCE);
+    // A repin leaves the section too, and is no entry.
+    if callbacks.must_throttle(queue)
+        && let Some(reader) = registered_reader::<D>().filter(|reader| reader.in_read_section())
+    {
+        reader.reclaim_on_exit();
     }
 }
 
@@ -468,7 +488,12 @@ macro_rules! static_domain {
                 ::std::thread_local! {
                     static LOCAL: $crate::rcu::ThreadState = const { $crate::rcu::ThreadState::new() };
                 }
-                LOCAL.with(f)
+                // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there
+                // is no destructor.
+                match LOCAL.try_with(f) {
+                    ::core::result::Result::Ok(result) => result,
+                    ::core::result::Result::Err(_) => ::core::unreachable!(),
+                }
             }
 
             fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {

@@ -60,6 +60,12 @@ pub trait ReaderSet {
     /// leaves. `above`: the backlog is above its limit.
     fn defer_to_exit(&self, _own: Option<&Self::Reader>, _above: bool) {}
 
+    /// Returns `true` if any reader may be inside a section. A hint.
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        true
+    }
+
     fn counters(&self) -> &GpCounters;
 
     /// Returns the number of readers for statistics.
@@ -135,12 +141,6 @@ impl<R> Engine<R> {
         in_progress.then(|| GpCookie { snapshot, ticket: AuditTicket::default() })
     }
 
-    /// Returns `true` if the leader of a grace period waits for a reader. A hint.
-    #[cfg(all(feature = "epoch", not(loom)))]
-    pub fn is_held_up(&self) -> bool {
-        self.held_up.load(Relaxed)
-    }
-
     /// Forgets the grace period in progress. For the only thread of a process, as after a fork. Does not reset the
     /// readers.
     #[cfg(not(loom))]
@@ -150,6 +150,13 @@ impl<R> Engine<R> {
 }
 
 impl<R: ReaderSet> Engine<R> {
+    /// Returns `true` if a grace period is in progress whose leader sleeps until readers have left that are still
+    /// inside. A hint.
+    #[cfg(all(feature = "epoch", not(loom)))]
+    pub fn is_held_up(&self) -> bool {
+        self.held_up.load(Relaxed) && self.readers.is_any_inside()
+    }
+
     /// Blocks until every section that is open now has ended.
     pub fn synchronize(&self, own: Option<&R::Reader>) {
         let ticket = self.audit.ticket();

@@ -58,7 +58,7 @@
 //! | runs code afterwards | [`call`](crate::rcu::call) | does not block: the code runs in a thread of the library |
 //! | keeps many old values, and checks now and then which have no readers left | [`GracePeriod::start`](crate::rcu::GracePeriod::start), `is_elapsed` | does not block |
 //! | is an async task | `GracePeriod::now().await` | suspends the task, not its thread |
-//! | shuts down, or is a test | [`barrier`](crate::rcu::barrier) | blocks until all deferred callbacks have run |
+//! | ends `main`, or a test | [`barrier`](crate::rcu::barrier) of each domain | blocks until all deferred callbacks have run; without it, the last ones do not run |
 //!
 //! # Example
 //!

@@ -3,7 +3,7 @@
 //! Everything here is safe: it runs deferred callbacks after their grace period, in the calling thread. So a callback
 //! that takes a lock which the caller holds deadlocks.
 
-use super::{Guard, RcuDomain};
+use super::{Guard, Limits, RcuDomain};
 use crate::Domain;
 use crate::domain::static_domain::registered_reader;
 use crate::domain::{deferred, entry};
@@ -32,6 +32,13 @@ pub fn flush<D: RcuDomain>(_section: &Guard<D>) {
 /// Returns the number of sections of the domain that are open in the calling thread, nested ones included.
 pub fn depth<D: RcuDomain>() -> u64 {
     registered_reader::<D>().map_or(0, |reader| reader.depth())
+}
+
+/// Sets how much may wait. Callers are throttled for a second at most, and then for a millisecond each, until a callback
+/// has run.
+pub fn set_limits<D: Domain>(domain: &D, limits: Limits) {
+    domain.core().callbacks.backlog().throttle_shortly();
+    domain.set_limits(limits);
 }
 
 /// Has what was deferred go through a grace period, unless a reader blocks it. Returns `true` if there is something.

@@ -46,11 +46,14 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
     #[track_caller]
     fn enter() -> Guard<Self> {
         let reader = Self::with_thread_state(|local| local.registration.fast());
-        if registration::try_enter(reader, Self::shared().readers().counter()) {
+        let guard = if registration::try_enter(reader, Self::shared().readers().counter()) {
             Guard::new(reader)
         } else {
             enter_slow()
-        }
+        };
+        #[cfg(feature = "section-locations")]
+        guard.reader.section_begun_at(Location::caller());
+        guard
     }
 
     /// Registers the calling thread now: see [`rcu::register`](super::register).
@@ -144,6 +147,8 @@ impl<D: RcuDomain> ReadSection for Guard<D> {}
 impl<D: RcuDomain> Drop for Guard<D> {
     #[inline]
     fn drop(&mut self) {
+        #[cfg(feature = "section-locations")]
+        self.reader.section_ends();
         if self.reader.leave() == ExitPath::Slow {
             exit_slow::<D>(self.reader);
         }

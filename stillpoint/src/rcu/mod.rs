@@ -80,6 +80,10 @@
 //! defers something and then calls [`synchronize`], the grace period of that call serves both. [`DeferOptions::lazy`]
 //! lets a callback wait for others; [`barrier`] waits until all have run.
 //!
+//! **The end of the program does not wait for them**: what is still queued when `main` returns neither runs nor is
+//! dropped. If that matters, end `main` with [`barrier`], and with [`Domain::barrier`](crate::Domain::barrier) for each
+//! further domain.
+//!
 //! | thread | work |
 //! |---|---|
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
@@ -90,7 +94,8 @@
 //! What values own on the heap counts for [types that the library knows](known_heap_bytes), and for pointers that
 //! [weigh](Rcu::weighed) their values; of other values a stalled reader holds up a bounded *number*
 //! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, since
-//! each domain with queued callbacks has its own worker. One idle worker thread is kept for all domains.
+//! each domain with queued callbacks has its own worker. Domains with nothing but lazy callbacks share two threads until
+//! these must run. One idle worker thread is kept for all domains.
 //!
 //! Workers do not inherit how the thread that defers first is scheduled. They have the normal policy, and the CPUs and
 //! the nice value of the main thread. If the main thread is bound to one CPU, they have the CPUs with which the program
@@ -116,6 +121,10 @@
 //! registered, again after 20, and so on; with the feature `tracing`, a subscriber gets an event instead.
 //! [`set_stall_timeout`] and [`set_stall_hook`] change that. [`Stats::stalls`] counts the reports, and
 //! [`Stats::longest_wait`] is the longest wait so far.
+//!
+//! With the feature `section-locations`, a report also says where the sections began ([`StalledReader::section_at`]).
+//! Each section then stores its place in its thread's reader. Without the feature, readers execute the same
+//! instructions as if there were none.
 //!
 //! A leaked guard (`mem::forget`, `Box::leak`) may have lent references for ever, so its section never ends: grace
 //! periods of the domain wait for it, and nothing is freed, even after its thread has exited
@@ -465,7 +474,8 @@ pub fn flush() -> bool {
 
 /// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
 ///
-/// Call it before code or data goes away that callbacks use, or at the end of a test. Callbacks of *other* domains may
+/// Call it before code or data goes away that callbacks use, at the end of a test, and at the end of `main`: the end of
+/// the program does not wait for what is still queued. (What callbacks themselves defer needs another call.) Callbacks of *other* domains may
 /// call it: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains that domain
 /// wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain deadlock, as two
 /// threads that join each other.

@@ -58,6 +58,9 @@ pub struct Reader {
     pub(crate) next_free: AtomicU32,
     thread: AtomicU32,
     site: AtomicPtr<Location<'static>>,
+    /// Where the outermost section began, or null.
+    #[cfg(feature = "section-locations")]
+    section: AtomicPtr<Location<'static>>,
 }
 
 // The layout that `struct sp_rcu_reader_` of `stillpoint.h` has. If it changes, so must the names with `v1` there.
@@ -98,6 +101,8 @@ impl Reader {
                 next_free: AtomicU32::new(0),
                 thread: AtomicU32::new(0),
                 site: AtomicPtr::new(ptr::null_mut()),
+                #[cfg(feature = "section-locations")]
+                section: AtomicPtr::new(ptr::null_mut()),
             }
         }
     }
@@ -246,6 +251,35 @@ impl Reader {
     #[cfg(feature = "epoch")]
     pub fn depth(&self) -> u64 {
         if self.in_read_section() { self.nesting.load(Relaxed) + 1 } else { 0 }
+    }
+
+    /// A section has begun at `site`. Stall reports name the outermost one.
+    #[cfg(feature = "section-locations")]
+    #[inline]
+    pub fn section_begun_at(&self, site: &'static Location<'static>) {
+        if self.nesting.load(Relaxed) == 0 {
+            // Relaxed, here and below: for reports only, and what it points to is constant.
+            self.section.store(ptr::from_ref(site).cast_mut(), Relaxed);
+        }
+    }
+
+    /// A section is about to end.
+    #[cfg(feature = "section-locations")]
+    #[inline]
+    pub fn section_ends(&self) {
+        if self.nesting.load(Relaxed) == 0 {
+            self.section.store(ptr::null_mut(), Relaxed);
+        }
+    }
+
+    /// Returns where the open section began, if that was recorded. Meaningful inside
+    /// [`owner_if_still_blocking`](Self::owner_if_still_blocking).
+    pub fn section_site(&self) -> Option<&'static Location<'static>> {
+        #[cfg(feature = "section-locations")]
+        // SAFETY: null, or made of a `'static` reference.
+        return unsafe { self.section.load(Relaxed).as_ref() };
+        #[cfg(not(feature = "section-locations"))]
+        None
     }
 
     /// Makes the reader a new one, in the child of a fork.

@@ -26,6 +26,8 @@
 //! after [`MIN_PACED_WAIT`] then.
 
 use core::ops::AddAssign;
+// Not of `sync`: what these words decide, how long a caller is throttled, does not exist in models.
+use core::sync::atomic::AtomicU64 as Unmodelled;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -117,14 +119,14 @@ impl AddAssign for Amount {
 #[derive(Debug)]
 struct SharedAmount {
     count: AtomicU64,
-    unknown: AtomicU64,
+    unknown: Unmodelled,
     bytes: AtomicU64,
 }
 
 impl SharedAmount {
     const_unless_loom! {
         fn new() -> Self {
-            Self { count: AtomicU64::new(0), unknown: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+            Self { count: AtomicU64::new(0), unknown: Unmodelled::new(0), bytes: AtomicU64::new(0) }
         }
     }
 
@@ -134,10 +136,13 @@ impl SharedAmount {
         self.bytes.store(amount.bytes, Relaxed);
     }
 
+    #[inline(always)]
     fn map(&self, f: impl Fn(u64) -> u64) -> Amount {
-        let [count, unknown, bytes] =
-            [&self.count, &self.unknown, &self.bytes].map(|word| f(word.load(Relaxed)));
-        Amount { count, unknown, bytes }
+        Amount {
+            count: f(self.count.load(Relaxed)),
+            unknown: f(self.unknown.load(Relaxed)),
+            bytes: f(self.bytes.load(Relaxed)),
+        }
     }
 }
 
@@ -162,6 +167,10 @@ impl LocalCount {
         bytes
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Relaxed)
+    }
+
     pub fn amount(&self) -> Amount {
         self.0.map(|word| word)
     }
@@ -181,7 +190,7 @@ pub enum MayWait {
     /// For the time of a paced caller: it may be inside a section of this domain, or is inside one of another domain,
     /// which the worker may be waiting for indirectly.
     Briefly,
-    /// For a second.
+    /// For a second, and then for [`MIN_PACED_WAIT`]: the program does not expect to be throttled.
     Shortly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,
@@ -198,10 +207,13 @@ pub struct Backlog {
     /// `Counters::run` when a throttled caller last timed out.
     progress_at_timeout: AtomicU64,
     /// When the worker began to wait for the grace period that it waits for: nanoseconds of [`now`], or 0.
-    waits_since: AtomicU64,
+    waits_since: Unmodelled,
     /// The excess that paced callers have paid for, and until when they pay.
-    paid: AtomicU64,
-    paid_until: AtomicU64,
+    paid: Unmodelled,
+    paid_until: Unmodelled,
+    /// 1: callers are throttled for a short time only ([`MayWait::Shortly`]).
+    #[cfg(feature = "epoch")]
+    shortly: AtomicU64,
 }
 
 /// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
@@ -230,9 +242,11 @@ impl Backlog {
                 limit_count: AtomicU64::new(Limits::DEFAULT.count),
                 limit_bytes: AtomicU64::new(Limits::DEFAULT.bytes),
                 progress_at_timeout: AtomicU64::new(u64::MAX),
-                waits_since: AtomicU64::new(0),
-                paid: AtomicU64::new(0),
-                paid_until: AtomicU64::new(0),
+                waits_since: Unmodelled::new(0),
+                paid: Unmodelled::new(0),
+                paid_until: Unmodelled::new(0),
+                #[cfg(feature = "epoch")]
+                shortly: AtomicU64::new(0),
             }
         }
     }
@@ -240,6 +254,17 @@ impl Backlog {
     pub fn set_limits(&self, limits: Limits) {
         self.limit_count.store(limits.count, Relaxed);
         self.limit_bytes.store(limits.bytes, Relaxed);
+    }
+
+    /// From now on callers are throttled for a short time only.
+    #[cfg(feature = "epoch")]
+    pub fn throttle_shortly(&self) {
+        self.shortly.store(1, Relaxed);
+    }
+
+    #[cfg(feature = "epoch")]
+    pub fn throttles_shortly(&self) -> bool {
+        self.shortly.load(Relaxed) != 0
     }
 
     fn limits(&self) -> Limits {

@@ -182,6 +182,7 @@ impl Callback {
     /// # Safety
     ///
     /// A grace period has ended since the callback was made.
+    #[inline]
     pub unsafe fn run(self) -> Option<fn() -> Panicked> {
         if self.bytes_and_flags & RAW != 0 {
             // SAFETY: `drop_raw` made it of such a function.

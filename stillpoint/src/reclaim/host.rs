@@ -33,6 +33,16 @@ pub trait Host {
     /// Has a thread call [`CallbackWorker::work`](super::worker::CallbackWorker::work). Returns `false` if there is no
     /// thread.
     fn start_worker(&self) -> bool;
+
+    /// Has a thread call [`CallbackWorker::resume`](super::worker::CallbackWorker::resume) at the time `due`, in
+    /// nanoseconds of [`now`](crate::sync::now). Returns `false` if there is no thread.
+    fn park(&self, due: u64) -> bool;
+
+    /// Undoes [`park`](Self::park), if a thread has not begun to do that.
+    fn unpark(&self, due: u64);
+
+    /// Returns `true` after [`park`](Self::park) until a thread begins to do that, or until it is undone.
+    fn is_parked(&self, due: u64) -> bool;
 }
 
 /// The kernel denies the heavy fence, which worked before: grace periods fail.

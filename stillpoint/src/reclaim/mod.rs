@@ -8,6 +8,8 @@ pub mod callback;
 pub mod heap_bytes;
 pub mod host;
 #[cfg(not(loom))]
+pub mod lazy_timer;
+#[cfg(not(loom))]
 pub mod options;
 pub mod poller;
 pub mod queue;

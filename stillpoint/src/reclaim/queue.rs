@@ -307,8 +307,7 @@ impl Queue {
 
     /// Returns `true` if the owner has run so much more than it has pushed that it should report.
     pub fn has_freed_much(&self) -> bool {
-        let [added, freed] = self.unreported();
-        freed.bytes >= added.bytes + FLUSH_BYTES / 16
+        self.owner.freed.bytes() >= self.owner.added.bytes() + FLUSH_BYTES / 16
     }
 
     /// Claims the front if it is free.

@@ -167,7 +167,10 @@ fn wait(domain: &Domain, is_wanted: impl Fn() -> bool) -> bool {
             detector.report_if_due(detector.waited(), |_| {
                 let (handles, sections) = (counts.handles(), readers.count());
                 let site = domain.made_at()?;
-                (handles != 0).then_some(StalledReaders::Handles { handles, sections, site })
+                (handles != 0).then(|| {
+                    let begun_at = readers.begun_at();
+                    StalledReaders::Handles { handles, sections, begun_at, site }
+                })
             });
         }
     }

@@ -8,14 +8,16 @@
 //! No handler runs in a child that `_Fork`, or a system call of the program's own, has made. There the hooks do what
 //! the handler does: they find the [`generation`] of the process that has called a hook before the fork.
 
+use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 use stillpoint::urcu::reset_fence_in_child;
 
-use crate::flavor::{Flavor, registered};
+use crate::flavor::{Flavor, SignalsBlocked, registered};
 use crate::report::Thread;
+use crate::sync::Lock;
 use crate::workers;
 
 /// How many forks lie between the first process and this one, plus one.
@@ -105,6 +107,39 @@ pub fn unregister_hooks<F: Flavor>() {
     if workers.hooks.count.fetch_sub(1, Relaxed) == 1 {
         workers.hooks.hooks.store(ptr::null_mut(), Relaxed);
     }
+}
+
+/// The signals that were blocked before the hook of a fork.
+struct Forking {
+    lock: Lock,
+    blocked: UnsafeCell<Option<SignalsBlocked>>,
+}
+
+// SAFETY: the cell is accessed under the lock.
+unsafe impl Sync for Forking {}
+
+static FORKING: Forking = Forking { lock: Lock::new(), blocked: UnsafeCell::new(None) };
+
+/// For the hook before a fork, of a flavor with readers in signal handlers: blocks all signals until one of the
+/// counterparts. A handler that registers the thread in the child might wait for a lock of a thread that is lost.
+pub fn block_signals() {
+    let blocked = SignalsBlocked::always();
+    FORKING.lock.acquire();
+    // SAFETY: under the lock.
+    unsafe { *FORKING.blocked.get() = Some(blocked) };
+}
+
+pub fn unblock_in_parent() {
+    // SAFETY: under the lock, which the thread has acquired in `block_signals`.
+    if let Some(_blocked) = unsafe { (*FORKING.blocked.get()).take() } {
+        FORKING.lock.release();
+    }
+}
+
+/// After [`repair_child`]: the lock is free.
+pub fn unblock_in_child() {
+    // SAFETY: the only thread.
+    drop(unsafe { (*FORKING.blocked.get()).take() });
 }
 
 /// `call_rcu_before_fork`. Holds the locks until one of the counterparts.

@@ -18,19 +18,22 @@ pub struct Visit {
     pub is_claimed: bool,
     /// The caller must wake the worker, which has found the queue claimed.
     pub is_wanted: bool,
+    /// A callback has run.
     pub has_run: bool,
+    /// Callbacks are left without a cookie.
+    pub leaves_some: bool,
 }
 
 impl Visit {
-    const CLAIMED: Self = Self { is_claimed: true, is_wanted: false, has_run: false };
+    const CLAIMED: Self = Self { is_claimed: true, is_wanted: false, has_run: false, leaves_some: true };
 }
 
 impl Queue {
     /// Assigns a cookie to all callbacks, unless some wait for an earlier grace period than the others can have.
     pub fn expect_grace_period<R>(&self, engine: &Engine<R>) -> Visit {
         let Some(claim) = self.try_claim() else { return Visit::CLAIMED };
-        claim.with(|consumer| consumer.accelerate_all(self, engine));
-        Visit { is_claimed: false, is_wanted: claim.release() == WANTED, has_run: false }
+        let leaves_some = !claim.with(|consumer| consumer.accelerate_all(self, engine));
+        Visit { is_wanted: claim.release() == WANTED, leaves_some, ..Visit::default() }
     }
 
     /// Runs a batch of callbacks that are ready by `run`, also those that the worker is to run. Then calls `count` with
@@ -44,29 +47,31 @@ impl Queue {
         let Some(claim) = self.try_claim() else { return Visit::CLAIMED };
         claim.with(|consumer| consumer.advance(self, engine));
         let has_run = claim.run(BATCH, |_| false, Block::free, run, count);
-        Visit { is_claimed: false, is_wanted: claim.release() == WANTED, has_run }
+        Visit { is_wanted: claim.release() == WANTED, has_run, ..Visit::default() }
     }
 }
 
 impl Consumer {
     /// [`accelerate`](Self::accelerate), also of callbacks behind some that wait, if all can have one grace period.
-    fn accelerate_all<R>(&mut self, queue: &Queue, engine: &Engine<R>) {
+    /// Otherwise returns `false`.
+    fn accelerate_all<R>(&mut self, queue: &Queue, engine: &Engine<R>) -> bool {
         self.advance(queue, engine);
         let front = &queue.front;
         let tail = queue.tail();
         // Relaxed: only the consumer writes it.
         if tail == front.waiting_end.load(Relaxed) {
-            return;
+            return true;
         }
         // Taken after the callbacks were seen (2).
         let next = engine.snapshot();
         match self.cookie {
             // The grace period in progress will serve those that wait, but not the others.
-            Some(cookie) if cookie < next => return,
+            Some(cookie) if cookie < next => return false,
             Some(_) => {}
             None => front.waiting_since.store(now(), Relaxed),
         }
         front.waiting_end.store(tail, Relaxed);
         self.cookie = Some(next);
+        true
     }
 }

@@ -14,14 +14,18 @@ use crate::reclaim::backlog::Amount;
 use crate::reclaim::host::Host;
 use crate::reclaim::queue::visit::Visit;
 use crate::reclaim::queue::{Pending, Queue};
-use crate::sync::{Ordering::*, now, step, yield_now};
+use crate::sync::{Ordering::*, now, spin_loop, step, yield_now};
 
 /// How long a caller waits for other threads: several times what a thread waits for a busy CPU.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// How often a caller spins before it yields: what the others do takes some microseconds, if they run.
+const SPINS: u32 = 100;
+
 /// What is left of a caller's [`PATIENCE`].
 struct Patience<'a> {
     worker: &'a CallbackWorker,
+    spins: u32,
     /// None before the first pause.
     until: Option<u64>,
     may_wait: bool,
@@ -41,14 +45,19 @@ impl Patience<'_> {
             self.worker.run_at_impatience.store(run, Relaxed);
             return false;
         }
-        yield_now();
+        if self.spins == 0 {
+            yield_now();
+        } else {
+            self.spins -= 1;
+            spin_loop();
+        }
         true
     }
 }
 
 impl CallbackWorker {
     fn patience(&self, may_wait: bool) -> Patience<'_> {
-        Patience { worker: self, until: None, may_wait: may_wait && cfg!(not(loom)) }
+        Patience { worker: self, spins: SPINS, until: None, may_wait: may_wait && cfg!(not(loom)) }
     }
 
     /// The owner runs some of its ready callbacks, at most `limit`.
@@ -81,18 +90,32 @@ impl CallbackWorker {
         }
         let mut patience = self.patience(may_wait);
         loop {
-            // It serves what was deferred before it began, and keeps this thread from leading another.
+            // A grace period that serves only what was deferred before it began, and keeps this thread from leading.
             while Self::another_leads(host) && patience.pause() {}
+            let mut leaves_some = false;
             for (index, queue) in host.queues().enumerate() {
                 if queue.pending() == Pending::None {
                     continue;
                 }
-                while self.wake_for(queue.expect_grace_period(host.engine()), host).is_claimed
-                    && Self::must_wait_for(index, queue, own, host)
-                    && patience.pause()
-                {}
+                loop {
+                    let visit = self.wake_for(queue.expect_grace_period(host.engine()), host);
+                    let is_needed = Self::must_wait_for(index, queue, own, host);
+                    if !(visit.is_claimed && is_needed && patience.pause()) {
+                        leaves_some |= visit.leaves_some && is_needed;
+                        break;
+                    }
+                }
             }
-            if host.try_synchronize() || !Self::another_leads(host) || !patience.pause() {
+            let needed = host.engine().snapshot();
+            let is_served = || host.engine().is_done(needed);
+            if !host.try_synchronize() {
+                // Another thread was faster, and serves this one too, or a reader blocks the grace period.
+                while !is_served() && Self::another_leads(host) && patience.pause() {}
+            }
+            // Again, if a grace period that had begun kept some from this one, or this one failed.
+            let is_blocked = !is_served() && !Self::another_leads(host);
+            let is_done = is_served() && !leaves_some;
+            if is_blocked || is_done || !patience.pause() {
                 return true;
             }
         }
@@ -111,7 +134,8 @@ impl CallbackWorker {
                 let visit = queue.run_ready(host.engine(), |callback| host.run(callback), count);
                 let visit = self.wake_for(visit, host);
                 let is_needed = || visit.is_claimed && Self::must_wait_for(index, queue, own, host);
-                if !visit.has_run && !(is_needed() && patience.pause()) {
+                let goes_on = visit.has_run || is_needed() && patience.pause();
+                if !goes_on {
                     break;
                 }
             }
