@@ -287,10 +287,17 @@ static inline int sp_rcu_barrier(void)
 /*# ## Deferring
 
 A callback runs after a grace period, in a thread of the library. The callbacks of one thread run in order. A callback
-may read, defer, and wait in other domains.
+may read, defer, and wait in other domains. The library's threads have the normal scheduling policy, and the CPUs and
+the nice value of the main thread. They block all signals. So does a process that a callback starts, unless it unblocks
+them: `SIGTERM` does not end it. The end of the program does not wait for callbacks: end `main` with `sp_barrier` for
+each domain.
 
 Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits,
-for ten seconds at most. */
+for ten seconds at most. While it exceeds them for longer, it grows by about a mebibyte a second.
+
+The memory that a callback frees counts towards the limits. If it is not known (`sp_call`, or `bytes` is 0), the
+callback counts as 64 KiB while a grace period has taken longer than 100 ms: so behind a stalled reader a thousand of
+them may wait with the default limits. */
 
 /** Flags of `sp_call`, `sp_call_head` and `sp_retire`. */
 enum {
@@ -311,14 +318,14 @@ int sp_call(struct sp_domain *domain, void (*function)(void *argument), void *ar
 
 /** Calls `function` with `head` after a grace period. Allocates nothing for it.
 
-`bytes` is the memory that the call frees, which counts towards the limits; 0 if it frees none. */
+`bytes` is the memory that the call frees, which counts towards the limits; 0 if it is not known. */
 int sp_call_head(struct sp_domain *domain, struct sp_rcu_head *head, void (*function)(struct sp_rcu_head *head),
                  size_t bytes, unsigned flags);
 
 /** Frees `pointer` after a grace period: by `function`, or by `free(3)` if `function` is null.
 
-`bytes` is the memory that this frees, which counts towards the limits. Allocates a few words if `function` is not null.
-*/
+`bytes` is the memory that this frees, which counts towards the limits; 0 if it is not known. Allocates a few words if
+`function` is not null. */
 int sp_retire(struct sp_domain *domain, void *pointer, size_t bytes, void (*function)(void *pointer), unsigned flags);
 
 /** Runs or hands over what the calling thread has deferred, without blocking. Returns 1 if any of it is left, else 0.

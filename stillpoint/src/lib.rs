@@ -43,6 +43,7 @@
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
 //! | `serde` | [`Serialize`](https://docs.rs/serde) for the statistics: [`rcu::Stats`], [`fence::Stats`], [`percpu::Snapshot`], `lock::Events` |
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
+//! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
 //! | `lock_api_04` | [`lock::RawMutex`] and [`lock::Condvar`] for `lock_api` 0.4 as well |
 //! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |
@@ -96,7 +97,7 @@ mod readers;
 mod reclaim;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod srcu;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(loom, stillpoint_mutants))))]
 mod sync;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod sys;
@@ -110,6 +111,7 @@ pub use domain::api::{Domain, EnterSection};
 #[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "urcu", not(loom)))]
 #[doc(hidden)]
 pub mod urcu {
+    pub use crate::fence::backend::in_child as reset_fence_in_child;
     pub use crate::grace_period::cookie::GpCookie;
     pub use crate::grace_period::engine::Engine;
     pub use crate::readers::inlined::{Gp, InlinedProtocol, InlinedReader, InlinedReaders};
@@ -141,7 +143,8 @@ pub mod reclaim;
 pub mod srcu {
     pub mod counts;
 }
-#[cfg(loom)]
+#[cfg(any(loom, stillpoint_mutants))]
+#[doc(hidden)]
 pub mod sync;
 #[cfg(loom)]
 pub mod tagged;

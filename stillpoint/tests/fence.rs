@@ -25,6 +25,8 @@ use stillpoint::fence::{self, Backend};
 use store_buffer::StoreBuffer;
 
 const ROUNDS: usize = 20_000;
+/// For how long two threads meet. Beside other load a meeting may take as long as the scheduler's turns.
+const TIME: Duration = Duration::from_secs(1);
 
 /// Waits until both of two threads have arrived in this round.
 fn meet(arrived: &AtomicUsize, round: usize) {
@@ -42,20 +44,27 @@ fn both_miss(fences: [fn(); 2]) -> bool {
     let (_running, rounds) = (deadline(), repetitions(ROUNDS));
     let cells = || (0..rounds).map(|_| AtomicBool::new(false)).collect::<Vec<_>>();
     let written = [cells(), cells()];
-    let arrived = AtomicUsize::new(0);
+    let (arrived, end) = (AtomicUsize::new(0), AtomicUsize::new(rounds));
     let side = |own: usize| {
-        let mut buffer = StoreBuffer::default();
+        let (mut buffer, start) = (StoreBuffer::default(), Instant::now());
         let round = |round| {
+            if own == 0 && start.elapsed() > TIME {
+                // The other thread sees it when it has met this one.
+                end.store(round, Relaxed);
+            }
             meet(&arrived, round);
+            if round == end.load(Relaxed) {
+                return None;
+            }
             if own == 0 {
                 // If the second fence does not reach this thread, its store comes too late.
                 buffer.fill();
             }
             written[own][round].store(true, Relaxed);
             fences[own]();
-            !written[1 - own][round].load(Relaxed)
+            Some(!written[1 - own][round].load(Relaxed))
         };
-        (0..rounds).map(round).collect::<Vec<bool>>()
+        (0..rounds).map_while(round).collect::<Vec<bool>>()
     };
     let (one, two) = thread::scope(|scope| {
         let two = scope.spawn(|| side(1));

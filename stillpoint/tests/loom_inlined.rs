@@ -217,6 +217,48 @@ fn number_that_comes_again_does_not_hide_a_reader() {
     });
 }
 
+/// The same in the second pass, which the leader begins after a sleep: another reader has blocked the first.
+#[test]
+fn number_of_the_pass_that_sleeps_does_not_hide_a_reader() {
+    check(0, 2, || {
+        let domain = Domain::<false>::new(u32::MAX);
+        let [blocking, stale] = [(); 2].map(|()| domain.register());
+        domain.readers().enter(blocking);
+        // The first number after the wrap.
+        domain.inlined_enter(stale, 1);
+        let value = domain.published.load();
+        let t = spawn(&domain, 0, move |domain| {
+            domain.readers().leave(blocking);
+            // The fences of both passes may come before.
+            (0..4).for_each(|_| poll());
+            look_at(value);
+            domain.inlined_leave(stale);
+        });
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
+/// A leader that may not sleep has given up while the reader was inside.
+#[test]
+fn reader_that_blocked_an_abandoned_pass_blocks_the_next() {
+    check(0, 2, || {
+        let domain = Domain::<false>::new(0);
+        let reader = domain.register();
+        domain.readers().enter(reader);
+        let value = domain.published.load();
+        assert!(!domain.engine.try_synchronize(None));
+        let t = spawn(&domain, 0, move |domain| {
+            poll();
+            poll();
+            look_at(value);
+            domain.readers().leave(reader);
+        });
+        domain.update();
+        t.join().unwrap();
+    });
+}
+
 #[test]
 fn leader_sleeps_until_inlined_and_own_readers_have_left() {
     check(0, 1, || {

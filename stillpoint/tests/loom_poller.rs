@@ -123,6 +123,24 @@ fn start_without_a_running_poller_submits_one() {
     });
 }
 
+/// A thread may be slow between taking its cookie and starting it. Others have waited for the cookie, and have started
+/// a later one, meanwhile.
+#[test]
+fn grace_period_elapses_although_an_older_one_is_started_later() {
+    check(0, 3, || {
+        let domain = Domain::new(Pool::Works);
+        let engine = &domain.0.engine;
+        let older = engine.snapshot();
+        engine.synchronize(None);
+        let later = engine.snapshot();
+        for cookie in [later, older] {
+            domain.0.poller.start(cookie, || domain.submit());
+        }
+        domain.join();
+        assert!(engine.is_done(later));
+    });
+}
+
 #[test]
 fn failed_grace_period_wakes_all_futures() {
     check(0, 2, || {

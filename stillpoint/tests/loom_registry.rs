@@ -102,3 +102,19 @@ fn scan_finds_the_chunk_of_every_reader() {
         t.join().unwrap();
     });
 }
+
+/// The thread that takes a free reader makes it active. Nothing that the last owner still does makes it inactive.
+#[test]
+fn reader_of_a_new_owner_stays_active() {
+    check(0, 3, || {
+        let state = State::new();
+        let reader = state.claim();
+        let w = state.clone();
+        let t = thread::spawn(move || w.claim());
+        state.release(reader);
+        let (own, registry) = (t.join().unwrap(), &state.registry);
+        let groups = registry.groups(0, registry.len());
+        let mut active = groups.flat_map(|(first, group)| registry.members(first, group.active()));
+        assert!(active.any(|(_, reader)| std::ptr::eq(reader, own)), "a scan skips the new owner");
+    });
+}

@@ -259,13 +259,20 @@ fn barrier_in_a_nested_callback_of_its_domain_panics() {
     }
     let _running = deadline();
     let said = Arc::new(Mutex::new(None));
-    let says = Arc::clone(&said);
+    let has_said = |said: &Mutex<Option<_>>| said.lock().expect("no panic").is_some();
+    // The inner domain's worker has no time for them: the retiring thread itself drops some.
+    let (says, is_busy, busy) = (Arc::clone(&said), Arc::new(AtomicBool::new(false)), Arc::clone(&said));
+    let begins = Arc::clone(&is_busy);
+    Inner.call(move || {
+        begins.store(true, Relaxed);
+        until(|| has_said(&busy));
+    });
+    until(|| is_busy.load(Relaxed));
     Outer.call(move || {
-        // The retiring thread itself drops some of them.
         until(|| {
             let asks = Asks(thread::current().id(), Arc::clone(&says));
             Inner.retire_with(Box::new(asks), DeferOptions::new().run_on_retiring_thread());
-            says.lock().expect("no panic").is_some()
+            has_said(&says)
         });
     });
     Outer.barrier();

@@ -163,3 +163,36 @@ fn repin_of_a_late_guard_keeps_the_reader() {
     ends.join().expect("the thread ends");
     assert!(!is_inside, "a thread that has just registered has the guard's reader");
 }
+
+#[test]
+fn late_destructor_that_defers_gets_a_queue_of_its_own() {
+    stillpoint::domain! { struct Own; }
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    static CLAIMED: Barrier = Barrier::new(2);
+    unsafe extern "C" fn defer(_: *mut c_void) {
+        // Another thread has this one's first reader, and its queue, by now.
+        CLAIMED.wait();
+        CLAIMED.wait();
+        Own.call(|| _ = CALLS.fetch_add(1, Relaxed));
+        // With that, both have been used.
+        CLAIMED.wait();
+    }
+    let _running = deadline();
+    let key = thread::spawn(|| late_key::<Own>(defer)).join().expect("no panic");
+    let late = thread::spawn(move || {
+        Own.call(|| _ = CALLS.fetch_add(1, Relaxed));
+        // SAFETY: the key exists; its destructor ignores the value.
+        assert_eq!(unsafe { libc::pthread_setspecific(key, std::ptr::dangling()) }, 0);
+    });
+    // The late destructor runs, so the thread has given its reader back.
+    CLAIMED.wait();
+    let readers = Own.stats().readers;
+    Own::register();
+    assert_eq!(Own.stats().readers, readers, "this thread takes the reader");
+    CLAIMED.wait();
+    CLAIMED.wait();
+    assert_eq!(Own.stats().readers, readers + 1, "the late destructor has another");
+    late.join().expect("no panic");
+    Own.barrier();
+    assert_eq!(CALLS.load(Relaxed), 2);
+}

@@ -122,7 +122,38 @@ fn barrier_over_lazy_local_entries_does_not_wait_for_them() {
             Own.barrier();
             longest = longest.max(begin.elapsed());
         }
-        // Lazy callbacks run after ten seconds.
-        assert!(longest < Duration::from_secs(5), "a barrier waits for {longest:?}");
+        // Lazy callbacks run after ten seconds. A barrier beside other load may take a few.
+        assert!(longest < Duration::from_secs(9), "a barrier waits for {longest:?}");
     });
+}
+
+#[test]
+fn slow_callbacks_of_one_thread_do_not_delay_those_of_another() {
+    stillpoint::domain! { struct Own; }
+    // More than a batch, and less than a block: so all callbacks wait for one grace period.
+    const SLOW: usize = BLOCK - 1;
+    static SLOW_RUN: AtomicUsize = AtomicUsize::new(0);
+    static BEFORE: AtomicUsize = AtomicUsize::new(usize::MAX);
+    let _running = deadline();
+    // The worker finds both queues when it is not busy any more. The first is that of the slow callbacks.
+    let busy = busy::<Own>();
+    let slow = || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(1) {}
+        SLOW_RUN.fetch_add(1, Relaxed);
+    };
+    (0..SLOW).for_each(|_| Own.call(slow));
+    let (stay, stays) = channel::<()>();
+    let (call, called) = channel();
+    let other = thread::spawn(move || {
+        Own.call(|| BEFORE.store(SLOW_RUN.load(Relaxed), Relaxed));
+        call.send(()).expect("the test waits");
+        stays.recv().expect_err("the sender is dropped");
+    });
+    called.recv().expect("the thread calls");
+    drop((busy, stay));
+    other.join().expect("no panic");
+    Own.barrier();
+    assert_eq!(SLOW_RUN.load(Relaxed), SLOW);
+    assert!(BEFORE.load(Relaxed) < SLOW, "all come first");
 }

@@ -293,6 +293,7 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
                     // The id of a thread that has exited may be another thread's by now.
                     name: if has_exited { None } else { thread_name(owner.thread) },
                     registered_at: owner.site,
+                    section_at: reader.section_site(),
                     has_exited,
                     waited,
                     suffix: P::STALL_SUFFIX[usize::from(has_exited)],
@@ -382,6 +383,14 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
         }
     }
 
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        let mut groups = self.registry.groups(0, self.registry.len());
+        groups.any(|(first, group)| {
+            self.registry.members(first, group.active()).any(|(_, reader)| reader.in_read_section())
+        })
+    }
+
     fn counters(&self) -> &GpCounters {
         &self.counters
     }
@@ -412,43 +421,4 @@ impl<P, A> Drop for Requests<'_, P, A> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use std::env;
-    use std::process::Command;
-    use std::thread;
-
-    use super::*;
-    use crate::deadline::deadline;
-    use crate::fence::{Backend, backend};
-    use crate::grace_period::engine::Engine;
-
-    #[test]
-    fn leader_rescans_if_the_wakeup_is_lost() {
-        const NAME: &str = "readers::threads::tests::leader_rescans_if_the_wakeup_is_lost";
-        static ENGINE: Engine<ThreadReaders<Memb, ()>> = Engine::new(ThreadReaders::new(), || "test");
-        let _running = deadline();
-        if backend() != Backend::SeqCst {
-            // In another process, with the backend of which this is a test.
-            let program = env::current_exe().expect("this program has a path");
-            let mut child = Command::new(program);
-            let status = child.args(["--exact", NAME]).env("STILLPOINT_FENCE", "seqcst").status();
-            assert!(status.expect("it runs").success());
-            return;
-        }
-        let readers = ENGINE.readers();
-        let reader = readers.registry().claim().expect("there is memory");
-        assert!(reader.try_enter(readers.counter()));
-        thread::scope(|s| {
-            s.spawn(|| ENGINE.synchronize(None));
-            // The leader has made its request, and has rescanned once.
-            while readers.counters.sleeps.load(Relaxed) == 0 {
-                thread::yield_now();
-            }
-            // Leaves, and misses the request.
-            reader.gp_seen.store(0, Release);
-        });
-        assert_eq!(readers.counters.wakeups.load(Relaxed), 0, "the reader has woken no thread");
-        assert_eq!(readers.awaited.load(Relaxed), 0);
-        assert!(!reader.take_wake_request(), "the leader has taken the request back");
-    }
-}
+mod tests;

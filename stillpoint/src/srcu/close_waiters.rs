@@ -99,3 +99,31 @@ impl CloseWaiters {
         self.0.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn future_after_a_task_that_ended_early_gets_a_task() {
+        let waiters = CloseWaiters::new();
+        let mut submitted = 0;
+        for count in 1..=3 {
+            let mut id = 0;
+            assert!(waiters.add(&mut id, Waker::noop(), || {
+                submitted += 1;
+                true
+            }));
+            assert_eq!(submitted, count);
+            assert!(waiters.has_waiters());
+            // A second future, while there is a task.
+            let mut other = 0;
+            assert!(waiters.add(&mut other, Waker::noop(), || unreachable!("there is a task")));
+            waiters.remove(id);
+            assert!(waiters.has_waiters());
+            waiters.remove(other);
+            // The task ends.
+            assert!(!waiters.has_waiters());
+        }
+    }
+}

@@ -86,3 +86,27 @@ fn this_thread() -> *mut () {
     std::thread_local!(static PLACE: u8 = const { 0 });
     PLACE.with(|place| ptr::from_ref(place).cast_mut().cast())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The handler of a signal that interrupts a fork may fork.
+    #[test]
+    fn lock_is_held_until_the_outermost_of_nested_forks_is_over() {
+        static LOCK: ForkLock<u32> = ForkLock::new(0);
+        let is_free =
+            || std::thread::scope(|s| s.spawn(|| LOCK.lock.try_lock().is_ok()).join().expect("no panic"));
+        for _ in 0..2 {
+            LOCK.hold();
+            LOCK.hold();
+            LOCK.with(|value| *value += 1);
+            LOCK.release();
+            assert!(!is_free(), "the outer fork still holds it");
+            LOCK.with(|value| *value += 1);
+            LOCK.release();
+            assert!(is_free());
+        }
+        assert_eq!(LOCK.with(|value| *value), 4);
+    }
+}

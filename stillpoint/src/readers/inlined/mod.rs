@@ -293,7 +293,7 @@ impl<P: InlinedProtocol> InlinedReaders<P> {
     /// Advances the counter, and begins a pass. Returns the new counter.
     fn begin_pass(&self, lists: &mut Lists) -> u64 {
         // The readers that blocked a grace period which the engine has abandoned: none has a request.
-        lists.pass_if(|_| true);
+        step!("inlined-abandoned-pass-kept", lists.pass_if(|_| true));
         lists.scanned = 1 - lists.scanned;
         let counter = &self.protocol.gp().ctr;
         let old = counter.load(Relaxed);
@@ -484,10 +484,13 @@ impl<P: InlinedProtocol> ReaderSet for InlinedReaders<P> {
 
     fn wait_for_readers(&self, pending: PendingPass, detector: &mut StallDetector<'_>) {
         self.wait_for_pass(pending.current, detector);
-        for _ in 0..pending.more {
-            let current = self.begin_pass(&mut self.lists());
-            self.wait_for_pass(current, detector);
-        }
+        step!(
+            "inlined-one-pass-after-wrap",
+            for _ in 0..pending.more {
+                let current = self.begin_pass(&mut self.lists());
+                self.wait_for_pass(current, detector);
+            }
+        );
         self.close();
     }
 

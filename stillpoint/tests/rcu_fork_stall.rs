@@ -1,0 +1,54 @@
+//! The child of a fork keeps the stall hook.
+#![cfg(not(loom))]
+
+#[path = "support/child.rs"]
+mod child;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "support/fork.rs"]
+mod fork;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::time::Duration;
+use std::{process, thread};
+
+use stillpoint::Domain as _;
+use stillpoint::rcu;
+
+stillpoint::domain! { struct Own; }
+
+/// The process of the last report.
+static REPORTED_BY: AtomicU64 = AtomicU64::new(0);
+
+/// Returns when a stall has been reported here.
+fn stall() {
+    static ENTERED: AtomicBool = AtomicBool::new(false);
+    ENTERED.store(false, Relaxed);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = Own::enter();
+            ENTERED.store(true, Release);
+            while REPORTED_BY.load(Acquire) != process::id().into() {
+                thread::yield_now();
+            }
+        });
+        while !ENTERED.load(Acquire) {
+            thread::yield_now();
+        }
+        Own.synchronize();
+    });
+}
+
+#[test]
+fn child_calls_the_hook_that_was_set_before_the_fork() {
+    if !fork::is_alone("child_calls_the_hook_that_was_set_before_the_fork") {
+        return;
+    }
+    rcu::set_stall_timeout(Some(Duration::from_millis(10)));
+    rcu::set_stall_hook(Box::new(|_| REPORTED_BY.store(process::id().into(), Release)));
+    // Twice: the hook is that of the child's child too.
+    fork::in_child(|| {
+        stall();
+        fork::in_child(stall);
+    });
+    stall();
+}

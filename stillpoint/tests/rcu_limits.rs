@@ -1,0 +1,65 @@
+//! Limits: which callers they block, and until when.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+#[path = "support/owner.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
+mod owner;
+#[path = "support/until.rs"]
+mod until;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use deadline::deadline;
+use owner::busy;
+use stillpoint::Domain as _;
+use stillpoint::rcu::Limits;
+use until::until;
+
+const LIMIT: u64 = 1000;
+const LIMITS: Limits = Limits { count: LIMIT, bytes: 1 << 30 };
+
+#[test]
+fn callback_that_defers_above_the_limit_does_not_wait() {
+    stillpoint::domain! { struct Own; }
+    stillpoint::domain! { struct Other; }
+    let _running = deadline();
+    Own.set_limits(LIMITS);
+    Other.set_limits(LIMITS);
+    // The other domain's worker is busy, so that its backlog grows too.
+    let busy = busy::<Other>();
+    Own.call(|| {
+        (0..4 * LIMIT).for_each(|_| {
+            Own.call(|| ());
+            Other.call(|| ());
+        });
+        let (own, other) = (Own.stats(), Other.stats());
+        assert!(own.queued > LIMIT && other.queued > LIMIT, "{own}, {other}");
+        assert_eq!([own.limit_waits, other.limit_waits], [0; 2]);
+    });
+    Own.barrier();
+    drop(busy);
+    Other.barrier();
+    assert_eq!(stillpoint::rcu::stats().panics, 0, "an assertion in the callback");
+}
+
+#[test]
+fn raised_limit_wakes_a_throttled_caller() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    Own.set_limits(LIMITS);
+    let busy = busy::<Own>();
+    let caller = thread::spawn(|| (0..2 * LIMIT).for_each(|_| Own.call(|| ())));
+    until(|| Own.stats().limit_waits == 1);
+    let start = Instant::now();
+    Own.set_limits(Limits::default());
+    caller.join().expect("no panic");
+    // By itself it goes on after ten seconds.
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    assert_eq!(Own.stats().limit_waits, 1);
+    assert_eq!(Own.stats().limit_overruns, 0, "{}", Own.stats());
+    drop(busy);
+    Own.barrier();
+}
