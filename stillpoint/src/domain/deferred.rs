@@ -58,7 +58,7 @@ impl<D: RawDomain> Host for D {
         wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
     }
 
-    #[inline]
+    #[inline(always)]
     fn run(&self, callback: Callback) {
         let is_free_only = callback.is_free_only();
         // SAFETY: the contract of `Host::run`: the grace period has ended.
