@@ -98,3 +98,16 @@ fn sleeping_leader_awaits_each_of_many_readers() {
         assert_eq!(ENGINE.completed(), completed + 1);
     }
 }
+
+#[test]
+fn released_readers_are_used_again_and_counted_no_longer() {
+    static READERS: ThreadReaders<Memb, ()> = ThreadReaders::new();
+    let registry = READERS.registry();
+    for _ in 0..3 {
+        let claimed = [(); 5].map(|()| registry.claim().expect("there is memory"));
+        assert_eq!(registry.len(), 5);
+        assert!(!READERS.no_other_readers(None));
+        claimed.into_iter().for_each(|reader| registry.release(reader));
+        assert!(READERS.no_other_readers(None));
+    }
+}
