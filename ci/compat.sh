@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # compat/crossbeam-epoch keeps the promises of crossbeam-epoch. In place of it, crossbeam-deque and crossbeam-skiplist
-# pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples. Cargo fetches the
-# three; none of their code is in this repository. Then the package's pointers run in Miri (`ci/setup.sh`), with strict
-# provenance. A minute, after the builds.
+# pass all of their tests and documented examples, and so do crossbeam-epoch's documented examples. Other crates that use
+# it pass their own tests, unmodified: cht, congee, crossbeam-skiplist-fd, lockfree-cuckoohash, and moka without its async
+# half. One of congee's tests notices a drop-in that is broken. A program with a stalled thread keeps within the limits.
+# Cargo fetches the crates; none of their code is in this repository. Then the package's pointers run in Miri
+# (`ci/setup.sh`), with strict provenance. Four minutes, after the builds.
+#
+#   ci/compat.sh         checks, with the crates of the lock files in ci/locks and compat/bench
+#   ci/compat.sh record  writes the lock files anew, with the newest crates, and checks
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 # The newest versions whose packages contain their tests.
 epoch=0.9.21 deque=0.8.8 skiplist=0.1.3
+# Users with tests that flush a few times, and then expect that destructors have run.
+cht=0.5.0 congee=0.4.1 skiplist_fd=0.1.5 cuckoo=0.1.0 moka=0.12.16
 
 # The tests inside crossbeam-epoch's source, which cannot run here. Those of its public API have counterparts in
 # compat/crossbeam-epoch/tests. The others, with a dash, test parts that only crossbeam-epoch has:
@@ -62,14 +70,22 @@ inside=(
     queue::is_empty_dont_pop=-queue
 )
 
+locks=(ci/locks/{fetch,programs,users,broken}.lock compat/bench/{original,stillpoint}.lock)
+[[ ${1-} != record ]] || rm -f "${locks[@]}"
+# lock FOLDER FILE: the package in the folder uses the crates of the lock file, which is written if there is none.
+lock() {
+    [[ -e $2 ]] || { cargo generate-lockfile --quiet --manifest-path "$1/Cargo.toml" && cp "$1/Cargo.lock" "$2"; }
+    cp "$2" "$1/Cargo.lock"
+}
+
 scratch=target/compat
 fail() {
     echo "$*" >&2
     exit 1
 }
 
-rm -rf "$scratch"/{fetch,vendor,programs}
-mkdir -p "$scratch"/{fetch/src,programs/epoch}
+rm -rf "$scratch"/{fetch,vendor,programs,users,broken}
+mkdir -p "$scratch"/{fetch/src,programs/{epoch,strings},users}
 touch "$scratch/fetch/src/lib.rs"
 cat >"$scratch/fetch/Cargo.toml" <<END
 [package]
@@ -79,9 +95,15 @@ edition = "2024"
 crossbeam-epoch = "=$epoch"
 crossbeam-deque = "=$deque"
 crossbeam-skiplist = "=$skiplist"
+cht = "=$cht"
+congee = "=$congee"
+crossbeam-skiplist-fd = "=$skiplist_fd"
+lockfree-cuckoohash = "=$cuckoo"
+moka = { version = "=$moka", features = ["sync"] }
 [workspace]
 END
-cargo vendor --quiet --versioned-dirs --manifest-path "$scratch/fetch/Cargo.toml" "$scratch/vendor" >/dev/null
+lock "$scratch/fetch" ci/locks/fetch.lock
+cargo vendor --locked --quiet --versioned-dirs --manifest-path "$scratch/fetch/Cargo.toml" "$scratch/vendor" >/dev/null
 
 echo "-- the tests inside crossbeam-epoch $epoch"
 tests() {
@@ -108,10 +130,21 @@ cp -r "$scratch/vendor/crossbeam-deque-$deque" "$programs/deque"
 cp -r "$scratch/vendor/crossbeam-skiplist-$skiplist" "$programs/skiplist"
 cat >"$programs/Cargo.toml" <<END
 [workspace]
-members = ["deque", "epoch", "skiplist"]
+members = ["deque", "epoch", "skiplist", "strings"]
 resolver = "2"
 [patch.crates-io]
 crossbeam-epoch = { path = "$PWD/compat/crossbeam-epoch" }
+END
+cat >"$programs/strings/Cargo.toml" <<END
+[package]
+name = "strings"
+edition = "2024"
+[[bin]]
+name = "strings"
+path = "$PWD/compat/users/strings.rs"
+[dependencies]
+crossbeam-epoch = "0.9"
+crossbeam-skiplist = { path = "../skiplist" }
 END
 # A library of crossbeam-epoch's source under another name: its documented examples use the dependency.
 cat >"$programs/epoch/Cargo.toml" <<END
@@ -137,7 +170,8 @@ END
 
 # Lints on that code are not ours to judge.
 export CARGO_TARGET_DIR=$scratch/build RUSTFLAGS=--cap-lints=allow RUSTDOCFLAGS=--cap-lints=allow
-all=(--manifest-path "$programs/Cargo.toml")
+lock "$programs" ci/locks/programs.lock
+all=(--locked --manifest-path "$programs/Cargo.toml")
 tree=$(cargo tree --quiet "${all[@]}" --workspace --invert crossbeam-epoch --depth 1 --edges normal)
 echo "$tree"
 grep --quiet --fixed-strings "$PWD/compat/crossbeam-epoch" <<<"$tree" || fail "the patch is not in use"
@@ -147,16 +181,114 @@ cargo test --quiet "${all[@]}" --workspace --no-fail-fast
 echo "-- crossbeam-epoch's example"
 timeout 120 cargo run --quiet "${all[@]}" --package epoch --example sanitize
 
+echo "-- a program with strings in a skip list, and a stalled thread"
+timeout 120 cargo run --quiet "${all[@]}" --package strings
+
+echo "-- the tests of cht, congee, crossbeam-skiplist-fd, lockfree-cuckoohash and moka"
+users=$scratch/users
+cp -r "$scratch/vendor/cht-$cht" "$users/cht"
+cp -r "$scratch/vendor/congee-$congee" "$users/congee"
+cp -r "$scratch/vendor/crossbeam-skiplist-fd-$skiplist_fd" "$users/skiplist-fd"
+cp -r "$scratch/vendor/lockfree-cuckoohash-$cuckoo" "$users/cuckoo"
+cp -r "$scratch/vendor/moka-$moka" "$users/moka"
+# Those of congee and moka also name what only their benchmarks and async tests need: a hundred crates.
+cat >"$users/congee/Cargo.toml" <<END
+[package]
+name = "congee"
+version = "$congee"
+edition = "2024"
+autobenches = false
+[features]
+shuttle = []
+stats = []
+[dependencies]
+crossbeam-epoch = "0.9"
+[dev-dependencies]
+rand = "0.8"
+END
+cat >"$users/moka/Cargo.toml" <<END
+[package]
+name = "moka"
+version = "$moka"
+edition = "2021"
+autotests = false
+[features]
+default = ["sync"]
+sync = []
+future = []
+logging = []
+quanta = []
+[dependencies]
+crossbeam-channel = "0.5"
+crossbeam-epoch = "0.9"
+crossbeam-utils = "0.8"
+equivalent = "1"
+parking_lot = "0.12"
+portable-atomic = "1"
+smallvec = "1"
+tagptr = "0.2"
+uuid = { version = "1", features = ["v4"] }
+[dev-dependencies]
+anyhow = "1"
+env_logger = "0.10"
+getrandom = "0.2"
+once_cell = "1"
+rand = "0.8"
+[[test]]
+name = "entry_api_sync"
+[[test]]
+name = "eviction_stall_sync"
+END
+cat >"$users/Cargo.toml" <<END
+[workspace]
+members = ["cht", "congee", "cuckoo", "moka", "skiplist-fd"]
+resolver = "2"
+[patch.crates-io]
+crossbeam-epoch = { path = "$PWD/compat/crossbeam-epoch" }
+END
+lock "$users" ci/locks/users.lock
+all=(--locked --manifest-path "$users/Cargo.toml")
+cargo test --quiet "${all[@]}" --workspace --lib --tests --no-fail-fast
+
+# broken NAME SED: a drop-in whose src/guard.rs is changed does not pass a test of congee. (A few tries, as the library's
+# thread may do in time what the caller does not.)
+broken() {
+    local name=$1 copy=$scratch/broken/$1 test=congee_arc::tests::test_reference_counting log=$scratch/broken/$1.log tries
+    mkdir -p "$copy"
+    cp -r compat/crossbeam-epoch "$users/congee" "$copy"
+    sed -i -E "s|^(edition).workspace.*|\1 = \"2024\"|; /\.workspace = true/d; /^\[lints\]/,\$d
+        s|\.\./\.\./stillpoint|$PWD/stillpoint|; /^workspace = true/d" "$copy/crossbeam-epoch/Cargo.toml"
+    printf '[workspace]\nmembers = ["congee", "crossbeam-epoch"]\nresolver = "2"\n' >"$copy/Cargo.toml"
+    printf '[patch.crates-io]\ncrossbeam-epoch = { path = "crossbeam-epoch" }\n' >>"$copy/Cargo.toml"
+    sed -i "$2" "$copy/crossbeam-epoch/src/guard.rs"
+    ! diff --brief "$copy/crossbeam-epoch/src/guard.rs" compat/crossbeam-epoch/src/guard.rs >/dev/null ||
+        fail "$name: nothing is broken"
+    lock "$copy" ci/locks/broken.lock
+    all=(--locked --manifest-path "$copy/Cargo.toml" --package congee --lib)
+    cargo test --quiet "${all[@]}" --no-run
+    for ((tries = 0; tries < 20; tries++)); do
+        if ! cargo test --quiet "${all[@]}" "$test" >"$log" 2>&1; then
+            grep --quiet 'assertion `left == right` failed' "$log" || { cat "$log" >&2; fail "$name: another failure"; }
+            echo "refuted: $name"
+            return
+        fi
+    done
+    fail "$test passes although $name"
+}
+echo "-- broken drop-ins"
+broken flush-does-nothing 's/rcu::epoch::flush(guard)/_ = guard/'
+broken functions-run-at-once 's/Section::Thread(_) => unsafe { default_domain().call_unchecked(f, OPTIONS) }/Section::Thread(_) => f()/'
+
 unset CARGO_TARGET_DIR RUSTFLAGS RUSTDOCFLAGS
 echo "-- crossbeam-skiplist on both, briefly"
 CARGO_PROFILE_RELEASE_LTO=off compat/bench/run.sh 1 0.01 # nothing is measured here
 
 echo "-- pointers in Miri"
-if ! cargo +nightly miri --version >/dev/null 2>&1; then
+if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
     echo "CANNOT CHECK: Miri is not installed" >&2
     exit 77 # see .ci/run
 fi
-miri=(cargo +nightly miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
+miri=(cargo "+$rust_nightly" miri test --quiet --manifest-path compat/crossbeam-epoch/Cargo.toml --target-dir target/miri
     --test pointers --)
 MIRIFLAGS=-Zmiri-strict-provenance "${miri[@]}" --skip address
 MIRIFLAGS=-Zmiri-permissive-provenance "${miri[@]}" address

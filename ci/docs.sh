@@ -1,33 +1,35 @@
 #!/usr/bin/env bash
-# The documentation builds without warnings and its links resolve, with the optional features too. The figures in the
-# README's table are those of the sample report's summary; `ci/docs.sh record` copies them there after a new report.
+# The documentation builds without warnings and its links resolve, with the optional features too. Its figures are those
+# of docs/report/report.json, which is one run of one commit, or stand in a section that says where they are from.
+#
+#   ci/docs.sh          checks
+#   ci/docs.sh record   writes the report's pages and fills its figures into all others, after a new report
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/lib.sh
 
-# Prints the README with the summary's figures. Finds rows by name and peer; a row without a name has that of the row
-# above.
-with_figures() {
-    awk -F ' *[|] *' '
-        function key() { if ($2 != "") name = $2; return name SUBSEP $4 }
-        NR == FNR { if (/^\| /) { figures[key()] = $5 " | " $6; if ($2 != "") stillpoint[name] = $3 } next }
-        /^<!-- From/ { table = 1 }
-        /^<!-- End/ { table = 0 }
-        table && /^\| / && $4 != "peer" {
-            row = key()
-            if (!(row in figures)) { print "no figures for: " $0 >"/dev/stderr"; failed = 1 }
-            print "| " $2 " | " ($2 == "" ? "" : stillpoint[name]) " | " $4 " | " figures[row] " |"
-            next
-        }
-        { print }
-        END { exit failed }' <(sed '/^## /,$d' docs/report/summary.md) README.md
-}
+pages=(README.md docs/*.md)
+results=docs/report/report.json
 
-readme=$(mktemp)
-trap 'rm "$readme"' EXIT
-with_figures >"$readme"
-if [[ ${1-} == record ]]; then cat "$readme" >README.md; fi
-diff README.md "$readme" || { echo "README.md differs from docs/report/summary.md: run ci/docs.sh record" >&2; exit 1; }
+echo "-- figures"
+for page in "${pages[@]}"; do install -D -m 644 "$page" "$scratch/$page"; done
+cargo run --quiet --package stillpoint-lab -- report --from $results --one-run --out-dir "$scratch/docs/report" \
+    --fill "${pages[@]/#/$scratch/}"
+generated=(report.html summary.md figures.md report.json)
+pages+=("${generated[@]/#/docs/report/}")
+if [[ ${1-} == record ]]; then for page in "${pages[@]}"; do cp "$scratch/$page" "$page"; done; fi
+for page in "${pages[@]}"; do
+    diff "$page" "$scratch/$page" || { echo "$page is not what $results says (>): run ci/docs.sh record" >&2; exit 1; }
+done
+for line in 'took 0.77x of it' '- 12.5 us' '| 3 ns |'; do # the check finds these
+    if printf '## A section\n\n%s\n' "$line" | awk -f ci/figures.awk >/dev/null; then echo "ci/figures.awk misses: $line" >&2; exit 1; fi
+done
+awk -f ci/figures.awk README.md docs/*.md docs/report/*-grid.md ||
+    { echo "figures without a source: see ci/figures.awk" >&2; exit 1; }
+commit=$(jq --raw-output '.results[0].origin.commit' $results)
+# Shallow clones lack the commit.
+if git cat-file -e "$commit" 2>/dev/null; then echo "the report is $(git rev-list --count "$commit..HEAD") commits old"; fi
 
 export RUSTDOCFLAGS="-D warnings"
 cargo doc --workspace --no-deps
-cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_04,serde,signal-fence
+cargo doc --package stillpoint --no-deps --features tracing,metrics,lock-events,lock_api_04,section-locations,serde,signal-fence

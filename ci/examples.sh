@@ -3,6 +3,7 @@
 # what they should, and those of the lock work. Debug builds; takes some seconds after the builds of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 programs=(hot_reload connection_table metrics_endpoint job_queue sorted_list)
 cargo build --workspace --examples
@@ -17,3 +18,6 @@ cargo test --package stillpoint --features lock-events,metrics,tracing --doc --q
 
 echo "-- locks of lock_api 0.4, and guards that are Send"
 cargo test --package stillpoint --features lock_api_04,send_guard --test lock --test lock_condvar --test fuzz_lock --quiet
+
+echo "-- stall reports with the places of sections"
+cargo test --package stillpoint --features section-locations --test section_locations --test rcu_stall --test srcu_stall --quiet

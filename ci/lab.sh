@@ -2,6 +2,7 @@
 # The command works from end to end: each part runs for a few seconds, with all peers. Measures nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 cargo build --release --package stillpoint-lab --features liburcu
 stillpoint=${CARGO_TARGET_DIR:-target}/release/stillpoint
@@ -15,7 +16,7 @@ echo "-- probe, in a static program with musl"
 cargo build --package stillpoint-lab --target x86_64-unknown-linux-musl
 "${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-musl/debug/stillpoint" probe
 
-for bench in read sync fence qsbr srcu percpu map callback; do
+for bench in read sync fence qsbr srcu percpu map program callback; do
     echo "-- bench $bench"
     json=$scratch/$bench.json
     "$stillpoint" bench "$bench" --quick --seconds 3 --json "$json" | cat
@@ -25,7 +26,7 @@ for bench in read sync fence qsbr srcu percpu map callback; do
         and ([.rows[].system] | index("stillpoint") != null and (unique | length > 1))
         and (.ratios | length > 0)
     ' "$json" >/dev/null || { echo "the report of bench $bench is incomplete:" >&2; cat "$json" >&2; exit 1; }
-    if [[ $bench != fence && $bench != srcu && $bench != percpu && $bench != map ]]; then
+    if [[ $bench != fence && $bench != srcu && $bench != percpu && $bench != map && $bench != program ]]; then
         jq --exit-status '[.rows[].system] | any(startswith("liburcu"))' "$json" >/dev/null ||
             { echo "bench $bench did not measure liburcu" >&2; exit 1; }
     fi
@@ -73,6 +74,14 @@ echo "-- report, compare"
 "$stillpoint" report --only read,e5 --seconds 1 --out-dir "$scratch/report" | cat
 cp "$scratch/report/report.json" "$scratch/before.json"
 "$stillpoint" report --only read --seconds 1 --out-dir "$scratch/report" | cat
+# Each part has the run and the commit. Two runs are not published as one.
+jq --exit-status '[.results[].origin | .run, .commit] | all(length > 0)' "$scratch/report/report.json" >/dev/null
+grep --quiet 'not to be published' "$scratch/report/summary.md"
+if "$stillpoint" report --from "$scratch/report/report.json" --one-run --out-dir "$scratch/two" 2>"$scratch/errors"; then
+    echo "two runs pass as one" >&2
+    exit 1
+fi
+grep --quiet 'is not one run of one commit' "$scratch/errors"
 jq --exit-status '[.results[].bench] | sort == ["e5", "read"]' "$scratch/report/report.json" >/dev/null
 grep --quiet '</svg>' "$scratch/report/report.html"
 if grep --extended-regexp --quiet '<script|https?://|<link|@import|url\(' "$scratch/report/report.html"; then

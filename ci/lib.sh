@@ -1,4 +1,6 @@
-# Functions that several checks share. Sourced by scripts that run in the root of the repository, or in a folder of it.
+# Functions that several checks share. Sourced by scripts that run in the root of the repository.
+
+source ci/versions.sh
 
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT

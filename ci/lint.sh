@@ -2,9 +2,10 @@
 # Clippy reports nothing, with and without the optional features, and with the peers that are built from C.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 cargo clippy --workspace --all-targets -- -D warnings
 cargo clippy --package stillpoint --all-targets -- -D warnings
-cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics,send_guard,serde,signal-fence -- -D warnings
+cargo clippy --package stillpoint --all-targets --features lock_api_04,lock-events,tracing,metrics,section-locations,send_guard,serde,signal-fence -- -D warnings
 cargo clippy --package stillpoint-integrations --all-targets --features tests -- -D warnings
 cargo clippy --package stillpoint-capi --all-targets --features mixed -- -D warnings
 cargo clippy --package stillpoint-lab --all-targets --features liburcu,mimalloc -- -D warnings

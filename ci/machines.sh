@@ -10,6 +10,7 @@
 # usage: ci/machines.sh [long] [GUEST...]   long: all test programs, and ten times the torture; GUEST: only these
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 unset STILLPOINT_FENCE STILLPOINT_PERCPU STILLPOINT_MUTANT RUSTFLAGS
 long=
 [[ ${1:-} != long ]] || { long=1 && shift; }
@@ -109,6 +110,7 @@ guest() {
     elif ! kernel=$(ci/machines/kernel.sh "$arch" "$suite"); then
         not_checked "guest $name: the archive has no kernel of $suite for $arch" && return
     fi
+    echo "        kernel: $(cat "$kernel/package")"
     if [[ -z ${built[$arch]:-} ]]; then
         collect "$arch"
         built[$arch]=1

@@ -9,13 +9,14 @@
 # Needs Miri (`ci/setup.sh`). Takes a minute after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source ci/versions.sh
 
-if ! cargo +nightly miri --version >/dev/null 2>&1; then
+if ! cargo "+$rust_nightly" miri --version >/dev/null 2>&1; then
     echo "CANNOT CHECK: Miri is not installed" >&2
     exit 77 # see .ci/run
 fi
 
-miri=(cargo +nightly miri test --quiet --package stillpoint --target-dir target/miri)
+miri=(cargo "+$rust_nightly" miri test --quiet --package stillpoint --target-dir target/miri)
 # Files cannot be read, which the library expects. The clock is that of the interpreter.
 flags="-Zmiri-strict-provenance -Zmiri-isolation-error=hide -Zmiri-env-set=STILLPOINT_TEST_TIME_FACTOR=100"
 
@@ -31,6 +32,6 @@ export MIRIFLAGS="$flags -Zmiri-ignore-leaks"
 "${miri[@]}" --test qsbr -- callback_waits grace_period_waits late_handle
 "${miri[@]}" --test srcu_guard -- are_handles dropped_task
 echo "-- the hash map"
-cargo +nightly miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map \
+cargo "+$rust_nightly" miri test --quiet --package stillpoint-collections --target-dir target/miri --test hash_map \
     --test reentrancy -- entry_is update_replaces compute_does view_has new_value map_works iterator_sees every_key \
     static_map taken_apart leaks_no_other

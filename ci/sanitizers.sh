@@ -56,12 +56,12 @@ for test in fuzz_grace_periods fuzz_lock fuzz_percpu fuzz_rwlock rcu_use_after_f
 host=$(rustc -vV | sed -n 's/^host: //p')
 code=66 # exit status of a program with a report
 
-if ! sysroot=$(rustc +nightly --print sysroot 2>/dev/null) || [[ ! -d $sysroot/lib/rustlib/src/rust/library ]]; then
+if ! sysroot=$(rustc "+$rust_nightly" --print sysroot 2>/dev/null) || [[ ! -d $sysroot/lib/rustlib/src/rust/library ]]; then
     cannot "there is no nightly toolchain with rust-src"
 fi
 compgen -G "$sysroot/lib/rustlib/$host/lib/librustc-*_rt.tsan.a" >/dev/null ||
     cannot "the nightly toolchain has no sanitizers for $host"
-nightly=(cargo +nightly test --package stillpoint-sanitizers --target "$host" "${tests[@]}")
+nightly=(cargo "+$rust_nightly" test --package stillpoint-sanitizers --target "$host" "${tests[@]}")
 
 echo "-- ThreadSanitizer, with an instrumented standard library; it does not see rseq critical sections"
 export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only

@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
-# Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo).
+# Installs what the other checks need and this machine lacks (Debian, Ubuntu; as root or with sudo; with rustup), in the
+# versions of `ci/versions.sh`. Prints all versions, because packages of Debian differ between releases.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+source ci/versions.sh
 
 # Prints the missing packages. liburcu is a peer of the benches, objcopy prepares it, and jq reads their reports. spin
-# explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers. The
-# compilers and pkg-config are for the C and C++ interfaces. strace counts system calls, and python3 loads the libraries
-# that take liburcu's place.
+# explores models. gdb, valgrind and qemu test per-CPU data without rseq; valgrind is also one of the sanitizers, and
+# counts instructions. The compilers, cmake and pkg-config are for the C and C++ interfaces. strace counts system calls,
+# and python3 loads the libraries that take liburcu's place, and has a linker for old C libraries.
 missing() {
     command -v cc >/dev/null || echo gcc
     command -v g++ >/dev/null || echo g++
     command -v clang++ >/dev/null || echo clang
+    command -v cmake >/dev/null || echo cmake
+    command -v make >/dev/null || echo make
     command -v pkg-config >/dev/null || echo pkg-config
     command -v objcopy >/dev/null || echo binutils
+    command -v git >/dev/null || echo git
+    command -v patch >/dev/null || echo patch
     command -v jq >/dev/null || echo jq
     command -v spin >/dev/null || echo spin
     command -v gdb >/dev/null || echo gdb
     command -v strace >/dev/null || echo strace
     command -v python3 >/dev/null || echo python3
+    python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
     command -v valgrind >/dev/null || echo valgrind
     command -v qemu-aarch64 >/dev/null || echo qemu-user
     command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu
@@ -35,44 +43,61 @@ if ((${#packages[@]} > 0)); then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
         "${packages[@]}" || echo "apt-get could not install everything" >&2
 fi
+
+# Each is left alone if it is there: rustup would replace even a toolchain of the same version.
+has_toolchain() { rustc "+$1" --version >/dev/null 2>&1; }
+for toolchain in "$rust_stable" "$rust_oldest" "$rust_nightly"; do
+    has_toolchain "$toolchain" || rustup toolchain install "$toolchain" --profile minimal --no-self-update ||
+        echo "rustup could not install $toolchain" >&2
+done
+# The sanitizers need the source of the standard library, which is instrumented too; Miri as well.
+has_source() { [[ -d $(rustc "+$rust_nightly" --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library ]]; }
+has_source || rustup component add rust-src --toolchain "$rust_nightly" || echo "rustup could not add rust-src" >&2
+has_miri() { cargo "+$rust_nightly" miri --version >/dev/null 2>&1; }
+has_miri || rustup component add miri --toolchain "$rust_nightly" || echo "rustup could not add miri" >&2
 for component in fmt clippy; do
     cargo "$component" --version >/dev/null 2>&1 || rustup component add "${component/fmt/rustfmt}" ||
         echo "rustup could not add $component" >&2
 done
 
-# The sanitizers need a nightly toolchain, and the source of the standard library, which is instrumented too.
-has_nightly() { [[ -d $(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library ]]; }
-has_nightly || rustup toolchain install nightly --profile minimal --component rust-src --no-self-update ||
-    echo "rustup could not install nightly with rust-src" >&2
-# Not every nightly has it; `ci/compat.sh` says so then.
-cargo +nightly miri --version >/dev/null 2>&1 || rustup component add miri --toolchain nightly ||
-    echo "rustup could not add miri" >&2
-
-targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu)
+targets=(x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu
+    x86_64-unknown-freebsd aarch64-apple-darwin)
 has_target() { [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; }
 for target in "${targets[@]}"; do
     has_target "$target" || rustup target add "$target" || echo "rustup could not add $target" >&2
 done
 
+# Beside what the user may have installed.
+has_public_api() { [[ $(target/tools/bin/cargo-public-api --version 2>/dev/null) == *" $cargo_public_api" ]]; }
+has_public_api || cargo install --quiet --debug --locked --root target/tools "cargo-public-api@$cargo_public_api" ||
+    echo "cargo could not install cargo-public-api" >&2
+has_ziglang() { [[ $(target/tools/python/bin/pip show ziglang 2>/dev/null) == *"Version: $ziglang"$'\n'* ]]; }
+has_ziglang || { python3 -m venv target/tools/python && target/tools/python/bin/pip install --quiet "ziglang==$ziglang"; } ||
+    echo "pip could not install ziglang" >&2
+
 failed=0
-for target in "${targets[@]}"; do
-    if ! has_target "$target"; then
-        echo "NOT INSTALLED: the standard library for $target" >&2
-        failed=1
-    fi
-done
-if ! has_nightly; then
-    echo "NOT INSTALLED: a nightly toolchain with rust-src" >&2
+# present WHAT COMMAND...: the command succeeds.
+present() {
+    "${@:2}" && return
+    echo "NOT INSTALLED: $1" >&2
     failed=1
-fi
-for package in $(missing); do
-    echo "NOT INSTALLED: $package" >&2
-    failed=1
-done
-for component in fmt clippy; do
-    if ! cargo "$component" --version; then
-        echo "NOT INSTALLED: cargo $component" >&2
-        failed=1
-    fi
-done
+}
+for toolchain in "$rust_stable" "$rust_oldest" "$rust_nightly"; do present "Rust $toolchain" has_toolchain "$toolchain"; done
+for target in "${targets[@]}"; do present "the standard library for $target" has_target "$target"; done
+present "rust-src of $rust_nightly" has_source
+present "Miri of $rust_nightly" has_miri
+present "cargo-public-api $cargo_public_api" has_public_api
+present "ziglang $ziglang" has_ziglang
+for package in $(missing); do present "$package" false; done
+for component in fmt clippy; do present "cargo $component" cargo "$component" --version; done
+
+echo "-- versions"
+rustc --version
+rustc "+$rust_nightly" --version
+echo "cargo-public-api $cargo_public_api, ziglang $ziglang"
+sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release
+uname -r
+ldd --version | sed -n 1p
+dpkg-query --show gcc g++ clang cmake binutils jq spin gdb strace python3 valgrind qemu-user gcc-aarch64-linux-gnu \
+    libc6-dev-arm64-cross liburcu-dev 2>/dev/null || true
 exit "$failed"

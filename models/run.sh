@@ -3,8 +3,9 @@
 # README.md names. Fails if an error is not found, or found as another one, if a search is cut short, or if the names in
 # the table and in the models differ.
 set -euo pipefail
-cd "$(dirname "$0")"
-source ../ci/lib.sh
+cd "$(dirname "$0")/.."
+source ci/lib.sh
+cd models
 
 for tool in spin cc; do
     command -v "$tool" >/dev/null || { echo "CANNOT CHECK: there is no $tool" >&2; exit 1; }

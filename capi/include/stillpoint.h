@@ -5,11 +5,63 @@
 /*#
 # The C interface
 
-`stillpoint.h` is for C11 and later, and for C++; C++ programs may prefer [`stillpoint/rcu.hpp`](c-rcu-hpp.md). It
-needs 64-bit Linux, and GCC or Clang. Link with `-lstillpoint`, or use `pkg-config stillpoint`. The Rust documentation explains
-the terms and the costs; this page says what is particular to C.
+`stillpoint.h` is for C99 and later, and for C++11 and later; C++17 programs may prefer
+[`stillpoint/rcu.hpp`](c-rcu-hpp.md). It needs 64-bit Linux, and GCC or Clang. The Rust documentation explains the terms
+and the costs; this page says what is particular to C.
 
 This page is made from the comments in the header by `capi/reference.sh`.
+
+## A first program
+
+```c
+#include <stdio.h>
+#include <stdlib.h>
+#include <stillpoint.h>
+
+static int *limit; // read by many threads, replaced by one
+
+static int *make(int value)
+{
+    int *limit = malloc(sizeof *limit);
+    if (!limit)
+        abort();
+    *limit = value;
+    return limit;
+}
+
+static int read_limit(void)
+{
+    sp_rcu_read_lock();
+    int value = *sp_rcu_dereference(limit);
+    sp_rcu_read_unlock();
+    return value;
+}
+
+int main(void)
+{
+    limit = make(1);
+    int before = read_limit();
+    int *old = sp_rcu_xchg_pointer(limit, make(2));
+    sp_rcu_retire(old, NULL, sizeof *old); // freed with free(3) when no reader can hold it
+    printf("%d, then %d\n", before, read_limit());
+    free(limit);
+    return sp_rcu_barrier(); // what has been retired is freed
+}
+```
+
+After `capi/install.sh DIR`, which prints these commands with its paths:
+
+| build with | command |
+|---|---|
+| pkg-config | `cc first.c $(pkg-config --cflags --libs stillpoint) -Wl,-rpath,DIR/lib`, with `PKG_CONFIG_PATH=DIR/lib/pkgconfig` |
+| static | `cc -static first.c $(pkg-config --static --cflags --libs stillpoint)`; only the library: name `DIR/lib/libstillpoint.a` instead of `-lstillpoint` |
+| CMake | `find_package(stillpoint)` and `target_link_libraries(first stillpoint::stillpoint)`, or `stillpoint::static`, with `-DCMAKE_PREFIX_PATH=DIR` |
+
+`-Wl,-rpath,DIR/lib` lets the program find the shared library. Without it, set `LD_LIBRARY_PATH`, or install below a folder
+of the system (`/usr/local`) and run `ldconfig`.
+
+Longer programs: [a configuration](../capi/examples/config.c), [a list](../capi/examples/list.c), [a tour of the other
+parts](../capi/examples/tour.c), [C in a Rust program](../capi/examples/mixed.c).
 
 ## Rules
 
@@ -235,10 +287,17 @@ static inline int sp_rcu_barrier(void)
 /*# ## Deferring
 
 A callback runs after a grace period, in a thread of the library. The callbacks of one thread run in order. A callback
-may read, defer, and wait in other domains.
+may read, defer, and wait in other domains. The library's threads have the normal scheduling policy, and the CPUs and
+the nice value of the main thread. They block all signals. So does a process that a callback starts, unless it unblocks
+them: `SIGTERM` does not end it. The end of the program does not wait for callbacks: end `main` with `sp_barrier` for
+each domain.
 
 Deferring is allowed inside sections and in callbacks. Outside of them it blocks while the backlog exceeds its limits,
-for ten seconds at most. */
+for ten seconds at most. While it exceeds them for longer, it grows by about a mebibyte a second.
+
+The memory that a callback frees counts towards the limits. If it is not known (`sp_call`, or `bytes` is 0), the
+callback counts as 64 KiB while a grace period has taken longer than 100 ms: so behind a stalled reader a thousand of
+them may wait with the default limits. */
 
 /** Flags of `sp_call`, `sp_call_head` and `sp_retire`. */
 enum {
@@ -259,14 +318,14 @@ int sp_call(struct sp_domain *domain, void (*function)(void *argument), void *ar
 
 /** Calls `function` with `head` after a grace period. Allocates nothing for it.
 
-`bytes` is the memory that the call frees, which counts towards the limits; 0 if it frees none. */
+`bytes` is the memory that the call frees, which counts towards the limits; 0 if it is not known. */
 int sp_call_head(struct sp_domain *domain, struct sp_rcu_head *head, void (*function)(struct sp_rcu_head *head),
                  size_t bytes, unsigned flags);
 
 /** Frees `pointer` after a grace period: by `function`, or by `free(3)` if `function` is null.
 
-`bytes` is the memory that this frees, which counts towards the limits. Allocates a few words if `function` is not null.
-*/
+`bytes` is the memory that this frees, which counts towards the limits; 0 if it is not known. Allocates a few words if
+`function` is not null. */
 int sp_retire(struct sp_domain *domain, void *pointer, size_t bytes, void (*function)(void *pointer), unsigned flags);
 
 /** Runs or hands over what the calling thread has deferred, without blocking. Returns 1 if any of it is left, else 0.

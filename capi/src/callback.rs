@@ -47,7 +47,7 @@ fn options(flags: u32) -> Result<DeferOptions, Error> {
     Ok(options)
 }
 
-/// Calls `run` with `pointer` after a grace period.
+/// Calls `run` with `pointer` after a grace period; counted as `bytes`, or as an unknown number if that is 0, and `own`.
 ///
 /// # Safety
 ///
@@ -56,11 +56,13 @@ unsafe fn defer(
     domain: &AnyDomain,
     pointer: *mut (),
     bytes: usize,
+    own: usize,
     run: unsafe fn(*mut ()),
     options: DeferOptions,
 ) {
+    let options = if bytes == 0 { options.unknown_heap_bytes() } else { options.heap_bytes(bytes) };
     // SAFETY: the caller's contract.
-    with!(domain => unsafe { domain.retire_raw_with(pointer, bytes, run, options) });
+    with!(domain => unsafe { domain.retire_raw_with(pointer, own, run, options) });
 }
 
 /// Defers a call of `function`, with a few words of memory for it.
@@ -95,7 +97,7 @@ unsafe fn defer_call(
     // SAFETY: allocated above; the caller's contract.
     unsafe {
         call.write(Call { function, argument });
-        defer(domain, call.as_ptr().cast(), bytes.saturating_add(size_of::<Call>()), run, options);
+        defer(domain, call.as_ptr().cast(), bytes, size_of::<Call>(), run, options);
     }
     Ok(())
 }
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn sp_call_head(
         // SAFETY: the caller's contract.
         unsafe {
             head.write(Head { function: Some(function), _reserved: ptr::null_mut() });
-            defer(domain, head.as_ptr().cast(), bytes, run, options);
+            defer(domain, head.as_ptr().cast(), bytes, 0, run, options);
         }
         Ok(())
     })
@@ -182,7 +184,7 @@ pub unsafe extern "C" fn sp_retire(
             Some(function) => unsafe { defer_call(domain, function, pointer, bytes, options) },
             None => {
                 // SAFETY: the caller's contract. `free` runs no code of the program, so any thread may.
-                unsafe { defer(domain, pointer.cast(), bytes, free, options.run_on_retiring_thread()) };
+                unsafe { defer(domain, pointer.cast(), bytes, 0, free, options.run_on_retiring_thread()) };
                 Ok(())
             }
         }

@@ -60,10 +60,10 @@ impl Cookie {
 
     /// # Safety
     ///
-    /// The cookie comes from [`of`](Self::of).
+    /// The cookie comes from [`of`](Self::of), for this domain.
     unsafe fn in_domain<D: Domain>(self, domain: &D) -> GracePeriod<D> {
         // SAFETY: the caller's contract.
-        unsafe { self.0.as_ptr().cast::<RawCookie>().read() }.in_domain(domain.clone())
+        unsafe { self.0.as_ptr().cast::<RawCookie>().read().in_domain(domain.clone()) }
     }
 }
 

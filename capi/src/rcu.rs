@@ -97,10 +97,16 @@ pub unsafe extern "C" fn sp_rcu_lock_slow_v1_(thread: NonNull<Thread>) -> c_int 
 }
 
 /// Ends a section of any thread, and reports if there is none.
+///
+/// # Safety
+///
+/// If the calling thread is inside a section, `sp_rcu_read_lock` has begun it, and no reference that it protects is
+/// used any more.
 #[unsafe(no_mangle)]
-pub extern "C" fn sp_rcu_unlock_checked_v1_() -> c_int {
+pub unsafe extern "C" fn sp_rcu_unlock_checked_v1_() -> c_int {
     boundary::run(|| {
-        if foreign::read_unlock() {
+        // SAFETY: the caller's contract.
+        if unsafe { foreign::read_unlock() } {
             return Ok(());
         }
         Err(misuse("sp_rcu_read_unlock", "without a read-side critical section", libc::EPERM))
@@ -108,11 +114,16 @@ pub extern "C" fn sp_rcu_unlock_checked_v1_() -> c_int {
 }
 
 /// The slow path after the end of a section.
+///
+/// # Safety
+///
+/// `sp_rcu_read_unlock` has just ended a section of the calling thread, and calls this.
 #[cold]
 #[unsafe(no_mangle)]
-pub extern "C" fn sp_rcu_exited_v1_() -> c_int {
+pub unsafe extern "C" fn sp_rcu_exited_v1_() -> c_int {
     boundary::run(|| {
-        foreign::exit_slow();
+        // SAFETY: the caller's contract.
+        unsafe { foreign::exit_slow() };
         Ok(())
     })
 }

@@ -100,7 +100,7 @@ hotplug() {
     local part pid
     unplug_and_plug &
     pid=$!
-    for part in percpu rcu lock srcu qsbr; do torture_one $part "$1"; done
+    for part in percpu rcu lock rwlock srcu qsbr map; do torture_one $part "$1"; done
     kill $pid
     local taken=$(wc -l </tmp/taken)
     echo "        a CPU was taken away $taken times"

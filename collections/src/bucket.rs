@@ -53,6 +53,11 @@ const MOVED: u64 = 1 << 49;
 pub trait Hashed: Send + Sync + 'static {
     /// Returns the hash of the key.
     fn hash(&self) -> u64;
+
+    /// Returns what the entry owns on the heap, if that is known.
+    fn heap_bytes(&self) -> Option<usize> {
+        Some(0)
+    }
 }
 
 /// A bucket: see the [module](self).

@@ -13,7 +13,13 @@ pub struct Stripe {
     lock: Mutex<()>,
     /// Changes under the lock.
     entries: AtomicUsize,
+    /// Removals until one counts the entries of all stripes, of those that leave few in this one. Changes under the
+    /// lock.
+    skips: AtomicUsize,
 }
+
+/// Stripes that such a removal looks at, on average.
+const LOOKS: usize = 8;
 
 impl Stripes {
     pub const fn new() -> Self {
@@ -21,10 +27,13 @@ impl Stripes {
     }
 
     fn all(&self) -> &[Stripe] {
-        self.0.get_or_init(|| {
-            let stripe = || Stripe { lock: Mutex::new(()), entries: AtomicUsize::new(0) };
-            (0..usual()).map(|_| stripe()).collect()
-        })
+        self.0.get_or_init(|| make(usual()))
+    }
+
+    /// Returns that many of them, not as many as is usual.
+    #[cfg(all(test, not(loom)))]
+    pub fn of(count: usize) -> Self {
+        Self(OnceLock::from(make(count)))
     }
 
     /// Returns the number of stripes.
@@ -41,6 +50,8 @@ impl Stripes {
 
     /// Returns the number of entries: exact if no thread changes it at the same time.
     pub fn entries(&self) -> usize {
+        #[cfg(all(test, not(loom)))]
+        SUMS.set(SUMS.get() + 1);
         // Relaxed: a number.
         self.0.get().map_or(0, |all| all.iter().map(|stripe| stripe.entries.load(Relaxed)).sum())
     }
@@ -54,6 +65,25 @@ impl Stripe {
         self.entries.store(entries, Relaxed);
         entries
     }
+
+    /// Returns `true` if a removal, which has left few entries here, is to count those of all stripes: one in every few,
+    /// as the numbers of stripes differ, and a map that is not sparse has stripes that look so. Under the lock.
+    pub fn counts_all(&self, stripes: usize) -> bool {
+        // Relaxed: under the lock.
+        let skips = self.skips.load(Relaxed);
+        self.skips.store(skips.checked_sub(1).unwrap_or_else(|| (stripes / LOOKS).max(1) - 1), Relaxed);
+        skips == 0
+    }
+}
+
+fn make(count: usize) -> Box<[Stripe]> {
+    // Not all at once: when the map empties, the stripes count one after the other.
+    let stripe = |index| Stripe {
+        lock: Mutex::new(()),
+        entries: AtomicUsize::new(0),
+        skips: AtomicUsize::new(index % (count / LOOKS).max(1)),
+    };
+    (0..count).map(stripe).collect()
 }
 
 /// Returns the number of stripes on this machine, the same for all maps.
@@ -72,4 +102,10 @@ fn usual() -> usize {
         }
         stripes => stripes,
     }
+}
+
+#[cfg(all(test, not(loom)))]
+thread_local! {
+    /// How often this thread has counted the entries of all stripes.
+    pub static SUMS: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
 }

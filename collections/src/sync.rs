@@ -24,3 +24,17 @@ pub fn share<'g, T: Send + Sync + 'static, D: Domain>(
 ) -> Shared<'g, T> {
     Atomic::<T, D>::new(new).load(section)
 }
+
+/// Executes a statement, which the mutant of this name leaves out: see `stillpoint/src/sync/mod.rs`.
+macro_rules! step {
+    ($name:literal, $($statement:tt)+) => {
+        #[cfg(any(loom, stillpoint_mutants))]
+        let is_left_out = stillpoint::sync::mutant($name);
+        #[cfg(not(any(loom, stillpoint_mutants)))]
+        let is_left_out = false;
+        if !is_left_out {
+            $($statement)+;
+        }
+    };
+}
+pub(crate) use step;

@@ -30,7 +30,7 @@ use crate::bucket::{Bucket, Hashed, Moved};
 #[cfg(not(loom))]
 use crate::memory::Zeroed;
 use crate::stripes::Stripes;
-use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, share};
+use crate::sync::{Atomic, AtomicUsize, DeferOptions, Domain, Ordering::*, Owned, Shared, share, step};
 
 /// Entries for each bucket, on average, above which a table grows. A bucket has room for six.
 const FULL: usize = 4;
@@ -86,6 +86,7 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 
     /// Returns the next table, which exists if a bucket has moved.
+    #[inline(always)]
     pub fn next<'g>(&self, section: &'g D::Section) -> &'g Self {
         self.next.load(section).as_ref().expect("a bucket has moved")
     }
@@ -93,6 +94,15 @@ impl<E: Hashed, D: Domain> Table<E, D> {
 
 #[cfg(not(loom))]
 type Buckets<E, D> = Zeroed<Bucket<E, D>>;
+
+/// The options with which an entry is retired: what its key and its value own counts, if it is known.
+fn options<E: Hashed>(entry: Shared<'_, E>) -> DeferOptions {
+    let options = DeferOptions::new();
+    match entry.as_ref().and_then(Hashed::heap_bytes) {
+        Some(bytes) => options.heap_bytes(bytes),
+        None => options,
+    }
+}
 
 #[cfg(loom)]
 type Buckets<E, D> = Box<[Bucket<E, D>]>;
@@ -128,6 +138,13 @@ pub struct Seen<'g, E> {
     others: Vec<Shared<'g, E>>,
 }
 
+impl<'g, E> Seen<'g, E> {
+    /// Returns what a writer has seen that has found an entry otherwise.
+    pub fn entry(entry: Shared<'g, E>) -> Self {
+        Self { entry, others: Vec::new() }
+    }
+}
+
 /// What a change has left to do once the lock is released.
 struct After<'g, E: Hashed, D: Domain> {
     /// Whether the map was as seen, so that the change was made.
@@ -147,30 +164,36 @@ pub struct Tables<E: Hashed, D: Domain> {
     /// Null before the first entry.
     current: Atomic<Table<E, D>, D>,
     stripes: Stripes,
-    /// The least number of buckets, if it is more than that of stripes.
-    least: usize,
+    /// The number of buckets for the room that was asked for. Tables do not shrink below it, nor below the number of
+    /// stripes.
+    reserved: AtomicUsize,
 }
 
 impl<E: Hashed, D: Domain> Tables<E, D> {
     /// Does not allocate.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { current: Atomic::null(), stripes: Stripes::new(), least: 0 }
+        Self { current: Atomic::null(), stripes: Stripes::new(), reserved: AtomicUsize::new(0) }
     }
 
     /// Allocates room for `entries`.
     pub fn with_capacity(entries: usize) -> Self {
-        let mut tables = Self { current: Atomic::null(), stripes: Stripes::new(), least: 0 };
+        let reserved = AtomicUsize::new(0);
+        let tables = Self { current: Atomic::null(), stripes: Stripes::new(), reserved };
         if entries > 0 {
-            tables.least = tables.buckets_for(entries);
-            tables.current.store(Owned::new(Table::new(tables.least)));
+            let buckets = tables.buckets_for(entries);
+            // Relaxed: no other thread has the map.
+            tables.reserved.store(buckets, Relaxed);
+            tables.current.store(Owned::new(Table::new(buckets)));
         }
         tables
     }
 
     /// Returns how many buckets have room for as many entries.
     fn buckets_for(&self, entries: usize) -> usize {
-        entries.div_ceil(FULL).next_power_of_two().max(self.least).max(self.stripes.len())
+        // Relaxed: only the number.
+        let reserved = self.reserved.load(Relaxed);
+        entries.div_ceil(FULL).next_power_of_two().max(reserved).max(self.stripes.len())
     }
 
     /// Returns the number of entries: exact if no thread changes it at the same time.
@@ -203,7 +226,8 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     ) -> Option<Shared<'g, E>> {
         let mut table = self.current(section)?;
         loop {
-            match table.bucket(hash).find(hash, &mut is_it, section) {
+            // A closure of its own: calls through `&mut` are inlined by link-time optimization only.
+            match table.bucket(hash).find(hash, |shared, entry| is_it(shared, entry), section) {
                 Ok(found) => return found,
                 Err(Moved) => table = table.next(section),
             }
@@ -261,7 +285,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         }
         // SAFETY: both are unlinked.
         unsafe {
-            domain.retire_shared(seen.entry, DeferOptions::new());
+            domain.retire_shared(seen.entry, options(seen.entry));
             domain.retire_shared(after.unlinked, DeferOptions::new());
         }
         if after.is_moving {
@@ -305,8 +329,9 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             if let Some(bucket) = removed {
                 unlinked = bucket;
                 let entries = stripe.count(-1);
-                must_resize =
-                    self.estimate(entries) < table.len() * SPARSE && table.len() > self.buckets_for(0);
+                must_resize = self.estimate(entries) < table.len() * SPARSE
+                    && table.len() > self.buckets_for(0)
+                    && stripe.counts_all(self.stripes.len());
             }
             removed.is_some()
         } else {
@@ -347,7 +372,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             return None;
         }
         bucket.for_each(section, |loaded, entry| {
-            next.bucket(entry.hash()).insert(entry.hash(), loaded, section);
+            step!("entry-not-copied", next.bucket(entry.hash()).insert(entry.hash(), loaded, section));
         });
         bucket.set_moved();
         // Release, Acquire: the writer that publishes the next table has the copies of all others; pairs with itself.
@@ -423,20 +448,45 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         (0..table.len()).for_each(|index| self.lock_and_move(table, next, index, domain, section));
     }
 
-    /// Makes room for more entries.
+    /// Makes room for more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).
     pub fn reserve(&self, additional: usize, domain: &D, section: &D::Section) {
         let buckets = self.buckets_for(self.len().saturating_add(additional));
         loop {
             self.complete_resize(domain, section);
             let table = self.current_or_first(section);
-            if table.len() >= buckets {
+            if table.len() < buckets {
+                table.resize(buckets, section);
+                continue;
+            }
+            // Relaxed, both: only the number. Once it is set, the table is looked at again, as it may have shrunk. Not
+            // set before the table is allocated, which panics if it is too large.
+            let reserved = self.reserved.load(Relaxed);
+            if reserved >= buckets {
                 return;
             }
-            table.resize(buckets, section);
+            let _ = self.reserved.compare_exchange(reserved, buckets, Relaxed, Relaxed);
         }
     }
 
+    /// Shrinks the table to its entries, by half at a time, and keeps no room.
+    pub fn shrink_to_fit(&self, domain: &D, section: &D::Section) {
+        // Relaxed: only the number.
+        self.reserved.store(0, Relaxed);
+        let Some(table) = self.current(section) else { return };
+        // No more often than was necessary at first: another thread may reserve room meanwhile.
+        for _ in 0..table.len().ilog2() {
+            self.complete_resize(domain, section);
+            let table = self.current_or_first(section);
+            if table.len() <= self.buckets_for(self.len()) {
+                return;
+            }
+            table.resize(table.len() / 2, section);
+        }
+        self.complete_resize(domain, section);
+    }
+
     /// Returns the table that is not the next of another one.
+    #[inline(always)]
     pub fn current<'g>(&self, section: &'g D::Section) -> Option<&'g Table<E, D>> {
         self.current.load(section).as_ref()
     }
@@ -485,5 +535,71 @@ impl<E: Hashed, D: Domain> Drop for Tables<E, D> {
 impl<E: Hashed, D: Domain> fmt::Debug for Tables<E, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tables").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+
+    use stillpoint::rcu::{self, Global};
+
+    use super::*;
+    use crate::stripes::SUMS;
+
+    struct Entry(u64);
+
+    impl Hashed for Entry {
+        fn hash(&self) -> u64 {
+            BuildHasherDefault::<DefaultHasher>::new().hash_one(self.0)
+        }
+    }
+
+    type Map = Tables<Entry, Global>;
+
+    /// Inserts a key, or removes it.
+    fn change(map: &Map, key: u64, is_there: bool) {
+        let (entry, section) = (Entry(key), rcu::enter());
+        let hash = entry.hash();
+        let seen = map.look_up(hash, |entry| entry.0 == key, &section);
+        let new = is_there.then(|| Owned::new(entry));
+        assert!(map.exchange(hash, &seen, new, &Global, &section).is_ok());
+    }
+
+    fn buckets(map: &Map) -> usize {
+        map.current(&rcu::enter()).map_or(0, Table::len)
+    }
+
+    /// As on a machine with many CPUs.
+    #[test]
+    fn removals_from_a_nearly_sparse_table_seldom_count_all_stripes() {
+        const STRIPES: usize = 256;
+        let map =
+            Map { current: Atomic::null(), stripes: Stripes::of(STRIPES), reserved: AtomicUsize::new(0) };
+        let mut keys = 0..;
+        let mut insert = || change(&map, keys.next().expect("no end"), true);
+        while buckets(&map) < 8 * STRIPES {
+            insert();
+        }
+        let mut oldest = 0..;
+        let mut remove = || change(&map, oldest.next().expect("no end"), false);
+        let nearly = buckets(&map) + buckets(&map) / 16;
+        while map.len() > nearly {
+            remove();
+        }
+        let (table, before) = (buckets(&map), SUMS.get());
+        let rounds = 4_000;
+        for _ in 0..rounds {
+            insert();
+            remove();
+        }
+        let sums = SUMS.get() - before;
+        assert!(sums < rounds / 16, "{sums} of {rounds} removals have counted all stripes");
+        assert_eq!(buckets(&map), table);
+        // The table still shrinks once it is sparse.
+        while map.len() > 0 {
+            remove();
+        }
+        assert!(buckets(&map) <= table / 2, "{table} to {}", buckets(&map));
     }
 }

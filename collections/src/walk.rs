@@ -3,7 +3,7 @@
 use core::ptr;
 
 use crate::bucket::Hashed;
-use crate::sync::Domain;
+use crate::sync::{Domain, Shared};
 use crate::table::{Table, Tables};
 
 /// A walk over the buckets of the table that was the current one when it began, and what has become of them.
@@ -19,15 +19,13 @@ impl<'g, E: Hashed, D: Domain> Walk<'g, E, D> {
         Self { tables, table: tables.current(section), index: 0, section }
     }
 
-    /// Adds the entries of the next bucket to `entries`. Returns `false` if there is none.
+    /// Calls `add` with the entries of the next bucket. Returns `false` if there is none.
     ///
     /// An entry that is in the map during all of the walk is added once. A key that is removed and inserted again may
     /// be added several times, by the same call.
-    pub fn next(&mut self, entries: &mut Vec<&'g E>) -> bool {
+    pub fn next(&mut self, mut add: impl FnMut(Shared<'g, E>, &'g E)) -> bool {
         let Some(table) = self.table.filter(|table| self.index < table.len()) else { return false };
-        collect(self.tables, table, table.len() - 1, self.index, self.section, &mut |entry| {
-            entries.push(entry)
-        });
+        collect(self.tables, table, table.len() - 1, self.index, self.section, &mut add);
         self.index += 1;
         true
     }
@@ -41,7 +39,7 @@ fn collect<'g, E: Hashed, D: Domain>(
     mask: usize,
     value: usize,
     section: &'g D::Section,
-    add: &mut impl FnMut(&'g E),
+    add: &mut impl FnMut(Shared<'g, E>, &'g E),
 ) {
     let buckets = table.len() - 1;
     for index in (value & buckets..table.len()).step_by(mask + 1) {
@@ -54,9 +52,9 @@ fn collect<'g, E: Hashed, D: Domain>(
             collect(tables, current.unwrap_or_else(|| table.next(section)), mask, value, section, add);
             continue;
         }
-        bucket.for_each(section, |_, entry| {
+        bucket.for_each(section, |loaded, entry| {
             if entry.hash() as usize & mask == value {
-                add(entry);
+                add(loaded, entry);
             }
         });
     }

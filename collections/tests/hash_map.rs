@@ -8,11 +8,12 @@ mod deadline;
 #[path = "support/hashers.rs"]
 mod hashers;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
@@ -91,6 +92,44 @@ fn table_does_not_shrink_below_its_capacity() {
     assert_eq!((map.capacity(&guard), map.len()), (capacity, 0));
     map.reserve(50_000, &guard);
     assert!(map.capacity(&guard) >= 50_000);
+}
+
+#[test]
+fn reserved_room_stays_until_the_map_is_shrunk() {
+    let _running = deadline();
+    for map in [HashMap::new(), HashMap::with_capacity(1_000)] {
+        let guard = rcu::enter();
+        map.reserve(100_000, &guard);
+        let capacity = map.capacity(&guard);
+        for key in 0..1000 {
+            map.insert(key, (), &guard);
+            map.remove(&key, &guard);
+        }
+        assert_eq!(map.capacity(&guard), capacity, "a removal has undone the reservation");
+        (0..10_000).for_each(|key| {
+            map.insert(key, (), &guard);
+        });
+        map.shrink_to_fit(&guard);
+        let shrunk = map.capacity(&guard);
+        assert!((10_000..capacity / 2).contains(&shrunk), "{capacity} to {shrunk}");
+        assert_eq!((map.len(), map.iter(&guard).count()), (10_000, 10_000));
+        // From now on, the table follows its entries.
+        (0..10_000).for_each(|key| {
+            map.remove(&key, &guard);
+        });
+        assert!(map.capacity(&guard) < shrunk / 2);
+    }
+}
+
+#[test]
+fn entry_gets_the_key_of_the_last_insertion() {
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    let (first, second) = ("key".to_owned(), "key".to_owned());
+    let address = second.as_ptr();
+    map.insert(first, 1, &guard);
+    map.insert(second, 2, &guard);
+    assert_eq!(map.get_key_value("key", &guard).map(|(key, _)| key.as_ptr()), Some(address));
 }
 
 #[test]
@@ -210,6 +249,83 @@ fn retain_keeps_what_its_closure_accepts() {
     assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
 }
 
+/// A hasher that never gives the same hash twice.
+struct Lying(AtomicU64);
+
+impl BuildHasher for Lying {
+    type Hasher = LyingHasher;
+
+    fn build_hasher(&self) -> LyingHasher {
+        LyingHasher(self.0.fetch_add(1, Relaxed))
+    }
+}
+
+struct LyingHasher(u64);
+
+impl Hasher for LyingHasher {
+    fn finish(&self) -> u64 {
+        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn retain_and_clear_find_entries_without_their_hasher() {
+    let map = HashMap::with_hasher(Lying(AtomicU64::new(0)));
+    let guard = rcu::enter();
+    (0..1000).for_each(|key| {
+        map.insert(key, key, &guard);
+    });
+    let hashes = map.hasher().0.load(Relaxed);
+    map.retain(|key, _| key % 3 == 0, &guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (334, 334));
+    map.clear(&guard);
+    assert_eq!((map.len(), map.iter(&guard).count()), (0, 0));
+    assert_eq!(map.hasher().0.load(Relaxed), hashes, "a key was hashed again");
+}
+
+#[test]
+fn clear_removes_keys_that_equal_nothing() {
+    struct Never(u32);
+    impl std::hash::Hash for Never {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    impl PartialEq for Never {
+        fn eq(&self, _: &Self) -> bool {
+            false
+        }
+    }
+    impl Eq for Never {}
+    let map = HashMap::new();
+    let guard = rcu::enter();
+    for key in [1, 1, 2] {
+        assert_eq!(map.insert(Never(key), (), &guard), None);
+    }
+    map.clear(&guard);
+    assert!(map.is_empty());
+}
+
+#[test]
+fn retain_asks_about_the_value_that_took_the_place_of_the_last() {
+    let map = HashMap::from([(1, 1)]);
+    let guard = rcu::enter();
+    let asked = RefCell::new(Vec::new());
+    map.retain(
+        |_, &value| {
+            asked.borrow_mut().push(value);
+            if value == 1 {
+                map.insert(1, 2, &guard);
+            }
+            false
+        },
+        &guard,
+    );
+    assert_eq!((asked.into_inner(), map.len()), (vec![1, 2], 0));
+}
+
 #[test]
 fn map_is_collected_extended_cloned_and_taken_apart() {
     let mut map: HashMap<_, _> = (0..100).map(|key| (key, key.to_string())).collect();
@@ -278,7 +394,7 @@ fn guard_of_another_srcu_domain_is_refused() {
     let (map, other) = (HashMap::new_in(srcu::Domain::new()), srcu::Domain::new());
     map.insert(1, 1, &map.domain().enter());
     let guard = other.enter();
-    let operations: [&dyn Fn(); 12] = [
+    let operations: [&dyn Fn(); 13] = [
         &|| {
             map.get(&1, &guard);
         },
@@ -306,6 +422,7 @@ fn guard_of_another_srcu_domain_is_refused() {
         &|| map.retain(|_, _| false, &guard),
         &|| map.clear(&guard),
         &|| map.reserve(1000, &guard),
+        &|| map.shrink_to_fit(&guard),
         &|| {
             map.capacity(&guard);
         },
@@ -355,15 +472,18 @@ fn table_shrinks_by_half_at_a_time() {
     let _running = deadline();
     let map = HashMap::new();
     let guard = rcu::enter();
-    map.reserve(100_000, &guard);
-    let capacity = map.capacity(&guard);
-    // A removal finds the table sparse.
-    for key in 0..100 {
+    (0..50_000).for_each(|key| {
         map.insert(key, (), &guard);
+    });
+    let mut capacity = map.capacity(&guard);
+    let least = HashMap::from([(0, ())]).capacity(&guard);
+    for key in 0..50_000 {
         map.remove(&key, &guard);
+        let now = map.capacity(&guard);
+        assert!(now == capacity || now == capacity / 2, "{capacity} to {now}");
+        capacity = now;
     }
-    map.reserve(0, &guard);
-    assert!(map.capacity(&guard) >= capacity / 2);
+    assert!(capacity <= 16 * least, "{capacity} remain, {least} is the least");
 }
 
 #[test]
@@ -375,8 +495,7 @@ fn iterator_survives_any_number_of_resizes() {
         let entries = map.iter(&guard);
         for _ in 0..1000 {
             map.reserve(200, &guard);
-            map.insert(1, 1, &guard);
-            map.remove(&1, &guard);
+            map.shrink_to_fit(&guard);
         }
         assert_eq!(entries.count(), 1);
     };

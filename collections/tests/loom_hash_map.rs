@@ -224,7 +224,7 @@ fn walk_sees_what_stays_while_the_table_shrinks() {
         let map = Arc::new(map);
         let reader = spawn(&map, |map| {
             let (mut walk, mut entries) = (Walk::new(map, &()), Vec::new());
-            while walk.next(&mut entries) {}
+            while walk.next(|_, entry| entries.push(entry)) {}
             let count = |key| entries.iter().filter(|entry| entry.key == key).count();
             assert_eq!((count(LEFT), count(RIGHT)), (1, 1));
         });

@@ -7,6 +7,12 @@ cd "$(dirname "$0")/../.."
 rounds=${1:-5} seconds=${2:-1}
 
 scratch=$PWD/target/compat/bench
+# lock VARIANT: the crates are those of the lock file, which is written if there is none (`ci/compat.sh record`).
+lock() {
+    local file=compat/bench/$1.lock folder=$scratch/$1
+    [[ -e $file ]] || { cargo generate-lockfile --quiet --manifest-path "$folder/Cargo.toml" && cp "$folder/Cargo.lock" "$file"; }
+    cp "$file" "$folder/Cargo.lock"
+}
 for variant in original stillpoint; do
     mkdir -p "$scratch/$variant"
     cat >"$scratch/$variant/Cargo.toml" <<END
@@ -29,7 +35,8 @@ cat >>"$scratch/stillpoint/Cargo.toml" <<END
 crossbeam-epoch = { path = "$PWD/compat/crossbeam-epoch" }
 END
 for variant in original stillpoint; do
-    cargo build --quiet --release --manifest-path "$scratch/$variant/Cargo.toml" --target-dir "$scratch/$variant/target"
+    lock "$variant"
+    cargo build --locked --quiet --release --manifest-path "$scratch/$variant/Cargo.toml" --target-dir "$scratch/$variant/target"
 done
 
 # OPERATION THREADS ROUND VARIANT OPERATIONS NANOSECONDS KIB

@@ -55,7 +55,7 @@ fn seccomp_deny_passes_on_arguments_and_exit_status() {
 
 #[test]
 fn bench_writes_rows_and_lists_skipped_systems() {
-    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "map", "lock"] {
+    for bench in ["read", "sync", "fence", "qsbr", "srcu", "percpu", "callback", "map", "lock", "program"] {
         let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{bench}.json"));
         let path = json.to_str().expect("the path is text");
         let quick: &[&str] = if ["lock", "map"].contains(&bench) { &["--quick"] } else { &[] };
@@ -84,6 +84,7 @@ fn bench_writes_rows_and_lists_skipped_systems() {
             "srcu" => "guards threads",
             "map" => "keys reads resizes size threads",
             "lock" => "cpus cs_ns ncs_ns threads",
+            "program" => "threads",
             _ => "backend callers running",
         };
         assert!(keys.iter().copied().eq(expected.split(' ')), "{keys:?}");
@@ -113,13 +114,29 @@ fn experiment_writes_rows_beside_posted_figures() {
 #[test]
 fn torture_prints_one_verdict() {
     let flood: &[&str] = &["flood", "--count", "300000", "--limit-mib", "4", "--stall-seconds", "0.2"];
-    for arguments in
-        [&["rcu", "--seconds", "1"], &["percpu", "--seconds", "1"], &["lock", "--seconds", "1"], flood]
-    {
+    for arguments in [
+        &["rcu", "--seconds", "1"],
+        &["percpu", "--seconds", "1"],
+        &["lock", "--seconds", "1"],
+        &["rwlock", "--seconds", "1"],
+        &["map", "--seconds", "1"],
+        flood,
+    ] {
         let shown = stdout(&[&["torture"], arguments].concat());
         let name = arguments[0];
         assert_eq!(shown.matches(&format!("torture {name}: passed, ")).count(), 1, "{shown}");
     }
+}
+
+#[test]
+fn reads_without_membarrier_are_measured_on_the_fallback() {
+    let into = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("denied");
+    let directory = into.to_str().expect("the path is text");
+    stillpoint(&["report", "--only", "read-no-membarrier", "--seconds", "0.3", "--out-dir", directory]);
+    let text = std::fs::read_to_string(into.join("report.json")).expect("the results are there");
+    let report: Value = serde_json::from_str(&text).expect("the results are JSON");
+    assert_eq!(report["results"][0]["bench"], "read-no-membarrier");
+    assert_eq!(report["results"][0]["machine"]["fence"], "seqcst");
 }
 
 #[test]
@@ -143,6 +160,23 @@ fn report_keeps_older_results_and_page_is_self_contained() {
     assert_eq!(first["results"][0], second["results"][0]);
     assert!(second["machine"].as_array().is_some_and(|facts| !facts.is_empty()));
 
+    // Each part has its run and its commit, and what is of two runs says so.
+    let run = |part: usize| second["results"][part]["origin"]["run"].as_str().expect("a run");
+    assert!(run(0) != run(1) && run(1) == run(2), "{second}");
+    assert!(second["results"][0]["origin"]["commit"].is_string());
+    let summary = std::fs::read_to_string(into.join("summary.md")).expect("the summary is there");
+    assert!(summary.contains("not to be published"), "{summary}");
+    let json = into.join("report.json");
+    let output = Command::new(STILLPOINT)
+        .args(["report", "--one-run", "--from"])
+        .arg(&json)
+        .arg("--out-dir")
+        .arg(into.join("two"))
+        .output()
+        .expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("is not one run of one commit"), "{errors}");
+
     let page = std::fs::read_to_string(into.join("report.html")).expect("the page is there");
     for part in ["This machine", "Enter, load, exit", "</svg>", "prefers-color-scheme", "lock; cmpxchg"] {
         assert!(page.contains(part), "{part} is missing");
@@ -150,10 +184,8 @@ fn report_keeps_older_results_and_page_is_self_contained() {
     for foreign in ["<script", "http://", "https://", "<link", "url("] {
         assert!(!page.contains(foreign), "{foreign} is in the page");
     }
-    let summary = std::fs::read_to_string(into.join("summary.md")).expect("the summary is there");
     assert!(summary.contains("| RCU read (enter, load, exit) |"), "{summary}");
 
-    let json = into.join("report.json");
     let json = json.to_str().expect("the path is text");
     let (drawn, again) = (into.join("again"), into.join("again/report.html"));
     stillpoint(&["report", "--from", json, "--out-dir", drawn.to_str().expect("the path is text")]);

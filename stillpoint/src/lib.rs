@@ -43,6 +43,7 @@
 //! | `metrics` | the module `metrics`: the statistics, for recorders of [metrics](https://docs.rs/metrics) |
 //! | `serde` | [`Serialize`](https://docs.rs/serde) for the statistics: [`rcu::Stats`], [`fence::Stats`], [`percpu::Snapshot`], `lock::Events` |
 //! | `lock-events` | `lock::events()`: counts of what happens in locks |
+//! | `section-locations` | [stall reports](rcu#stalls) name where the open sections began, in [`rcu`] and [`srcu`]: each section stores its place |
 //! | `signal-fence` | [`fence::Backend::Signal`]: fences by signals, for processes that are denied `membarrier` and cannot afford fences in readers |
 //! | `lock_api_04` | [`lock::RawMutex`] and [`lock::Condvar`] for `lock_api` 0.4 as well |
 //! | `send_guard` | guards of [`lock::Mutex`] may be sent to other threads |
@@ -71,43 +72,46 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("stillpoint runs on 64-bit Linux only: it is built on membarrier(2), futex(2) and rseq(2)");
 
-#[cfg(not(loom))]
+// Nothing else there: the compiler would report each call that only Linux has.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod domain;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod fence;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod grace_period;
-#[cfg(any(doc, doctest))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", any(doc, doctest)))]
 pub mod guide;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod lock;
-#[cfg(all(feature = "metrics", not(loom)))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "metrics", not(loom)))]
 pub mod metrics;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod percpu;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod qsbr;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod rcu;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod readers;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod reclaim;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod srcu;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(loom, stillpoint_mutants))))]
 mod sync;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod sys;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod tagged;
 
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub use domain::api::{Domain, EnterSection};
 
 /// For the packages in `urcu/`, without a stable interface.
-#[cfg(all(feature = "urcu", not(loom)))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", feature = "urcu", not(loom)))]
 #[doc(hidden)]
 pub mod urcu {
+    pub use crate::fence::backend::in_child as reset_fence_in_child;
     pub use crate::grace_period::cookie::GpCookie;
     pub use crate::grace_period::engine::Engine;
     pub use crate::readers::inlined::{Gp, InlinedProtocol, InlinedReader, InlinedReaders};
@@ -139,7 +143,8 @@ pub mod reclaim;
 pub mod srcu {
     pub mod counts;
 }
-#[cfg(loom)]
+#[cfg(any(loom, stillpoint_mutants))]
+#[doc(hidden)]
 pub mod sync;
 #[cfg(loom)]
 pub mod tagged;

@@ -1,5 +1,5 @@
 //! The layers of the library: a module imports from the layers below it only, and no files import each other in a
-//! circle.
+//! circle. And it defines no symbol that another version of the library would define too.
 
 #![cfg(not(loom))]
 
@@ -202,4 +202,22 @@ fn files_do_not_import_each_other_in_circles() {
         }
     }
     assert!(imports.is_empty(), "{imports:#?}");
+}
+
+#[test]
+fn library_defines_no_symbols_that_two_versions_would_share() {
+    for (module, code) in sources() {
+        // Code of tests, and stated in a comment there.
+        if module == "percpu::rseq::faults" || module.starts_with("percpu::rseq::faults::") {
+            continue;
+        }
+        for word in ["no_mangle", "export_name", ".globl", ".global", ".comm"] {
+            let attribute =
+                code.split(|c: char| !(c.is_alphanumeric() || "_.".contains(c))).any(|w| w == word);
+            assert!(
+                !attribute,
+                "{module} defines a symbol by {word}: a program with two versions would not link"
+            );
+        }
+    }
 }

@@ -36,7 +36,15 @@ struct Shared {
     refused: AtomicU64,
     /// Whether the worker's grace periods fail.
     denied: AtomicU64,
+    /// The domain cannot be parked so often; or [`NEVER`].
+    not_parked: AtomicU64,
+    /// The task of the parked domain, if it is parked.
+    parked: Mutex<Option<u64>>,
+    /// A thread resumes the domain, once, some time.
+    is_timed: AtomicU64,
 }
+
+const NEVER: u64 = u64::MAX;
 
 /// Workers are started and do nothing.
 const ABSENT: u64 = u64::MAX;
@@ -63,8 +71,12 @@ impl Host for Domain {
         self.0.state.engine.readers().no_other_readers(OWN.with(Cell::get))
     }
 
-    fn try_synchronize(&self) {
-        self.0.state.engine.try_synchronize(OWN.with(Cell::get));
+    fn try_synchronize(&self) -> bool {
+        self.0.state.engine.try_synchronize(OWN.with(Cell::get))
+    }
+
+    fn has_active_owner(&self, _index: usize) -> bool {
+        false
     }
 
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
@@ -98,6 +110,34 @@ impl Host for Domain {
         thread::yield_now();
         true
     }
+
+    fn park(&self, due: u64) -> bool {
+        match self.0.not_parked.load(Relaxed) {
+            0 => {}
+            NEVER => return false,
+            left => {
+                self.0.not_parked.store(left - 1, Relaxed);
+                return false;
+            }
+        }
+        *self.0.parked.lock().unwrap() = Some(due);
+        if self.0.is_timed.load(Relaxed) != 0 {
+            self.0.is_timed.store(0, Relaxed);
+            let domain = self.clone();
+            let timer = thread::spawn(move || domain.time_is_up());
+            self.0.workers.lock().unwrap().push(timer);
+            thread::yield_now();
+        }
+        true
+    }
+
+    fn unpark(&self, due: u64) {
+        self.0.parked.lock().unwrap().take_if(|parked| *parked == due);
+    }
+
+    fn is_parked(&self, due: u64) -> bool {
+        *self.0.parked.lock().unwrap() == Some(due)
+    }
 }
 
 /// A kind of callback.
@@ -118,7 +158,30 @@ impl Domain {
             workers: Mutex::new(Vec::new()),
             refused: AtomicU64::new(0),
             denied: AtomicU64::new(0),
+            not_parked: AtomicU64::new(NEVER),
+            parked: Mutex::new(None),
+            is_timed: AtomicU64::new(0),
         }))
+    }
+
+    /// A domain that can be parked, but not the first `not_parked` times.
+    fn that_parks(not_parked: u64) -> Self {
+        let domain = Self::new();
+        domain.0.not_parked.store(not_parked, Relaxed);
+        domain
+    }
+
+    /// The timer takes the task of the parked domain. Callbacks are not lazy any more.
+    fn time_is_up(&self) {
+        let mut parked = self.0.parked.lock().unwrap();
+        if parked.is_some() {
+            self.0.callbacks.set_limits(Limits { count: 0, ..Limits::default() });
+        }
+        let task = parked.take();
+        drop(parked);
+        if task.is_some() {
+            self.0.callbacks.resume(self);
+        }
     }
 
     fn with_limit(count: u64) -> Self {
@@ -166,6 +229,13 @@ impl Domain {
     fn hand_over(&self, own: Own) -> bool {
         OWN.with(|cell| cell.set(Some(own.reader)));
         self.0.callbacks.hand_over(own.queue, || own.in_read_section(), self)
+    }
+
+    /// As two flushes of `compat/crossbeam-epoch` do.
+    fn collect(&self, own: Own) {
+        OWN.with(|cell| cell.set(Some(own.reader)));
+        self.0.callbacks.collect(Some(own.queue), self, true);
+        self.0.callbacks.run_all_ready(Some(own.queue), self, true);
     }
 
     /// Replaces the published value and frees the old one after a grace period.
@@ -276,6 +346,57 @@ fn flush_ends_a_lazy_wait() {
     });
 }
 
+/// Of an owner's first callback: the domain is parked at once, or by a worker.
+fn parked_and_resumed(not_parked: u64) {
+    check(0, 1, move || {
+        let domain = Domain::that_parks(not_parked);
+        domain.0.is_timed.store(1, Relaxed);
+        let own = domain.register();
+        interruptible(0, || domain.defer(own, Lazy));
+        domain.join();
+        assert_eq!(domain.count(0), 1, "a callback was forgotten");
+    });
+}
+
+#[test]
+fn domain_parked_at_once_is_resumed() {
+    parked_and_resumed(0);
+}
+
+#[test]
+fn domain_parked_by_a_worker_is_resumed() {
+    parked_and_resumed(1);
+}
+
+#[test]
+fn urgent_callback_finds_a_parked_domain() {
+    check(0, 0, || {
+        let domain = Domain::that_parks(0);
+        // The callback may come while the domain is being parked, and is found when it is resumed.
+        domain.0.is_timed.store(1, Relaxed);
+        let own = [domain.register(), domain.register()];
+        let t = domain.spawn(1, move |domain| domain.defer(own[1], Call));
+        interruptible(0, || domain.defer(own[0], Lazy));
+        t.join().unwrap();
+        domain.join();
+        assert_eq!(domain.count(1), 1, "a callback was forgotten");
+    });
+}
+
+#[test]
+fn barrier_gets_a_worker_for_a_parked_domain() {
+    check(0, 1, || {
+        let domain = Domain::that_parks(0);
+        let own = domain.register();
+        interruptible(0, || {
+            domain.defer(own, Lazy);
+            domain.barrier().unwrap();
+            assert_eq!(domain.count(0), 1);
+        });
+        domain.join();
+    });
+}
+
 #[test]
 fn barrier_waits_for_earlier_callbacks() {
     check(0, 1, || {
@@ -310,6 +431,42 @@ fn barrier_returns_when_the_owner_reclaims() {
         assert_eq!(domain.count(0), 2);
         t.join().unwrap();
         domain.join();
+    });
+}
+
+#[test]
+fn worker_wakes_when_a_visitor_has_finished() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        let own = domain.register();
+        let t = domain.spawn(0, move |domain| domain.defer(own, Call));
+        thread::yield_now();
+        // It looks whether something is ready, and claims the queue meanwhile.
+        domain.0.callbacks.run_all_ready(None, &domain, true);
+        t.join().unwrap();
+        domain.join();
+        assert_eq!(domain.count(0), 1);
+    });
+}
+
+#[test]
+fn reader_never_sees_a_value_freed_by_a_visitor() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        // No worker is in the way.
+        domain.0.refused.store(ABSENT, Relaxed);
+        let (own, visitor) = (domain.register(), domain.register());
+        let t = domain.spawn(1, move |domain| domain.collect(visitor));
+        interruptible(0, || {
+            domain.0.state.enter(own);
+            let old = domain.0.state.published.swap(boxed(8));
+            let _ = domain.push(own, Call, old);
+            read(old);
+            domain.0.state.leave(own);
+        });
+        t.join().unwrap();
+        domain.collect(own);
+        assert_eq!(domain.count(0), 1);
     });
 }
 
@@ -384,6 +541,26 @@ fn second_barrier_goes_on_when_the_first_stops_being_the_worker() {
         domain.barrier().unwrap();
         assert_eq!(domain.count(0), 1);
         t.join().unwrap();
+    });
+}
+
+#[test]
+fn caller_that_acts_as_the_worker_of_a_closed_domain_runs_all() {
+    check(0, 1, || {
+        let domain = Domain::new();
+        // No worker can be started.
+        domain.0.refused.store(100, Relaxed);
+        let own = [domain.register(), domain.register()];
+        domain.defer(own[0], Call);
+        let t = domain.spawn(1, move |domain| {
+            // The caller of `barrier` has yielded, for want of a worker, and is to find nothing yet.
+            thread::yield_now();
+            domain.defer(own[1], Call);
+            domain.0.callbacks.close(domain);
+        });
+        domain.barrier().unwrap();
+        t.join().unwrap();
+        assert_eq!([domain.count(0), domain.count(1)], [1, 1], "a callback was forgotten");
     });
 }
 

@@ -371,3 +371,18 @@ fn histogram_counts_each_value_once() {
     assert_eq!((later.count(), later.sum(), later.quantile(0.5)), (1, u64::MAX, Some(u64::MAX)));
     assert_eq!(Histogram::new().snapshot().quantile(0.5), None);
 }
+
+#[test]
+fn thread_that_other_code_has_registered_is_reported() {
+    const NAME: &str = "thread_that_other_code_has_registered_is_reported";
+    if child::variant().is_none() {
+        child::with_environment(NAME, "registered", &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")]);
+        return;
+    }
+    if !rseq::register() {
+        return eprintln!("NOT CHECKED: no rseq, or the C library registers threads");
+    }
+    let report = percpu::report();
+    assert_eq!(report.mode(), Mode::Atomic, "{report}");
+    assert!(report.to_string().contains("other code, such as another copy of this library"), "{report}");
+}

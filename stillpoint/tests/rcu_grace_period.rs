@@ -31,7 +31,8 @@ fn synchronize_inside_its_own_section_panics() {
     let retired = Rcu::new_in(1, Own).replace(2);
     let panic = catch_unwind(|| retired.wait()).expect_err("it would wait for itself");
     assert!(
-        message(&*panic).starts_with("synchronize() inside a read-side critical section of the same domain")
+        message(&*panic)
+            .starts_with("Retired::wait() inside a read-side critical section of the same domain")
     );
     drop(guard);
     Own.synchronize();

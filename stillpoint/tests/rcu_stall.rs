@@ -10,7 +10,6 @@ mod panics;
 #[path = "support/waiting.rs"]
 mod waiting;
 
-use std::any::type_name;
 use std::mem;
 use std::panic::{catch_unwind, panic_any};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -22,7 +21,7 @@ use std::time::Duration;
 use deadline::deadline;
 use panics::message;
 use stillpoint::Domain as _;
-use stillpoint::rcu::{self, Global, GracePeriod, Guard, Rcu, RcuDomain, Stall};
+use stillpoint::rcu::{self, Global, GracePeriod, Guard, Rcu, RcuDomain, Stall, StaticDomain};
 use waiting::waiting_synchronize;
 
 /// The stall timeout of these tests.
@@ -49,14 +48,14 @@ fn record_stalls() {
 
 /// Has the hook call `extra` when `D` stalls.
 fn in_the_hook<D: RcuDomain>(extra: fn()) {
-    EXTRAS.lock().expect("no panic under the lock").push((type_name::<D>(), extra));
+    EXTRAS.lock().expect("no panic under the lock").push((D::name(), extra));
 }
 
 /// Waits for `count` stalls of `D`, and returns them.
 fn stalls<D: RcuDomain>(count: usize) -> Vec<Stall> {
     loop {
         let mut stalls = STALLS.lock().expect("no panic under the lock").clone();
-        stalls.retain(|stall| stall.domain() == type_name::<D>());
+        stalls.retain(|stall| stall.domain() == D::name());
         if stalls.len() >= count {
             return stalls;
         }
@@ -273,11 +272,14 @@ fn stall_hook_may_read_but_not_wait() {
     in_the_hook::<Own>(|| {
         let value = Rcu::new_in(7, Own);
         assert_eq!(*value.load(&Own::enter()), 7);
-        for waits in
-            [|| Own.synchronize(), || Other.synchronize(), || Rcu::new_in((), Other).replace(()).wait()]
-        {
-            let panic = catch_unwind(waits).expect_err("it would wait for itself");
-            assert!(message(&*panic).starts_with("synchronize() in a stall hook"));
+        let waits: [(&str, fn()); 3] = [
+            ("synchronize()", || Own.synchronize()),
+            ("synchronize()", || Other.synchronize()),
+            ("Retired::wait()", || Rcu::new_in((), Other).replace(()).wait()),
+        ];
+        for (operation, wait) in waits {
+            let panic = catch_unwind(wait).expect_err("it would wait for itself");
+            assert!(message(&*panic).starts_with(&format!("{operation} in a stall hook")));
             PANICS.fetch_add(1, Release);
         }
     });
@@ -307,7 +309,7 @@ fn stderr_report_has_a_line_for_each_of_eight_readers() {
         assert!(lines.len() >= 9, "{output}");
         for (index, line) in lines[..8].iter().enumerate() {
             assert!(
-                line.contains(type_name::<Own>()) && line.contains(&format!("(reader {index})")),
+                line.contains(<Own as StaticDomain>::name()) && line.contains(&format!("(reader {index})")),
                 "{line}"
             );
             assert!(line.contains(&format!(", which registered at {}:", file!())), "{line}");

@@ -26,6 +26,7 @@ use std::time::Instant;
 use callbacks::{LAZY, counter};
 use deadline::deadline;
 use panics::message;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use stillpoint::Domain as _;
 use stillpoint::rcu::{DeferOptions, GracePeriod, Limits, Rcu};
 use stillpoint::srcu::Domain;
@@ -78,6 +79,35 @@ fn callbacks_wait_for_open_sections() {
     drop(guard);
     domain.barrier();
     assert_eq!([calls, drops].map(|count| count.load(Acquire)), [1, 2]);
+}
+
+#[test]
+fn callbacks_of_a_migrating_thread_run_in_order() {
+    const ROUNDS: usize = 50;
+    const EACH: usize = 40;
+    static OUT_OF_ORDER: AtomicUsize = AtomicUsize::new(0);
+    let _running = deadline();
+    let all = sched_getaffinity(None).expect("the CPUs");
+    let cpus: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
+    if cpus.len() == 1 {
+        eprintln!("NOT CHECKED: migration, as the process may run on one CPU only");
+    }
+    let domain = Domain::new();
+    let (last, _) = counter();
+    for round in 0..ROUNDS {
+        let mut one = CpuSet::new();
+        one.set(cpus[round % cpus.len()]);
+        sched_setaffinity(None, &one).expect("an allowed CPU");
+        for number in round * EACH..(round + 1) * EACH {
+            let call = move || {
+                let before = last.swap(number + 1, AcqRel);
+                OUT_OF_ORDER.fetch_add(usize::from(before != number), Release);
+            };
+            domain.call_with(call, if number % 5 == 0 { LAZY } else { DeferOptions::new() });
+        }
+    }
+    domain.barrier();
+    assert_eq!((last.load(Acquire), OUT_OF_ORDER.load(Acquire)), (ROUNDS * EACH, 0));
 }
 
 #[test]

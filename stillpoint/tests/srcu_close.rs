@@ -307,6 +307,37 @@ fn close_ends_without_worker_threads() {
 }
 
 #[test]
+fn task_of_a_dropped_close_runs_what_the_last_handle_leaves() {
+    const NAME: &str = "task_of_a_dropped_close_runs_what_the_last_handle_leaves";
+    if child::variant().is_none() {
+        return child::run(NAME, "denied", None);
+    }
+    let _running = deadline();
+    let (calls, call) = counter();
+    let (began, begins) = channel();
+    let (stay, stays) = channel::<()>();
+    let domain = Domain::new();
+    {
+        // Starts the only thread of the library, for a task that waits.
+        let mut close = pin!(domain.clone().close());
+        let waker = Arc::new(Noop).into();
+        assert!(close.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        deny_threads();
+        domain.call(move || {
+            began.send(()).expect("the test listens");
+            let _ = stays.recv();
+        });
+        // In the task.
+        begins.recv().expect("the callback runs");
+    }
+    domain.call(call);
+    domain.call_with(call, LAZY);
+    drop(domain);
+    drop(stay);
+    until(|| calls.load(Acquire) == 2);
+}
+
+#[test]
 fn close_that_waits_for_a_handle_is_reported() {
     static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
     if child::variant().is_none() {

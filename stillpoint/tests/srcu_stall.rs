@@ -39,7 +39,7 @@ fn long_srcu_grace_period_is_reported() {
     assert!(second.waited() > first.waited());
     let text = first.to_string();
     assert!(text.starts_with("grace period 1 of the srcu::Domain that was made at "), "{text}");
-    assert!(text.ends_with(" for sections: 3 are open"), "{text}");
+    assert!(text.contains(" for sections: 3 are open"), "{text}");
     let stats = DOMAIN.stats();
     assert!(stats.stalls >= 2 && stats.longest_wait >= Duration::from_millis(10), "{stats:?}");
 }

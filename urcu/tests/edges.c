@@ -53,13 +53,16 @@ static void *stay_inside(void *unused)
     return NULL;
 }
 
+/* Some tests use `_Fork`, for which the C library runs no handlers. */
+static pid_t (*make_child)(void) = fork;
+
 /* The child of a fork, with the hooks of call_rcu, must succeed. */
 static void fork_to(void (*child)(void), bool hooks)
 {
     rcu_thread_offline();
     if (hooks)
         call_rcu_before_fork();
-    pid_t process = fork();
+    pid_t process = make_child();
     CHECK(process >= 0);
     if (process == 0) {
         alarm(60);
@@ -110,6 +113,42 @@ static void test_readers_of_child(void)
         start(read_and_stay, NULL);
     UNTIL(LOAD(readers) == 4);
     fork_to(synchronize_with_new_threads, false);
+}
+#endif
+
+#if defined(BP)
+/* Signals are blocked between the hooks of bp, in the thread that forks, and no longer. */
+static bool is_blocked(void)
+{
+    sigset_t set;
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &set) == 0);
+    return sigismember(&set, SIGUSR1);
+}
+
+static void test_signals_beside_fork(void)
+{
+    for (int i = 0; i < 4; i++) {
+        make_child = i % 2 ? _Fork : fork;
+        urcu_bp_before_fork();
+        CHECK(is_blocked());
+        pid_t process = make_child();
+        CHECK(process >= 0);
+        if (process == 0) {
+            alarm(60);
+            CHECK(is_blocked());
+            urcu_bp_after_fork_child();
+            CHECK(!is_blocked());
+            urcu_bp_before_fork();
+            urcu_bp_after_fork_parent();
+            CHECK(!is_blocked());
+            synchronize_rcu();
+            _exit(0);
+        }
+        urcu_bp_after_fork_parent();
+        CHECK(!is_blocked());
+        int status;
+        CHECK(waitpid(process, &status, 0) == process && status == 0);
+    }
 }
 #endif
 
@@ -324,6 +363,43 @@ static void test_fork_beside_defer(void)
     usleep(20000);
     for (int i = 0; i < 60; i++)
         fork_to(call_one, true);
+}
+
+/* Other threads lead grace periods, which are fences above all, when the process forks. */
+static void *synchronize_always(void *unused)
+{
+    rcu_register_thread();
+    for (;;)
+        synchronize_rcu();
+    return unused;
+}
+
+static void synchronize_and_call(void)
+{
+    static struct rcu_head head;
+    synchronize_rcu();
+    call_rcu(&head, count_call);
+    rcu_barrier();
+    CHECK(LOAD(called) == 1);
+}
+
+static void fork_beside_synchronize(void)
+{
+    for (int i = 0; i < 3; i++)
+        start(synchronize_always, NULL);
+    usleep(20000);
+    for (int i = 0; i < 60; i++)
+        fork_to(synchronize_and_call, true);
+}
+
+static void test_fork_beside_synchronize(void)
+{
+    fork_beside_synchronize();
+}
+static void test_fork_beside_synchronize_no_handlers(void)
+{
+    make_child = _Fork;
+    fork_beside_synchronize();
 }
 
 /* A thread inside a section queues its first callback while a worker's grace period and a fork wait. */
@@ -728,6 +804,8 @@ static const struct {
     {"fork-beside-barrier-own-worker", test_fork_beside_barrier_own_worker},
     {"fork-beside-poll", test_fork_beside_poll},
     {"fork-beside-defer", test_fork_beside_defer},
+    {"fork-beside-synchronize", test_fork_beside_synchronize},
+    {"fork-beside-synchronize-no-handlers", test_fork_beside_synchronize_no_handlers},
     {"fork-beside-section", test_fork_beside_section},
     {"fork-in-callback", test_fork_in_callback},
     {"fork-in-callback-paused", test_fork_in_callback_paused},
@@ -742,6 +820,7 @@ static const struct {
     {"free-beside-barrier", test_free_beside_barrier},
 #if defined(BP)
     {"readers-of-child", test_readers_of_child},
+    {"signals-beside-fork", test_signals_beside_fork},
 #endif
 #if !defined(QSBR)
     {"cancel", test_cancel},

@@ -1,9 +1,27 @@
-/* Forks, ten at each of three levels: callbacks are queued before, in the parent and in the child, and each process
-runs its own. With LFHT, a hash table of liburcu-cds that resizes itself is used on both sides. */
+/* fork [WAY]: forks, ten at each of three levels: callbacks are queued before, in the parent and in the child, and each
+process runs its own. With LFHT, a hash table of liburcu-cds that resizes itself is used on both sides. If the way is
+`_Fork`, `syscall` or `clone`, the C library runs no handlers of pthread_atfork. */
+#define _GNU_SOURCE
 #include "flavor.h"
+#include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { FORKS = 10, DEPTH = 3, CALLS = 20, NODES = 600 };
+
+static const char *way = "fork";
+
+static pid_t make_child(void)
+{
+    if (strcmp(way, "fork") == 0)
+        return fork();
+    if (strcmp(way, "_Fork") == 0)
+        return _Fork();
+    if (strcmp(way, "syscall") == 0)
+        return syscall(SYS_fork);
+    CHECK(strcmp(way, "clone") == 0);
+    return syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
 
 static unsigned long called;
 static void count_call(struct rcu_head *head)
@@ -77,7 +95,7 @@ static void levels(int depth)
 #if defined(BP)
         urcu_bp_before_fork();
 #endif
-        pid_t child = fork();
+        pid_t child = make_child();
         CHECK(child >= 0);
         if (child == 0) {
 #if defined(BP)
@@ -169,7 +187,7 @@ static void test_prune(void)
     pthread_t thread = start(stay_inside, NULL);
     UNTIL(LOAD(inside));
     urcu_bp_before_fork();
-    pid_t child = fork();
+    pid_t child = make_child();
     CHECK(child >= 0);
     if (child == 0) {
         urcu_bp_after_fork_child();
@@ -188,8 +206,10 @@ static void test_prune(void)
 }
 #endif
 
-int main(void)
+int main(int count, char **arguments)
 {
+    if (count > 1)
+        way = arguments[1];
     rcu_register_thread();
 #if !defined(LFHT)
     test_hooks();

@@ -6,7 +6,7 @@
 # C++26's `<rcu>` for C++17
 
 `stillpoint/rcu.hpp` has the names of the header `<rcu>` ([saferecl.rcu] in the C++26 draft) in the namespace
-`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`. With `STILLPOINT_STD_RCU` defined before it is
+`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`; C++11 and C++14 have [`stillpoint.h`](c-api.md). With `STILLPOINT_STD_RCU` defined before it is
 included, the names are in the namespace `std` as well, unless the implementation has the header.
 
 This page is made from the comments in the header by `capi/reference.sh`.
@@ -61,6 +61,10 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain());
 ```
 */
 
+#if __cplusplus < 201703L
+#error "stillpoint/rcu.hpp needs C++17 (-std=c++17); stillpoint.h needs C++11"
+#else
+
 #include <exception>
 #include <memory>
 #include <new>
@@ -90,6 +94,17 @@ struct rcu_node : sp_rcu_head {};
 inline int schedule(rcu_node *node, void (*function)(sp_rcu_head *), std::size_t bytes) noexcept
 {
     return sp_call_head(sp_rcu_domain(), node, function, bytes, 0);
+}
+
+/// What deleting a T frees, or 0 if it may own more.
+template <class T, class D>
+constexpr std::size_t known_size() noexcept
+{
+    // With another deleter T may be incomplete.
+    if constexpr (std::is_same_v<D, std::default_delete<T>>)
+        return std::is_trivially_destructible_v<T> ? sizeof(T) : 0;
+    else
+        return 0;
 }
 
 inline void terminate_on_error(int code) noexcept
@@ -177,7 +192,7 @@ public:
         static_assert(std::is_base_of_v<rcu_obj_base, T>, "T must be derived from this class");
         static_cast<void>(dom);
         deleter_ = std::move(d);
-        detail::terminate_on_error(detail::schedule(this, evaluate, sizeof(T)));
+        detail::terminate_on_error(detail::schedule(this, evaluate, detail::known_size<T, D>()));
     }
 
 protected:
@@ -223,10 +238,8 @@ void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain())
     };
 
     std::unique_ptr<scheduled> node(new scheduled(p, std::move(d)));
-    std::size_t bytes = sizeof(scheduled);
-    // Otherwise T may be incomplete.
-    if constexpr (std::is_same_v<D, std::default_delete<T>>)
-        bytes += sizeof(T);
+    constexpr std::size_t known = detail::known_size<T, D>();
+    constexpr std::size_t bytes = known == 0 ? 0 : sizeof(scheduled) + known;
     if (detail::schedule(node.get(), scheduled::evaluate, bytes) != 0) {
 #ifdef __cpp_exceptions
         throw std::bad_alloc();
@@ -249,5 +262,7 @@ using stillpoint::rcu_retire;
 using stillpoint::rcu_synchronize;
 } // namespace std
 #endif
+
+#endif // C++17
 
 #endif

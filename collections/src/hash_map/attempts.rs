@@ -1,14 +1,20 @@
 //! Attempts to change an entry, and code of the program that defeats them.
 //!
 //! A writer looks its key up, which compares keys, and may call a closure of the program. Then it changes the entry,
-//! unless another change came first. Then it tries again.
+//! unless another change came first. Then it tries again. From attempt [`PATIENCE`] on, its operation takes
+//! [precedence](super::precedence), so that other threads let it succeed.
 //!
 //! The comparison or the closure may itself change the entry. If it does so in each attempt, no attempt succeeds. So
 //! from attempt [`LIMIT`] on, the map watches for changes by the code that it calls, and panics if there is one.
 //! Attempts that fail because of other threads have no limit.
 
 use core::cell::Cell;
+use core::ptr;
 
+use super::precedence::{Held, Precedence};
+
+/// Attempts without precedence.
+const PATIENCE: u32 = 8;
 /// Attempts that are not watched.
 const LIMIT: u32 = 1000;
 
@@ -19,38 +25,45 @@ thread_local! {
 
 #[derive(Clone, Copy)]
 struct Attempt {
-    /// The address of the map.
+    /// The address of the precedence in the map.
     map: usize,
     hash: u64,
     is_defeated: bool,
 }
 
 /// The attempts of an operation.
-pub(super) struct Attempts {
-    map: usize,
+pub(super) struct Attempts<'m> {
+    precedence: &'m Precedence,
     hash: u64,
     begun: u32,
+    held: Option<Held<'m>>,
 }
 
-impl Attempts {
+impl<'m> Attempts<'m> {
     #[inline(always)]
-    pub(super) fn new<M>(map: &M, hash: u64) -> Self {
-        Self { map: address(map), hash, begun: 0 }
+    pub(super) fn new(precedence: &'m Precedence, hash: u64) -> Self {
+        Self { precedence, hash, begun: 0, held: None }
     }
 
     /// Begins an attempt, in which the program's code is called.
     #[inline(always)]
     pub(super) fn begin(&mut self) -> Option<Watch> {
-        if self.begun < LIMIT {
-            self.begun += 1;
-            return None;
-        }
-        Some(self.watch())
+        self.begun += 1;
+        if self.begun <= PATIENCE { None } else { self.begin_slow() }
     }
 
     #[cold]
+    fn begin_slow(&mut self) -> Option<Watch> {
+        self.held.get_or_insert_with(|| self.precedence.hold()).take(self.hash);
+        if self.begun <= LIMIT {
+            return None;
+        }
+        self.begun = LIMIT;
+        Some(self.watch())
+    }
+
     fn watch(&self) -> Watch {
-        let attempt = Attempt { map: self.map, hash: self.hash, is_defeated: false };
+        let attempt = Attempt { map: address(self.precedence), hash: self.hash, is_defeated: false };
         Watch { outer: WATCHED.replace(Some(attempt)) }
     }
 }
@@ -90,14 +103,14 @@ fn end_slow() {
 
 /// Notes that the calling thread has changed an entry of a hash.
 #[inline(always)]
-pub(super) fn note_change<M>(map: &M, hash: u64) {
+pub(super) fn note_change(precedence: &Precedence, hash: u64) {
     if let Some(attempt) = WATCHED.get()
-        && (attempt.map, attempt.hash) == (address(map), hash)
+        && (attempt.map, attempt.hash) == (address(precedence), hash)
     {
         WATCHED.set(Some(Attempt { is_defeated: true, ..attempt }));
     }
 }
 
-fn address<M>(map: &M) -> usize {
-    core::ptr::from_ref(map).addr()
+fn address(precedence: &Precedence) -> usize {
+    ptr::from_ref(precedence).addr()
 }

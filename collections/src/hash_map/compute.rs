@@ -59,7 +59,7 @@ where
     pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
         self.domain().check_section(guard);
         let hash = self.hasher().hash_one(&key);
-        let mut attempts = Attempts::new(self, hash);
+        let mut attempts = Attempts::new(self.precedence(), hash);
         let mut seen = self.attempt(&mut attempts, hash, &key, guard);
         if let Some(entry) = seen.entry.as_ref() {
             return &entry.value;
@@ -80,7 +80,9 @@ where
     /// Replaces the value of a key by the one that `f` makes of it, and returns the new value. Returns `None` if the
     /// key has no entry.
     ///
-    /// `f` is called again if the entry has changed meanwhile.
+    /// `f` is called again if the entry has changed meanwhile. After some calls, other writers of the key wait, for up
+    /// to a second. So `f` may take long, but if it takes longer than that, writers that are faster may always be first.
+    /// The entry gets the new key, as with [`insert`](Self::insert).
     ///
     /// ```
     /// use stillpoint::rcu;
@@ -120,7 +122,8 @@ where
 
     /// Does with the entry of a key what `f` says, which gets the entry, if there is one.
     ///
-    /// `f` is called again if the entry has changed meanwhile.
+    /// `f` is called again if the entry has changed meanwhile, as in [`update`](Self::update). The entry gets the new
+    /// key, as with [`insert`](Self::insert).
     ///
     /// ```
     /// use stillpoint::rcu;
@@ -146,7 +149,7 @@ where
     ) -> Compute<'g, K, V, T> {
         self.domain().check_section(guard);
         let hash = self.hasher().hash_one(&key);
-        let mut attempts = Attempts::new(self, hash);
+        let mut attempts = Attempts::new(self.precedence(), hash);
         loop {
             let watch = attempts.begin();
             let seen = self.look_up(hash, &key, guard);

@@ -37,7 +37,8 @@ impl<'g, K: Eq + Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> Ite
                     return Some(entry.pair());
                 }
             }
-            if !self.walk.next(&mut self.entries) {
+            let entries = &mut self.entries;
+            if !self.walk.next(|_, entry| entries.push(entry)) {
                 return None;
             }
             self.entries.sort_unstable_by_key(|entry| entry.hash);

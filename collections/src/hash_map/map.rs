@@ -9,9 +9,11 @@ use stillpoint::rcu::{Global, RcuDomain};
 
 use super::attempts::{self, Attempts};
 use super::iter::{Iter, Keys, Values};
+use super::precedence::Precedence;
 use super::{Entry, Pinned};
-use crate::sync::{Domain, Owned};
+use crate::sync::{Domain, Owned, Shared};
 use crate::table::{Seen, Tables};
+use crate::walk::Walk;
 
 /// The entry that was stored, if one was, or the one that was not, if the map had changed.
 type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K, V>>>>;
@@ -75,13 +77,16 @@ type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K,
 ///
 /// Hashers, `Eq`, closures and destructors do not run while a lock of the map is held, so they may use the map. If a
 /// closure or `Eq` changes the entry of the key whose operation calls it, the operation tries again, with the new entry.
-/// It panics if that happens in each of a thousand attempts.
+/// So it does if another thread changes the entry meanwhile; if that happens again and again, other writers of the key
+/// wait until the closure returns, but not for longer than a second. The operation panics if its own code changes the entry in
+/// each of a thousand attempts.
 pub struct HashMap<K, V, S = RandomState, D: Domain = Global>
 where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     tables: Tables<Entry<K, V>, D>,
+    precedence: Precedence,
     hasher: S,
     domain: D,
 }
@@ -92,7 +97,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> HashMap<K, V> {
         Self::default()
     }
 
-    /// Creates an empty map with room for `capacity` entries. The table does not shrink below that.
+    /// Creates an empty map with room for `capacity` entries. The table does not shrink below that, until
+    /// [`shrink_to_fit`](Self::shrink_to_fit).
     pub fn with_capacity(capacity: usize) -> Self {
         Self::with_capacity_in(capacity, Global)
     }
@@ -119,7 +125,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> HashMap<K, V
         Self::with_hasher_in(RandomState::new(), domain)
     }
 
-    /// [`new_in`](Self::new_in), with room for `capacity` entries. The table does not shrink below that.
+    /// [`new_in`](Self::new_in), with room for `capacity` entries. The table does not shrink below that, until
+    /// [`shrink_to_fit`](Self::shrink_to_fit).
     pub fn with_capacity_in(capacity: usize, domain: D) -> Self {
         Self::with_capacity_and_hasher_in(capacity, RandomState::new(), domain)
     }
@@ -140,12 +147,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K, V, S, D> {
     /// [`new_in`](HashMap::new_in), with a hasher. Does not allocate.
     pub const fn with_hasher_in(hasher: S, domain: D) -> Self {
-        Self { tables: Tables::new(), hasher, domain }
+        Self { tables: Tables::new(), precedence: Precedence::new(), hasher, domain }
     }
 
     /// [`with_capacity_in`](HashMap::with_capacity_in), with a hasher.
     pub fn with_capacity_and_hasher_in(capacity: usize, hasher: S, domain: D) -> Self {
-        Self { tables: Tables::with_capacity(capacity), hasher, domain }
+        Self { tables: Tables::with_capacity(capacity), precedence: Precedence::new(), hasher, domain }
     }
 
     /// Returns the number of entries.
@@ -203,6 +210,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
         Values(self.iter(guard))
     }
 
+    pub(super) fn precedence(&self) -> &Precedence {
+        &self.precedence
+    }
+
     pub(super) fn tables_mut(&mut self) -> &mut Tables<Entry<K, V>, D> {
         &mut self.tables
     }
@@ -238,7 +249,7 @@ where
     #[inline(always)]
     pub(super) fn attempt<'g, Q>(
         &self,
-        attempts: &mut Attempts,
+        attempts: &mut Attempts<'_>,
         hash: u64,
         key: &Q,
         guard: &'g D::Section,
@@ -262,8 +273,9 @@ where
         new: Option<Owned<Entry<K, V>>>,
         guard: &'g D::Section,
     ) -> Exchanged<'g, K, V> {
+        self.precedence.give_way(hash);
         let new = self.tables.exchange(hash, seen, new, &self.domain, guard)?;
-        attempts::note_change(self, hash);
+        attempts::note_change(&self.precedence, hash);
         Ok(new)
     }
 
@@ -298,12 +310,15 @@ where
     }
 
     /// Inserts an entry, or replaces that of the key, and returns the old value.
+    ///
+    /// The new entry has the new key, while the map of the standard library keeps the one that it has. That is a
+    /// difference for keys that are equal, but not the same. Readers may have the old entry, so its key cannot be moved.
     #[inline]
     pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<&'g V> {
         self.domain.check_section(guard);
         let hash = self.hasher.hash_one(&key);
         let mut new = Owned::new(Entry { hash, key, value });
-        let mut attempts = Attempts::new(self, hash);
+        let mut attempts = Attempts::new(&self.precedence, hash);
         loop {
             let seen = self.attempt(&mut attempts, hash, &new.key, guard);
             match self.exchange(hash, &seen, Some(new), guard) {
@@ -331,7 +346,7 @@ where
     {
         self.domain.check_section(guard);
         let hash = self.hasher.hash_one(key);
-        let mut attempts = Attempts::new(self, hash);
+        let mut attempts = Attempts::new(&self.precedence, hash);
         loop {
             let seen = self.attempt(&mut attempts, hash, key, guard);
             let entry = seen.entry.as_ref()?;
@@ -343,20 +358,32 @@ where
 
     /// Keeps the entries for which `f` returns `true`, and removes the others.
     ///
-    /// If another thread replaces a value meanwhile, `f` is asked about the new one. Entries that other threads insert
-    /// meanwhile may stay.
+    /// If another thread replaces a value meanwhile, `f` is asked about the new one too. Entries that other threads
+    /// insert meanwhile may stay. Does not hash keys again.
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
-        for (key, _) in self.iter(guard) {
-            let hash = self.hasher.hash_one(key);
-            let mut attempts = Attempts::new(self, hash);
-            loop {
-                let watch = attempts.begin();
-                let seen = self.look_up(hash, key, guard);
-                let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
-                attempts::end(watch);
-                if stays || self.exchange(hash, &seen, None, guard).is_ok() {
-                    break;
-                }
+        self.domain.check_section(guard);
+        let (mut walk, mut entries) = (Walk::new(&self.tables, guard), Vec::new());
+        while walk.next(|loaded, _| entries.push(loaded)) {
+            entries.drain(..).for_each(|entry| self.retain_entry(entry, &mut f, guard));
+        }
+    }
+
+    fn retain_entry<'g>(
+        &'g self,
+        entry: Shared<'g, Entry<K, V>>,
+        f: &mut impl FnMut(&K, &V) -> bool,
+        guard: &'g D::Section,
+    ) {
+        let Some(Entry { key, hash, .. }) = entry.as_ref() else { return };
+        let mut attempts = Attempts::new(&self.precedence, *hash);
+        let mut first = Some(Seen::entry(entry));
+        loop {
+            let watch = attempts.begin();
+            let seen = first.take().unwrap_or_else(|| self.look_up(*hash, key, guard));
+            let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
+            attempts::end(watch);
+            if stays || self.exchange(*hash, &seen, None, guard).is_ok() {
+                return;
             }
         }
     }
@@ -369,10 +396,32 @@ where
     /// Makes room for `additional` more entries: on return, [`capacity`](Self::capacity) has been that large.
     ///
     /// That takes time in proportion to the table. Without it, the table grows as entries are inserted, each of which
-    /// moves a few. Removals may shrink the table again.
+    /// moves a few. The room stays, as that of [`with_capacity`](HashMap::with_capacity) does, until
+    /// [`shrink_to_fit`](Self::shrink_to_fit).
     pub fn reserve(&self, additional: usize, guard: &D::Section) {
         self.domain.check_section(guard);
         self.tables.reserve(additional, &self.domain, guard);
+    }
+
+    /// Shrinks the table to its entries, and no longer keeps the room that was reserved.
+    ///
+    /// That takes time in proportion to the table. Only reserved room needs it: a table shrinks by itself as entries are
+    /// removed, until it is as large as was reserved.
+    ///
+    /// ```
+    /// use stillpoint::rcu;
+    /// use stillpoint_collections::HashMap;
+    ///
+    /// let map = HashMap::with_capacity(100_000);
+    /// let guard = rcu::enter();
+    /// map.insert(1, "one", &guard);
+    /// assert!(map.capacity(&guard) >= 100_000);
+    /// map.shrink_to_fit(&guard);
+    /// assert!(map.capacity(&guard) < 10_000);
+    /// ```
+    pub fn shrink_to_fit(&self, guard: &D::Section) {
+        self.domain.check_section(guard);
+        self.tables.shrink_to_fit(&self.domain, guard);
     }
 }
 

@@ -13,12 +13,14 @@
 //!
 //! Writers take one of several locks, which the hash chooses. Before that they look the key up as readers do, so keys
 //! are hashed and compared without a lock, and the lock is held for a few instructions. If the entry has changed
-//! meanwhile, they look again.
+//! meanwhile, they look again. A writer that has looked several times in vain, as its closure takes long, takes
+//! precedence: other writers of the key wait for it, for a second at most.
 //!
 //! If entries have no room in their bucket and there are more than four for each bucket, the map allocates a table of
 //! twice the size. From then on each change moves the bucket of its key, and eight others, until all have moved.
 //! Lookups find the entries of a bucket in the old table until it has moved, and then in the new one. They never wait.
-//! The table shrinks in the same way, if there is less than one entry for each bucket.
+//! The table shrinks in the same way, if there is less than one entry for each bucket, but keeps the room that was
+//! [reserved](HashMap::reserve).
 //!
 //! The comments in the source (`bucket.rs`, `table.rs`) explain why this is correct, and `docs/proof.md` says what has
 //! been checked.
@@ -69,11 +71,14 @@ mod compute;
 mod iter;
 mod map;
 mod pinned;
+mod precedence;
 
 pub use compute::{Compute, Operation};
 pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::HashMap;
 pub use pinned::Pinned;
+
+use stillpoint::rcu;
 
 use crate::bucket::Hashed;
 
@@ -96,5 +101,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Hashed for Entry<K, V> 
     #[inline(always)]
     fn hash(&self) -> u64 {
         self.hash
+    }
+
+    fn heap_bytes(&self) -> Option<usize> {
+        Some(rcu::known_heap_bytes(&self.key)? + rcu::known_heap_bytes(&self.value)?)
     }
 }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 
-use stillpoint::Domain as _;
-use stillpoint::rcu::{DeferOptions, Limits};
+use stillpoint::rcu::{DeferOptions, epoch};
 use stillpoint::srcu;
 
 use crate::guard::Guard;
-use crate::local::LocalHandle;
+use crate::limits;
+use crate::local::{self, LocalHandle};
 
-stillpoint::domain! {
+epoch::domain! {
     /// The domain of the default collector.
     pub(crate) struct DefaultDomain;
 }
@@ -21,6 +21,9 @@ pub(crate) const MULTI_COPY_ATOMIC: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
 
 /// Pins the current thread: until the guard is dropped, no function runs that is deferred from now on.
+///
+/// A thread that has no guard yet runs deferred functions first. It blocks, for a second at most, if too many wait because
+/// another thread stays pinned: see the README.
 ///
 /// ```
 /// use crossbeam_epoch as epoch;
@@ -40,10 +43,19 @@ pub fn pin() -> Guard {
     guard
 }
 
-/// Returns `true` if the current thread has a guard of [`pin`].
+/// Returns `true` if the current thread has a guard of [`pin`]. Handles of the default collector do not count.
+///
+/// ```
+/// use crossbeam_epoch as epoch;
+///
+/// let handle = epoch::default_collector().register();
+/// let guard = handle.pin();
+/// assert!(handle.is_pinned() && !epoch::is_pinned());
+/// # drop(guard);
+/// ```
 #[inline]
 pub fn is_pinned() -> bool {
-    DefaultDomain::in_read_section()
+    epoch::depth::<DefaultDomain>() > local::default_sections()
 }
 
 /// Returns the collector that [`pin`] uses.
@@ -59,8 +71,9 @@ pub fn default_collector() -> &'static Collector {
     &DEFAULT
 }
 
-/// Deferred functions may run in the thread that has deferred them, as in crossbeam-epoch.
-pub(crate) const OPTIONS: DeferOptions = DeferOptions::new().run_on_retiring_thread();
+/// Deferred functions may run in the thread that has deferred them, as in crossbeam-epoch. They count towards the limits
+/// as if values owned no memory: what they own is not known.
+pub(crate) const OPTIONS: DeferOptions = DeferOptions::new().run_on_retiring_thread().heap_bytes(0);
 
 /// Returns the domain of the default collector, in which functions are deferred.
 #[inline]
@@ -68,8 +81,7 @@ pub(crate) fn default_domain() -> DefaultDomain {
     static HAS_LIMITS: AtomicBool = AtomicBool::new(false);
     #[cold]
     fn set_limits() {
-        // Neither deferring a function nor dropping a guard blocks.
-        DefaultDomain.set_limits(Limits { count: u64::MAX, bytes: u64::MAX });
+        epoch::set_limits(&DefaultDomain, limits::of_default());
         HAS_LIMITS.store(true, Relaxed);
     }
     // Relaxed: the limits are words of their own.
@@ -103,7 +115,7 @@ impl Collector {
     #[track_caller]
     pub fn new() -> Self {
         let domain = srcu::Domain::new();
-        domain.set_limits(Limits { count: u64::MAX, bytes: u64::MAX });
+        epoch::set_limits(&domain, limits::of_collector());
         Self { domain: Some(domain) }
     }
 

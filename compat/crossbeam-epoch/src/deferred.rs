@@ -18,7 +18,7 @@ enum Deferred {
 
 impl Bag {
     /// As many functions are handed over together.
-    const CAPACITY: usize = 64;
+    pub(crate) const CAPACITY: usize = 64;
 
     /// # Safety
     ///

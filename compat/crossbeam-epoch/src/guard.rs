@@ -57,9 +57,10 @@ impl Guard {
 
     /// Calls `f` when all threads that are pinned now have been unpinned.
     ///
-    /// In this thread, when it defers more or calls [`flush`](Self::flush), or in a thread of the library, within some
-    /// milliseconds if no thread stays pinned. It must not panic: a panic is reported and goes no further. Unless its
-    /// closure is larger than a pointer, nothing is allocated for it. Never blocks.
+    /// In a thread that pins, when it has no guard yet, or that calls [`flush`](Self::flush), or in a thread of the
+    /// library, within some milliseconds if no thread stays pinned. Never in a call of this function, and never when a
+    /// guard is dropped: so `f` may take a lock that is held then. It must not panic: a panic is reported and goes no
+    /// further. Unless its closure is larger than a pointer, nothing is allocated for it. Never blocks.
     ///
     /// With an [`unprotected`] guard `f` is called at once.
     ///
@@ -148,20 +149,25 @@ impl Guard {
 
     /// Has deferred functions run as soon as possible.
     ///
-    /// Runs those of this thread that are ready. The library's thread runs the others, or a guard of a
-    /// [`LocalHandle`](crate::LocalHandle) when it is dropped, if no other handle is pinned. Does nothing with an
-    /// [`unprotected`] guard. Never blocks.
+    /// Runs those that are ready, of all threads. What is deferred becomes ready when the thread, or the handle, is
+    /// unpinned, if no other is pinned then that was when it was deferred. So if a thread calls `pin().flush()` twice,
+    /// and no other is pinned, all functions have run that were deferred before, also by threads that have ended. Does
+    /// nothing with an [`unprotected`] guard. Never waits for a thread that is pinned.
     ///
     /// ```
     /// use crossbeam_epoch as epoch;
     ///
-    /// let guard = epoch::pin();
-    /// guard.defer(|| println!("soon"));
-    /// guard.flush();
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    ///
+    /// static DONE: AtomicBool = AtomicBool::new(false);
+    /// epoch::pin().defer(|| DONE.store(true, Relaxed));
+    /// epoch::pin().flush();
+    /// epoch::pin().flush();
+    /// assert!(DONE.load(Relaxed));
     /// ```
     pub fn flush(&self) {
         match &*self.section {
-            Section::Thread(_) => _ = default_domain().flush(),
+            Section::Thread(guard) => rcu::epoch::flush(guard),
             Section::Handle(handle) => handle.flush(),
             Section::None => {}
         }
@@ -182,7 +188,7 @@ impl Guard {
     pub fn repin(&mut self) {
         match &mut *self.section {
             Section::Thread(guard) => guard.repin(),
-            Section::Handle(handle) => handle.repin_after(|| ()),
+            Section::Handle(handle) => handle.repin(),
             Section::None => {}
         }
     }

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Then [`pin`] costs what `stillpoint::rcu::enter` does, and executes no fence. What a thread defers waits for a grace
-//! period of a domain of this crate. The README says what else is different.
+//! period of a domain of this crate. If much waits behind a thread that stays pinned, [`pin`] blocks for a second at most,
+//! and then for a millisecond now and then; `STILLPOINT_EPOCH_LIMIT=off` in the environment turns that off. The README
+//! says what else is different.
 //!
 //! ```
 //! use crossbeam_epoch::{self as epoch, Atomic, Owned};
@@ -35,6 +37,7 @@ mod atomic;
 mod collector;
 mod deferred;
 mod guard;
+mod limits;
 mod local;
 mod owned;
 mod pointable;

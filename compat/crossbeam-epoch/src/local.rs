@@ -2,13 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::mem;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use stillpoint::Domain as _;
-use stillpoint::rcu::{self, DeferOptions, GracePeriod};
+use stillpoint::rcu::{self, DeferOptions, epoch};
 use stillpoint::srcu;
 
 use crate::collector::{Collector, DefaultDomain, MULTI_COPY_ATOMIC, OPTIONS, default_domain};
@@ -73,6 +72,18 @@ struct Local {
     bag: RefCell<Bag>,
     /// [`Guard::flush`] was called in the section.
     must_flush: Cell<bool>,
+    /// What has been deferred in the collector may be ready.
+    must_run: Cell<bool>,
+}
+
+thread_local! {
+    /// The sections that handles of the default collector have opened in this thread.
+    static DEFAULT_SECTIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns how many sections handles of the default collector have opened in this thread.
+pub(crate) fn default_sections() -> u64 {
+    DEFAULT_SECTIONS.get()
 }
 
 #[expect(dead_code, reason = "they are held until they are dropped")]
@@ -89,15 +100,27 @@ impl Local {
             section: Cell::new(None),
             bag: RefCell::default(),
             must_flush: Cell::new(false),
+            must_run: Cell::new(false),
         }
     }
 
     #[inline]
     fn pin(&self) {
+        if self.guards.get() == 0 && self.must_run.take() {
+            self.run_ready();
+        }
         let guards = self.guards.get();
         self.guards.set(guards + 1);
         if guards == 0 {
             self.section.set(Some(self.enter()));
+        }
+    }
+
+    /// Runs what is ready. The functions may pin the handle.
+    #[cold]
+    fn run_ready(&self) {
+        if let Some(domain) = self.domain() {
+            epoch::run_ready(domain);
         }
     }
 
@@ -112,7 +135,11 @@ impl Local {
 
     fn enter(&self) -> Section {
         let section = match self.domain() {
-            None => Section::Default(DefaultDomain::enter()),
+            None => {
+                let guard = DefaultDomain::enter();
+                DEFAULT_SECTIONS.set(DEFAULT_SECTIONS.get() + 1);
+                Section::Default(guard)
+            }
             Some(domain) => {
                 // SAFETY: the handle is in this value, which is on the heap, and each guard of the section keeps this value.
                 let domain: &'static srcu::Domain = unsafe { &*ptr::from_ref(domain) };
@@ -125,29 +152,27 @@ impl Local {
         section
     }
 
-    /// Ends the section. Functions that run here may pin the handle again.
+    /// Ends the section. Runs none of the functions: the caller may hold a lock that they take.
     fn leave(&self) {
-        drop(self.section.take());
-        if self.must_flush.take() {
-            self.flush();
+        let section = self.section.take();
+        if let Some(Section::Default(_)) = section {
+            DEFAULT_SECTIONS.set(DEFAULT_SECTIONS.get() - 1);
+        }
+        drop(section);
+        let must_flush = self.must_flush.take();
+        if must_flush || self.bag.borrow().is_full() {
+            self.collect(must_flush);
         }
     }
 
-    /// Runs what the bag has if a grace period can be completed now. Otherwise hands it over.
+    /// Hands the bag over. If `must_flush`, what has been deferred in the collector goes through a grace period, unless
+    /// another handle is pinned.
     #[cold]
-    fn flush(&self) {
-        let bag = self.bag.take();
-        if let Some(domain) = self.domain()
-            && !bag.is_empty()
-        {
-            let readers = GracePeriod::now_in(domain.clone());
-            domain.flush();
-            if readers.is_elapsed() {
-                // SAFETY: the grace period began after all were pushed.
-                unsafe { bag.run() };
-            } else {
-                hand_over(domain, bag);
-            }
+    fn collect(&self, must_flush: bool) {
+        let Some(domain) = self.domain() else { return };
+        self.hand_over(domain);
+        if must_flush {
+            self.must_run.set(epoch::collect(domain));
         }
     }
 
@@ -157,32 +182,21 @@ impl Local {
         self.collector.domain()
     }
 
-    /// Calls `push` with the bag, which has room.
-    fn with_bag(&self, domain: &srcu::Domain, push: impl FnOnce(&mut Bag)) {
-        let mut bag = self.bag.borrow_mut();
-        push(&mut bag);
-        if bag.is_full() {
-            let full = mem::take(&mut *bag);
-            drop(bag);
-            hand_over(domain, full);
+    /// Has the functions of the bag run after a grace period. The handle is not pinned: the caller may be throttled.
+    fn hand_over(&self, domain: &srcu::Domain) {
+        let bag = self.bag.take();
+        if !bag.is_empty() {
+            let options = DeferOptions::new().heap_bytes(bag.bytes());
+            // SAFETY: the contracts under which the functions were pushed; the grace period begins now.
+            unsafe { domain.call_unchecked(move || bag.run(), options) };
         }
     }
 }
 
-/// Has the bag's functions run after a grace period.
-fn hand_over(domain: &srcu::Domain, bag: Bag) {
-    let options = DeferOptions::new().heap_bytes(bag.bytes());
-    // SAFETY: the contracts under which the functions were pushed; the grace period begins now.
-    unsafe { domain.call_unchecked(move || bag.run(), options) };
-}
-
 impl Drop for Local {
     fn drop(&mut self) {
-        let bag = self.bag.take();
-        if let Some(domain) = self.domain()
-            && !bag.is_empty()
-        {
-            hand_over(domain, bag);
+        if let Some(domain) = self.domain() {
+            self.hand_over(domain);
         }
     }
 }
@@ -204,9 +218,38 @@ impl HandleGuard {
 
     pub(crate) fn flush(&self) {
         match self.0.domain() {
-            None => _ = default_domain().flush(),
-            // No grace period can end before the section does.
-            Some(_) => self.0.must_flush.set(true),
+            None => {
+                // Functions that run meanwhile may pin the handle, which stays pinned.
+                let section = self.0.section.take();
+                if let Some(Section::Default(guard)) = &section {
+                    epoch::flush(guard);
+                }
+                self.0.section.set(section);
+            }
+            Some(domain) => {
+                epoch::run_ready(domain);
+                // No grace period can end before the section does.
+                self.0.must_flush.set(true);
+            }
+        }
+    }
+
+    /// Ends the section and begins a new one, if this is the handle's only guard. Runs no functions.
+    pub(crate) fn repin(&self) {
+        let local = &*self.0;
+        if local.guards.get() != 1 {
+            return;
+        }
+        match local.section.take() {
+            Some(Section::Default(mut guard)) => {
+                guard.repin();
+                local.section.set(Some(Section::Default(guard)));
+            }
+            section => {
+                local.section.set(section);
+                local.leave();
+                local.section.set(Some(local.enter()));
+            }
         }
     }
 
@@ -233,7 +276,7 @@ impl HandleGuard {
             // SAFETY: the caller's contract.
             None => unsafe { default_domain().call_unchecked(f, OPTIONS) },
             // SAFETY: the caller's contract.
-            Some(domain) => self.0.with_bag(domain, |bag| unsafe { bag.push_call(f) }),
+            Some(_) => unsafe { self.0.bag.borrow_mut().push_call(f) },
         }
     }
 
@@ -246,10 +289,8 @@ impl HandleGuard {
         match self.0.domain() {
             // SAFETY: the caller's contract.
             None => unsafe { default_domain().retire_raw_with(pointer, bytes, drop_fn, OPTIONS) },
-            Some(domain) => {
-                // SAFETY: the caller's contract.
-                self.0.with_bag(domain, |bag| unsafe { bag.push_drop(pointer, bytes, drop_fn) });
-            }
+            // SAFETY: the caller's contract.
+            Some(_) => unsafe { self.0.bag.borrow_mut().push_drop(pointer, bytes, drop_fn) },
         }
     }
 }

@@ -4,12 +4,11 @@
 mod counting;
 mod support;
 
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use counting::allocations;
 use crossbeam_epoch::{self as epoch, Collector, Guard, Owned};
@@ -22,7 +21,6 @@ in_all_ways!(
     values_of_all_kinds_are_destroyed_once,
     functions_may_pin_defer_and_flush,
     panic_does_not_keep_others_from_running,
-    deferring_never_blocks,
     functions_run_when_their_thread_ends,
 );
 
@@ -135,29 +133,6 @@ fn panic_does_not_keep_others_from_running(way: &impl Participants) {
     participant.until(|| ran.load(Acquire) == 10);
 }
 
-fn deferring_never_blocks(way: &impl Participants) {
-    const COUNT: usize = 300_000;
-    let dropped = counter();
-    let participant = way.participant();
-    let guard = participant.pin();
-    thread::scope(|scope| {
-        let deferring = scope.spawn(|| {
-            let (participant, begin) = (way.participant(), Instant::now());
-            for _ in 0..COUNT {
-                let guard = &participant.pin();
-                // SAFETY: no other thread has the pointer.
-                unsafe { guard.defer_destroy(Owned::new(Tracked(dropped)).into_shared(guard)) };
-            }
-            begin.elapsed()
-        });
-        let time = deferring.join().expect("it does not panic");
-        assert!(time < Duration::from_secs(9), "{time:?}");
-    });
-    assert_eq!(dropped.load(Acquire), 0);
-    drop(guard);
-    participant.until(|| dropped.load(Acquire) == COUNT);
-}
-
 fn functions_run_when_their_thread_ends(way: &impl Participants) {
     let ran = counter();
     for _ in 0..10 {
@@ -181,25 +156,6 @@ fn functions_of_a_thread_run_without_further_activity() {
     epoch::pin().defer(|| ran.fetch_add(1, Release));
     while ran.load(Acquire) == 0 {
         thread::yield_now();
-    }
-}
-
-#[test]
-fn flush_of_the_only_handle_runs_functions_when_it_is_unpinned() {
-    let _running = deadline();
-    let handle = Collector::new().register();
-    for i in 1..100 {
-        let ran = Cell::new(0);
-        let guard = handle.pin();
-        for _ in 0..i % 64 {
-            let ran = &ran;
-            // SAFETY: they run before `ran` is dropped.
-            unsafe { guard.defer_unchecked(move || ran.set(ran.get() + 1)) };
-        }
-        guard.flush();
-        assert_eq!(ran.get(), 0);
-        drop(guard);
-        assert_eq!(ran.get(), i % 64);
     }
 }
 

@@ -146,9 +146,14 @@ fn handle_is_pinned_by_its_own_guards_only() {
         let guard = epoch::pin();
         assert!(epoch::is_pinned() && !handle.is_pinned());
         let own = handle.pin();
+        assert!(epoch::is_pinned() && handle.is_pinned());
         drop(guard);
-        assert!(handle.is_pinned() && !other.is_pinned());
+        assert!(handle.is_pinned() && !other.is_pinned() && !epoch::is_pinned());
+        // Both ways to pin, in any order.
+        let guards = [epoch::pin(), handle.pin(), epoch::pin()];
         drop(own);
+        assert!(epoch::is_pinned() && handle.is_pinned());
+        drop(guards);
         assert!(!epoch::is_pinned() && !handle.is_pinned());
     }
 }

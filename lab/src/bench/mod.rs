@@ -5,6 +5,7 @@ pub(crate) mod fence;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod percpu;
+pub(crate) mod program;
 pub(crate) mod qsbr;
 pub(crate) mod read;
 pub(crate) mod rwlock;
@@ -27,7 +28,7 @@ pub(crate) struct Args {
 }
 
 /// Callbacks last: liburcu keeps a registered worker from then on.
-const BENCHES: [Offer; 13] = [
+const BENCHES: [Offer; 14] = [
     ("read", "A read-side critical section: enter, load, leave", 30.0, read::run),
     ("sync", "The latency of synchronize()", 60.0, sync::run),
     ("fence", "The process-wide fence", 30.0, fence::run),
@@ -49,6 +50,7 @@ const BENCHES: [Offer; 13] = [
     ),
     ("map", "Hash maps: CPU time of operations, latency of gets during a resize, memory", 180.0, map::run),
     ("rwlock", "Reader-writer locks: a read, and throughput and waits beside writers", 60.0, rwlock::run),
+    ("program", "A program of mutexes, a reader-writer lock and a condition variable", 40.0, program::run),
     ("urcu", "A program compiled for liburcu, on liburcu and on the libraries in its place", 40.0, urcu::run),
     ("callback", "Deferred callbacks: latency, cost, and unreclaimed memory", 60.0, callback::run),
 ];

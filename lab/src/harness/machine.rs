@@ -29,6 +29,12 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// Returns whether the results of both can stand beside each other. The fence may differ: a part can choose it.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        (&self.cpu, self.cpus, &self.possible, &self.kernel, &self.stillpoint)
+            == (&other.cpu, other.cpus, &other.possible, &other.kernel, &other.stillpoint)
+    }
+
     /// Reads the facts; a missing one is `unknown`.
     pub(crate) fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -10,6 +10,7 @@ pub(crate) mod crew;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod options;
+pub(crate) mod origin;
 pub(crate) mod pin;
 pub(crate) mod plan;
 pub(crate) mod progress;
@@ -21,6 +22,7 @@ pub(crate) mod units;
 pub(crate) mod worker;
 
 pub(crate) use options::Options;
+pub(crate) use origin::Origin;
 pub(crate) use plan::{Budget, Plan, System, systems};
 pub(crate) use progress::Progress;
 pub(crate) use report::{Report, Skipped};

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
+use super::origin::Origin;
 use super::schema::{Config, Ratio, Row, Text};
 pub(crate) use super::schema::{Figures, Grid, Posted, Series, Skipped};
 use super::stats::Recorder;
@@ -20,6 +21,9 @@ pub(crate) const OURS: &str = "stillpoint";
 pub(crate) struct Report {
     pub(crate) bench: Text,
     pub(crate) machine: Machine,
+    /// The run and the code, if it is part of a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Origin>,
     pub(crate) rows: Vec<Row>,
     #[serde(default)]
     pub(crate) ratios: Vec<Ratio>,
@@ -42,9 +46,9 @@ impl Report {
     /// Summarizes the samples of a bench.
     pub(crate) fn new(recorder: &Recorder, skipped: Vec<Skipped>) -> Self {
         let (rows, ratios) = (recorder.rows(), recorder.ratios(OURS));
-        let (series, posted, seconds, tables) = Default::default();
+        let (origin, series, posted, seconds, tables) = Default::default();
         let (bench, machine) = (recorder.bench().into(), Machine::read());
-        Self { bench, machine, rows, ratios, series, skipped, posted, seconds, tables }
+        Self { bench, machine, origin, rows, ratios, series, skipped, posted, seconds, tables }
     }
 
     /// Writes the report as JSON to `path`.

@@ -7,6 +7,7 @@
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Write, stdin, stdout};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::Context as _;
@@ -83,14 +84,29 @@ impl Worker {
         Self::start_with(arguments, backend, Stdio::inherit())
     }
 
+    /// [`start`](Self::start), for a child to which a system call is denied, as in sandboxes.
+    pub(crate) fn start_without(syscall: &str, arguments: &[&str]) -> anyhow::Result<Self> {
+        let program = program()?;
+        let mut command = Command::new(&program);
+        command.args(["seccomp-deny", syscall, "--"]).arg(&program);
+        Self::launch(command, arguments, None, Stdio::inherit())
+    }
+
     /// [`start`](Self::start), with another standard error, as for a parent that draws on the terminal.
     pub(crate) fn start_with(
         arguments: &[&str],
         backend: Option<&str>,
         errors: Stdio,
     ) -> anyhow::Result<Self> {
-        let program = env::current_exe().context("cannot find this program to start it again")?;
-        let mut command = Command::new(program);
+        Self::launch(Command::new(program()?), arguments, backend, errors)
+    }
+
+    fn launch(
+        mut command: Command,
+        arguments: &[&str],
+        backend: Option<&str>,
+        errors: Stdio,
+    ) -> anyhow::Result<Self> {
         command.arg("worker").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         if let Some(backend) = backend {
             command.env("STILLPOINT_FENCE", backend);
@@ -136,6 +152,11 @@ impl Worker {
         self.ask(request)?;
         self.answer()
     }
+}
+
+/// Returns this program.
+fn program() -> anyhow::Result<PathBuf> {
+    env::current_exe().context("cannot find this program to start it again")
 }
 
 impl Drop for Worker {

@@ -6,6 +6,9 @@
 
 pub(crate) mod arc_swap;
 pub(crate) mod crossbeam;
+pub(crate) mod haphazard;
+pub(crate) mod hazarc;
+pub(crate) mod kovan;
 #[cfg(feature = "liburcu")]
 mod lfht;
 #[cfg(feature = "liburcu")]
@@ -15,6 +18,7 @@ pub(crate) mod parking_lot;
 pub(crate) mod pthread;
 pub(crate) mod pvq;
 pub(crate) mod rwlock;
+pub(crate) mod sdd;
 pub(crate) mod seize;
 pub(crate) mod slice;
 pub(crate) mod spin;

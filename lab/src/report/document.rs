@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::part::PARTS;
+use crate::harness::origin::UNKNOWN;
+use crate::harness::report::OURS;
 use crate::harness::stats::{Ratio, Row};
-use crate::harness::{Config, Report};
+use crate::harness::{Better, Config, Origin, Report};
 
 /// All results of a directory.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -63,6 +65,43 @@ impl Document {
         PARTS.iter().filter_map(|part| self.result(part.name))
     }
 
+    /// Returns the run and the code of all results, if they have one run on one machine, and a commit without changes.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong otherwise.
+    pub(super) fn origin(&self) -> Result<&Origin, String> {
+        let first = self.results.first().ok_or("there are no results")?;
+        let origin =
+            first.origin.as_ref().ok_or_else(|| format!("{}: the commit is not known", first.bench))?;
+        for result in &self.results {
+            let name = &result.bench;
+            match &result.origin {
+                None => return Err(format!("{name}: the commit is not known")),
+                Some(other) if other.commit != origin.commit => {
+                    return Err(format!(
+                        "{} is of {}, {name} of {}",
+                        first.bench,
+                        origin.short(),
+                        other.short()
+                    ));
+                }
+                Some(other) if other.run != origin.run => {
+                    return Err(format!("{} and {name} are of two runs", first.bench));
+                }
+                Some(_) if !result.machine.is_same_as(&first.machine) => {
+                    return Err(format!("{} and {name} are of two machines", first.bench));
+                }
+                Some(_) => (),
+            }
+        }
+        match origin {
+            Origin { commit, .. } if commit == UNKNOWN => Err("the commit is not known".to_owned()),
+            Origin { dirty: true, .. } => Err(format!("the code is {}", origin.short())),
+            _ => Ok(origin),
+        }
+    }
+
     /// Adds a result, in place of an older one.
     pub(super) fn put(&mut self, result: Report) {
         match self.results.iter_mut().find(|old| old.bench == result.bench) {
@@ -103,6 +142,19 @@ impl Report {
         self.select(metric, wanted).into_iter().find(|row| row.system == system)
     }
 
+    /// Returns the rows of peers in the metric and configuration of our `row`, the best first.
+    pub(super) fn peers(&self, row: &Row) -> Vec<&Row> {
+        let is_peer = |other: &&Row| {
+            other.metric == row.metric && other.config == row.config && !is_reference(&other.system)
+        };
+        let mut peers: Vec<&Row> = self.rows.iter().filter(is_peer).collect();
+        peers.sort_by(|a, b| match row.better {
+            Better::Lower => a.summary.median.total_cmp(&b.summary.median),
+            Better::Higher => b.summary.median.total_cmp(&a.summary.median),
+        });
+        peers
+    }
+
     /// Returns the ratio of our `row` to `theirs`.
     pub(super) fn ratio_to(&self, row: &Row, theirs: &str) -> Option<&Ratio> {
         let is_it = |r: &&Ratio| r.to == theirs && r.metric == row.metric && r.config == row.config;
@@ -124,6 +176,13 @@ impl Report {
         }
         all
     }
+}
+
+/// Returns whether a system is none that a program could use in our place: ours in another form, or what shows how far
+/// down one could get without protection, without a sum, or without sleeping.
+fn is_reference(system: &str) -> bool {
+    let references = ["bare-load", "thread-local", "run-queue", "one-flag", "reader-flags"];
+    system.starts_with(OURS) || references.contains(&system)
 }
 
 /// Replaces each `{name}` in a text by the parameter of a row.

@@ -8,6 +8,7 @@
 pub(crate) mod chart;
 mod contents;
 pub(crate) mod document;
+mod fill;
 mod frontier;
 mod lines;
 mod markdown;
@@ -19,11 +20,12 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use indicatif::HumanDuration;
 
-use crate::harness::worker::Worker;
-use crate::harness::{Report, units};
+use crate::harness::Origin;
+use crate::harness::report::OURS;
+use crate::harness::{Recorder, Report, Skipped, units};
 use crate::probe;
 use document::Document;
 use part::{PARTS, Part};
@@ -31,7 +33,7 @@ use part::{PARTS, Part};
 /// Measure this machine and write a page about it, a summary and the raw results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seven minutes of measurements instead of twenty.
+    /// Eight minutes of measurements instead of twenty-five.
     #[arg(long)]
     quick: bool,
     /// Only these parts, in this order; the others stay as the directory has them.
@@ -43,6 +45,12 @@ pub(crate) struct Args {
     /// Measure nothing: write the page and the summary of these results, from wherever they are.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "seconds"])]
     from: Option<PathBuf>,
+    /// Fill the figures of these results into the marks of these pages (see docs/measurements.md).
+    #[arg(long, value_name = "PAGE", requires = "from", num_args = 1..)]
+    fill: Vec<PathBuf>,
+    /// Fail if the results are not of one run of one commit on one machine.
+    #[arg(long, requires = "from")]
+    one_run: bool,
     /// Where report.html, summary.md, figures.md and report.json go; it is made if need be.
     #[arg(long, value_name = "DIR", default_value = "report")]
     out_dir: PathBuf,
@@ -57,12 +65,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let out_dir = &args.out_dir;
     fs::create_dir_all(out_dir).with_context(|| format!("cannot make {}", out_dir.display()))?;
     if let Some(from) = &args.from {
-        return write(&Document::read(from)?, out_dir);
+        let document = Document::read(from)?;
+        if args.one_run {
+            document
+                .origin()
+                .map_err(|why| anyhow!("{} is not one run of one commit: {why}", from.display()))?;
+        }
+        for page in &args.fill {
+            fill::page(page, &document)?;
+        }
+        return write(&document, out_dir);
     }
     let raw = out_dir.join("report.json");
     let keep = !args.only.is_empty() && raw.exists();
     let mut document = if keep { Document::read(&raw)? } else { Document::default() };
-    let facts = probe::facts()?;
+    let (origin, facts) = (Origin::read(out_dir), probe::facts()?);
     document.machine = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
 
     let parts = if args.only.is_empty() { &PARTS[..] } else { &args.only };
@@ -78,7 +95,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             part.name,
             HumanDuration(Duration::from_secs_f64(left))
         );
-        document.put(measure(*part, *time)?);
+        document.put(Report { origin: Some(origin.clone()), ..measure(*part, *time)? });
         write(&document, out_dir)?;
     }
     let took = HumanDuration(begin.elapsed());
@@ -90,8 +107,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measure(part: Part, seconds: f64) -> anyhow::Result<Report> {
-    let mut worker = Worker::start(&["part", part.name], None)?;
-    worker.measure(&seconds).with_context(|| format!("the part {} failed", part.name))
+    let measured = part.start().and_then(|mut worker| worker.measure(&seconds));
+    match measured {
+        // The kernel may not let a process deny itself a system call.
+        Err(why) if part.is_denied() => {
+            let skipped = Skipped { system: OURS.into(), why: format!("{why:#}") };
+            Ok(Report { seconds: Some(seconds), ..Report::new(&Recorder::new(part.name), vec![skipped]) })
+        }
+        measured => measured.with_context(|| format!("the part {} failed", part.name)),
+    }
 }
 
 fn write(document: &Document, out_dir: &Path) -> anyhow::Result<()> {
@@ -113,12 +137,16 @@ fn fact<'a>(document: &'a Document, name: &str) -> &'a str {
     document.machine.iter().find(|(fact, _)| fact == name).map_or("unknown", |(_, value)| value)
 }
 
-/// Returns the machine and the time of the measurements, in a line.
+/// Returns the machine, the code, and the time of the measurements, in a line. What cannot be published says so.
 fn headline(document: &Document) -> String {
     let first = |name| fact(document, name).split(' ').next().unwrap_or_default();
     let seconds: f64 = document.results.iter().filter_map(|result| result.seconds).sum();
+    let code = match document.origin() {
+        Ok(origin) => format!("one run of commit {}", origin.short()),
+        Err(why) => format!("**not one run of one commit, so not to be published** ({why})"),
+    };
     format!(
-        "{}, {} CPUs, Linux {}, fences by {}; {seconds:.0} s of measurements.",
+        "{}, {} CPUs, Linux {}, fences by {}; {code}; {seconds:.0} s of measurements.",
         fact(document, "cpu"),
         first("cpus"),
         first("kernel"),

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Curve, Dot, pretty};
-use super::contents::{HOW_TO_READ, Mark, Plot, SECTIONS, Section, Topic};
+use super::contents::{BEHIND, HOW_TO_READ, Mark, Plot, SECTIONS, Section, Topic};
 use super::document::{Document, fill};
 use super::part::PARTS;
 use super::{fact, frontier, headline, lines};
@@ -19,7 +19,8 @@ pub(super) fn render(document: &Document) -> String {
     let shown: Vec<&Section> = SECTIONS.iter().filter(|section| section.3.iter().any(is_measured)).collect();
     let missing: Vec<&str> =
         PARTS.iter().map(|part| part.name).filter(|name| document.result(name).is_none()).collect();
-    let highlights = lines::highlights(document);
+    let highlights: Vec<_> = lines::highlights(document).into_iter().map(|line| line.cells).collect();
+    let behind = lines::behind(document);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -44,8 +45,16 @@ pub(super) fn render(document: &Document) -> String {
                         section id="glance" {
                             h2 { "At a glance" }
                             p { (HOW_TO_READ) }
-                            @let heads = ["", "stillpoint", "beside", "theirs", "ours / theirs", "min – max"];
+                            @let heads = ["", "stillpoint", "best peer", "theirs", "ours / theirs", "min – max"];
                             (table(heads, ["", "n us", "", "n", "n", "n"], &highlights))
+                        }
+                    }
+                    @if !behind.is_empty() {
+                        section id="behind" {
+                            h2 { "Where a peer is ahead" }
+                            p { (BEHIND) }
+                            @let heads = ["", "cells", "by most", "peer", "ours / theirs", "min – max"];
+                            (table(heads, ["", "n", "", "", "n", "n"], &behind))
                         }
                     }
                     @if !document.machine.is_empty() {

@@ -11,7 +11,7 @@ const FENCE: &str = "STILLPOINT_FENCE";
 const PERCPU: &str = "STILLPOINT_PERCPU";
 
 /// The tortures, and the backends that each runs on.
-const RUNS: [(&str, &str, &str); 10] = [
+const RUNS: [(&str, &str, &str); 13] = [
     ("rcu", FENCE, "membarrier"),
     ("rcu", FENCE, "signal"),
     ("rcu", FENCE, "seqcst"),
@@ -22,6 +22,9 @@ const RUNS: [(&str, &str, &str); 10] = [
     ("percpu", PERCPU, "rseq"),
     ("percpu", PERCPU, "atomic"),
     ("lock", FENCE, "membarrier"),
+    ("rwlock", FENCE, "membarrier"),
+    ("rwlock", FENCE, "seqcst"),
+    ("map", FENCE, "membarrier"),
 ];
 
 /// Runs all of them, each for its share of the time. A backend that the environment chooses is the only one. Returns

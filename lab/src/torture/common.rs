@@ -1,5 +1,7 @@
 //! What all tortures share: options, seeds, verdicts, and how long a wait may last.
 
+use std::error::Error;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::process;
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use super::canary;
 use crate::harness::units::seconds;
 
 #[derive(Debug, clap::Args)]
@@ -17,7 +20,7 @@ pub(crate) struct Common {
     /// What random choices follow from [default: another each time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Break this step of the library first: the run must fail (see `docs/proof.md`).
+    /// Break this step of the library first: the run must fail (see `docs/proof.md`). NAME/N breaks it once in N times.
     #[cfg(stillpoint_mutants)]
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
@@ -65,15 +68,65 @@ pub(super) fn sleep(length: Duration) {
     while clock_nanosleep_absolute(ClockId::Monotonic, &until).is_err() {}
 }
 
-/// Returns the time after which a wait or a writer that has not moved has lost its wake-up. Shorter if steps can be
-/// broken.
+/// Returns the time after which a wait or a writer that has not moved has lost its wake-up, if other threads run
+/// ([`stillness`](super::stillness) finds it where none does). Shorter if steps can be broken; longer where threads wait
+/// for CPUs.
 pub(super) fn wait_limit() -> Duration {
-    if cfg!(stillpoint_mutants) { Duration::from_secs(2) } else { Duration::from_secs(30) }
+    let base = if cfg!(stillpoint_mutants) { Duration::from_secs(2) } else { Duration::from_secs(30) };
+    base + 4 * canary::late()
+}
+
+/// The guarantee that was broken. `docs/proof.md` names it for each broken step, and `ci/torture.sh` compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A grace period ended too early, or memory was used after it was freed.
+    Early,
+    /// A wait does not end.
+    Hang,
+    /// Callbacks or changes are seen in the wrong order.
+    Order,
+    /// Work, an entry or a value is missing, or there twice.
+    Lost,
+    /// Two threads held a lock that excludes them.
+    Exclusion,
+    /// Memory was not freed.
+    Leak,
+    /// The library does not work in the child of a fork.
+    Child,
+    /// A thread panicked.
+    Panic,
+}
+
+/// A broken guarantee, as an error.
+#[derive(Debug)]
+pub(super) struct Broken(pub(super) Kind, pub(super) String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.1)
+    }
+}
+
+impl Error for Broken {}
+
+/// Returns an error if a guarantee is broken.
+pub(super) fn check(holds: bool, kind: Kind, why: impl FnOnce() -> String) -> anyhow::Result<()> {
+    if holds { Ok(()) } else { Err(Broken(kind, why()).into()) }
 }
 
 /// Ends the process, even if its threads wait.
-pub(super) fn fail(name: &str, why: &str) -> ! {
-    println!("torture {name}: FAILED, {why}");
+pub(super) fn fail(name: &str, kind: Kind, why: &str) -> ! {
+    let kind = format!("{kind:?}").to_lowercase();
+    println!("torture {name}: FAILED ({kind}), {why}");
+    process::exit(1)
+}
+
+/// [`fail`] with an error, which may be another one than a broken guarantee.
+pub(super) fn fail_with(name: &str, why: &anyhow::Error) -> ! {
+    if let Some(&Broken(kind, _)) = why.downcast_ref() {
+        fail(name, kind, &format!("{why:#}"));
+    }
+    println!("torture {name}: FAILED, {why:#}");
     process::exit(1)
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::common::{sleep, wait_limit};
+use super::common::{Broken, Kind, check, sleep, wait_limit};
 use crate::harness::pin;
 
 /// Threads that get signals.
@@ -144,10 +144,28 @@ pub(super) fn finish(child: libc::pid_t, works: impl FnOnce() -> bool) -> anyhow
         if begin.elapsed() > wait_limit() {
             // SAFETY: our child, which has not been waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
-            bail!("the child of a fork hangs");
+            bail!(Broken(Kind::Child, "the child of a fork hangs".to_owned()));
         }
         sleep(Duration::from_micros(200));
     }
-    ensure!(status == 0, "the library does not work in the child of a fork (status {status})");
-    Ok(())
+    check(status == 0, Kind::Child, || {
+        format!("the library does not work in the child of a fork (status {status})")
+    })
+}
+
+/// Gives the calling thread the lowest priority, if it may have it.
+pub(super) fn set_idle_priority() {
+    // SAFETY: a plain call, for this thread only, with priority 0. Some C libraries have more fields.
+    unsafe {
+        let parameter: libc::sched_param = mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter);
+    }
+}
+
+/// Gives the calling thread a CPU, and the highest priority below real time, as far as it may have them: for threads that
+/// must run at the same time as each other.
+pub(super) fn have_cpu(cpu: usize) {
+    let _ = pin::to(cpu);
+    // SAFETY: plain calls, for this thread only.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, -20) };
 }

@@ -37,8 +37,6 @@ pub(super) trait Flavor: 'static {
     const NAME: &str;
     /// Signal handlers may read.
     const READS_IN_HANDLERS: bool = true;
-    /// The callbacks of one thread run in order.
-    const ORDERED: bool = true;
 
     type Domain: Domain;
     fn domain() -> &'static Self::Domain;
@@ -229,8 +227,6 @@ static DOMAIN: srcu::Domain = srcu::Domain::new();
 
 impl Flavor for Srcu {
     const NAME: &str = "srcu";
-    // Threads append to the queue of the CPU that they are on.
-    const ORDERED: bool = false;
 
     type Domain = srcu::Domain;
     fn domain() -> &'static srcu::Domain {

@@ -18,7 +18,7 @@ use anyhow::{Context as _, ensure};
 use crossbeam_utils::CachePadded;
 use stillpoint::rcu::{self, Limits, Stats};
 
-use super::common::{fail, sleep, wait_limit};
+use super::common::{self, fail, sleep, wait_limit};
 use crate::harness::controls::Controls;
 use crate::harness::progress::Progress;
 use crate::harness::{crew, memory};
@@ -244,7 +244,11 @@ impl Flood {
                 (last, moved) = (born, Instant::now());
             } else if moved.elapsed() > wait_limit() {
                 drop(progress);
-                fail(NAME, &format!("no writer has moved for {:?}; {}", wait_limit(), rcu::stats()));
+                fail(
+                    NAME,
+                    common::Kind::Hang,
+                    &format!("no writer has moved for {:?}; {}", wait_limit(), rcu::stats()),
+                );
             }
             progress.show(|| format!("{}: {born}, {:.2} MiB unreclaimed", self.name, mib(queued_bytes)));
             progress.reach(born * 100 / count);

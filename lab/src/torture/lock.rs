@@ -5,19 +5,19 @@
 //! signal handlers try to lock, some threads have a low priority, some share a third of a CPU, all free nodes of the
 //! lock are taken away now and then, and the process forks.
 
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
 use crossbeam_utils::CachePadded;
 use stillpoint::lock::lab::AllNodes;
 use stillpoint::lock::{Condvar, Mutex, MutexGuard};
 
-use super::common::{ThreadArgs, fail, require, seeded, sleep, wait_limit};
+use super::common::{Kind, ThreadArgs, check, fail, fail_with, require, seeded, sleep, wait_limit};
 use super::faults::{self, Signals};
 use super::quota::Quota;
+use super::stillness::Stillness;
+use super::{canary, lock_rounds};
 use crate::harness::crew;
 use crate::harness::progress::Progress;
 use crate::harness::units::duration;
@@ -31,6 +31,8 @@ const SHORT: Duration = Duration::from_millis(100);
 /// The same for the first interval, and one in eight. Longer than [`wait_limit`] with a broken step, as some make waits
 /// too long only beside other threads.
 const LONG: Duration = Duration::from_millis(2500);
+/// Time of [`lock_rounds`] at the beginning; an eighth of it whenever all threads have stopped.
+const ROUNDS: Duration = Duration::from_millis(400);
 /// Acquisitions per second that a conclusive run needs.
 const LEAST: u64 = 100;
 /// Acquisitions after which a thread ends.
@@ -38,13 +40,15 @@ const MOST: u64 = 2_000;
 
 /// What the lock guards: both halves are equal whenever the lock is free.
 #[derive(Debug, Default)]
-struct Guarded {
+pub(super) struct Guarded {
     first: u64,
-    second: u64,
+    pub(super) second: u64,
+    /// The thread whose turn it is, in rounds.
+    pub(super) turn: u64,
 }
 
-static LOCK: Mutex<Guarded> = Mutex::new(Guarded { first: 0, second: 0 });
-static CHANGED: Condvar = Condvar::new();
+pub(super) static LOCK: Mutex<Guarded> = Mutex::new(Guarded { first: 0, second: 0, turn: 0 });
+pub(super) static CHANGED: Condvar = Condvar::new();
 /// Signal handlers that acquired this lock, and those that found it locked.
 static HANDLED: Mutex<u64> = Mutex::new(0);
 static FAILED_TRIES: AtomicU64 = AtomicU64::new(0);
@@ -60,7 +64,7 @@ fn handle() {
 
 impl Guarded {
     /// Works under the lock. Ends the process if another thread does.
-    fn work(&mut self) {
+    pub(super) fn work(&mut self) {
         self.first += 1;
         for _ in 0..fastrand::u32(..200) {
             std::hint::spin_loop();
@@ -70,7 +74,7 @@ impl Guarded {
         }
         self.second += 1;
         if self.first != self.second {
-            fail(NAME, "two threads held the lock");
+            fail(NAME, Kind::Exclusion, "two threads held the lock");
         }
     }
 }
@@ -99,6 +103,7 @@ struct Count {
 /// Runs the torture. Returns what passed.
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     faults::handle_signals(handle)?;
+    canary::start(true)?;
     let slots = args.threads.get();
     let (quota, restricted) = match Quota::new() {
         Ok(quota) => (Some(quota), format!("{} of them with a CPU quota", slots / 4)),
@@ -125,13 +130,14 @@ pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     // Removes the cgroup, also if the process is to be ended.
     drop(run);
     let done = LOCK.lock().second - begin;
-    ensure!(done == count.taken, "{} acquisitions, but the work of {done}", count.taken);
+    check(done == count.taken, Kind::Lost, || {
+        format!("{} acquisitions, but the work of {done}", count.taken)
+    })?;
     let (signals, handled) = (faults::handled(), *HANDLED.lock());
     let failed = FAILED_TRIES.load(Relaxed);
-    ensure!(
-        signals == handled + failed,
-        "{signals} signals, but the work of {handled} handlers and {failed} failed tries"
-    );
+    check(signals == handled + failed, Kind::Lost, || {
+        format!("{signals} signals, but the work of {handled} handlers and {failed} failed tries")
+    })?;
     require(NAME, "acquisitions", count.taken, LEAST, args.common.seconds);
     Ok(format!(
         "{} acquisitions by {} threads in {slots} slots, {restricted}, in {:.1} s, {} timed out, the longest wait {}; \
@@ -156,7 +162,9 @@ impl Run {
         let start = |slot| crew::spawn(scope, seeded(move || self.live(slot)));
         let progress = Progress::new("torture lock", total.as_secs_f64().ceil() as usize, total);
         let (mut count, mut forks, mut nodes) = (Count::default(), 0, None);
-        let mut end = LONG;
+        count.taken += lock_rounds::run(ROUNDS.min(total / 2))?;
+        let mut end = self.start.elapsed() + LONG;
+        let mut stillness = Stillness::new();
         while self.start.elapsed() < total || !threads.is_empty() {
             let stops = self.start.elapsed() >= end.min(total);
             self.stop.store(stops, Relaxed);
@@ -165,16 +173,26 @@ impl Run {
                     threads.push(start(slot)?);
                 }
             } else if threads.is_empty() {
+                count.taken += lock_rounds::run(ROUNDS / 8)?;
                 end = self.start.elapsed() + if fastrand::u8(..8) == 0 { LONG } else { SHORT };
             }
             sleep(TICK);
+            if stops {
+                // All end, and no signals are sent.
+                let (waits, is_still) = (!threads.is_empty(), stillness.check(canary::is));
+                if waits && is_still {
+                    fail(NAME, Kind::Hang, &format!("threads do not end, and none runs: {LOCK:?}"));
+                }
+            }
             if let Some(why) = self.stuck() {
-                fail(NAME, &why);
+                fail(NAME, Kind::Hang, &why);
             }
             progress.show(|| format!("{} acquisitions, {forks} forks", count.taken));
             progress.reach(self.start.elapsed().as_secs());
-            CHANGED.notify_one();
-            self.signals.send();
+            if !stops {
+                CHANGED.notify_one();
+                self.signals.send();
+            }
             match fastrand::u8(..16) {
                 // For a while, threads without a node of their own wait unqueued.
                 0 => nodes = Some(AllNodes::alloc()),
@@ -205,16 +223,14 @@ impl Run {
             if slot % 4 == 1 {
                 libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 19);
             } else if slot % 4 == 2 {
-                // Of priority 0. Some C libraries have more fields.
-                let parameter: libc::sched_param = mem::zeroed();
-                libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter);
+                faults::set_idle_priority();
             }
         }
         let _receiver = self.signals.receiver(slot);
         if let (3, Some(quota)) = (slot % 4, &self.quota)
             && let Err(why) = quota.join()
         {
-            fail(NAME, &format!("{why:#}"));
+            fail_with(NAME, &why);
         }
         let mut count = Count::default();
         while count.taken < MOST && !self.stop.load(Relaxed) {

@@ -1,30 +1,37 @@
 //! `torture`: stress tests of the library that check its guarantees.
 //!
 //! Each run begins with its seed, from which all random choices follow, and ends with one line that contains the
-//! verdict; if it failed, the exit status is 1. A run that found nothing wrong, but did too little to conclude
+//! verdict; if it failed, the line names the kind of guarantee that was broken, and the exit status is 1. A run that found nothing wrong, but did too little to conclude
 //! anything, exits with status 77.
 
 mod all;
+mod canary;
 mod common;
+mod far;
 mod faults;
 mod flavor;
 mod flood;
 mod futures;
 mod history;
 mod lock;
+mod lock_rounds;
+mod map;
 mod oracle;
 mod percpu;
 mod quota;
 mod reader;
+mod rounds;
 mod run;
+mod rwlock;
 mod slots;
 mod state;
+mod stillness;
 mod updater;
 mod violation;
 
 use clap::Subcommand;
 
-use common::{Common, ThreadArgs, fail};
+use common::{Common, ThreadArgs, fail_with};
 
 /// Stress the library and check its guarantees.
 #[derive(Debug, clap::Args)]
@@ -47,6 +54,10 @@ pub(crate) enum Name {
     Percpu(ThreadArgs),
     /// One lock, all operations at once, under signals, forks and timeouts: mutual exclusion, and every wait ends.
     Lock(ThreadArgs),
+    /// One reader-writer lock, all operations at once: writers exclude all others, and every wait ends.
+    Rwlock(ThreadArgs),
+    /// A hash map that grows and shrinks: no entry is lost, goes back in time, or is used after its end.
+    Map(Common),
     /// Each of these in turn, in processes of their own, on each backend of the fence and of per-CPU data.
     All(Common),
     /// Writers retire as fast as they can while a reader stalls: unreclaimed memory stays below a limit.
@@ -65,11 +76,16 @@ pub(crate) fn run(name: &Name) {
         Name::Srcu(args) => common("srcu", args, &|seed| run::run::<flavor::Srcu>(args, seed)),
         Name::Percpu(args) => common(percpu::NAME, &args.common, &|_| percpu::run(args)),
         Name::Lock(args) => common(lock::NAME, &args.common, &|_| lock::run(args)),
+        Name::Rwlock(args) => common(rwlock::NAME, &args.common, &|_| rwlock::run(args)),
+        Name::Map(args) => common(map::NAME, args, &|_| map::run(args)),
         Name::All(args) => common("all", args, &|seed| all::run(args, seed)),
         Name::Flood(args) => (flood::NAME, flood::run(args)),
     };
     match outcome {
-        Ok(what) => println!("torture {name}: passed, {what}"),
-        Err(why) => fail(name, &format!("{why:#}")),
+        Ok(what) => {
+            let late = canary::late().as_millis();
+            println!("torture {name}: passed, {what}; threads waited for a CPU for up to {late} ms");
+        }
+        Err(why) => fail_with(name, &why),
     }
 }

@@ -233,6 +233,18 @@ impl Oracle {
         Some(Unpublished { oracle: self, element, snapshot })
     }
 
+    /// [`unpublish`](Self::unpublish), but so that as little as possible happens between that and the grace period.
+    pub(super) fn unpublish_tightly(&'static self, updater: usize, mode: usize) -> Option<Unpublished> {
+        let fresh = self.allocate()?;
+        // For the report, as this updater alone unpublishes it.
+        fresh.by.store((updater * WAIT_MODES.len() + mode) as u64, Relaxed);
+        let pointer = &self.published[fastrand::usize(..POINTERS)];
+        // AcqRel: as in `unpublish`.
+        let old = pointer.swap(ptr::from_ref(fresh).cast_mut(), AcqRel);
+        // SAFETY: elements are leaked.
+        Some(Unpublished { oracle: self, element: unsafe { &*old }, snapshot: None })
+    }
+
     /// Returns the clocks of all readers; after a fence if `fenced`.
     fn snapshot_clocks(&'static self, updater: usize, mode: usize, fenced: bool) -> ClockSnapshot {
         if fenced {

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use stillpoint::percpu::{Counter, Histogram, Pool};
 
-use super::common::{ThreadArgs, fail, require, seeded, sleep, wait_limit};
+use super::canary;
+use super::common::{Kind, ThreadArgs, check, fail, require, seeded, sleep, wait_limit};
 use super::faults::{self, Signals};
 use crate::harness::progress::Progress;
 use crate::harness::{crew, pin};
@@ -159,7 +160,7 @@ impl Containers {
             ("values taken twice", doubled.load(Relaxed), &AtomicU64::new(0)),
         ] {
             let expected = expected.load(Relaxed);
-            ensure!(found == expected, "{what}: {found}, not {expected}");
+            check(found == expected, Kind::Lost, || format!("{what}: {found}, not {expected}"))?;
         }
         Ok(())
     }
@@ -196,7 +197,7 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
         let stopped = Instant::now();
         while !workers.iter().all(|worker| worker.is_finished()) {
             if stopped.elapsed() > wait_limit() {
-                fail(NAME, "a thread has not ended");
+                fail(NAME, Kind::Hang, "a thread has not ended");
             }
             sleep(Duration::from_millis(1));
         }
@@ -213,6 +214,7 @@ fn interval(threads: usize, cpus: &[usize]) -> anyhow::Result<u64> {
 pub(super) fn run(args: &ThreadArgs) -> anyhow::Result<String> {
     println!("per-CPU data: {}", stillpoint::percpu::report());
     let cpus = pin::allowed()?;
+    canary::start(false)?;
     faults::handle_signals(|| {
         // SAFETY: the containers live until all threads that get signals have ended.
         if let Some(containers) = unsafe { CURRENT.load(Acquire).as_ref() } {

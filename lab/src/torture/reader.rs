@@ -14,11 +14,15 @@ use super::flavor::{Flavor, Shape};
 use super::history::EventKind;
 use super::oracle::Observation;
 use super::state::TestState;
+use super::stillness::this_thread;
 use super::violation::{ViolationKind, report};
 use crate::harness::pin;
 
 /// The most sections of a thread; then another takes its slot.
 const SECTIONS: u32 = 4000;
+
+/// Looks for the return of an updater, after which it takes long.
+const LONG: u32 = 4096;
 
 /// Runs the threads of a slot, one after the other, until the interval ends. If `alternating`, readers alternate with
 /// updaters, which wait all the time: this covers most interleavings of the end of a section and a leader's sleep, and
@@ -69,22 +73,26 @@ fn read<F: Flavor>(state: &'static TestState, slot: usize, alternating: bool) {
         let begin = || begin::<F>(state, slot, alternating);
         F::section(&mut reader, shape, begin, |section| section.end(state, slot));
         if alternating {
-            F::outside(&mut reader, || wait_for_updater(state));
+            F::outside(&mut reader, || wait_for_updater(state, slot));
         }
     }
 }
 
 /// Stays outside sections until an updater has waited: if the end of the last section did not wake the leader, no later
 /// one does.
-fn wait_for_updater(state: &TestState) {
+fn wait_for_updater(state: &TestState, slot: usize) {
     let returns = || state.updaters.iter().map(|own| own.returns.load(Relaxed)).sum::<u64>();
     let before = returns();
     for round in 1_u32.. {
         if state.stops() || returns() != before {
-            return;
+            break;
+        }
+        if round == LONG {
+            state.waiting[slot].store(this_thread(), Relaxed);
         }
         if round % 64 == 0 { thread::yield_now() } else { hint::spin_loop() }
     }
+    state.waiting[slot].store(0, Relaxed);
 }
 
 /// A section that has begun.

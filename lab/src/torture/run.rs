@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use fastrand::Rng;
 use stillpoint::Domain as _;
 use stillpoint::rcu::Limits;
 
-use super::common::{Common, fail, require, seeded, sleep, wait_limit};
+use super::common::{Common, Kind, check, fail, require, seeded, sleep, wait_limit};
 use super::flavor::Flavor;
 use super::slots::{BLOCKING_MODES, READERS, WAIT_MODES, slot_name};
 use super::state::{TestState, UpdaterState};
-use super::{faults, history, reader, updater, violation};
+use super::stillness::Stillness;
+use super::{canary, faults, history, reader, rounds, updater, violation};
 use crate::harness::progress::Progress;
 use crate::harness::units::duration;
 
@@ -34,8 +35,10 @@ const FORKS: u32 = 256;
 const THREAD_MIXES: [(usize, usize); 8] = [(1, 1), (2, 2), (1, 2), (2, 1), (1, 1), (4, 4), (1, 16), (8, 12)];
 /// The first mixes, in which most threads have a CPU of their own.
 const FEW: usize = 5;
-/// Intervals at the start that are not drawn: few threads, `synchronize()` only, alternating or not.
-const PLAIN: u64 = 4;
+/// Intervals at the start that are not drawn: those of [`rounds`], then some with few threads, `synchronize()` only,
+/// alternating or not.
+const ROUNDS: u64 = 2;
+const PLAIN: u64 = ROUNDS + 4;
 
 /// Starts and stops the threads, and checks them.
 #[derive(Debug)]
@@ -52,6 +55,7 @@ struct Coordinator {
 /// Runs the torture. Returns what passed.
 pub(super) fn run<F: Flavor>(args: &Common, seed: u64) -> anyhow::Result<String> {
     let state = TestState::new()?;
+    canary::start(false)?;
     if F::READS_IN_HANDLERS {
         faults::handle_signals(|| reader::interrupt::<F>(state))?;
     }
@@ -89,9 +93,13 @@ impl Coordinator {
     fn interval<F: Flavor>(&mut self, mut rng: Rng) -> anyhow::Result<()> {
         let state = self.state;
         let plain = self.intervals < PLAIN;
+        let rounds = if plain { self.intervals } else { rng.u64(..8) };
+        if rounds < ROUNDS {
+            return self.rounds::<F>(rounds, rng);
+        }
         let alternating = if plain { self.intervals % 2 == 1 } else { rng.bool() };
         let thread_mix = match plain {
-            true => self.intervals as usize / 2,
+            true => (self.intervals - ROUNDS) as usize / 2,
             false => rng.usize(..if alternating { FEW } else { THREAD_MIXES.len() }),
         };
         let (readers, updaters) = THREAD_MIXES[thread_mix];
@@ -128,8 +136,12 @@ impl Coordinator {
 
         fastrand::seed(rng.u64(..));
         let end = state.elapsed() + INTERVAL.min(self.total);
+        let mut stillness = Stillness::new();
         while state.elapsed() < end {
             self.tick::<F>();
+            if alternating && stillness.check(|thread| state.excuses(thread)) {
+                fail(self.name, Kind::Hang, &describe::<F>(state, "no thread runs", None));
+            }
             if F::READS_IN_HANDLERS && !alternating {
                 // Not if alternating: the handler's section would make up for a lost wake-up.
                 state.signals.send();
@@ -139,7 +151,12 @@ impl Coordinator {
                 self.forks += 1;
             }
         }
-        state.stop.store(true, Relaxed);
+        self.end::<F>(threads)
+    }
+
+    /// Ends an interval, and checks that everything has been freed then.
+    fn end<F: Flavor>(&self, threads: Vec<JoinHandle<()>>) -> anyhow::Result<()> {
+        self.state.stop.store(true, Relaxed);
         self.wait_for::<F>(threads, "ended")?;
         // Twice, as callbacks defer some.
         let barriers = thread::Builder::new().spawn(|| (0..2).for_each(|_| F::domain().barrier()));
@@ -150,14 +167,46 @@ impl Coordinator {
         self.check::<F>()
     }
 
+    /// Runs an interval of [`rounds`].
+    fn rounds<F: Flavor>(&mut self, number: u64, mut rng: Rng) -> anyhow::Result<()> {
+        let state = self.state;
+        F::domain().set_limits(Limits::default());
+        state.stop.store(false, Relaxed);
+        let mut bodies: Vec<Box<dyn FnOnce() + Send>> = match number {
+            // They need a CPU each.
+            0 if state.cpus.len() > 1 => {
+                vec![
+                    Box::new(|| rounds::read_tightly::<F>(state)),
+                    Box::new(|| rounds::update_tightly::<F>(state)),
+                ]
+            }
+            0 => Vec::new(),
+            _ => vec![Box::new(|| rounds::wait_for_callbacks::<F>(state))],
+        };
+        self.threads += bodies.len() as u64;
+        let mut threads = Vec::new();
+        for body in bodies.drain(..) {
+            fastrand::seed(rng.u64(..));
+            threads.push(thread::Builder::new().spawn(seeded(body)).context("cannot start another thread")?);
+        }
+        let (end, mut stillness) = (state.elapsed() + (2 * INTERVAL).min(self.total), Stillness::new());
+        while state.elapsed() < end && !threads.is_empty() {
+            self.tick::<F>();
+            if stillness.check(|thread| state.excuses(thread)) {
+                fail(self.name, Kind::Hang, &describe::<F>(state, "no thread runs", None));
+            }
+        }
+        self.end::<F>(threads)
+    }
+
     /// Sleeps for a tick; ends the process if something is wrong.
     fn tick<F: Flavor>(&self) {
         let (state, begin) = (self.state, Instant::now());
         sleep(TICK);
         state.advance_clock(begin.elapsed().min(10 * TICK));
-        let failure = violation::failure(&state.oracle.histories).or_else(|| stuck::<F>(state));
-        if let Some(why) = failure {
-            fail(self.name, &why);
+        let stuck = || Some((Kind::Hang, stuck::<F>(state)?));
+        if let Some((kind, why)) = violation::failure(&state.oracle.histories).or_else(stuck) {
+            fail(self.name, kind, &why);
         }
         let sections = || format!("{} sections, {}", state.oracle.sections(), F::domain().stats());
         self.progress.show(|| format!("interval {}: {}", self.intervals, sections()));
@@ -166,16 +215,20 @@ impl Coordinator {
 
     fn wait_for<F: Flavor>(&self, threads: Vec<JoinHandle<()>>, what: &str) -> anyhow::Result<()> {
         let begin = self.state.clock();
+        let mut stillness = Stillness::new();
         while !threads.iter().all(JoinHandle::is_finished) {
             self.tick::<F>();
             let waited = self.state.clock() - begin;
-            if waited > wait_limit() {
-                let what = format!("a thread has not {what} for {:.1} s", waited.as_secs_f64());
-                fail(self.name, &describe::<F>(self.state, &what, None));
+            let still = stillness.check(|thread| self.state.excuses(thread));
+            if still || waited > wait_limit() {
+                let why = if still { ", and no thread runs" } else { "" };
+                let what = format!("a thread has not {what} for {:.1} s{why}", waited.as_secs_f64());
+                fail(self.name, Kind::Hang, &describe::<F>(self.state, &what, None));
             }
         }
         for thread in threads {
-            ensure!(thread.join().is_ok(), "a thread panicked; its message is above");
+            let panicked = || "a thread panicked; its message is above".to_owned();
+            check(thread.join().is_ok(), Kind::Panic, panicked)?;
         }
         Ok(())
     }
@@ -184,18 +237,18 @@ impl Coordinator {
     fn check<F: Flavor>(&self) -> anyhow::Result<()> {
         self.tick::<F>();
         let missing = self.state.oracle.missing();
-        ensure!(missing == 0, "{missing} elements have not been freed after the barrier");
+        check(missing == 0, Kind::Leak, || {
+            format!("{missing} elements have not been freed after the barrier")
+        })?;
         for (slot, updater) in self.state.updaters.iter().enumerate() {
             let (posted, ran) = (updater.posted.load(Acquire), updater.ran.load(Acquire));
-            ensure!(
-                posted == ran,
-                "{ran} of {posted} callbacks of updater {slot} have run after the barrier"
-            );
+            check(posted == ran, Kind::Order, || {
+                format!("{ran} of {posted} callbacks of updater {slot} have run after the barrier")
+            })?;
         }
         let stats = F::domain().stats();
-        ensure!(stats.queued == 0, "{} queued after the barrier", stats.queued);
-        ensure!(stats.panics == 0, "{} panics", stats.panics);
-        Ok(())
+        check(stats.queued == 0, Kind::Order, || format!("{} queued after the barrier", stats.queued))?;
+        check(stats.panics == 0, Kind::Panic, || format!("{} panics", stats.panics))
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use super::canary;
+use super::far::Far;
 use super::faults::Signals;
 use super::oracle::Oracle;
 use super::slots::{READERS, UPDATERS, WAIT_MODES, WaitMode};
@@ -17,7 +19,9 @@ pub(super) struct TestState {
     pub(super) updaters: [UpdaterState; UPDATERS],
     pub(super) signals: Signals,
     pub(super) cpus: Vec<usize>,
-    far: Box<[AtomicU64]>,
+    /// The threads of readers that wait for an updater, and so are no reason why a wait lasts; 0 for others.
+    pub(super) waiting: [CachePadded<AtomicU64>; READERS],
+    far: Far,
     start: Instant,
     /// Microseconds that this process has had: see [`clock`](Self::clock).
     clock: AtomicU64,
@@ -32,7 +36,8 @@ impl TestState {
             updaters: Default::default(),
             signals: Signals::new(READERS),
             cpus: pin::allowed()?,
-            far: far_memory(),
+            waiting: Default::default(),
+            far: Far::new(),
             start: Instant::now(),
             clock: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -58,28 +63,23 @@ impl TestState {
         self.clock.fetch_add(passed.as_micros() as u64, Relaxed);
     }
 
-    /// Stores to far memory now and then: later stores wait in the processor's store buffer, and loads do not. So a
-    /// missing fence has an effect more often.
+    /// [Fills the store buffer](Far::store) now and then.
     #[inline]
     pub(super) fn fill_store_buffer(&self) {
         if fastrand::bool() {
-            for _ in 0..fastrand::u8(..128) {
-                self.far[fastrand::usize(..self.far.len())].store(1, Relaxed);
-            }
+            self.store_far(fastrand::u8(..128));
         }
     }
-}
 
-/// Makes memory for [`TestState::fill_store_buffer`]: more than caches hold. Children of forks have none, so that it is
-/// not copied.
-fn far_memory() -> Box<[AtomicU64]> {
-    const PAGE: usize = 4096;
-    let far: Box<[AtomicU64]> = (0..1 << 22).map(|_| AtomicU64::new(0)).collect();
-    let begin = far.as_ptr().addr().next_multiple_of(PAGE);
-    let end = far.as_ptr_range().end.addr() / PAGE * PAGE;
-    // SAFETY: whole pages of ours; nothing that a child does is in them. On an error, forks are slower.
-    unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTFORK) };
-    far
+    #[inline]
+    pub(super) fn store_far(&self, stores: u8) {
+        self.far.store(stores);
+    }
+
+    /// Returns `true` if a thread does not count as one that could end a wait: see [`Stillness`](super::stillness).
+    pub(super) fn excuses(&self, thread: u64) -> bool {
+        canary::is(thread) || self.waiting.iter().any(|waiting| waiting.load(Relaxed) == thread)
+    }
 }
 
 /// The operation of an updater, and counts of what it has done.

@@ -18,6 +18,7 @@ use super::oracle::Unpublished;
 use super::slots::{BLOCKING_MODES, READERS, UPDATERS, WAIT_MODES, WaitMode};
 use super::state::TestState;
 use super::violation::{ViolationKind, report};
+use crate::harness::pin;
 
 /// Chooses one of some modes, by weight.
 fn choose(among: &Range<usize>) -> usize {
@@ -99,10 +100,25 @@ impl Updater {
             WaitMode::Barrier => self.barrier::<F>(),
             WaitMode::Retire => self.retire::<F>(),
             WaitMode::RetireMany => (0..fastrand::usize(2..VALUES)).for_each(|_| self.retire::<F>()),
-            WaitMode::Burst => (0..fastrand::usize(1..BURST))
-                .for_each(|number| if number % 32 == 0 { self.call::<F>() } else { self.post::<F>(|| ()) }),
+            WaitMode::Burst => {
+                for number in 0..fastrand::usize(1..BURST) {
+                    if number % 256 == 128 {
+                        self.migrate();
+                    }
+                    if number % 32 == 0 { self.call::<F>() } else { self.post::<F>(|| ()) }
+                }
+            }
         }
         false
+    }
+
+    /// Callbacks of a thread run in order, on whichever CPUs it defers them.
+    fn migrate(self) {
+        let cpu = self.state.cpus[fastrand::usize(..self.state.cpus.len())];
+        // The CPU may not be allowed any more.
+        if pin::to(cpu).is_ok() {
+            self.state.oracle.histories[READERS + self.slot].note(EventKind::Migrated, cpu as u64);
+        }
     }
 
     fn unpublish(self) -> Option<Unpublished> {
@@ -172,15 +188,11 @@ impl Updater {
         let number = own.posted.load(Relaxed);
         let callback = move || {
             f();
-            // Release: publishes the effects of the callback; pairs with the Acquire in `barrier`.
-            if !F::ORDERED {
-                own.ran.fetch_add(1, Release);
-                return;
-            }
             let expected = own.ran.load(Relaxed);
             if expected != number {
                 report(ViolationKind::CallbackOrder { updater: self.slot, number, expected });
             }
+            // Release: publishes the effects of the callback; pairs with the Acquire in `barrier`.
             own.ran.store(number + 1, Release);
         };
         F::domain().call_with(callback, Self::options());

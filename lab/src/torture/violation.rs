@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::common::Kind;
 use super::history::{Histories, freeze, recent, ticks};
 use super::slots::{READERS, WaitMode};
 
@@ -59,9 +60,9 @@ pub(super) fn report(kind: ViolationKind) {
 }
 
 /// Returns the first violation and the events before it, if there is one.
-pub(super) fn failure(histories: &Histories) -> Option<String> {
+pub(super) fn failure(histories: &Histories) -> Option<(Kind, String)> {
     let (kind, ticks) = (*first())?;
-    Some(format!("{kind:?}{}", recent(histories, &kind.slots(), ticks)))
+    Some((kind.kind(), format!("{kind:?}{}", recent(histories, &kind.slots(), ticks))))
 }
 
 /// Removes the violation.
@@ -72,6 +73,21 @@ pub(super) fn take() -> Option<ViolationKind> {
 }
 
 impl ViolationKind {
+    fn kind(self) -> Kind {
+        match self {
+            Self::LoadedFreed(_)
+            | Self::FreedInUse { .. }
+            | Self::GracePeriodTooShort { .. }
+            | Self::CallbackInSection { .. }
+            | Self::CookieInSection { .. } => Kind::Early,
+            Self::CookieOrder { .. }
+            | Self::BarrierTooShort { .. }
+            | Self::CallbackOrder { .. }
+            | Self::ClockBehind { .. } => Kind::Order,
+            Self::ReaderPanicked { .. } => Kind::Panic,
+        }
+    }
+
     /// The slots that took part.
     fn slots(self) -> Vec<usize> {
         match self {

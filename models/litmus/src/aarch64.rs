@@ -22,18 +22,21 @@ fn operand(text: &str) -> Option<Operand> {
 }
 
 fn ordering(acquire: bool, release: bool) -> Order {
-    Order { acquire, acquire_pc: false, release }
+    Order { acquire, release, ..Order::default() }
 }
 
-/// Returns the ordering of an atomic instruction by the suffix of its name: none, `A`, `L` or `AL`.
-fn atomic(suffix: &str) -> Option<Order> {
-    match suffix {
-        "" => Some(ordering(false, false)),
-        "A" => Some(ordering(true, false)),
-        "L" => Some(ordering(false, true)),
-        "AL" => Some(ordering(true, true)),
-        _ => None,
-    }
+/// Returns the ordering of an atomic instruction by the suffix of its name: none, `A`, `L` or `AL`. One that discards
+/// what it loads has no Acquire.
+fn atomic(suffix: &str, to: Register) -> Option<Order> {
+    let (acquire, release) = match suffix {
+        "" => (false, false),
+        "A" => (true, false),
+        "L" => (false, true),
+        "AL" => (true, true),
+        _ => return None,
+    };
+    let is_discarded = to == ZERO;
+    Some(Order { acquire: acquire && !is_discarded, release, is_discarded, ..Order::default() })
 }
 
 pub fn instruction(text: &str) -> Option<Op> {
@@ -100,7 +103,13 @@ fn read_modify_write(name: &str, words: &[&str]) -> Option<Op> {
     let (first, second, at) = (register(first)?, register(second)?, register(at)?);
     if let Some(suffix) = name.strip_prefix("CAS") {
         // The first register is both the expected and the old value.
-        return Some(Op::CompareSwap { to: first, expected: first, new: second, at, order: atomic(suffix)? });
+        return Some(Op::CompareSwap {
+            to: first,
+            expected: first,
+            new: second,
+            at,
+            order: atomic(suffix, first)?,
+        });
     }
     let functions = [
         ("SWP", Function::Second),
@@ -110,8 +119,6 @@ fn read_modify_write(name: &str, words: &[&str]) -> Option<Op> {
     ];
     let (suffix, function) =
         functions.iter().find_map(|(prefix, function)| Some((name.strip_prefix(prefix)?, *function)))?;
-    let mut order = atomic(suffix)?;
-    // An instruction that discards what it has loaded has no Acquire.
-    order.acquire &= second != ZERO;
+    let order = atomic(suffix, second)?;
     Some(Op::Modify { to: second, function, by: Operand::Register(first), at, order })
 }

@@ -26,6 +26,7 @@ pub struct Execution {
     pub address: Relation,
     pub data: Relation,
     pub control: Relation,
+    pub pick: Relation,
     /// From the load of a read-modify-write to its store.
     pub rmw: Relation,
 }
@@ -210,6 +211,7 @@ fn each_execution(traces: &[&Trace], initial: &[i64], f: &mut impl FnMut(&Execut
         address: from_sets(&|event| event.address),
         data: from_sets(&|event| event.data),
         control: from_sets(&|event| event.control),
+        pick: from_sets(&|event| event.pick),
         rmw: from_sets(&|event| event.pair.map_or(0, |load| 1 << load)),
         events,
         threads,

@@ -7,8 +7,8 @@
 //!
 //! - ARMv8: Arm Architecture Reference Manual for A-profile, DDI 0487, B2.3 (*Ordering relations*); Pulte, Flur, Deacon,
 //!   French, Sarkar, Sewell, *Simplifying ARM concurrency*, POPL 2018. Later issues of the manual add orderings after
-//!   atomic instructions that are both Acquire and Release, and after some dependencies. They are left out, so the model
-//!   allows more.
+//!   atomic instructions that are both Acquire and Release, and after some dependencies (of addresses by a pick). They
+//!   are left out, so the model allows more.
 //! - RVWMO: The RISC-V Instruction Set Manual, volume I, chapter *RVWMO memory consistency model*: the rules of
 //!   preserved program order are numbered as there. An AMO is one operation, a load and a store in one.
 //! - x86-TSO: Owens, Sarkar, Sewell, *A better x86 memory model: x86-TSO*, TPHOLs 2009, in the axiomatic form of
@@ -27,7 +27,7 @@ pub struct Model {
 }
 
 /// The clauses of ARMv8. Names use the manual's relations; `L` is a Release, `A` an Acquire, `Q` an AcquirePC.
-const ARMV8: [&str; 20] = [
+const ARMV8: [&str; 22] = [
     "internal", // coherence
     "atomic",   // no store in between a read-modify-write
     "rfe",      // observed externally
@@ -40,6 +40,8 @@ const ARMV8: [&str; 20] = [
     "addr;po;[W]",
     "(ctrl|data);coi",
     "(addr|data);rfi",
+    "pick;[W]", // pick-ordered-before
+    "pick;[ISB];po",
     "rmw", // atomic-ordered-before
     "[W of rmw];rfi;[A|Q]",
     "dmb full", // barrier-ordered-before
@@ -141,6 +143,9 @@ impl Model {
         ob.add("(ctrl|data);coi", &x.control.clone().or(&x.data).then(&coi));
         ob.add("(addr|data);rfi", &x.address.clone().or(&x.data).then(&rfi));
 
+        ob.add("pick;[W]", &x.pick.clone().to(stores));
+        ob.add("pick;[ISB];po", &x.pick.clone().to(isb).then(&x.po.clone().to(loads | stores)));
+
         let acquire = x.set(|event| event.kind == Kind::Load && event.order.acquire);
         let any_acquire = acquire | x.set(|event| event.kind == Kind::Load && event.order.acquire_pc);
         let release = x.set(|event| event.kind == Kind::Store && event.order.release);
@@ -149,7 +154,8 @@ impl Model {
         ob.add("[W of rmw];rfi;[A|Q]", &rfi.from(paired).to(any_acquire));
 
         ob.add("dmb full", &fenced(x, |fence| fence == FULL));
-        ob.add("dmb ld", &fenced(x, |fence| fence == Fence::Between(LOADS, ALL)));
+        let discarded = x.set(|event| event.kind == Kind::Load && event.order.is_discarded);
+        ob.add("dmb ld", &fenced(x, |fence| fence == Fence::Between(LOADS, ALL)).from(!discarded));
         ob.add("dmb st", &fenced(x, |fence| fence == Fence::Between(STORES, STORES)));
         ob.add("[L];po;[A]", &x.po.clone().from(release).to(acquire));
         ob.add("[A|Q];po", &x.po.clone().from(any_acquire));

@@ -1,7 +1,8 @@
 //! Programs of threads, and their traces: what a thread does if its loads return given values.
 //!
 //! A trace records, for each memory access, the loads on which its address and its data depend, and those on which a
-//! branch before it depends. A dependency goes through registers only.
+//! branch before it depends. A dependency goes through registers only. A *pick dependency* is on a load whose value was
+//! only compared: the value that the dependent access uses may be from elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +38,8 @@ pub struct Order {
     pub acquire_pc: bool,
     /// ARMv8: Release. RISC-V: `.rl`, also of the load of an AMO.
     pub release: bool,
+    /// ARMv8: an atomic instruction that discards what it loads. `DMB LD` does not order the load.
+    pub is_discarded: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +153,8 @@ pub enum Op {
         at: Register,
         order: Order,
     },
-    /// The same, without a store if the value is not that of `expected`. The old value goes to `to`.
+    /// The same, without a store if the value is not that of `expected`. The old value goes to `to`: if it is the
+    /// expected one, either that of the load or that of `expected`, which differ in what they depend on.
     CompareSwap {
         to: Register,
         expected: Register,
@@ -220,6 +224,8 @@ pub struct Event {
     pub address: Set,
     pub data: Set,
     pub control: Set,
+    /// The pick dependencies, of the address, of the data and by branches.
+    pub pick: Set,
     /// The load of the same read-modify-write.
     pub pair: Option<usize>,
     /// The pair is one instruction.
@@ -241,55 +247,81 @@ pub struct Thread {
     pub registers: BTreeMap<Register, i64>,
 }
 
+/// What a value or an access depends on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sources {
+    loads: Set,
+    picks: Set,
+}
+
+impl Sources {
+    fn load(loads: Set) -> Self {
+        Self { loads, picks: 0 }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { loads: self.loads | other.loads, picks: self.picks | other.picks }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct State {
     next: usize,
     values: Vec<i64>,
     /// What the values depend on.
-    sources: Vec<Set>,
-    control: Set,
+    sources: Vec<Sources>,
+    control: Sources,
     /// The last exclusive load, and its location.
     exclusive: Option<(usize, usize)>,
     events: Vec<Event>,
 }
 
 impl State {
-    fn get(&self, register: Register) -> (i64, Set) {
+    fn get(&self, register: Register) -> (i64, Sources) {
         let number = register as usize;
-        if register == ZERO { (0, 0) } else { (self.values[number], self.sources[number]) }
+        if register == ZERO { Default::default() } else { (self.values[number], self.sources[number]) }
     }
 
-    fn operand(&self, operand: Operand) -> (i64, Set) {
+    fn operand(&self, operand: Operand) -> (i64, Sources) {
         match operand {
             Operand::Register(register) => self.get(register),
-            Operand::Value(value) => (value, 0),
+            Operand::Value(value) => (value, Sources::default()),
         }
     }
 
-    fn set(&mut self, register: Register, value: i64, sources: Set) {
+    fn set(&mut self, register: Register, value: i64, sources: Sources) {
         if register != ZERO {
             (self.values[register as usize], self.sources[register as usize]) = (value, sources);
         }
     }
 
     /// Adds an event. Returns it as a set.
-    fn event(&mut self, event: Event) -> Set {
-        assert!(self.events.len() < 64);
-        self.events.push(Event { control: self.control, ..event });
-        1 << (self.events.len() - 1)
-    }
-
     fn access(
         &mut self,
         kind: Kind,
         location: usize,
         value: i64,
         order: Order,
-        address: Set,
-        data: Set,
+        address: Sources,
+        data: Sources,
     ) -> Set {
-        let (control, pair, is_atomic) = (0, None, false);
-        self.event(Event { kind, location, value, order, address, data, control, pair, is_atomic })
+        assert!(self.events.len() < 64);
+        let pick = address.and(data).and(self.control).picks;
+        let (address, data, control) = (address.loads, data.loads, self.control.loads);
+        let (pair, is_atomic) = (None, false);
+        self.events.push(Event {
+            kind,
+            location,
+            value,
+            order,
+            address,
+            data,
+            control,
+            pick,
+            pair,
+            is_atomic,
+        });
+        1 << (self.events.len() - 1)
     }
 
     fn pair_with(&mut self, load: usize, is_atomic: bool) {
@@ -306,8 +338,8 @@ impl Thread {
         for (&register, &value) in &self.registers {
             values[register as usize] = value;
         }
-        let sources = vec![0; REGISTERS];
-        let start = State { next: 0, values, sources, control: 0, exclusive: None, events: Vec::new() };
+        let (sources, control) = (vec![Sources::default(); REGISTERS], Sources::default());
+        let start = State { next: 0, values, sources, control, exclusive: None, events: Vec::new() };
         let (mut pending, mut traces) = (vec![start], Vec::new());
         while let Some(mut state) = pending.pop() {
             match self.code.get(state.next) {
@@ -331,21 +363,22 @@ impl Thread {
     ) -> Result<(), String> {
         // The location, and what the address depends on.
         let at = |state: &State, at: Register, index: Option<Register>| {
-            let ((base, a), (offset, b)) = (state.get(at), index.map_or((0, 0), |index| state.get(index)));
-            location(base.wrapping_add(offset), domain.len()).map(|location| (location, a | b))
+            let ((base, a), (offset, b)) = (state.get(at), state.get(index.unwrap_or(ZERO)));
+            location(base.wrapping_add(offset), domain.len()).map(|location| (location, a.and(b)))
         };
+        let none = Sources::default();
         match *op {
             Op::Nop | Op::Label(_) => {}
             Op::Compute { to, function, a, b } => {
                 let ((a, of_a), (b, of_b)) = (state.operand(a), state.operand(b));
-                state.set(to, function.apply(a, b), of_a | of_b);
+                state.set(to, function.apply(a, b), of_a.and(of_b));
             }
             Op::Load { to, at: base, index, order, exclusive } => {
                 let (location, address) = at(&state, base, index)?;
                 for &value in &domain[location] {
                     let mut state = state.clone();
-                    let load = state.access(Kind::Load, location, value, order, address, 0);
-                    state.set(to, value, load);
+                    let load = state.access(Kind::Load, location, value, order, address, none);
+                    state.set(to, value, Sources::load(load));
                     if exclusive {
                         state.exclusive = Some((state.events.len() - 1, location));
                     }
@@ -361,48 +394,53 @@ impl Thread {
                 let ((location, address), (value, data)) = (at(&state, base, None)?, state.get(from));
                 let exclusive = state.exclusive.take();
                 let mut failed = state.clone();
-                failed.set(status, 1, 0);
+                failed.set(status, 1, none);
                 pending.push(failed);
                 let Some((load, _)) = exclusive.filter(|&(_, reserved)| reserved == location) else {
                     return Ok(());
                 };
                 let store = state.access(Kind::Store, location, value, order, address, data);
                 state.pair_with(load, false);
-                state.set(status, 0, if status_depends { store } else { 0 });
+                state.set(status, 0, Sources::load(if status_depends { store } else { 0 }));
             }
             Op::Modify { to, function, by, at: base, order } => {
                 let ((location, address), (by, of_by)) = (at(&state, base, None)?, state.operand(by));
                 for &value in &domain[location] {
                     let mut state = state.clone();
-                    let load = state.access(Kind::Load, location, value, order, address, 0);
-                    let data = of_by | if function == Function::Second { 0 } else { load };
+                    let load = state.access(Kind::Load, location, value, order, address, none);
                     let new = function.apply(value, by);
                     let number = state.events.len() - 1;
-                    state.access(Kind::Store, location, new, order, address, data);
+                    state.access(Kind::Store, location, new, order, address, of_by);
                     state.pair_with(number, true);
-                    state.set(to, value, load);
+                    state.set(to, value, Sources::load(load));
                     pending.push(state);
                 }
                 return Ok(());
             }
             Op::CompareSwap { to, expected, new, at: base, order } => {
                 let (location, address) = at(&state, base, None)?;
-                let ((expected, _), (new, data)) = (state.get(expected), state.get(new));
+                let ((expected, of_expected), (new, data)) = (state.get(expected), state.get(new));
                 for &value in &domain[location] {
                     let mut state = state.clone();
-                    let load = state.access(Kind::Load, location, value, order, address, 0);
+                    let load = state.access(Kind::Load, location, value, order, address, none);
                     if value == expected {
                         let number = state.events.len() - 1;
                         state.access(Kind::Store, location, new, order, address, data);
                         state.pair_with(number, true);
+                        // The store waits for the comparison, as behind a branch.
+                        state.events[number + 1].control |= of_expected.loads;
+                        state.events[number + 1].pick |= of_expected.picks;
+                        let mut other = state.clone();
+                        other.set(to, value, of_expected.and(Sources { loads: 0, picks: load }));
+                        pending.push(other);
                     }
-                    state.set(to, value, load);
+                    state.set(to, value, Sources::load(load));
                     pending.push(state);
                 }
                 return Ok(());
             }
             Op::Fence(fence) => {
-                state.access(Kind::Fence(fence), usize::MAX, 0, Order::default(), 0, 0);
+                state.access(Kind::Fence(fence), usize::MAX, 0, Order::default(), none, none);
             }
             Op::Compare { left, right, a, b } => {
                 let ((a, of_a), (b, of_b)) = (state.operand(a), state.operand(b));
@@ -411,7 +449,7 @@ impl Thread {
             }
             Op::Branch { test, a, b, ref to } => {
                 let ((a, of_a), (b, of_b)) = (state.operand(a), state.operand(b));
-                state.control |= of_a | of_b;
+                state.control = state.control.and(of_a).and(of_b);
                 if test.holds(a, b) {
                     let is_target = |op: &Op| matches!(op, Op::Label(label) if label == to);
                     let target = self.code.iter().position(is_target).ok_or(format!("no label {to}"))?;
@@ -426,10 +464,10 @@ impl Thread {
                 if !domain[at].contains(&value) {
                     return Ok(());
                 }
-                state.access(Kind::Load, at, value, Order::default(), 0, 0);
+                state.access(Kind::Load, at, value, Order::default(), none, none);
             }
             Op::Put { at, value } => {
-                state.access(Kind::Store, at, value, Order::default(), 0, 0);
+                state.access(Kind::Store, at, value, Order::default(), none, none);
             }
         }
         pending.push(state);

@@ -76,13 +76,17 @@ fn access(name: &str, words: &[&str]) -> Option<Op> {
     let reg = |at: usize| words.get(at).and_then(|word| register(word));
     let at = base(words.last()?)?;
     let parts: Vec<_> = name.split('.').collect();
-    let order = match parts.get(2) {
-        None => Order::default(),
-        Some(&"aq") => Order { acquire: true, ..Order::default() },
-        Some(&"rl") => Order { release: true, ..Order::default() },
-        Some(&"aqrl") => Order { acquire: true, release: true, acquire_pc: false },
-        Some(_) => return None,
+    // Plain loads and stores have neither a width nor an annotation after a dot.
+    let (acquire, release) = match parts[1..] {
+        [] if matches!(name, "lw" | "ld" | "sw" | "sd") => (false, false),
+        _ if matches!(parts[0], "lw" | "ld" | "sw" | "sd") => return None,
+        ["w" | "d"] => (false, false),
+        ["w" | "d", "aq"] => (true, false),
+        ["w" | "d", "rl"] => (false, true),
+        ["w" | "d", "aqrl"] | ["w" | "d", "aq", "rl"] => (true, true),
+        _ => return None,
     };
+    let order = Order { acquire, release, ..Order::default() };
     let modify =
         |function| Some(Op::Modify { to: reg(0)?, function, by: Operand::Register(reg(1)?), at, order });
     match parts[0] {

@@ -35,6 +35,18 @@ fn variant_of_a_missing_line_is_an_error() {
     assert!(test.threads(None).is_ok());
 }
 
+#[test]
+fn annotation_that_an_instruction_cannot_have_is_an_error() {
+    let of = |line: &str| crate::riscv::instruction(line);
+    for line in
+        ["sw.rl a0,0(s2)", "lw.aq a1,0(s3)", "lw.w a1,0(s3)", "amoadd a1,a0,(s3)", "lr.w.rl.aq a1,(s3)"]
+    {
+        assert_eq!(of(line), None, "{line}");
+    }
+    assert_eq!(of("amoadd.w.aq.rl a1,a0,(s3)"), of("amoadd.w.aqrl a1,a0,(s3)"));
+    assert_ne!(of("amoadd.w.aq.rl a1,a0,(s3)"), of("amoadd.w.aq a1,a0,(s3)"));
+}
+
 /// Returns `true` if there is a global memory order, as the definition of RVWMO words it: it contains preserved program
 /// order, and each load returns the last store that precedes it in this order or in program order. It considers each
 /// order of the accesses, so it is slow, and shares nothing with the model but `ppo`.

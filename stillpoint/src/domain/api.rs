@@ -1,6 +1,7 @@
 //! The public trait of all domains.
 
 use core::borrow::Borrow;
+use core::mem::needs_drop;
 use core::ptr::NonNull;
 
 use super::deferred;
@@ -68,7 +69,7 @@ pub trait Domain:
     /// section of an [`srcu::Domain`](crate::srcu::Domain) it waits for itself, since guards are not tied to a thread.
     #[track_caller]
     fn synchronize(&self) {
-        let own = reader_outside(self);
+        let own = reader_outside(self, "synchronize()");
         self.core().engine.synchronize(own);
     }
 
@@ -80,8 +81,9 @@ pub trait Domain:
 
     /// [`call`](Self::call) with [`DeferOptions`].
     #[track_caller]
-    fn call_with(&self, f: impl FnOnce() + Send + 'static, options: DeferOptions) {
-        self.defer(Callback::call(f, options.bytes), options.lazy);
+    fn call_with<F: FnOnce() + Send + 'static>(&self, f: F, options: DeferOptions) {
+        let heap = options.heap(known_of_captures::<F>);
+        self.defer(Callback::call(f, heap), options.lazy);
     }
 
     /// Drops `value` after a grace period: see [`rcu::retire`](crate::rcu::retire).
@@ -111,7 +113,8 @@ pub trait Domain:
     /// # Safety
     ///
     /// `value` comes from a `Box`. It is not freed otherwise, and not used after the read-side critical sections that
-    /// are open now, nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) is gone.
+    /// are open now, nor after the last handle of an [`srcu::Domain`](crate::srcu::Domain) is gone. No thread has a
+    /// mutable reference to it during this call, which may look at what it owns.
     #[inline]
     #[track_caller]
     unsafe fn retire_raw<T: Send + 'static>(&self, value: NonNull<T>, options: DeferOptions) {
@@ -125,7 +128,7 @@ pub trait Domain:
     /// # Safety
     ///
     /// From now on, only sections *of this domain* that are open now load or use the node, and it is not freed
-    /// otherwise.
+    /// otherwise. No thread has a mutable reference to its value during this call, which may look at what it owns.
     #[inline]
     #[track_caller]
     unsafe fn retire_shared<T>(&self, node: Shared<'_, T>, options: DeferOptions)
@@ -151,6 +154,7 @@ pub trait Domain:
     /// assert!(std::panic::catch_unwind(|| here.check_section(&there.enter())).is_err());
     /// ```
     #[inline]
+    #[track_caller]
     fn check_section(&self, section: &<Self as Domain>::Section) {
         self.check(section);
     }
@@ -163,9 +167,10 @@ pub trait Domain:
     /// What `f` uses may be used by any thread, and exists until `f` has run, however late.
     #[inline]
     #[track_caller]
-    unsafe fn call_unchecked(&self, f: impl FnOnce(), options: DeferOptions) {
+    unsafe fn call_unchecked<F: FnOnce()>(&self, f: F, options: DeferOptions) {
         // SAFETY: the caller's contract; callbacks run after a grace period.
-        let callback = unsafe { Callback::call_unchecked(f, options.bytes, options.local) };
+        let callback =
+            unsafe { Callback::call_unchecked(f, options.heap(known_of_captures::<F>), options.local) };
         self.defer(callback, options.lazy);
     }
 
@@ -183,9 +188,9 @@ pub trait Domain:
         drop_fn: unsafe fn(*mut ()),
         options: DeferOptions,
     ) {
-        let bytes = bytes.saturating_add(options.bytes);
+        let heap = options.heap(|| Some(0));
         // SAFETY: the caller's contract; callbacks run after a grace period.
-        let callback = unsafe { Callback::drop_raw(pointer, bytes, drop_fn, options.local) };
+        let callback = unsafe { Callback::drop_raw(pointer, bytes, heap, drop_fn, options.local) };
         self.defer(callback, options.lazy);
     }
 
@@ -252,6 +257,12 @@ pub trait EnterSection: Domain + Sealed {
     /// [`srcu::Domain::enter`](crate::srcu::Domain::enter).
     #[track_caller]
     fn enter_section(&self) -> Self::Guard<'_>;
+}
+
+/// Returns what the captures of a closure own, which is unknown if any has a destructor.
+#[inline(always)]
+fn known_of_captures<F>() -> Option<usize> {
+    if const { needs_drop::<F>() } { None } else { Some(0) }
 }
 
 /// Implemented together with [`EnterSection`].

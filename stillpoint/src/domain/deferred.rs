@@ -1,6 +1,8 @@
 //! Deferred work at the boundary to the program: the threads that defer it, and the code of the program that runs. The
 //! algorithm is in [`crate::reclaim::worker`].
 
+use core::any::type_name;
+use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::io::Write;
@@ -13,11 +15,12 @@ use crate::grace_period::engine::{Engine, ReaderSet};
 use crate::grace_period::stall;
 use crate::reclaim::backlog::{Amount, MayWait};
 use crate::reclaim::callback::{Callback, Panicked};
+use crate::reclaim::heap_bytes;
 use crate::reclaim::host::{CallerContext, Denied, Host};
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::reclaim::word::Word;
-use crate::reclaim::{running, worker_pool};
+use crate::reclaim::{lazy_timer, running, worker_pool};
 
 /// Callbacks and destructors that have panicked, in all domains.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -40,16 +43,22 @@ impl<D: RawDomain> Host for D {
         self.core().engine.readers().no_other_readers(self.current_reader())
     }
 
-    fn try_synchronize(&self) {
+    fn try_synchronize(&self) -> bool {
         // It panics if the kernel denies the heavy fence: the worker will report that.
         let try_synchronize = || self.core().engine.try_synchronize(self.current_reader());
-        let _ = catch_unwind(AssertUnwindSafe(try_synchronize));
+        catch_unwind(AssertUnwindSafe(try_synchronize)).unwrap_or(false)
+    }
+
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, index: usize) -> bool {
+        RawDomain::has_active_owner(self, index)
     }
 
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied> {
         wait_in_worker(self, |own| self.core().engine.wait_for(own, cookie))
     }
 
+    #[inline(always)]
     fn run(&self, callback: Callback) {
         let is_free_only = callback.is_free_only();
         // SAFETY: the contract of `Host::run`: the grace period has ended.
@@ -66,6 +75,20 @@ impl<D: RawDomain> Host for D {
         let domain = unsafe { self.worker_ref() };
         worker_pool::submit(move || domain.core().callbacks.work(&*domain, || false))
     }
+
+    fn park(&self, due: u64) -> bool {
+        // SAFETY: as above.
+        let domain = unsafe { self.worker_ref() };
+        lazy_timer::park((due, address(self).addr()), move || domain.core().callbacks.resume(&*domain))
+    }
+
+    fn unpark(&self, due: u64) {
+        lazy_timer::unpark((due, address(self).addr()));
+    }
+
+    fn is_parked(&self, due: u64) -> bool {
+        lazy_timer::is_parked((due, address(self).addr()))
+    }
 }
 
 /// Writes to the standard error what the panic's message does not say: which domain's callback it was.
@@ -81,14 +104,33 @@ fn report_panic(domain: &impl RawDomain, Panicked { what, name }: Panicked) {
 ///
 /// # Safety
 ///
-/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it.
+/// `value` is a word of `W`, has been unpublished, and is not used by the caller again. Any thread may drop it. It is
+/// not borrowed mutably during this call.
 #[inline]
 #[track_caller]
-pub(crate) unsafe fn retire<W: Word>(domain: &impl RawDomain, value: NonNull<()>, options: DeferOptions) {
+pub(crate) unsafe fn retire<W: Word<Value: 'static>>(
+    domain: &impl RawDomain,
+    value: NonNull<()>,
+    options: DeferOptions,
+) {
+    // SAFETY: the caller's contract. The types of `known` are `Sync`.
+    let heap = options.heap(|| heap_bytes::known(unsafe { W::deref(value) }));
     // SAFETY: the caller's contract; callbacks run after a grace period.
-    let callback =
-        unsafe { Callback::free::<W>(value, W::bytes(value).saturating_add(options.bytes), options.local) };
+    let callback = unsafe { Callback::free::<W>(value, W::bytes(value), heap, options.local) };
     domain.defer(callback, options.lazy);
+}
+
+/// Returns `weigh(value)`, a function of the program, or `None` if it panics: it must not keep the value from being
+/// retired.
+pub(crate) fn weigh<T: ?Sized>(domain: &impl RawDomain, weigh: fn(&T) -> usize, value: &T) -> Option<usize> {
+    let result = catch_unwind(AssertUnwindSafe(|| weigh(value)));
+    result
+        .inspect_err(|_| {
+            PANICS.fetch_add(1, Relaxed);
+            report_panic(domain, Panicked { what: "a weigher", name: type_name::<T>() });
+        })
+        .map_err(mem::forget)
+        .ok()
 }
 
 /// [`Domain::flush`](crate::Domain::flush) for `queue`, which is the calling thread's.
@@ -125,6 +167,8 @@ fn context<D: RawDomain>(domain: &D) -> CallerContext {
     // time out, although the program does not make them wait.
     let wait = if is_inside || running::is_any() || stall::is_reporting() {
         MayWait::No
+    } else if callbacks_throttle_shortly(domain) {
+        MayWait::Shortly
     } else if D::MAY_BE_INSIDE || fork::in_read_section() {
         // Two threads, each inside a section of the domain that throttles the other, would wait for each other.
         MayWait::Briefly
@@ -132,6 +176,41 @@ fn context<D: RawDomain>(domain: &D) -> CallerContext {
         MayWait::Yes
     };
     CallerContext { is_owner: domain.current_reader().is_some(), is_inside, wait }
+}
+
+/// Throttles the caller, which runs nothing meanwhile, if too much waits.
+#[cfg(feature = "epoch")]
+#[cold]
+pub(crate) fn throttle(domain: &impl RawDomain) {
+    domain.core().callbacks.throttle_above_mark(None, context(domain).wait, domain);
+}
+
+/// [`CallbackWorker::collect`], outside. Returns `true` if there are callbacks.
+///
+/// [`CallbackWorker::collect`]: crate::reclaim::worker::CallbackWorker::collect
+#[cfg(feature = "epoch")]
+pub(crate) fn collect(domain: &impl RawDomain, own: Option<&Queue>) -> bool {
+    domain.core().callbacks.collect(own, domain, !running::is_any())
+}
+
+/// [`CallbackWorker::run_all_ready`]. Does nothing in a callback: the next one would run inside it, and so on.
+///
+/// [`CallbackWorker::run_all_ready`]: crate::reclaim::worker::CallbackWorker::run_all_ready
+#[cfg(feature = "epoch")]
+pub(crate) fn run_all_ready(domain: &impl RawDomain, own: Option<&Queue>) {
+    if !running::is_any() {
+        domain.core().callbacks.run_all_ready(own, domain, true);
+    }
+}
+
+#[cfg(feature = "epoch")]
+fn callbacks_throttle_shortly(domain: &impl RawDomain) -> bool {
+    domain.core().callbacks.backlog().throttles_shortly()
+}
+
+#[cfg(not(feature = "epoch"))]
+fn callbacks_throttle_shortly(_: &impl RawDomain) -> bool {
+    false
 }
 
 /// The owner of the queue exits: reports what it has pushed, and is throttled if too much waits. The worker runs the
@@ -147,6 +226,7 @@ pub(crate) fn end_of_owner(domain: &impl RawDomain, queue: &Queue) {
 /// # Panics
 ///
 /// See [`Domain::barrier`](crate::Domain::barrier).
+#[track_caller]
 pub(crate) fn barrier(domain: &impl RawDomain) {
     assert_may_wait(domain, "barrier()");
     assert!(

@@ -11,7 +11,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
 use crate::grace_period::stall;
-use crate::reclaim::worker_pool;
+use crate::reclaim::{lazy_timer, worker_pool};
 use crate::sys::fork::{ForkHook, Part, register_for_fork};
 use crate::sys::fork_lock::ForkLock;
 use crate::sys::init_array;
@@ -98,6 +98,7 @@ unsafe fn in_child() {
     // SAFETY: the caller's contract.
     unsafe {
         worker_pool::reset_in_child();
+        lazy_timer::reset_in_child();
         stall::reset_in_child();
     }
     domains().for_each(|domain| (domain.reset)());

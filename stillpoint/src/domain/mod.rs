@@ -2,6 +2,10 @@
 
 pub mod api;
 pub mod deferred;
+#[cfg(feature = "epoch")]
+pub mod due;
+#[cfg(feature = "epoch")]
+pub mod entry;
 pub mod fork;
 pub mod raw;
 pub mod static_domain;

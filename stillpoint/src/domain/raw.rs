@@ -14,6 +14,7 @@
 //! [`RawDomain`] is private, not only hidden: so the compiler refuses its methods outside of the library, even where a
 //! bound implies the trait.
 
+use core::fmt;
 use core::ops::Deref;
 use core::panic::Location;
 use core::ptr;
@@ -50,6 +51,12 @@ pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
 
     fn queues(&self) -> impl Iterator<Item = &Queue>;
 
+    /// See [`Host::has_active_owner`](crate::reclaim::host::Host::has_active_owner).
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, _index: usize) -> bool {
+        false
+    }
+
     /// Returns where in the program the domain was made, if it is not a type.
     fn made_at(&self) -> Option<&'static Location<'static>> {
         None
@@ -77,6 +84,7 @@ pub(crate) unsafe trait RawDomain: Clone + Send + Sync + Unpin + 'static {
     fn flush(&self) -> bool;
 
     /// Panics if the section is of another domain of this type.
+    #[track_caller]
     fn check(&self, section: &Self::Lender);
 
     /// Calls `f` inside a section, if one can be begun here.
@@ -139,21 +147,44 @@ pub(crate) fn address(domain: &impl RawDomain) -> *const () {
 }
 
 /// Panics if `operation` would wait for the calling thread: inside a section of the domain, and in a stall hook.
-pub(crate) fn assert_may_wait<D: RawDomain>(domain: &D, operation: &str) {
+#[track_caller]
+pub(crate) fn assert_may_wait<D: RawDomain>(domain: &D, operation: impl fmt::Display) {
     assert!(!domain.in_read_section(), "{operation} {}", D::INSIDE);
+    assert_outside_hook(operation);
+}
+
+/// Panics in a stall hook, in which `operation` would wait for the calling thread.
+#[track_caller]
+pub(crate) fn assert_outside_hook(operation: impl fmt::Display) {
     assert!(
         !stall::is_reporting(),
         "{operation} in a stall hook: the grace period that stalls waits for the hook; wait in another thread"
     );
 }
 
-/// Returns the calling thread's reader, if it has one, for a wait.
+/// The operation of a future, which was made at a place in the program: by `.await`, or by a call before it. A panic in
+/// `poll` has the executor's place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Await(pub(crate) &'static str, pub(crate) &'static Location<'static>);
+
+impl fmt::Display for Await {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(what, site) = self;
+        write!(f, "`.await` of {what}, at {site},")
+    }
+}
+
+/// Returns the calling thread's reader, if it has one, for a wait by `operation`.
 ///
 /// # Panics
 ///
 /// Inside a section of the domain, and in a stall hook.
-pub(crate) fn reader_outside<D: RawDomain>(domain: &D) -> Option<&'static OwnReader<D>> {
-    assert_may_wait(domain, "synchronize()");
+#[track_caller]
+pub(crate) fn reader_outside<D: RawDomain>(
+    domain: &D,
+    operation: impl fmt::Display,
+) -> Option<&'static OwnReader<D>> {
+    assert_may_wait(domain, operation);
     domain.register_for_fork();
     domain.current_reader()
 }

@@ -37,6 +37,12 @@ pub unsafe trait StaticDomain: Copy + Send + Sync + Unpin + 'static {
     const INSTANCE: Self;
     /// See `RawDomain::INSIDE`.
     const INSIDE: &'static str;
+    /// Threads run what is deferred when they begin a section, and nowhere else: see `entry.rs`.
+    const COLLECTS_ON_ENTRY: bool = false;
+    /// The name of the domain in reports. (A function, as the name of a type is not a constant.)
+    fn name() -> &'static str {
+        core::any::type_name::<Self>()
+    }
     type Protocol: ReaderProtocol;
     type Section;
 
@@ -64,6 +70,12 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     fn queues(&self) -> impl Iterator<Item = &Queue> {
         let registry = D::shared().readers().registry();
         (0..registry.len()).map(|index| registry.attached(index))
+    }
+
+    #[cfg(feature = "epoch")]
+    fn has_active_owner(&self, index: usize) -> bool {
+        let registry = D::shared().readers().registry();
+        registry.is_active(registry.reader(index))
     }
 
     unsafe fn worker_ref(&self) -> Box<D> {
@@ -100,6 +112,7 @@ unsafe impl<D: StaticDomain> RawDomain for D {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn check(&self, _section: &D::Section) {}
 
     fn with_section<T>(&self, f: impl FnOnce(Option<&D::Section>) -> T) -> T {
@@ -123,7 +136,7 @@ pub struct DomainState<P> {
 impl<P: ReaderProtocol> DomainState<P> {
     pub const fn new<D: StaticDomain<Protocol = P>>() -> Self {
         Self {
-            core: Core::new(ThreadReaders::new(), core::any::type_name::<D>),
+            core: Core::new(ThreadReaders::new(), D::name),
             fork: DomainFork::new(reset_in_child::<D>, in_read_section::<D>),
             at_exit: AtThreadExit::new(exit::<D>),
         }
@@ -144,11 +157,19 @@ pub struct ThreadState {
     queue: Cell<Option<&'static Queue>>,
     /// The thread has a [`Handle`](crate::qsbr::Handle), online or not.
     pub(crate) has_handle: Cell<bool>,
+    #[cfg(feature = "epoch")]
+    pub(crate) due: super::due::Due,
 }
 
 impl ThreadState {
     pub const fn new() -> Self {
-        Self { registration: Registration::new(), queue: Cell::new(None), has_handle: Cell::new(false) }
+        Self {
+            registration: Registration::new(),
+            queue: Cell::new(None),
+            has_handle: Cell::new(false),
+            #[cfg(feature = "epoch")]
+            due: super::due::Due::new(),
+        }
     }
 }
 
@@ -183,7 +204,7 @@ pub(crate) fn reader_registered_at<D: StaticDomain>(site: &'static Location<'sta
 #[cold]
 #[inline(never)]
 fn register_or_panic<D: StaticDomain>(site: &'static Location<'static>) -> &'static Reader {
-    register::<D>(site).unwrap_or_else(|why| panic!("cannot register a reader thread: {why}"))
+    register::<D>(site).unwrap_or_else(|why| panic!("cannot register the reader thread at {site}: {why}"))
 }
 
 /// Returns the queue that belongs to the reader.
@@ -296,10 +317,38 @@ fn push<D: StaticDomain>(queue: &'static Queue, callback: Callback, lazy: bool) 
     // SAFETY: the queue is this thread's.
     let action = unsafe { queue.push(callback, lazy) };
     D::shared().core.callbacks.notify(lazy, &D::INSTANCE);
+    #[cfg(feature = "epoch")]
+    if D::COLLECTS_ON_ENTRY {
+        if action != PushAction::None {
+            put_off::<D>(queue, action);
+        }
+        return;
+    }
     if action != PushAction::None {
         // A destructor that runs here may end the section of a thread whose destructors have run.
         while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue, action));
         leave_if_ended::<D>();
+    }
+}
+
+/// After a push in a domain whose threads run nothing then: puts off what the owner must do until its next section.
+#[cfg(feature = "epoch")]
+#[cold]
+fn put_off<D: StaticDomain>(queue: &'static Queue, action: PushAction) {
+    D::with_thread_state(|local| {
+        local.due.put_off(action);
+        local.registration.divert();
+    });
+    if action != PushAction::Flush {
+        return;
+    }
+    let callbacks = &D::shared().core.callbacks;
+    callbacks.report_pushed(queue, &D::INSTANCE);
+    // A repin leaves the section too, and is no entry.
+    if callbacks.must_throttle(queue)
+        && let Some(reader) = registered_reader::<D>().filter(|reader| reader.in_read_section())
+    {
+        reader.reclaim_on_exit();
     }
 }
 
@@ -338,10 +387,12 @@ macro_rules! domain {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! static_domain {
+    (@entry on_entry) => { true };
+    (@entry) => { false };
     (@kind rcu) => { $crate::rcu::Memb };
     (@kind qsbr) => { $crate::qsbr::Qsbr };
     (@inside rcu) => {
-        "inside a read-side critical section of the same domain would wait for itself: drop the guard first"
+        "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref` first"
     };
     (@inside qsbr) => {
         "by a thread whose handle is online would wait for itself: wait in Handle::offline, or use Handle::synchronize"
@@ -406,7 +457,7 @@ macro_rules! static_domain {
             }
         }
     };
-    ($kind:tt $(#[$attr:meta])* $vis:vis struct $name:ident;) => {
+    ($kind:tt $(@$entry:ident)? $(#[$attr:meta])* $vis:vis struct $name:ident$( = $display:literal)?;) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis struct $name;
@@ -416,6 +467,12 @@ macro_rules! static_domain {
         unsafe impl $crate::rcu::StaticDomain for $name {
             const INSTANCE: Self = Self;
             const INSIDE: &'static str = $crate::static_domain!(@inside $kind);
+            const COLLECTS_ON_ENTRY: bool = $crate::static_domain!(@entry $($entry)?);
+            $(
+                fn name() -> &'static str {
+                    $display
+                }
+            )?
             type Protocol = $crate::static_domain!(@kind $kind);
             type Section = $crate::static_domain!(@section $kind $name);
 
@@ -431,7 +488,12 @@ macro_rules! static_domain {
                 ::std::thread_local! {
                     static LOCAL: $crate::rcu::ThreadState = const { $crate::rcu::ThreadState::new() };
                 }
-                LOCAL.with(f)
+                // Not `with`, which is inlined in other crates by link-time optimization only. It does not fail, as there
+                // is no destructor.
+                match LOCAL.try_with(f) {
+                    ::core::result::Result::Ok(result) => result,
+                    ::core::result::Result::Err(_) => ::core::unreachable!(),
+                }
             }
 
             fn with_section<R>(f: impl FnOnce(::core::option::Option<&Self::Section>) -> R) -> R {

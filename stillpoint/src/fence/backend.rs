@@ -170,7 +170,7 @@ init_array!(register_for_fork(&FORK));
 /// # Safety
 ///
 /// See [`ForkHook::child`].
-unsafe fn in_child() {
+pub unsafe fn in_child() {
     match REPORT.get().get() {
         Some(report) if report.backend == Backend::Membarrier => {
             // The kernel copies the registration before memory, and another thread may have made the choice in between.

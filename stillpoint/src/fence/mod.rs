@@ -90,7 +90,7 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
 use crossbeam_utils::CachePadded;
 
-mod backend;
+pub(crate) mod backend;
 mod membarrier;
 mod shared;
 #[cfg_attr(not(feature = "signal-fence"), path = "no_signal.rs")]

@@ -24,6 +24,8 @@
 //! all callers (see [`crate::sync::shared_seq`]). Grace periods do not overlap, so no two threads call these methods at
 //! the same time.
 
+#[cfg(all(feature = "epoch", not(loom)))]
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
@@ -58,6 +60,12 @@ pub trait ReaderSet {
     /// leaves. `above`: the backlog is above its limit.
     fn defer_to_exit(&self, _own: Option<&Self::Reader>, _above: bool) {}
 
+    /// Returns `true` if any reader may be inside a section. A hint.
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        true
+    }
+
     fn counters(&self) -> &GpCounters;
 
     /// Returns the number of readers for statistics.
@@ -73,13 +81,23 @@ pub struct Engine<R> {
     audit: GpAudit,
     /// Returns the name of the domain, for reports.
     domain: fn() -> &'static str,
+    /// See [`is_held_up`](Self::is_held_up).
+    #[cfg(all(feature = "epoch", not(loom)))]
+    held_up: AtomicBool,
 }
 
 impl<R> Engine<R> {
     const_unless_loom! {
         /// Creates the engine of the domain with this name.
         pub fn new(readers: R, domain: fn() -> &'static str) -> Self {
-            Self { readers, rounds: CachePadded::new(SharedSeq::new()), audit: GpAudit::new(), domain }
+            Self {
+                readers,
+                rounds: CachePadded::new(SharedSeq::new()),
+                audit: GpAudit::new(),
+                domain,
+                #[cfg(all(feature = "epoch", not(loom)))]
+                held_up: AtomicBool::new(false),
+            }
         }
     }
 
@@ -132,6 +150,13 @@ impl<R> Engine<R> {
 }
 
 impl<R: ReaderSet> Engine<R> {
+    /// Returns `true` if a grace period is in progress whose leader sleeps until readers have left that are still
+    /// inside. A hint.
+    #[cfg(all(feature = "epoch", not(loom)))]
+    pub fn is_held_up(&self) -> bool {
+        self.held_up.load(Relaxed) && self.readers.is_any_inside()
+    }
+
     /// Blocks until every section that is open now has ended.
     pub fn synchronize(&self, own: Option<&R::Reader>) {
         let ticket = self.audit.ticket();
@@ -193,6 +218,11 @@ impl<R: ReaderSet> Engine<R> {
     #[cold]
     fn sleep(&self, pending: R::Pending) {
         let mut detector = StallDetector::new(self.readers.counters(), self.domain, self.number());
+        // Relaxed: a hint. It stays if the kernel denies a fence, and as in the parent of a fork: until the next sleep.
+        #[cfg(all(feature = "epoch", not(loom)))]
+        self.held_up.store(true, Relaxed);
         self.readers.wait_for_readers(pending, &mut detector);
+        #[cfg(all(feature = "epoch", not(loom)))]
+        self.held_up.store(false, Relaxed);
     }
 }

@@ -154,12 +154,15 @@ pub enum StalledReaders {
     /// At least one.
     Threads(Vec<StalledReader>),
     /// `count` open sections of the domain of [`crate::srcu`] that was made at `site`. If `inherited`, some may be
-    /// those of threads that the process lost when it was forked.
-    Sections { count: u64, site: &'static Location<'static>, inherited: bool },
+    /// those of threads that the process lost when it was forked. `begun_at`: see [`Stall::sections_begun_at`].
+    Sections { count: u64, begun_at: SectionSites, site: &'static Location<'static>, inherited: bool },
     /// For [`Domain::close`](crate::srcu::Domain::close): the other handles of the domain that was made at `site`, and
     /// its open sections.
-    Handles { handles: u64, sections: u64, site: &'static Location<'static> },
+    Handles { handles: u64, sections: u64, begun_at: SectionSites, site: &'static Location<'static> },
 }
+
+/// Where open sections began, and how many there.
+type SectionSites = Vec<(&'static Location<'static>, u64)>;
 
 /// A thread that blocks a grace period: it is inside a section, or has not reported. See [`Stall::readers`].
 #[derive(Debug, Clone)]
@@ -167,6 +170,7 @@ pub struct StalledReader {
     pub(crate) thread_id: u32,
     pub(crate) name: Option<String>,
     pub(crate) registered_at: &'static Location<'static>,
+    pub(crate) section_at: Option<&'static Location<'static>>,
     pub(crate) has_exited: bool,
     pub(crate) waited: Duration,
     /// The end of the report.
@@ -207,6 +211,17 @@ impl Stall {
             StalledReaders::Threads(_) => 0,
             StalledReaders::Sections { count, .. } => count,
             StalledReaders::Handles { sections, .. } => sections,
+        }
+    }
+
+    /// Returns where the open sections of a domain of [`crate::srcu`] began, and how many at each place, the most
+    /// frequent first. Empty without the feature `section-locations`, and for another domain.
+    ///
+    /// Contains all open sections, also those that began after the grace period.
+    pub fn sections_begun_at(&self) -> &[(&'static Location<'static>, u64)] {
+        match &self.waits_for {
+            StalledReaders::Threads(_) => &[],
+            StalledReaders::Sections { begun_at, .. } | StalledReaders::Handles { begun_at, .. } => begun_at,
         }
     }
 
@@ -255,6 +270,12 @@ impl StalledReader {
         self.registered_at
     }
 
+    /// Returns where the section began, the outermost one if there are several. `None` without the feature
+    /// `section-locations`, in [`crate::qsbr`], and for sections of C code.
+    pub fn section_at(&self) -> Option<&'static Location<'static>> {
+        self.section_at
+    }
+
     /// Returns `true` if the thread exited inside a section, or is exiting. It has leaked a guard, or a handle of
     /// [`crate::qsbr`], unless one of its last destructors ends the section.
     pub fn has_exited(&self) -> bool {
@@ -272,22 +293,26 @@ impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, grace_period, waited, waits_for } = self;
         match waits_for {
-            StalledReaders::Sections { count, site, inherited } => {
+            StalledReaders::Sections { count, begun_at, site, inherited } => {
                 write!(
                     f,
                     "grace period {grace_period} of the {domain} that was made at {site} has waited {waited:.1?} for \
                      sections: {count} are open"
                 )?;
+                write_sites(f, begun_at)?;
                 if *inherited {
                     f.write_str("; those of threads that this process lost when it was forked never end")?;
                 }
                 Ok(())
             }
-            StalledReaders::Handles { handles, sections, site } => write!(
-                f,
-                "close() of the {domain} that was made at {site} has waited {waited:.1?} for handles: {handles} exist, \
-                 and {sections} sections are open"
-            ),
+            StalledReaders::Handles { handles, sections, begun_at, site } => {
+                write!(
+                    f,
+                    "close() of the {domain} that was made at {site} has waited {waited:.1?} for handles: {handles} \
+                     exist, and {sections} sections are open"
+                )?;
+                write_sites(f, begun_at)
+            }
             StalledReaders::Threads(readers) => {
                 for (index, reader) in readers.iter().take(NAMED).enumerate() {
                     let separator = if index == 0 { "" } else { "\n" };
@@ -307,13 +332,27 @@ impl fmt::Display for Stall {
     }
 }
 
+/// Writes where sections began, if that is known.
+fn write_sites(f: &mut fmt::Formatter<'_>, begun_at: &[(&Location<'_>, u64)]) -> fmt::Result {
+    let (named, others) = begun_at.split_at(begun_at.len().min(NAMED));
+    for (index, (site, count)) in named.iter().enumerate() {
+        let separator = if index == 0 { ", begun" } else { "," };
+        write!(f, "{separator} at {site} ({count})")?;
+    }
+    if others.is_empty() { Ok(()) } else { write!(f, ", and at {} other places", others.len()) }
+}
+
 impl fmt::Display for StalledReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "thread {}", self.thread_id())?;
         if let Some(name) = self.thread_name() {
             write!(f, " ({name})")?;
         }
-        write!(f, ", which registered at {}{}", self.registered_at(), self.suffix)
+        write!(f, ", which registered at {}", self.registered_at())?;
+        if let Some(site) = self.section_at() {
+            write!(f, " and began its section at {site}")?;
+        }
+        f.write_str(self.suffix)
     }
 }
 

@@ -58,7 +58,7 @@
 //! | runs code afterwards | [`call`](crate::rcu::call) | does not block: the code runs in a thread of the library |
 //! | keeps many old values, and checks now and then which have no readers left | [`GracePeriod::start`](crate::rcu::GracePeriod::start), `is_elapsed` | does not block |
 //! | is an async task | `GracePeriod::now().await` | suspends the task, not its thread |
-//! | shuts down, or is a test | [`barrier`](crate::rcu::barrier) | blocks until all deferred callbacks have run |
+//! | ends `main`, or a test | [`barrier`](crate::rcu::barrier) of each domain | blocks until all deferred callbacks have run; without it, the last ones do not run |
 //!
 //! # Example
 //!
@@ -115,6 +115,7 @@
 //! - Memory that waits to be freed is bounded, by blocking the threads that retire more: see
 //!   [`Limits`](crate::rcu::Limits).
 //! - If a callback, the destructor of a retired value, a waker or a stall hook forks, the child must `exec` or `_exit`.
+//!   A process that is started there blocks all signals, also `SIGTERM`: see [`call`](crate::rcu::call).
 //! - `Counter`, `Histogram`, `lock::Mutex`, `lock::RwLock`, `srcu::Domain` and [`RcuOption`](crate::rcu::RcuOption) can
 //!   be statics. [`Rcu`](crate::rcu::Rcu) and [`Pool`](crate::percpu::Pool) allocate when they are created, so a static
 //!   needs a `LazyLock`.

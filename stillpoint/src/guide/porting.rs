@@ -115,6 +115,9 @@
 //!
 //! A program that should stay as it is, or that uses crossbeam-epoch through other crates, can use the package
 //! `compat/crossbeam-epoch` of the repository, which has the API of crossbeam-epoch, by a line of `[patch.crates-io]`.
+//! There, deferred functions run where they do with crossbeam-epoch, and flushing twice runs what is deferred. Unlike
+//! there, `pin()` may block: if much garbage waits behind a thread that stays pinned, for a second, and then for a
+//! millisecond now and then. `STILLPOINT_EPOCH_LIMIT=off` turns that off.
 //!
 //! | crossbeam-epoch | here |
 //! |---|---|

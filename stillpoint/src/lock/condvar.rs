@@ -121,7 +121,9 @@ impl Condvar {
     fn notify_slow(&self, most: u32) -> usize {
         // Relaxed: 2, above. Partner: `start_wait`.
         step!("notification-not-counted", self.notified.fetch_add(1, Relaxed));
-        self.notified.wake(most)
+        let mut woken = 0;
+        step!("notified-not-woken", woken = self.notified.wake(most));
+        woken
     }
 
     /// Makes `mutex`, which the caller holds, the mutex of the waiters. Returns `false` if there are waiters with
@@ -242,6 +244,7 @@ impl Condvar {
     /// # Panics
     ///
     /// Panics, like all waits, if another thread waits with another mutex.
+    #[track_caller]
     pub fn wait<G: Guard>(&self, guard: &mut G) {
         self.wait_before(guard, None);
     }
@@ -262,6 +265,7 @@ impl Condvar {
     /// FILLED.wait_while(&mut queue, |queue| queue.is_empty());
     /// assert_eq!(queue.pop(), Some(7));
     /// ```
+    #[track_caller]
     pub fn wait_while<G: Guard>(&self, guard: &mut G, mut condition: impl FnMut(&mut G::Target) -> bool) {
         while condition(guard) {
             self.wait(guard);
@@ -269,11 +273,13 @@ impl Condvar {
     }
 
     /// Like [`wait`](Self::wait), but blocks for at most `timeout` and the time that it takes to get the lock.
+    #[track_caller]
     pub fn wait_for<G: Guard>(&self, guard: &mut G, timeout: Duration) -> WaitTimeoutResult {
         self.wait_before(guard, after(timeout))
     }
 
     /// Like [`wait_for`](Self::wait_for), with the `instant` at which the time is over.
+    #[track_caller]
     pub fn wait_until<G: Guard>(&self, guard: &mut G, instant: Instant) -> WaitTimeoutResult {
         self.wait_before(guard, at(instant))
     }
@@ -293,6 +299,7 @@ impl Condvar {
     /// assert_eq!(queue.pop(), Some(7));
     /// assert!(filled.wait_while_for(&mut queue, |queue| queue.is_empty(), limit).timed_out());
     /// ```
+    #[track_caller]
     pub fn wait_while_for<G: Guard>(
         &self,
         guard: &mut G,
@@ -304,6 +311,7 @@ impl Condvar {
 
     /// Like [`wait_while_for`](Self::wait_while_for), with the `instant` at which the time is over. If it is over
     /// already, checks `condition` once and keeps the lock.
+    #[track_caller]
     pub fn wait_while_until<G: Guard>(
         &self,
         guard: &mut G,
@@ -313,6 +321,7 @@ impl Condvar {
         self.wait_while_before(guard, condition, at(instant))
     }
 
+    #[track_caller]
     fn wait_while_before<G: Guard>(
         &self,
         guard: &mut G,
@@ -329,6 +338,7 @@ impl Condvar {
         WaitTimeoutResult(false)
     }
 
+    #[track_caller]
     fn wait_before<G: Guard>(&self, guard: &mut G, until: Option<u64>) -> WaitTimeoutResult {
         let mutex = guard.mutex_address();
         let Some(seen) = self.start_wait(mutex) else {

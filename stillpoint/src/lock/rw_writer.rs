@@ -180,9 +180,12 @@ impl<P: Policy> RawRw<P> {
                 word = self.gate.fetch_and(!ENTERED, Acquire) & !ENTERED;
             }
             let active = self.readers();
-            if active != 0 {
-                return active;
-            }
+            step!(
+                "readers-ignored",
+                if active != 0 {
+                    return active;
+                }
+            );
             while word & ENTERED == 0 {
                 // Relaxed, both: readers that find `HELD` wait, or ask the fences.
                 match self.gate.compare_exchange(word, word | HELD, Relaxed, Relaxed) {

@@ -134,6 +134,7 @@ impl Snapshot {
     /// # Panics
     ///
     /// If `part` is not between 0 and 1.
+    #[track_caller]
     pub fn quantile(&self, part: f64) -> Option<u64> {
         assert!((0.0..=1.0).contains(&part), "a part of all values is between 0 and 1, not {part}");
         let count = self.count();

@@ -7,7 +7,7 @@ use core::panic::Location;
 
 use crate::Domain as _;
 use crate::domain::deferred;
-use crate::domain::raw::RawDomain;
+use crate::domain::raw::{RawDomain, assert_outside_hook};
 use crate::domain::static_domain::{StaticDomain, leave_if_ended, queue_of, register, registered_reader};
 use crate::readers::qsbr::Qsbr;
 use crate::readers::reader::{Owner, Reader};
@@ -27,7 +27,7 @@ pub unsafe trait QsbrDomain: StaticDomain<Protocol = Qsbr, Section = Handle<Self
     fn register() -> Handle<Self> {
         match Self::try_register() {
             Ok(handle) => handle,
-            Err(why) => panic!("cannot register with {}: {why}", core::any::type_name::<Self>()),
+            Err(why) => panic!("cannot register with {}: {why}", Self::name()),
         }
     }
 
@@ -81,9 +81,9 @@ macro_rules! qsbr_domain {
     };
 }
 
-crate::qsbr_domain! {
+crate::static_domain! { qsbr
     /// The domain of the functions of [`crate::qsbr`].
-    pub struct Global;
+    pub struct Global = "stillpoint::qsbr::Global";
 }
 
 /// The calling thread's registration with the domain `D`.
@@ -177,7 +177,9 @@ impl<D: QsbrDomain> Handle<D> {
     /// # Panics
     ///
     /// In a stall hook.
+    #[track_caller]
     pub fn synchronize(&mut self) {
+        assert_outside_hook("Handle::synchronize()");
         self.offline(|| D::INSTANCE.synchronize());
     }
 }
@@ -203,6 +205,6 @@ impl<D: QsbrDomain> Drop for Handle<D> {
 
 impl<D: QsbrDomain> fmt::Debug for Handle<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
+        f.debug_struct("Handle").field("domain", &D::name()).finish_non_exhaustive()
     }
 }

@@ -59,7 +59,8 @@
 //! in a domain of this module: `Rcu::new_in(value, qsbr::Global)`, `GracePeriod::now_in(qsbr::Global)`. The trait
 //! [`Domain`](crate::Domain) has the other operations of [`rcu`](crate::rcu): `qsbr::Global.call(f)`. A thread that
 //! waits must be offline or have no handle: otherwise it would wait for itself, and panics. Callbacks and destructors
-//! run in a worker, which has no handle.
+//! run in a worker, which has no handle. `qsbr::Global.barrier()` at the end of `main` waits for those that are still
+//! queued; otherwise they do not run.
 //!
 //! An online thread that defers while the backlog exceeds its [limits](crate::Domain::set_limits) blocks at its next
 //! report.
@@ -125,6 +126,7 @@ pub fn register() -> Handle {
 /// ```
 /// stillpoint::qsbr::synchronize();
 /// ```
+#[track_caller]
 pub fn synchronize() {
     Global.synchronize();
 }

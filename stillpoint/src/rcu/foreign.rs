@@ -18,7 +18,7 @@ use crate::readers::reader::Reader;
 use crate::reclaim::running;
 use crate::sync::AtomicU64;
 
-pub use crate::readers::registration::UNREGISTERED;
+pub use crate::readers::registration::{UNREGISTERED, Unregistered};
 
 /// The beginning of the thread-local variable. Initially `reader` is the address of [`UNREGISTERED`].
 #[repr(C)]
@@ -94,13 +94,22 @@ pub unsafe fn read_lock_slow(words: NonNull<ThreadWords>) -> Result<(), &'static
 }
 
 /// Ends a section of [`Global`]. Returns `false` if the calling thread has none.
-pub fn read_unlock() -> bool {
+///
+/// # Safety
+///
+/// If the calling thread is inside a section, the fast path or [`read_lock_slow`] has begun it, not a [`Guard`], and no
+/// reference that it protects is used any more.
+pub unsafe fn read_unlock() -> bool {
     let own = registered_reader::<Global>().filter(|own| own.in_read_section());
     own.map(|own| drop(Guard::<Global>::new(own))).is_some()
 }
 
 /// The slow path of the end of a section, which the fast path has ended.
-pub fn exit_slow() {
+///
+/// # Safety
+///
+/// The fast path of the calling thread has just ended a section, and found that its reader asks for this.
+pub unsafe fn exit_slow() {
     if let Some(own) = registered_reader::<Global>() {
         super::guard::exit_slow::<Global>(own);
     }
@@ -138,8 +147,12 @@ impl RawCookie {
         Self(period.cookie)
     }
 
-    /// Returns the grace period. `domain` is that of the cookie.
-    pub fn in_domain<D: Domain>(self, domain: D) -> GracePeriod<D> {
+    /// Returns the grace period.
+    ///
+    /// # Safety
+    ///
+    /// `domain` is the one of which the cookie was taken.
+    pub unsafe fn in_domain<D: Domain>(self, domain: D) -> GracePeriod<D> {
         GracePeriod { cookie: self.0, domain }
     }
 }

@@ -5,6 +5,7 @@ use core::error::Error;
 use core::fmt;
 use core::future::{Future, IntoFuture};
 use core::hash::{Hash, Hasher};
+use core::panic::Location;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use super::block_on::block_on;
 use super::guard::Global;
 use crate::Domain;
-use crate::domain::raw::{address, reader_outside, submit_poller};
+use crate::domain::raw::{Await, address, assert_may_wait, reader_outside, submit_poller};
 use crate::domain::static_domain::StaticDomain;
 use crate::grace_period::cookie::GpCookie;
 use crate::reclaim::poller::{PollResult, WaiterId};
@@ -113,8 +114,9 @@ impl<D: Domain> GracePeriod<D> {
     /// # Panics
     ///
     /// See the [type](Self#panics).
+    #[track_caller]
     pub fn wait(&self) {
-        let own = reader_outside(&self.domain);
+        let own = reader_outside(&self.domain, "GracePeriod::wait()");
         if !self.is_elapsed() {
             self.domain.core().engine.wait_for(own, self.cookie);
         }
@@ -145,7 +147,9 @@ impl<D: Domain> GracePeriod<D> {
     /// drop(guard);
     /// assert!(readers.wait_timeout(Duration::from_secs(10)).is_ok());
     /// ```
+    #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitTimeoutError> {
+        assert_may_wait(&self.domain, "GracePeriod::wait_timeout()");
         // A time that the clock cannot express is never reached.
         let until = u64::try_from(timeout.as_nanos()).ok().and_then(|timeout| now().checked_add(timeout));
         let mut future = self.clone().into_future();
@@ -175,8 +179,9 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
     type Output = ();
     type IntoFuture = Elapse<D>;
 
+    #[track_caller]
     fn into_future(self) -> Elapse<D> {
-        Elapse { period: self, id: 0 }
+        Elapse { period: self, id: 0, site: Location::caller() }
     }
 }
 
@@ -186,14 +191,15 @@ impl<D: Domain> IntoFuture for GracePeriod<D> {
 pub struct Elapse<D: Domain = Global> {
     pub(super) period: GracePeriod<D>,
     id: WaiterId,
+    /// Where it was made, or what makes it.
+    pub(super) site: &'static Location<'static>,
 }
 
-impl<D: Domain> Future for Elapse<D> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Self { period, id } = &mut *self;
-        let _ = reader_outside(&period.domain);
+impl<D: Domain> Elapse<D> {
+    /// Polls on behalf of the `.await` of `what`.
+    pub(super) fn poll_for(&mut self, what: &'static str, context: &mut Context<'_>) -> Poll<()> {
+        let Self { period, id, site } = self;
+        let own = reader_outside(&period.domain, Await(what, site));
         if period.is_elapsed() {
             return Poll::Ready(());
         }
@@ -203,10 +209,18 @@ impl<D: Domain> Future for Elapse<D> {
             PollResult::Elapsed => Poll::Ready(()),
             PollResult::Pending => Poll::Pending,
             PollResult::NoPoller => {
-                period.wait();
+                core.engine.wait_for(own, period.cookie);
                 Poll::Ready(())
             }
         }
+    }
+}
+
+impl<D: Domain> Future for Elapse<D> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_for("a GracePeriod", context)
     }
 }
 

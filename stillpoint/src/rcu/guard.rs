@@ -46,11 +46,14 @@ pub unsafe trait RcuDomain: StaticDomain<Protocol = Memb, Section = Guard<Self>>
     #[track_caller]
     fn enter() -> Guard<Self> {
         let reader = Self::with_thread_state(|local| local.registration.fast());
-        if registration::try_enter(reader, Self::shared().readers().counter()) {
+        let guard = if registration::try_enter(reader, Self::shared().readers().counter()) {
             Guard::new(reader)
         } else {
             enter_slow()
-        }
+        };
+        #[cfg(feature = "section-locations")]
+        guard.reader.section_begun_at(Location::caller());
+        guard
     }
 
     /// Registers the calling thread now: see [`rcu::register`](super::register).
@@ -144,6 +147,8 @@ impl<D: RcuDomain> ReadSection for Guard<D> {}
 impl<D: RcuDomain> Drop for Guard<D> {
     #[inline]
     fn drop(&mut self) {
+        #[cfg(feature = "section-locations")]
+        self.reader.section_ends();
         if self.reader.leave() == ExitPath::Slow {
             exit_slow::<D>(self.reader);
         }
@@ -152,7 +157,7 @@ impl<D: RcuDomain> Drop for Guard<D> {
 
 impl<D: RcuDomain> fmt::Debug for Guard<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("domain", &core::any::type_name::<D>()).finish_non_exhaustive()
+        f.debug_struct("Guard").field("domain", &D::name()).finish_non_exhaustive()
     }
 }
 
@@ -179,6 +184,10 @@ fn enter_slow<D: RcuDomain>() -> Guard<D> {
 /// A cold function would be optimized for size, but all sections begin here without `membarrier`.
 #[inline(never)]
 fn enter_at<D: RcuDomain>(site: &'static Location<'static>) -> Guard<D> {
+    #[cfg(feature = "epoch")]
+    if D::COLLECTS_ON_ENTRY {
+        crate::domain::entry::before_section::<D>();
+    }
     let counter = D::shared().readers().counter();
     match D::with_thread_state(|local| local.registration.enter_fenced(counter)) {
         Some(reader) => Guard::new(reader),
@@ -214,6 +223,10 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
         return;
     }
     D::shared().readers().exit_slow(reader);
+    #[cfg(feature = "epoch")]
+    if D::COLLECTS_ON_ENTRY {
+        crate::domain::entry::after_section::<D>(reader);
+    }
     if reader.take_reclaim() {
         // The thread keeps the reader meanwhile.
         while_it_stays::<D, _>(|| deferred::flush(&D::INSTANCE, queue_of::<D>(reader), PushAction::Flush));
@@ -227,7 +240,7 @@ pub(super) fn exit_slow<D: StaticDomain>(reader: &'static Reader) {
 /// The slow path of [`Guard::repin`]. The guard is the only one of its thread.
 #[cold]
 fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
-    if !reader.must_reclaim() {
+    if !reader.must_leave() {
         return exit_slow::<D>(reader);
     }
     // Leaves the section: inside it, no grace period would end that this thread may wait for.
@@ -235,12 +248,16 @@ fn repin_slow<D: RcuDomain>(reader: &'static Reader) {
         if reader.leave() == ExitPath::Slow {
             exit_slow::<D>(reader);
         }
+        #[cfg(feature = "epoch")]
+        if D::COLLECTS_ON_ENTRY {
+            deferred::throttle(&D::INSTANCE);
+        }
         // Nested, if a destructor that ran here has kept a guard.
         enter_registered::<D>(reader);
     });
 }
 
-crate::domain! {
+crate::static_domain! { rcu
     /// The domain of the functions of [`crate::rcu`].
-    pub struct Global;
+    pub struct Global = "stillpoint::rcu::Global";
 }

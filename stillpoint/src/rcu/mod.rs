@@ -80,15 +80,27 @@
 //! defers something and then calls [`synchronize`], the grace period of that call serves both. [`DeferOptions::lazy`]
 //! lets a callback wait for others; [`barrier`] waits until all have run.
 //!
+//! **The end of the program does not wait for them**: what is still queued when `main` returns neither runs nor is
+//! dropped. If that matters, end `main` with [`barrier`], and with [`Domain::barrier`](crate::Domain::barrier) for each
+//! further domain.
+//!
 //! | thread | work |
 //! |---|---|
 //! | the worker of the domain | runs callbacks and destructors of retired values; frees values of threads that defer nothing more |
 //! | the retiring thread | frees its values without destructors; runs destructors with [`DeferOptions::run_on_retiring_thread`] |
 //!
 //! The backlog is bounded ([`set_limits`]): above the limit, a retiring thread blocks until less is left, but for ten
-//! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, slowly. A callback that
-//! blocks delays callbacks of its own domain only, since each domain with queued callbacks has its own worker. One idle
-//! worker thread is kept for all domains.
+//! seconds at most. A reader that stalls for longer lets the backlog grow past the limit, by about a mebibyte a second.
+//! What values own on the heap counts for [types that the library knows](known_heap_bytes), and for pointers that
+//! [weigh](Rcu::weighed) their values; of other values a stalled reader holds up a bounded *number*
+//! ([`Limits`](Limits#what-a-value-counts-for)). A callback that blocks delays callbacks of its own domain only, since
+//! each domain with queued callbacks has its own worker. Domains with nothing but lazy callbacks share two threads until
+//! these must run. One idle worker thread is kept for all domains.
+//!
+//! Workers do not inherit how the thread that defers first is scheduled. They have the normal policy, and the CPUs and
+//! the nice value of the main thread. If the main thread is bound to one CPU, they have the CPUs with which the program
+//! was started. Where the system denies that (a lower nice value takes a privilege), they inherit it after all. Workers
+//! block all signals: see [`call`].
 //!
 //! # Linked nodes
 //!
@@ -109,6 +121,10 @@
 //! registered, again after 20, and so on; with the feature `tracing`, a subscriber gets an event instead.
 //! [`set_stall_timeout`] and [`set_stall_hook`] change that. [`Stats::stalls`] counts the reports, and
 //! [`Stats::longest_wait`] is the longest wait so far.
+//!
+//! With the feature `section-locations`, a report also says where the sections began ([`StalledReader::section_at`]).
+//! Each section then stores its place in its thread's reader. Without the feature, readers execute the same
+//! instructions as if there were none.
 //!
 //! A leaked guard (`mem::forget`, `Box::leak`) may have lent references for ever, so its section never ends: grace
 //! periods of the domain wait for it, and nothing is freed, even after its thread has exited
@@ -166,7 +182,11 @@
 
 mod atomic;
 mod block_on;
+#[cfg(feature = "epoch")]
+#[doc(hidden)]
+pub mod epoch;
 mod exchange_error;
+#[cfg(feature = "capi")]
 #[doc(hidden)]
 pub mod foreign;
 mod grace_period;
@@ -185,6 +205,7 @@ mod tests;
 use core::ptr::NonNull;
 
 use crate::Domain as _;
+use crate::reclaim::heap_bytes;
 
 pub use atomic::Atomic;
 pub use exchange_error::CompareExchangeError;
@@ -200,6 +221,7 @@ pub use crate::grace_period::stall::{
     Stall, StalledReader, set_stall_hook, set_stall_timeout, take_stall_hook,
 };
 pub use crate::reclaim::backlog::Limits;
+pub use crate::reclaim::heap_bytes::HeapBytes;
 pub use crate::reclaim::options::DeferOptions;
 pub use crate::tagged::owned::Owned;
 pub use crate::tagged::pointable::{HeaderSlice, Pointable};
@@ -244,6 +266,7 @@ pub fn enter() -> Guard {
 /// let guard = rcu::enter();
 /// assert!(std::panic::catch_unwind(rcu::synchronize).is_err());
 /// ```
+#[track_caller]
 pub fn synchronize() {
     Global.synchronize();
 }
@@ -256,6 +279,11 @@ pub fn synchronize() {
 /// Callbacks of one thread run in order, one after the other; those of several threads run in any order. A panic in a
 /// callback is caught and counted ([`Stats::panics`]), and a line on standard error names its domain and its type. If
 /// `f` forks, the child must `exec` or `_exit`.
+///
+/// **A process that `f` starts blocks all signals**, as the worker does, so `SIGTERM` does not end it:
+/// [`Command`](std::process::Command) leaves the mask as it is. Start processes in a thread of the program instead, or
+/// unblock the signals in the child, by `sigprocmask(2)` in
+/// [`pre_exec`](std::os::unix::process::CommandExt::pre_exec).
 ///
 /// A closure of at most one word needs no allocation. If no worker can be started, `f` waits until something else is
 /// deferred, or until [`barrier`] runs it.
@@ -323,7 +351,8 @@ pub fn retire_all<T: Send + 'static>(values: impl IntoIterator<Item = Box<T>>) {
 /// # Safety
 ///
 /// `value` must come from a `Box` and must not be freed in any other way. It must be unlinked: no section that begins
-/// after this call may reach it, and nothing else may use it then.
+/// after this call may reach it, and nothing else may use it then. No thread may have a mutable reference to it during
+/// this call, which looks at what it [owns](known_heap_bytes).
 #[inline]
 #[track_caller]
 pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOptions) {
@@ -337,7 +366,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: NonNull<T>, options: DeferOpt
 ///
 /// # Safety
 ///
-/// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise.
+/// From now on, only sections of [`Global`] that are open now load or use the node, and it is not freed otherwise. No
+/// thread has a mutable reference to its value during this call, which looks at what it [owns](known_heap_bytes).
 ///
 /// So the node is unlinked and never linked again, and no `Atomic` of another domain leads to it. A structure that
 /// gives `Shared`s or `Atomic`s to its callers cannot promise that, since they may store them; references are safe.
@@ -444,7 +474,8 @@ pub fn flush() -> bool {
 
 /// Blocks until all callbacks have run, and all retired values have been dropped, that any thread deferred before.
 ///
-/// Call it before code or data goes away that callbacks use, or at the end of a test. Callbacks of *other* domains may
+/// Call it before code or data goes away that callbacks use, at the end of a test, and at the end of `main`: the end of
+/// the program does not wait for what is still queued. (What callbacks themselves defer needs another call.) Callbacks of *other* domains may
 /// call it: the destructor of a structure that owns an [`srcu::Domain`](crate::srcu::Domain) drains that domain
 /// wherever the destructor runs. Two callbacks that each wait for the callbacks of the other's domain deadlock, as two
 /// threads that join each other.
@@ -463,8 +494,34 @@ pub fn flush() -> bool {
 /// rcu::barrier();
 /// assert!(CALLED.load(Relaxed));
 /// ```
+#[track_caller]
 pub fn barrier() {
     Global.barrier();
+}
+
+/// Returns what dropping the value frees on the heap, if the library knows it, without those of the value itself.
+///
+/// The library knows it of these types; the limits of the backlog [count it](Limits#what-a-value-counts-for):
+///
+/// - all types without destructors (no drop glue): 0;
+/// - `String`, `Box<str>`, `OsString`, `PathBuf`, `CString`;
+/// - `Vec<T>`, `VecDeque<T>` and `Box<[T]>`, where `T` is an integer, a float, `bool`, `char`, `&'static str` or
+///   `String`; and `Vec<Vec<u8>>`;
+/// - `HashMap<K, V>` (of std, with its default hasher), `BTreeMap<K, V>` and `Vec<(K, V)>`, where `K` is `u32`, `u64`,
+///   `usize`, `&'static str` or `String`, and `V` is one of these, `f64` or `Vec<u8>`;
+/// - `HashSet<K>` and `BTreeSet<K>`.
+///
+/// Values of these types are weighed where they are retired. That takes a few instructions, or a pass over the elements
+/// if those own memory, which their destructors take too. For other types, see [`Rcu::weighed`].
+///
+/// ```
+/// use stillpoint::rcu;
+///
+/// assert_eq!(rcu::known_heap_bytes(&vec![0_u8; 4096]), Some(4096));
+/// assert_eq!(rcu::known_heap_bytes(&Some(String::new())), None);
+/// ```
+pub fn known_heap_bytes<T: ?Sized + Sync + 'static>(value: &T) -> Option<usize> {
+    heap_bytes::known(value)
 }
 
 /// Sets the limits of the backlog, from now on: see [`Limits`].
@@ -474,8 +531,10 @@ pub fn barrier() {
 /// blocks too. Calls made in callbacks never block.
 ///
 /// A blocked call gives up and goes on after ten seconds, since the callbacks that it waits for may need a lock that
-/// the caller holds. Until a callback has run, later calls give up after one millisecond ([`Stats::limit_overruns`]).
-/// Inside a section of *another* domain, a call always gives up after one millisecond.
+/// the caller holds ([`Stats::limit_overruns`]). Until a callback has run, later calls are paced: each blocks for as
+/// long as the backlog takes to grow by what was retired at a mebibyte a second, but for a second at most. Inside a
+/// section of *another* domain, and in [`srcu`](crate::srcu), where the caller may be inside a section, calls are paced
+/// from the beginning.
 ///
 /// ```
 /// use stillpoint::rcu::{self, Limits};

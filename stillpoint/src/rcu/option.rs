@@ -9,6 +9,7 @@ use super::exchange_error::CompareExchangeError;
 use super::guard::Global;
 use super::retired::Retired;
 use crate::rcu::published_ptr::PublishedPtr;
+use crate::reclaim::heap_bytes::HeapBytes;
 use crate::reclaim::thin_ptr::ThinPtr;
 use crate::{Domain, EnterSection};
 
@@ -41,6 +42,7 @@ pub struct RcuOption<T: ?Sized + Send + 'static, D: Domain = Global> {
     /// The word of a [`ThinPtr`], or null.
     value: PublishedPtr<()>,
     domain: D,
+    weigher: Option<fn(&T) -> usize>,
     /// Owns the value, as a `Box` does: this is `Sync` if `T` is.
     _owns: PhantomData<T>,
     /// Values go in and out through shared references: invariant in `T`, as a `Cell` is.
@@ -60,6 +62,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         Self {
             value: PublishedPtr::new(ptr::null_mut()),
             domain,
+            weigher: None,
             _owns: PhantomData,
             _exchanges: PhantomData,
         }
@@ -70,9 +73,42 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         Self {
             value: PublishedPtr::new(into_word(value)),
             domain,
+            weigher: None,
             _owns: PhantomData,
             _exchanges: PhantomData,
         }
+    }
+
+    /// Weighs values by [`HeapBytes`] when they are retired: see [`Rcu::weighed`](super::Rcu::weighed).
+    #[must_use]
+    pub const fn weighed(self) -> Self
+    where
+        T: HeapBytes + Sync,
+    {
+        self.weighed_by(T::heap_bytes)
+    }
+
+    /// Weighs values by `weigher` when they are retired: see [`Rcu::weighed_by`](super::Rcu::weighed_by).
+    ///
+    /// ```
+    /// use stillpoint::rcu::RcuOption;
+    ///
+    /// struct Page {
+    ///     html: Vec<u8>,
+    /// }
+    ///
+    /// static PAGE: RcuOption<Page> = RcuOption::empty().weighed_by(|page: &Page| page.html.capacity());
+    ///
+    /// PAGE.replace(Some(Page { html: vec![b' '; 1 << 20] }));
+    /// PAGE.take();
+    /// ```
+    #[must_use]
+    pub const fn weighed_by(mut self, weigher: fn(&T) -> usize) -> Self
+    where
+        T: Sync,
+    {
+        self.weigher = Some(weigher);
+        self
     }
 
     /// Returns the domain whose guards and handles read the value.
@@ -86,6 +122,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     ///
     /// If the guard is of another [`srcu::Domain`](crate::srcu::Domain) than this pointer.
     #[inline]
+    #[track_caller]
     pub fn load<'a>(&'a self, guard: &'a D::Section) -> Option<&'a T> {
         self.domain.check(guard);
         // SAFETY: loaded inside the section.
@@ -115,7 +152,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         // First, since it panics if there is no memory for the domain's first use.
         let domain = self.domain.clone();
         let old = self.value.swap(into_word(new));
-        thin(old).map(|value| Retired::new(value, domain))
+        thin(old).map(|value| Retired::new(value, domain, self.weigher))
     }
 
     /// Leaves the pointer empty, and returns the old value for disposal.
@@ -139,6 +176,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     /// assert!(claim("a").is_ok());
     /// assert_eq!(claim("b").unwrap_err().current.unwrap(), "a");
     /// ```
+    #[track_caller]
     pub fn compare_exchange<'a>(
         &'a self,
         guard: &'a D::Section,
@@ -165,7 +203,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
         let domain = self.domain.clone();
         let new = into_word(new);
         match self.value.compare_exchange(seen, new) {
-            Ok(old) => Ok(thin(old).map(|value| Retired::new(value, domain))),
+            Ok(old) => Ok(thin(old).map(|value| Retired::new(value, domain, self.weigher))),
             Err(current) => {
                 // SAFETY: `new` was not published.
                 let new = thin(new).map(|new| unsafe { new.into_box() });
@@ -175,6 +213,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> RcuOption<T, D> {
     }
 
     /// Publishes what `f` makes of the current value: see [`Rcu::update_with`](super::Rcu::update_with).
+    #[track_caller]
     pub fn update_with(
         &self,
         guard: &D::Section,

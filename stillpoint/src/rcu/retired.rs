@@ -12,6 +12,7 @@ use super::grace_period::{Elapse, GracePeriod};
 use super::guard::Global;
 use crate::Domain;
 use crate::domain::deferred;
+use crate::domain::raw::reader_outside;
 use crate::reclaim::options::DeferOptions;
 use crate::reclaim::thin_ptr::ThinPtr;
 
@@ -37,6 +38,8 @@ pub struct Retired<T: ?Sized + Send + 'static, D: Domain = Global> {
     /// Not a Box, which must not be aliased: readers may hold references.
     value: ThinPtr<T>,
     domain: D,
+    /// The pointer's. `Some` only if `T: Sync`: readers may use the value while it is weighed.
+    weigher: Option<fn(&T) -> usize>,
 }
 
 // SAFETY: owns its value, as a `Box` does.
@@ -45,9 +48,43 @@ unsafe impl<T: ?Sized + Send + 'static, D: Domain> Send for Retired<T, D> {}
 unsafe impl<T: ?Sized + Send + 'static, D: Domain> Sync for Retired<T, D> {}
 
 impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
-    /// The caller has unpublished `value`, and does not use it again.
-    pub(super) fn new(value: ThinPtr<T>, domain: D) -> Self {
-        Self { value, domain }
+    /// The caller has unpublished `value`, and does not use it again. With a `weigher`, `T` is `Sync`.
+    pub(super) fn new(value: ThinPtr<T>, domain: D, weigher: Option<fn(&T) -> usize>) -> Self {
+        Self { value, domain, weigher }
+    }
+
+    /// Retires the value.
+    ///
+    /// # Safety
+    ///
+    /// It is not used again.
+    #[inline]
+    #[track_caller]
+    unsafe fn retire(&self, options: DeferOptions) {
+        if let Some(weigher) = self.weigher {
+            // SAFETY: the caller's contract.
+            unsafe { self.retire_weighed(options, weigher) };
+        } else {
+            // SAFETY: the value has been unpublished; the caller's contract. References to it are shared.
+            unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options) };
+        }
+    }
+
+    /// [`retire`](Self::retire), apart from it, so that `options` are constant there.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(never)]
+    #[track_caller]
+    unsafe fn retire_weighed(&self, options: DeferOptions, weigher: fn(&T) -> usize) {
+        let weigh = || {
+            // SAFETY: `self` keeps the value, and all other references are shared.
+            let value = unsafe { &*self.value.as_ptr() };
+            deferred::weigh(&self.domain, weigher, value)
+        };
+        // SAFETY: as in `retire`.
+        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), options.weighed(weigh)) };
     }
 
     /// Blocks for a grace period and returns the value, which then has no readers.
@@ -55,17 +92,25 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     /// # Panics
     ///
     /// As [`synchronize`](super::synchronize). The value is then retired.
+    #[track_caller]
     pub fn wait(self) -> T
     where
         T: Sized,
     {
-        *self.wait_boxed()
+        *self.wait_for_readers("Retired::wait()")
     }
 
     /// [`wait`](Self::wait), without moving the value out of its box.
+    #[track_caller]
     pub fn wait_boxed(self) -> Box<T> {
+        self.wait_for_readers("Retired::wait_boxed()")
+    }
+
+    #[track_caller]
+    fn wait_for_readers(self, operation: &'static str) -> Box<T> {
         // A panic here drops `self`, which retires the value.
-        self.domain.synchronize();
+        let own = reader_outside(&self.domain, operation);
+        self.domain.core().engine.synchronize(own);
         // SAFETY: the grace period began after the value was unpublished.
         unsafe { self.into_box() }
     }
@@ -88,15 +133,18 @@ impl<T: ?Sized + Send + 'static, D: Domain> Retired<T, D> {
     ///     }
     /// }
     /// ```
+    #[track_caller]
     pub fn start(self) -> Reclaim<T, D> {
         Reclaim::new(GracePeriod::start_in(self.domain.clone()), self)
     }
 
     /// Drops the value after a grace period, as dropping `self` does, with [`DeferOptions`].
     pub fn retire_with(self, options: DeferOptions) {
-        let (value, domain) = self.into_parts();
-        // SAFETY: as in `drop`, which does not run.
-        unsafe { deferred::retire::<ThinPtr<T>>(&domain, value.word(), options) };
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `drop` does not run.
+        unsafe { this.retire(options) };
+        // SAFETY: not used again, as `this` is not dropped.
+        drop(unsafe { ptr::read(&this.domain) });
     }
 
     /// # Safety
@@ -124,9 +172,10 @@ impl<T: ?Sized + Send + Sync + 'static, D: Domain> Deref for Retired<T, D> {
 }
 
 impl<T: ?Sized + Send + 'static, D: Domain> Drop for Retired<T, D> {
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: the value has been unpublished, and is not used again here.
-        unsafe { deferred::retire::<ThinPtr<T>>(&self.domain, self.value.word(), DeferOptions::new()) };
+        // SAFETY: `self` is gone afterwards.
+        unsafe { self.retire(DeferOptions::new()) };
     }
 }
 
@@ -141,6 +190,7 @@ impl<T: Send + 'static, D: Domain> IntoFuture for Retired<T, D> {
     type IntoFuture = Reclaim<T, D>;
 
     /// Takes one atomic operation. The grace period starts when the future is polled.
+    #[track_caller]
     fn into_future(self) -> Reclaim<T, D> {
         Reclaim::new(GracePeriod::now_in(self.domain.clone()), self)
     }
@@ -169,6 +219,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     /// it to the grace period.
     ///
     /// [`SharedSeq::snapshot`]: crate::sync::shared_seq::SharedSeq::snapshot
+    #[track_caller]
     fn new(period: GracePeriod<D>, retired: Retired<T, D>) -> Self {
         Self { elapse: period.into_future(), retired: Some(retired) }
     }
@@ -183,11 +234,12 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     /// # Errors
     ///
     /// Returns `self` if the grace period has not ended.
-    pub fn try_take(self) -> Result<T, Self>
+    #[track_caller]
+    pub fn try_take(mut self) -> Result<T, Self>
     where
         T: Sized,
     {
-        self.try_take_boxed().map(|value| *value)
+        if self.is_elapsed() { Ok(*self.take()) } else { Err(self) }
     }
 
     /// [`try_take`](Self::try_take), without moving the value out of its box.
@@ -195,6 +247,7 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     /// # Errors
     ///
     /// Returns `self` if the grace period has not ended.
+    #[track_caller]
     pub fn try_take_boxed(mut self) -> Result<Box<T>, Self> {
         if self.is_elapsed() { Ok(self.take()) } else { Err(self) }
     }
@@ -216,11 +269,12 @@ impl<T: ?Sized + Send + 'static, D: Domain> Reclaim<T, D> {
     }
 
     fn poll_boxed(&mut self, context: &mut Context<'_>) -> Poll<Box<T>> {
-        ready!(Pin::new(&mut self.elapse).poll(context));
+        ready!(self.elapse.poll_for("a Retired", context));
         Poll::Ready(self.take())
     }
 
     /// The grace period has ended.
+    #[track_caller]
     fn take(&mut self) -> Box<T> {
         let retired = self.retired.take().expect("the value has been returned already");
         // SAFETY: the grace period began after the value was unpublished: see `new`.

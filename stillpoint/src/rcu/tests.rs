@@ -16,7 +16,7 @@ use crate::Domain as _;
 use crate::deadline::deadline;
 use crate::domain::static_domain::{StaticDomain as _, leave_if_ended};
 use crate::readers::reader::Reader;
-use crate::readers::registration::UNREGISTERED;
+use crate::readers::registration::unregistered;
 
 crate::domain! { struct Own; }
 
@@ -46,7 +46,7 @@ thread_local! {
     /// A guard that a destructor keeps, or that a region ends.
     static GUARD: Cell<Option<Guard<Own>>> = const { Cell::new(None) };
     /// The copy by which C and C++ enter.
-    static COPY: Cell<&'static Reader> = const { Cell::new(&UNREGISTERED) };
+    static COPY: Cell<&'static Reader> = const { Cell::new(unregistered()) };
 }
 
 extern "C" fn on_trap(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
@@ -91,7 +91,7 @@ fn check() {
     let (is_fast, is_active, is_inside) = Own::with_thread_state(|local| {
         // An ended thread that releases its reader enters by `fast` for a moment more.
         let reader = local.registration.reader().unwrap_or(local.registration.fast());
-        if ptr::eq(reader, &raw const UNREGISTERED) {
+        if ptr::eq(reader, unregistered()) {
             return (false, false, false);
         }
         let is_active = Own::shared().readers().registry().is_active(reader);

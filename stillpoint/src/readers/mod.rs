@@ -10,6 +10,8 @@ pub mod qsbr;
 pub mod reader;
 pub mod registration;
 pub mod registry;
+#[cfg(feature = "section-locations")]
+pub mod section_sites;
 pub mod srcu;
 pub mod threads;
 

@@ -33,8 +33,16 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, const_unless_loo
 
 /// A grace period sleeps until this reader has left.
 pub const WAKE_ON_EXIT: u32 = 1;
+/// The owner wants what has been deferred to go through a grace period when it is outside.
+#[cfg(any(feature = "epoch", loom))]
+const COLLECT: u32 = 2;
 /// The owner has deferred its reclamation until it is outside.
 const RECLAIM: u32 = 4;
+/// What the owner has deferred until it is outside.
+#[cfg(any(feature = "epoch", loom))]
+const OUTSIDE: u32 = COLLECT | RECLAIM;
+#[cfg(not(any(feature = "epoch", loom)))]
+const OUTSIDE: u32 = RECLAIM;
 /// The thread is exiting, or has exited inside a section. The slow path then releases the reader.
 pub const EXITING: u32 = 8;
 
@@ -50,6 +58,9 @@ pub struct Reader {
     pub(crate) next_free: AtomicU32,
     thread: AtomicU32,
     site: AtomicPtr<Location<'static>>,
+    /// Where the outermost section began, or null.
+    #[cfg(feature = "section-locations")]
+    section: AtomicPtr<Location<'static>>,
 }
 
 // The layout that `struct sp_rcu_reader_` of `stillpoint.h` has. If it changes, so must the names with `v1` there.
@@ -90,6 +101,8 @@ impl Reader {
                 next_free: AtomicU32::new(0),
                 thread: AtomicU32::new(0),
                 site: AtomicPtr::new(ptr::null_mut()),
+                #[cfg(feature = "section-locations")]
+                section: AtomicPtr::new(ptr::null_mut()),
             }
         }
     }
@@ -153,7 +166,7 @@ impl Reader {
     #[inline(always)]
     pub fn repin(&self, counter: &AtomicU64) -> ExitPath {
         let is_old = || self.gp_seen.load(Relaxed) != counter.load(Relaxed);
-        if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_reclaim()) {
+        if self.nesting.load(Relaxed) == 0 && (is_old() || self.must_leave()) {
             // The Release in `begin` publishes the section that ends. Acquire: sees what was unpublished before the
             // counter, as a light fence may be missing here; pairs with the Release in `Memb::advance_counter`.
             self.begin(counter.load(Acquire));
@@ -205,16 +218,68 @@ impl Reader {
         self.exit_flags.fetch_or(RECLAIM, Relaxed);
     }
 
+    /// Returns `true` if the owner has deferred something until it is outside.
     #[inline(always)]
-    pub fn must_reclaim(&self) -> bool {
-        self.exit_flags.load(Relaxed) & RECLAIM != 0
+    pub fn must_leave(&self) -> bool {
+        self.exit_flags.load(Relaxed) & OUTSIDE != 0
     }
 
     /// Returns `true`, once, if the owner has deferred its reclamation and is outside now.
     pub fn take_reclaim(&self) -> bool {
-        self.must_reclaim()
+        self.take_outside(RECLAIM)
+    }
+
+    /// Makes the owner, which is inside a section, call [`take_collect`](Self::take_collect) when it leaves.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn collect_on_exit(&self) {
+        self.exit_flags.fetch_or(COLLECT, Relaxed);
+    }
+
+    /// Returns `true`, once, if the owner wants to collect and is outside now.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn take_collect(&self) -> bool {
+        self.take_outside(COLLECT)
+    }
+
+    fn take_outside(&self, flag: u32) -> bool {
+        self.exit_flags.load(Relaxed) & flag != 0
             && !self.in_read_section()
-            && self.exit_flags.fetch_and(!RECLAIM, Relaxed) & RECLAIM != 0
+            && self.exit_flags.fetch_and(!flag, Relaxed) & flag != 0
+    }
+
+    /// Returns the number of open sections, nested ones included. The owner calls this.
+    #[cfg(feature = "epoch")]
+    pub fn depth(&self) -> u64 {
+        if self.in_read_section() { self.nesting.load(Relaxed) + 1 } else { 0 }
+    }
+
+    /// A section has begun at `site`. Stall reports name the outermost one.
+    #[cfg(feature = "section-locations")]
+    #[inline]
+    pub fn section_begun_at(&self, site: &'static Location<'static>) {
+        if self.nesting.load(Relaxed) == 0 {
+            // Relaxed, here and below: for reports only, and what it points to is constant.
+            self.section.store(ptr::from_ref(site).cast_mut(), Relaxed);
+        }
+    }
+
+    /// A section is about to end.
+    #[cfg(feature = "section-locations")]
+    #[inline]
+    pub fn section_ends(&self) {
+        if self.nesting.load(Relaxed) == 0 {
+            self.section.store(ptr::null_mut(), Relaxed);
+        }
+    }
+
+    /// Returns where the open section began, if that was recorded. Meaningful inside
+    /// [`owner_if_still_blocking`](Self::owner_if_still_blocking).
+    pub fn section_site(&self) -> Option<&'static Location<'static>> {
+        #[cfg(feature = "section-locations")]
+        // SAFETY: null, or made of a `'static` reference.
+        return unsafe { self.section.load(Relaxed).as_ref() };
+        #[cfg(not(feature = "section-locations"))]
+        None
     }
 
     /// Makes the reader a new one, in the child of a fork.

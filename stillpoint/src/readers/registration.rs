@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | none | [`unregistered`] | is not registered: it has not read yet, or its destructors have run |
 //! | its own | the same | enters by the fast path; its reader is active |
-//! | its own | [`unregistered`] | enters by the slow path: a compiler fence is no light fence, or the thread is *idle* |
+//! | its own | [`unregistered`] | enters by the slow path: a compiler fence is no light fence, or the thread is *idle*, or *diverted* |
 //!
 //! # Idle threads
 //!
@@ -50,6 +50,12 @@
 //! In the child of a fork the thread that forked keeps its reader and its bit; all other bits are cleared. A fork in a
 //! handler that interrupts any of this is not supported.
 //!
+//! # Diverted threads
+//!
+//! A thread that has something to do before its next section is *diverted* ([`Registration::divert`]): `fast` is
+//! [`unregistered`], so the fast path costs nothing for it. The slow path takes the thread back
+//! ([`Registration::take_diverted`]), and sets `fast` again, unless the thread is idle (3).
+//!
 //! # Invariants
 //!
 //! 1. A reader that is found here belongs to this thread. So [`Registration::leave_if_ended`] forgets it before the
@@ -85,24 +91,32 @@ pub struct Registration {
     idle: Cell<bool>,
     /// `hint_idle` is running.
     going_idle: Cell<bool>,
+    /// The thread has something to do before its next section.
+    #[cfg(any(feature = "epoch", loom))]
+    diverted: Cell<bool>,
     /// A copy of `fast` that the library does not read itself: see [`Registration::copy_fast_to`].
     #[cfg(not(loom))]
     copy: Cell<Option<NonNull<Cell<&'static Reader>>>>,
 }
 
+/// A reader that nothing can be done with, outside of the library: see [`UNREGISTERED`].
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Unregistered(Reader);
+
 /// The reader of threads that are not registered.
 #[cfg(not(loom))]
-pub static UNREGISTERED: Reader = Reader::sentinel();
+pub static UNREGISTERED: Unregistered = Unregistered(Reader::sentinel());
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref UNREGISTERED: Reader = Reader::sentinel();
+    static ref UNREGISTERED: Unregistered = Unregistered(Reader::sentinel());
 }
 
 const_unless_loom! {
     /// Returns a reader that belongs to no thread, and never lets a thread enter.
-    fn unregistered() -> &'static Reader {
-        &UNREGISTERED
+    pub(crate) fn unregistered() -> &'static Reader {
+        &UNREGISTERED.0
     }
 }
 
@@ -116,6 +130,8 @@ impl Registration {
                 stays: Cell::new(false),
                 idle: Cell::new(false),
                 going_idle: Cell::new(false),
+                #[cfg(any(feature = "epoch", loom))]
+                diverted: Cell::new(false),
                 #[cfg(not(loom))]
                 copy: Cell::new(None),
             }
@@ -128,6 +144,7 @@ impl Registration {
     ///
     /// `copy` is a thread-local variable of the calling thread, and exists as long as this registration.
     #[cfg(not(loom))]
+    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "C and C++ are what has copies"))]
     pub unsafe fn copy_fast_to(&self, copy: NonNull<Cell<&'static Reader>>) {
         self.copy.set(Some(copy));
         // Not `fast` itself, which a signal handler may have changed since it was loaded.
@@ -203,6 +220,31 @@ impl Registration {
         }
         compiler_fence(SeqCst);
         self.going_idle.set(false);
+    }
+
+    /// Makes the thread take the slow path when it next enters a section. Not for signal handlers.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn divert(&self) {
+        self.diverted.set(true);
+        self.set_fast(unregistered());
+    }
+
+    /// Returns `true` if the thread is diverted.
+    #[cfg(feature = "epoch")]
+    pub fn is_diverted(&self) -> bool {
+        self.diverted.get()
+    }
+
+    /// The thread is not diverted any more.
+    #[cfg(any(feature = "epoch", loom))]
+    pub fn take_diverted(&self) {
+        self.diverted.set(false);
+        if let Some(reader) = self.reader.get()
+            && !self.idle.get()
+            && light_is_compiler_fence()
+        {
+            self.set_fast(reader);
+        }
     }
 
     /// Begins a section with the light fence of any backend. Returns the thread's reader. Returns `None`, without an

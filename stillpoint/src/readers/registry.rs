@@ -154,6 +154,7 @@ impl<A> Registry<A> {
     }
 
     /// Returns what is attached to the reader with this index.
+    #[inline]
     pub fn attached(&self, index: usize) -> &'static A
     where
         A: 'static,

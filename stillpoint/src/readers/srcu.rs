@@ -94,6 +94,8 @@ use crate::grace_period::counters::GpCounters;
 use crate::grace_period::engine::ReaderSet;
 use crate::grace_period::stall::{StallDetector, StalledReaders};
 use crate::percpu::counters::CpuCounters;
+#[cfg(feature = "section-locations")]
+use crate::readers::section_sites::SectionSites;
 use crate::sync::{AtomicU64, Futex, Ordering::*, budget, spin_loop, step, yield_now};
 
 /// How often a grace period checks an index that is not drained before it sleeps.
@@ -152,6 +154,8 @@ pub struct SrcuReaders {
     sections_at_fork: AtomicU64,
     /// Where the domain was made.
     site: &'static Location<'static>,
+    #[cfg(feature = "section-locations")]
+    pub sites: SectionSites,
     counters: CachePadded<GpCounters>,
 }
 
@@ -181,6 +185,8 @@ impl SrcuReaders {
             closed: AtomicU64::new(0),
             sections_at_fork: AtomicU64::new(0),
             site,
+            #[cfg(feature = "section-locations")]
+            sites: SectionSites::new(),
             counters: CachePadded::new(GpCounters::new()),
         }
     }
@@ -276,6 +282,14 @@ impl SrcuReaders {
         [Idx::Zero, Idx::One].map(|idx| self.active_readers(idx))
     }
 
+    /// Returns where open sections began, and how many there, if that is recorded.
+    pub fn begun_at(&self) -> Vec<(&'static Location<'static>, u64)> {
+        #[cfg(feature = "section-locations")]
+        return self.sites.open();
+        #[cfg(not(feature = "section-locations"))]
+        Vec::new()
+    }
+
     /// Makes new sections enter the other index. At any time, but by one thread at a time.
     pub fn flip(&self) {
         // Relaxed: only the leader stores it, and readers may see it late.
@@ -322,7 +336,10 @@ impl SrcuReaders {
                 detector.check(|_| {
                     let count = self.active_readers(idx);
                     let inherited = self.sections_at_fork.load(Relaxed) != 0;
-                    (count != 0).then_some(StalledReaders::Sections { count, site: self.site, inherited })
+                    (count != 0).then(|| {
+                        let begun_at = self.begun_at();
+                        StalledReaders::Sections { count, begun_at, site: self.site, inherited }
+                    })
                 });
             }
         }
@@ -410,6 +427,11 @@ impl ReaderSet for SrcuReaders {
                 self.sleep_for(busy, detector);
             }
         }
+    }
+
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        self.count() != 0
     }
 
     fn counters(&self) -> &GpCounters {

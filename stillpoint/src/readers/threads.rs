@@ -293,6 +293,7 @@ impl<P: ReaderProtocol, A: Attached + 'static> ThreadReaders<P, A> {
                     // The id of a thread that has exited may be another thread's by now.
                     name: if has_exited { None } else { thread_name(owner.thread) },
                     registered_at: owner.site,
+                    section_at: reader.section_site(),
                     has_exited,
                     waited,
                     suffix: P::STALL_SUFFIX[usize::from(has_exited)],
@@ -380,6 +381,14 @@ impl<P: ReaderProtocol, A: Attached + 'static> ReaderSet for ThreadReaders<P, A>
         if let Some(own) = own {
             P::defer_to_exit(own, &self.counter, above);
         }
+    }
+
+    #[cfg(feature = "epoch")]
+    fn is_any_inside(&self) -> bool {
+        let mut groups = self.registry.groups(0, self.registry.len());
+        groups.any(|(first, group)| {
+            self.registry.members(first, group.active()).any(|(_, reader)| reader.in_read_section())
+        })
     }
 
     fn counters(&self) -> &GpCounters {

@@ -8,34 +8,74 @@
 //! | [low](Backlog::above_low_mark) | a quarter of a limit, or [`FLUSH_THRESHOLD`] callbacks | the worker does not pause between rounds, and runs lazy callbacks |
 //! | [high](Backlog::above_high_mark) | seven eighths of a limit | callers are throttled: they block until less waits |
 //!
+//! # Values of unknown size
+//!
+//! What a value owns on the heap is not always known. Such a value counts by itself only, unless a grace period has
+//! taken longer than [`LONG_GP`]: then it counts as [`UNKNOWN_BYTES`] more. So the number of these values is bounded
+//! behind a stalled reader, and a writer that is merely fast is not throttled.
+//!
+//! # Throttled callers go on
+//!
 //! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after
-//! [`THROTTLE_TIMEOUT`]. The callers after it go on after [`THROTTLE_RETRY`], until a callback has run.
+//! [`THROTTLE_TIMEOUT`]. Until a callback has run, the callers after it are *paced*: what the backlog has grown by
+//! since the last paced caller is paid for with time, at [`PACE`], and each caller waits until its payment is over, but
+//! no longer than [`MAX_PACED_WAIT`]. So the backlog grows slowly, however many callers there are, and two threads that
+//! wait for each other both go on.
+//!
+//! In the domain of a drop-in, whose users do not expect to wait, callers go on after [`SHORT_THROTTLE_TIMEOUT`], and
+//! after [`MIN_PACED_WAIT`] then.
 
+use core::ops::AddAssign;
+// Not of `sync`: what these words decide, how long a caller is throttled, does not exist in models.
+use core::sync::atomic::AtomicU64 as Unmodelled;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU64, Ordering::*, const_unless_loom};
+use super::callback::Callback;
+use crate::sync::{AtomicU64, Ordering::*, const_unless_loom, now};
 
 /// Callbacks in the backlog above which the worker does not pause between rounds, and runs lazy ones.
 const FLUSH_THRESHOLD: u64 = 16_384;
 /// How long a caller is throttled at most.
 pub const THROTTLE_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
-/// The same, after a caller has timed out.
-const THROTTLE_RETRY: Duration = Duration::from_millis(1);
+/// The same, in a domain whose users do not expect to be throttled.
+const SHORT_THROTTLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a paced caller is throttled at least, and at most.
+const MIN_PACED_WAIT: u64 = 1_000_000;
+const MAX_PACED_WAIT: u64 = 1_000_000_000;
+/// Nanoseconds for each byte by which the backlog grows when callers are paced: a mebibyte a second.
+const PACE: u64 = 1_000_000_000 >> 20;
+/// What a callback takes in its queue.
+const CALLBACK_BYTES: u64 = 24;
+/// Nanoseconds after which a grace period counts as long.
+const LONG_GP: u64 = 100_000_000;
+/// What a value of unknown size counts for in a long grace period.
+pub const UNKNOWN_BYTES: u64 = 64 << 10;
 
 /// High-water marks of what waits in a domain: callbacks and retired values.
 ///
 /// Callers are throttled somewhat below. The bound is not exact: each thread may add up to 64 callbacks, or 64 KiB, or
 /// one value, before it notices; and what it adds inside a section, before it blocks on leaving it. It is not enforced
 /// in callbacks.
+///
+/// # What a value counts for
+///
+/// | value | bytes |
+/// |---|---|
+/// | without a destructor (no drop glue) | its size |
+/// | `String`, `Box<str>`; `Vec`, `VecDeque`, `Box<[_]>`, maps and sets of numbers, strings, and pairs of them (the [list](crate::rcu::known_heap_bytes)) | its size, and what it owns on the heap |
+/// | of a pointer that [weighs](crate::rcu::Rcu::weighed_by) its values, or retired with [`heap_bytes`](crate::rcu::DeferOptions::heap_bytes) | its size, and the heap bytes given |
+/// | any other, and a callback that captures one | its size; *and 64 KiB more while a grace period has taken longer than 100 ms* |
+///
+/// The library cannot know what a value of the last kind owns. So behind a stalled reader it bounds their *number*: a
+/// thousand with the default limits. If they own more than 64 KiB, weigh them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Callbacks and retired values.
     pub count: u64,
-    /// Bytes: of the values themselves, and what callers say that these own
-    /// ([`DeferOptions::heap_bytes`](crate::rcu::DeferOptions::heap_bytes)).
+    /// Bytes: of the values themselves, and of what they own.
     pub bytes: u64,
 }
 
@@ -50,34 +90,59 @@ impl Default for Limits {
     }
 }
 
-/// A number of callbacks, and their bytes.
+/// A number of callbacks, how many of them are of unknown size, and the bytes that are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     pub count: u64,
+    pub unknown: u64,
     pub bytes: u64,
+}
+
+impl Amount {
+    /// One callback.
+    #[inline(always)]
+    pub fn of(callback: &Callback) -> Self {
+        Self { count: 1, unknown: callback.is_unknown().into(), bytes: callback.bytes() as u64 }
+    }
+}
+
+impl AddAssign for Amount {
+    #[inline(always)]
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.unknown += other.unknown;
+        self.bytes += other.bytes;
+    }
 }
 
 /// An [`Amount`] in atomics. Relaxed, as everything here: bounds and statistics need no order.
 #[derive(Debug)]
 struct SharedAmount {
     count: AtomicU64,
+    unknown: Unmodelled,
     bytes: AtomicU64,
 }
 
 impl SharedAmount {
     const_unless_loom! {
-        fn new(count: u64, bytes: u64) -> Self {
-            Self { count: AtomicU64::new(count), bytes: AtomicU64::new(bytes) }
+        fn new() -> Self {
+            Self { count: AtomicU64::new(0), unknown: Unmodelled::new(0), bytes: AtomicU64::new(0) }
         }
     }
 
     fn store(&self, amount: Amount) {
         self.count.store(amount.count, Relaxed);
+        self.unknown.store(amount.unknown, Relaxed);
         self.bytes.store(amount.bytes, Relaxed);
     }
 
+    #[inline(always)]
     fn map(&self, f: impl Fn(u64) -> u64) -> Amount {
-        Amount { count: f(self.count.load(Relaxed)), bytes: f(self.bytes.load(Relaxed)) }
+        Amount {
+            count: f(self.count.load(Relaxed)),
+            unknown: f(self.unknown.load(Relaxed)),
+            bytes: f(self.bytes.load(Relaxed)),
+        }
     }
 }
 
@@ -88,17 +153,22 @@ pub struct LocalCount(SharedAmount);
 impl LocalCount {
     const_unless_loom! {
         pub fn new() -> Self {
-            Self(SharedAmount::new(0, 0))
+            Self(SharedAmount::new())
         }
     }
 
     /// Returns the bytes.
     #[inline(always)]
-    pub fn add(&self, count: u64, bytes: u64) -> u64 {
-        self.0.count.store(self.0.count.load(Relaxed) + count, Relaxed);
-        let bytes = self.0.bytes.load(Relaxed) + bytes;
+    pub fn add(&self, amount: Amount) -> u64 {
+        self.0.count.store(self.0.count.load(Relaxed) + amount.count, Relaxed);
+        self.0.unknown.store(self.0.unknown.load(Relaxed) + amount.unknown, Relaxed);
+        let bytes = self.0.bytes.load(Relaxed) + amount.bytes;
         self.0.bytes.store(bytes, Relaxed);
         bytes
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Relaxed)
     }
 
     pub fn amount(&self) -> Amount {
@@ -117,22 +187,33 @@ impl LocalCount {
 pub enum MayWait {
     /// The caller is inside a section, or runs a callback.
     No,
-    /// For [`THROTTLE_RETRY`]: the caller may be inside a section of this domain, or is inside one of another domain,
+    /// For the time of a paced caller: it may be inside a section of this domain, or is inside one of another domain,
     /// which the worker may be waiting for indirectly.
     Briefly,
+    /// For a second, and then for [`MIN_PACED_WAIT`]: the program does not expect to be throttled.
+    Shortly,
     /// For [`THROTTLE_TIMEOUT`].
     Yes,
 }
 
-/// See the [module](self).
+/// See the [module](self). Its atomics are Relaxed: bounds and statistics need no order.
 #[derive(Debug)]
 pub struct Backlog {
     /// What has been reported and waits. In two's complement: what has run may be reported before what was pushed.
     waiting: CachePadded<SharedAmount>,
     pub counters: CachePadded<Counters>,
-    limits: SharedAmount,
+    limit_count: AtomicU64,
+    limit_bytes: AtomicU64,
     /// `Counters::run` when a throttled caller last timed out.
     progress_at_timeout: AtomicU64,
+    /// When the worker began to wait for the grace period that it waits for: nanoseconds of [`now`], or 0.
+    waits_since: Unmodelled,
+    /// The excess that paced callers have paid for, and until when they pay.
+    paid: Unmodelled,
+    paid_until: Unmodelled,
+    /// 1: callers are throttled for a short time only ([`MayWait::Shortly`]).
+    #[cfg(feature = "epoch")]
+    shortly: AtomicU64,
 }
 
 /// Statistics, part of [`Stats`](crate::rcu::Stats), which explains them.
@@ -152,61 +233,134 @@ impl Backlog {
     const_unless_loom! {
         pub fn new() -> Self {
             Self {
-                waiting: CachePadded::new(SharedAmount::new(0, 0)),
+                waiting: CachePadded::new(SharedAmount::new()),
                 counters: CachePadded::new(Counters {
                     run: AtomicU64::new(0),
                     waits: AtomicU64::new(0),
                     overruns: AtomicU64::new(0),
                 }),
-                limits: SharedAmount::new(Limits::DEFAULT.count, Limits::DEFAULT.bytes),
+                limit_count: AtomicU64::new(Limits::DEFAULT.count),
+                limit_bytes: AtomicU64::new(Limits::DEFAULT.bytes),
                 progress_at_timeout: AtomicU64::new(u64::MAX),
+                waits_since: Unmodelled::new(0),
+                paid: Unmodelled::new(0),
+                paid_until: Unmodelled::new(0),
+                #[cfg(feature = "epoch")]
+                shortly: AtomicU64::new(0),
             }
         }
     }
 
     pub fn set_limits(&self, limits: Limits) {
-        self.limits.store(Amount { count: limits.count, bytes: limits.bytes });
+        self.limit_count.store(limits.count, Relaxed);
+        self.limit_bytes.store(limits.bytes, Relaxed);
+    }
+
+    /// From now on callers are throttled for a short time only.
+    #[cfg(feature = "epoch")]
+    pub fn throttle_shortly(&self) {
+        self.shortly.store(1, Relaxed);
+    }
+
+    #[cfg(feature = "epoch")]
+    pub fn throttles_shortly(&self) -> bool {
+        self.shortly.load(Relaxed) != 0
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { count: self.limit_count.load(Relaxed), bytes: self.limit_bytes.load(Relaxed) }
     }
 
     /// Counts callbacks that were pushed.
     pub fn add(&self, amount: Amount) {
         self.waiting.count.fetch_add(amount.count, Relaxed);
+        if amount.unknown != 0 {
+            self.waiting.unknown.fetch_add(amount.unknown, Relaxed);
+        }
         self.waiting.bytes.fetch_add(amount.bytes, Relaxed);
     }
 
     /// Counts callbacks that have run.
     pub fn remove(&self, amount: Amount) {
         self.waiting.count.fetch_sub(amount.count, Relaxed);
+        if amount.unknown != 0 {
+            self.waiting.unknown.fetch_sub(amount.unknown, Relaxed);
+        }
         self.waiting.bytes.fetch_sub(amount.bytes, Relaxed);
         self.counters.run.fetch_add(amount.count, Relaxed);
     }
 
+    /// The worker begins to wait for a grace period.
+    pub fn begin_gp_wait(&self, now: u64) {
+        self.waits_since.store(now.max(1), Relaxed);
+    }
+
+    pub fn end_gp_wait(&self) {
+        self.waits_since.store(0, Relaxed);
+    }
+
+    /// Returns `true` if the worker has waited for its grace period for long.
+    fn waits_for_long(&self) -> bool {
+        let since = self.waits_since.load(Relaxed);
+        since != 0 && now().saturating_sub(since) > LONG_GP
+    }
+
+    /// Returns how many bytes too much wait; 0 if callers need not be throttled.
+    fn excess(&self) -> u64 {
+        let (waiting, limits) = (self.waiting.map(at_least_zero), self.limits());
+        // Somewhat below the limits, as threads notice late.
+        let [most_count, most_bytes] = [limits.count, limits.bytes].map(|limit| limit - limit / 8);
+        let count = waiting.count.saturating_sub(most_count);
+        let mut bytes = waiting.bytes;
+        let with_unknown = bytes.saturating_add(waiting.unknown.saturating_mul(UNKNOWN_BYTES));
+        if with_unknown > most_bytes && waiting.unknown != 0 && self.waits_for_long() {
+            bytes = with_unknown;
+        }
+        bytes.saturating_sub(most_bytes).saturating_add(count.saturating_mul(CALLBACK_BYTES))
+    }
+
     /// Returns `true` if so much waits that callers must be throttled.
     pub fn above_high_mark(&self) -> bool {
-        // Somewhat below the limits, as threads notice late.
-        let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit - limit / 8));
-        waiting.count > mark.count || waiting.bytes > mark.bytes
+        self.excess() != 0
     }
 
     /// Returns `true` if enough waits for another round at once.
     pub fn above_low_mark(&self) -> bool {
-        let (waiting, mark) = (self.waiting.map(at_least_zero), self.limits.map(|limit| limit / 4));
-        waiting.count >= mark.count.min(FLUSH_THRESHOLD) || waiting.bytes >= mark.bytes
+        let (waiting, limits) = (self.waiting.map(at_least_zero), self.limits());
+        waiting.count >= (limits.count / 4).min(FLUSH_THRESHOLD) || waiting.bytes >= limits.bytes / 4
     }
 
     /// Counts a caller that is throttled, and returns for how long that may last.
     pub fn begin_wait(&self, wait: MayWait) -> Duration {
         self.counters.waits.fetch_add(1, Relaxed);
         let no_progress = self.progress_at_timeout.load(Relaxed) == self.counters.run.load(Relaxed);
-        if wait == MayWait::Briefly || no_progress { THROTTLE_RETRY } else { THROTTLE_TIMEOUT }
+        match wait {
+            MayWait::Shortly if no_progress => Duration::from_nanos(MIN_PACED_WAIT),
+            MayWait::Shortly => SHORT_THROTTLE_TIMEOUT,
+            MayWait::Yes if !no_progress => THROTTLE_TIMEOUT,
+            _ => self.pace(),
+        }
+    }
+
+    /// Pays for what the backlog has grown by since the last call. Returns the time until the payment is over. (Calls at
+    /// the same time may pay twice, or not at all: the pace is not exact.)
+    fn pace(&self) -> Duration {
+        let (excess, now) = (self.excess(), now());
+        let growth = excess.saturating_sub(self.paid.swap(excess, Relaxed));
+        let until = self.paid_until.load(Relaxed).max(now).saturating_add(growth.saturating_mul(PACE));
+        let until = until.clamp(now.saturating_add(MIN_PACED_WAIT), now.saturating_add(MAX_PACED_WAIT));
+        self.paid_until.store(until, Relaxed);
+        Duration::from_nanos(until.saturating_sub(now))
     }
 
     /// A throttled caller goes on, `in_time` or because its time is up. `is_below`: less than the high mark waits.
     pub fn end_wait(&self, wait: MayWait, in_time: bool, is_below: bool) {
-        if !in_time && wait == MayWait::Yes {
+        if !in_time && matches!(wait, MayWait::Shortly | MayWait::Yes) {
             self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
         }
-        if !is_below {
+        if is_below {
+            self.paid.store(0, Relaxed);
+        } else {
             self.counters.overruns.fetch_add(1, Relaxed);
         }
     }
@@ -221,5 +375,6 @@ impl Backlog {
     #[cfg(not(loom))]
     pub fn reset_in_child(&self) {
         self.waiting.store(Amount::default());
+        self.end_gp_wait();
     }
 }

@@ -13,7 +13,7 @@ pub struct Callback {
     /// With [`RAW`], an `unsafe fn(*mut ())` for the pointer in `data`.
     run: Run,
     data: Data,
-    /// The bytes that count towards the limits, and below them [`FREE_ONLY`], [`LOCAL`] and [`RAW`].
+    /// The bytes that count towards the limits, and below them the flags from [`UNKNOWN`] to [`FREE_ONLY`].
     bytes_and_flags: usize,
 }
 
@@ -31,13 +31,15 @@ pub struct Panicked {
     pub name: &'static str,
 }
 
-/// It runs no code of the program.
-const FREE_ONLY: usize = 1;
+/// It may free more than its bytes. Bit 0, as each push counts it.
+const UNKNOWN: usize = 1;
 /// The thread that deferred it may run it.
 const LOCAL: usize = 2;
 /// It calls a function of the program with a pointer.
 const RAW: usize = 4;
-const FLAGS: u32 = 3;
+/// It runs no code of the program.
+const FREE_ONLY: usize = 8;
+const FLAGS: u32 = 4;
 
 /// The most bytes of a callback: the sum over all callbacks that memory has room for does not overflow.
 const MAX_BYTES: usize = 1 << 40;
@@ -46,15 +48,15 @@ const MAX_BYTES: usize = 1 << 40;
 unsafe impl Send for Callback {}
 
 impl Callback {
-    /// Drops the value and frees its memory; counted as `bytes`. `local`: the thread that deferred it may run the
-    /// destructor.
+    /// Drops the value and frees its memory; counted as `bytes` and what it owns on the `heap`, if that is known.
+    /// `local`: the thread that deferred it may run the destructor.
     ///
     /// # Safety
     ///
     /// `value` is a word of `W`, any thread may drop it, and it is not freed otherwise. When the callback runs, no
     /// thread uses it any more.
     #[inline]
-    pub unsafe fn free<W: Word>(value: NonNull<()>, bytes: usize, local: bool) -> Self {
+    pub unsafe fn free<W: Word>(value: NonNull<()>, bytes: usize, heap: Option<usize>, local: bool) -> Self {
         /// # Safety
         ///
         /// `data` is the only word of a value.
@@ -73,26 +75,33 @@ impl Callback {
         }
         let data = MaybeUninit::new(value.as_ptr());
         let flags = if W::NEEDS_DROP { usize::from(local) * LOCAL } else { FREE_ONLY | LOCAL };
-        Self { run: free::<W>, data, bytes_and_flags: shifted(bytes) | flags }
+        Self { run: free::<W>, data, bytes_and_flags: weight(bytes, heap) | flags }
     }
 
-    /// Calls `drop_fn` with `pointer`; counted as `bytes`. `local`: the thread that deferred it may call it.
+    /// Calls `drop_fn` with `pointer`; counted as `bytes` and the `heap` bytes, if these are known. `local`: the thread
+    /// that deferred it may call it.
     ///
     /// # Safety
     ///
     /// Any thread may call `drop_fn` with `pointer` once, after a grace period.
     #[inline]
-    pub unsafe fn drop_raw(pointer: *mut (), bytes: usize, drop_fn: unsafe fn(*mut ()), local: bool) -> Self {
+    pub unsafe fn drop_raw(
+        pointer: *mut (),
+        bytes: usize,
+        heap: Option<usize>,
+        drop_fn: unsafe fn(*mut ()),
+        local: bool,
+    ) -> Self {
         // SAFETY: all pointers to functions have the same representation; `run` turns it back.
         let run = unsafe { mem::transmute::<unsafe fn(*mut ()), Run>(drop_fn) };
         let flags = RAW | (usize::from(local) * LOCAL);
-        Self { run, data: MaybeUninit::new(pointer), bytes_and_flags: shifted(bytes) | flags }
+        Self { run, data: MaybeUninit::new(pointer), bytes_and_flags: weight(bytes, heap) | flags }
     }
 
-    /// Calls `f`; counted as `bytes` and the size of the closure itself.
-    pub fn call<F: FnOnce() + Send + 'static>(f: F, bytes: usize) -> Self {
+    /// Calls `f`; counted as the size of the closure itself and the `heap` bytes, if these are known.
+    pub fn call<F: FnOnce() + Send + 'static>(f: F, heap: Option<usize>) -> Self {
         // SAFETY: any thread may call it, however late.
-        unsafe { Self::call_unchecked(f, bytes, false) }
+        unsafe { Self::call_unchecked(f, heap, false) }
     }
 
     /// [`call`](Self::call). `local`: the thread that deferred it may call it.
@@ -100,7 +109,7 @@ impl Callback {
     /// # Safety
     ///
     /// Any thread may call `f` after a grace period, however late.
-    pub unsafe fn call_unchecked<F: FnOnce()>(f: F, bytes: usize, local: bool) -> Self {
+    pub unsafe fn call_unchecked<F: FnOnce()>(f: F, heap: Option<usize>, local: bool) -> Self {
         /// # Safety
         ///
         /// `data` holds an `F`, which is not used again.
@@ -118,8 +127,7 @@ impl Callback {
         fn call<F: FnOnce()>(f: F) -> Option<fn() -> Panicked> {
             catch(f, || Panicked { what: "a callback deferred", name: type_name::<F>() })
         }
-        let bytes = shifted(bytes.saturating_add(size_of::<F>()));
-        let bytes_and_flags = bytes | (usize::from(local) * LOCAL);
+        let bytes_and_flags = weight(size_of::<F>(), heap) | (usize::from(local) * LOCAL);
         let mut data = Data::uninit();
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<Data>() {
             // SAFETY: `data` has the size and the alignment.
@@ -146,6 +154,13 @@ impl Callback {
         self.bytes_and_flags >> FLAGS
     }
 
+    /// Returns `true` if it may free more than that.
+    #[inline(always)]
+    pub fn is_unknown(&self) -> bool {
+        const { assert!(UNKNOWN == 1) };
+        self.bytes_and_flags & UNKNOWN != 0
+    }
+
     /// Returns `true` if it only frees memory, and runs no code of the program.
     pub fn is_free_only(&self) -> bool {
         self.bytes_and_flags & FREE_ONLY != 0
@@ -167,6 +182,7 @@ impl Callback {
     /// # Safety
     ///
     /// A grace period has ended since the callback was made.
+    #[inline]
     pub unsafe fn run(self) -> Option<fn() -> Panicked> {
         if self.bytes_and_flags & RAW != 0 {
             // SAFETY: `drop_raw` made it of such a function.
@@ -192,8 +208,9 @@ fn catch(f: impl FnOnce(), panicked: fn() -> Panicked) -> Option<fn() -> Panicke
 
 /// The bytes, in their place above the flags.
 #[inline(always)]
-fn shifted(bytes: usize) -> usize {
-    bytes.min(MAX_BYTES) << FLAGS
+fn weight(bytes: usize, heap: Option<usize>) -> usize {
+    let unknown = if heap.is_none() { UNKNOWN } else { 0 };
+    bytes.saturating_add(heap.unwrap_or(0)).min(MAX_BYTES) << FLAGS | unknown
 }
 
 #[cfg(all(test, not(loom)))]
@@ -208,8 +225,8 @@ mod tests {
         let calls = Arc::new(AtomicUsize::new(0));
         let (small, large) = (Arc::clone(&calls), (Arc::clone(&calls), [7_u8; 100]));
         let callbacks = [
-            Callback::call(move || _ = small.fetch_add(1, Relaxed), 0),
-            Callback::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), 0),
+            Callback::call(move || _ = small.fetch_add(1, Relaxed), None),
+            Callback::call(move || _ = large.0.fetch_add(large.1[99].into(), Relaxed), Some(0)),
         ];
         // SAFETY: there are no readers.
         callbacks.into_iter().for_each(|callback| unsafe { assert!(callback.run().is_none()) });
@@ -221,9 +238,9 @@ mod tests {
     fn only_frees_without_destructors_are_free_only() {
         fn free<T: Send + 'static>(value: T) -> Callback {
             // SAFETY: the value was never shared.
-            unsafe { Callback::free::<ThinPtr<T>>(ThinPtr::new(Box::new(value)).word(), 12, false) }
+            unsafe { Callback::free::<ThinPtr<T>>(ThinPtr::new(Box::new(value)).word(), 5, Some(7), false) }
         }
-        let callbacks = [free([1_u8; 3]), free(()), free(vec![1]), Callback::call(|| (), 12)];
+        let callbacks = [free([1_u8; 3]), free(()), free(vec![1]), Callback::call(|| (), Some(12))];
         assert_eq!(callbacks.each_ref().map(Callback::is_free_only), [true, true, false, false]);
         assert_eq!(callbacks.each_ref().map(Callback::bytes), [12; 4]);
         // SAFETY: there are no readers.

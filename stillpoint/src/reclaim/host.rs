@@ -16,8 +16,13 @@ pub trait Host {
     /// Returns `true` if no other thread can be inside a section: a grace period then costs nothing.
     fn is_alone(&self) -> bool;
 
-    /// Completes a grace period if that is possible without blocking. The calling thread is outside.
-    fn try_synchronize(&self);
+    /// Completes a grace period if that is possible without blocking. The calling thread is outside. Returns `true` if
+    /// it has been completed.
+    fn try_synchronize(&self) -> bool;
+
+    /// Returns `true` if the queue with this index may belong to a thread that is about to push to it.
+    #[cfg(any(feature = "epoch", loom))]
+    fn has_active_owner(&self, index: usize) -> bool;
 
     /// Blocks until the grace period has ended.
     fn wait_for(&self, cookie: GpCookie) -> Result<(), Denied>;
@@ -28,6 +33,16 @@ pub trait Host {
     /// Has a thread call [`CallbackWorker::work`](super::worker::CallbackWorker::work). Returns `false` if there is no
     /// thread.
     fn start_worker(&self) -> bool;
+
+    /// Has a thread call [`CallbackWorker::resume`](super::worker::CallbackWorker::resume) at the time `due`, in
+    /// nanoseconds of [`now`](crate::sync::now). Returns `false` if there is no thread.
+    fn park(&self, due: u64) -> bool;
+
+    /// Undoes [`park`](Self::park), if a thread has not begun to do that.
+    fn unpark(&self, due: u64);
+
+    /// Returns `true` after [`park`](Self::park) until a thread begins to do that, or until it is undone.
+    fn is_parked(&self, due: u64) -> bool;
 }
 
 /// The kernel denies the heavy fence, which worked before: grace periods fail.

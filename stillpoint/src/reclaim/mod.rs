@@ -4,7 +4,11 @@ pub mod activity;
 pub mod backlog;
 pub mod blocks;
 pub mod callback;
+#[cfg(not(loom))]
+pub mod heap_bytes;
 pub mod host;
+#[cfg(not(loom))]
+pub mod lazy_timer;
 #[cfg(not(loom))]
 pub mod options;
 pub mod poller;

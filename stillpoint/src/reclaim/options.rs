@@ -5,10 +5,14 @@
 /// ```
 /// use stillpoint::rcu::{self, DeferOptions, Rcu};
 ///
-/// let pages = Rcu::new(vec![0_u8; 1 << 20]);
-/// let old = pages.replace(vec![1; 1 << 20]);
+/// struct Pages {
+///     bytes: Box<[u8]>,
+/// }
+///
+/// let pages = Rcu::new(Pages { bytes: vec![0; 1 << 20].into() });
+/// let old = pages.replace(Pages { bytes: vec![1; 1 << 20].into() });
 /// // The megabyte counts towards the limits, and is not urgent.
-/// let options = DeferOptions::new().heap_bytes(old.len()).lazy();
+/// let options = DeferOptions::new().heap_bytes(old.bytes.len()).lazy();
 /// old.retire_with(options);
 /// rcu::barrier();
 /// ```
@@ -17,13 +21,23 @@
 pub struct DeferOptions {
     pub(crate) lazy: bool,
     pub(crate) local: bool,
-    pub(crate) bytes: usize,
+    pub(crate) heap: Heap,
+}
+
+/// What the value owns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Heap {
+    /// What the library knows of the type.
+    #[default]
+    ByType,
+    Bytes(usize),
+    Unknown,
 }
 
 impl DeferOptions {
-    /// No options: to be done soon, and nothing owned but the value itself.
+    /// No options: to be done soon; what the value owns depends on its [type](crate::rcu::Limits#what-a-value-counts-for).
     pub const fn new() -> Self {
-        Self { lazy: false, local: false, bytes: 0 }
+        Self { lazy: false, local: false, heap: Heap::ByType }
     }
 
     /// Allows it to wait: for callbacks that are not lazy, for a few thousand lazy ones or a quarter of the
@@ -48,6 +62,33 @@ impl DeferOptions {
 
     /// Adds `bytes` to the size of the value itself, for the [`Limits`](crate::rcu::Limits).
     pub const fn heap_bytes(self, bytes: usize) -> Self {
-        Self { bytes, ..self }
+        Self { heap: Heap::Bytes(bytes), ..self }
+    }
+
+    /// Says that it may own any amount of memory: it counts as
+    /// [a value that the library does not know](crate::rcu::Limits#what-a-value-counts-for).
+    ///
+    /// For callbacks that free memory by raw pointers ([`call_unchecked`](crate::rcu::call_unchecked)), which captures
+    /// do not show.
+    pub const fn unknown_heap_bytes(self) -> Self {
+        Self { heap: Heap::Unknown, ..self }
+    }
+
+    /// The options, with the heap bytes that `weigh` returns, if the caller has given none.
+    pub(crate) fn weighed(self, weigh: impl FnOnce() -> Option<usize>) -> Self {
+        match self.heap {
+            Heap::ByType => Self { heap: weigh().map_or(Heap::Unknown, Heap::Bytes), ..self },
+            Heap::Bytes(_) | Heap::Unknown => self,
+        }
+    }
+
+    /// Returns the heap bytes, or `None` if they are unknown. `by_type`: what is known of the type.
+    #[inline(always)]
+    pub(crate) fn heap(self, by_type: impl FnOnce() -> Option<usize>) -> Option<usize> {
+        match self.heap {
+            Heap::ByType => by_type(),
+            Heap::Bytes(bytes) => Some(bytes),
+            Heap::Unknown => None,
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! A queue of callbacks: those that one thread has deferred, in order, until they have run.
 //!
 //! Each reader of the registry has a queue. The *owner*, the thread that the reader belongs to, pushes callbacks. A
-//! *consumer*, the domain's worker or the owner itself, claims the front of the queue and pops them. Callbacks lie in
-//! linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in [`BLOCK`]. The next owner of
-//! the reader goes on with its queue.
+//! *consumer*, the domain's worker, the owner itself, or a visitor (`queue/visit.rs`), claims the front of the queue and
+//! pops them. Callbacks lie in linked [blocks](super::blocks), so a push is a few plain stores, and one allocation in
+//! [`BLOCK`]. The next owner of the reader goes on with its queue.
 //!
 //! # State
 //!
@@ -42,6 +42,9 @@
 //! The owner's Release of `tail` publishes callbacks, blocks and links to the consumer. The consumer's Release of
 //! `completed` publishes the effects of callbacks to `barrier`. A claim acquires what the last consumer released with
 //! its own.
+
+#[cfg(any(feature = "epoch", loom))]
+pub mod visit;
 
 use core::{mem, ptr};
 
@@ -253,7 +256,7 @@ impl Queue {
         let owner = &self.owner;
         // Relaxed, as all loads here: only the owner writes these.
         let tail = owner.tail.load(Relaxed);
-        let bytes = owner.added.add(1, callback.bytes() as u64);
+        let bytes = owner.added.add(Amount::of(&callback));
         if !callback.may_run_on_owner() {
             owner.worker_end.store(tail + 1, Relaxed);
         }
@@ -304,8 +307,7 @@ impl Queue {
 
     /// Returns `true` if the owner has run so much more than it has pushed that it should report.
     pub fn has_freed_much(&self) -> bool {
-        let [added, freed] = self.unreported();
-        freed.bytes >= added.bytes + FLUSH_BYTES / 16
+        self.owner.freed.bytes() >= self.owner.added.bytes() + FLUSH_BYTES / 16
     }
 
     /// Claims the front if it is free.
@@ -387,7 +389,7 @@ impl Queue {
         claim.with(|consumer| consumer.advance(self, engine));
         // SAFETY: this is the owner, and the consumer gives up the block (4).
         let keep = |block| unsafe { self.owner.blocks.keep(block) };
-        let count = |amount: Amount| _ = self.owner.freed.add(amount.count, amount.bytes);
+        let count = |amount: Amount| _ = self.owner.freed.add(amount);
         claim.run(limit, |callback| !callback.may_run_on_owner(), keep, run, count);
         claim.with(|consumer| {
             // Relaxed: only the owner writes it.
@@ -443,8 +445,7 @@ impl Claim<'_> {
         while amount.count < limit
             && let Some(callback) = self.with(|consumer| consumer.pop(self.0, &leave, &free))
         {
-            amount.count += 1;
-            amount.bytes += callback.bytes() as u64;
+            amount += Amount::of(&callback);
             run(callback);
         }
         let has_run = amount.count != 0;

@@ -2,6 +2,11 @@
 //!
 //! A [`Queue`] has one owner: here, the thread that holds the lock of its stripe, for the time of a push. The worker
 //! runs all callbacks, as no thread is the one that deferred them.
+//!
+//! A thread pushes to the same stripe all its life, whatever its CPU. So its callbacks run in order.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
 
@@ -12,7 +17,7 @@ use crate::reclaim::callback::Callback;
 use crate::reclaim::queue::{PushAction, Queue};
 use crate::sync::{ForkSafe, Mutex};
 
-/// Threads on as many CPUs can push at a time.
+/// As many threads can push at a time.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// See the [module](self).
@@ -23,6 +28,23 @@ pub struct StripedQueues([CachePadded<Stripe>; STRIPES]);
 struct Stripe {
     push_lock: ForkSafe<Mutex<()>>,
     queue: Queue,
+}
+
+/// Returns the number of the calling thread's stripe. Threads get them in turn, as they first push.
+fn own_stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        // Without a destructor, so that late destructors may push.
+        static OWN: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    OWN.with(|own| {
+        own.get().unwrap_or_else(|| {
+            // Relaxed: only the number matters.
+            let number = NEXT.fetch_add(1, Relaxed) % STRIPES;
+            own.set(Some(number));
+            number
+        })
+    })
 }
 
 impl StripedQueues {
@@ -36,10 +58,10 @@ impl StripedQueues {
         self.0.iter().map(|stripe| &stripe.queue)
     }
 
-    /// Pushes to the queue of `cpu`. Returns that queue, and what must be reported to the backlog, if it is time for
-    /// that.
-    pub fn push(&self, cpu: usize, callback: Callback, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
-        let Stripe { push_lock, queue } = &*self.0[cpu % STRIPES];
+    /// Pushes to the calling thread's queue. Returns that queue, and what must be reported to the backlog, if it is time
+    /// for that.
+    pub fn push(&self, callback: Callback, lazy: bool) -> (&Queue, Option<[Amount; 2]>) {
+        let Stripe { push_lock, queue } = &*self.0[own_stripe()];
         // No code of the program runs under the lock.
         let _guard = push_lock.get().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the holder of the lock is the queue's owner.

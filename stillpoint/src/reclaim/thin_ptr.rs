@@ -90,6 +90,12 @@ unsafe impl<T: ?Sized> Word for ThinPtr<T> {
     type Value = T;
     const NEEDS_DROP: bool = mem::needs_drop::<T>();
 
+    #[inline(always)]
+    unsafe fn deref<'a>(word: NonNull<()>) -> &'a T {
+        // SAFETY: the caller's contract.
+        unsafe { &*Self::from_word(word).as_ptr() }
+    }
+
     #[inline]
     unsafe fn bytes(word: NonNull<()>) -> usize {
         // SAFETY: the caller's contract.

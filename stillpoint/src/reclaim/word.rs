@@ -16,11 +16,18 @@ pub unsafe trait Word {
     /// `false` if [`drop`](Self::drop) only frees memory.
     const NEEDS_DROP: bool;
 
-    /// Returns the bytes that [`drop`](Self::drop) frees.
+    /// Returns the value.
     ///
     /// # Safety
     ///
-    /// `word` points to a value that is not dropped.
+    /// `word` points to a value that is neither dropped nor borrowed mutably for `'a`.
+    unsafe fn deref<'a>(word: NonNull<()>) -> &'a Self::Value;
+
+    /// Returns the bytes of the value's own allocation.
+    ///
+    /// # Safety
+    ///
+    /// As for [`deref`](Self::deref).
     unsafe fn bytes(word: NonNull<()>) -> usize;
 
     /// Drops the value and frees its memory.
@@ -39,6 +46,12 @@ pub struct Node<T: ?Sized>(PhantomData<T>);
 unsafe impl<T: ?Sized + Pointable> Word for Node<T> {
     type Value = T;
     const NEEDS_DROP: bool = T::NEEDS_DROP;
+
+    #[inline(always)]
+    unsafe fn deref<'a>(word: NonNull<()>) -> &'a T {
+        // SAFETY: the caller's contract.
+        unsafe { T::deref(word) }
+    }
 
     #[inline]
     unsafe fn bytes(word: NonNull<()>) -> usize {

@@ -21,6 +21,9 @@
 //! Where all queues are those of owners that reclaim by themselves ([`Queue::assign_cookies`]), the worker leads no
 //! grace period. It looks again after ASSESSMENT_INTERVAL. Grace periods of its own would interrupt the owners.
 //!
+//! A worker that finds nothing but lazy callbacks ends, and leaves a task that goes on when they must run: so domains
+//! that are lazy share their threads ([`super::lazy_timer`]).
+//!
 //! The worker must not make a caller of `synchronize()` wait for two grace periods: one that the worker leads, and the
 //! next. A program that defers something often calls `synchronize()` at once, and that serves the worker's callbacks
 //! too: so the worker lingers before it leads. It waits for a grace period that is in progress, and lingers anew, so
@@ -36,6 +39,9 @@
 //! may of its own queue, wakes the worker, and blocks. A caller inside a section does so when it leaves the outermost
 //! one (`ReaderSet::defer_to_exit`), as most code that links nodes retires inside sections only.
 
+#[cfg(any(feature = "epoch", loom))]
+mod collect;
+
 use core::mem;
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -47,7 +53,7 @@ use super::backlog::{Amount, Backlog, Limits, MayWait};
 use super::blocks::BLOCK;
 use super::host::{CallerContext, Denied, Host};
 use super::queue::{Held, Pending, Queue, STEP};
-use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, RATE_LIMITED, WorkerState};
+use super::worker_state::{GoIdle, IDLE, LAZY_WAIT, PARKED, RATE_LIMITED, WorkerState};
 use crate::fence::heavy;
 use crate::grace_period::cookie::GpCookie;
 use crate::grace_period::stall;
@@ -64,6 +70,8 @@ const LINGER: u64 = if cfg!(loom) { 0 } else { 100_000 };
 const ROUND_INTERVAL_ON_ERROR: Duration = Duration::from_secs(1);
 /// Nanoseconds for which lazy callbacks may wait.
 const LAZY_DELAY: u64 = 10_000_000_000;
+/// Nanoseconds after which a domain is resumed that was parked instead of starting a worker.
+const FIRST_LOOK: u64 = 1_000_000;
 /// Nanoseconds for which the worker runs callbacks before it looks at the queues again.
 const BATCH_TIME_LIMIT: u64 = 1_000_000;
 
@@ -75,12 +83,20 @@ pub struct CallbackWorker {
     backlog: Backlog,
     /// Callers that want all callbacks to run now.
     urgent: AtomicU64,
+    /// 1 after [`close`](Self::close).
+    closed: AtomicU64,
     /// When the last round began, or the grace period of another leader ended.
     last_round: AtomicU64,
     /// The queue with which the next round begins to run callbacks.
     first: AtomicU64,
     /// Rounds that failed: see [`Denied`].
     failures: AtomicU64,
+    /// The time for which the domain was last parked, or 0. Only the worker, or the thread that is to provide it,
+    /// accesses this.
+    parked_until: AtomicU64,
+    /// See [`collect`].
+    #[cfg(any(feature = "epoch", loom))]
+    run_at_impatience: AtomicU64,
 }
 
 /// What the worker finds in the queues.
@@ -117,9 +133,13 @@ impl CallbackWorker {
                 progress: CachePadded::new(EventCount::new()),
                 backlog: Backlog::new(),
                 urgent: AtomicU64::new(0),
+                closed: AtomicU64::new(0),
                 last_round: AtomicU64::new(0),
                 first: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
+                parked_until: AtomicU64::new(0),
+                #[cfg(any(feature = "epoch", loom))]
+                run_at_impatience: AtomicU64::new(u64::MAX),
             }
         }
     }
@@ -136,7 +156,11 @@ impl CallbackWorker {
     #[cold]
     fn provide(&self, lazy: bool, host: &impl Host) -> bool {
         let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        if !is_missing || host.start_worker() {
+        if !is_missing
+            || lazy && self.park_instead(host)
+            || host.start_worker()
+            || !lazy && self.park_instead(host)
+        {
             return true;
         }
         // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look
@@ -144,6 +168,45 @@ impl CallbackWorker {
         self.state.give_up();
         step!("start-failure-without-notify", self.progress.notify_all());
         false
+    }
+
+    /// Instead of starting a worker: for a lazy callback, and if none can be started but there is a thread that resumes
+    /// parked domains. Returns `false` if that is impossible.
+    fn park_instead(&self, host: &impl Host) -> bool {
+        let Some(due) = self.park(now() + FIRST_LOOK, host) else { return false };
+        // No fence: if this misses a callback, the task finds it soon.
+        let has_work = || !host.is_parked(due);
+        if self.state.leave_running(PARKED, || (), has_work) == GoIdle::Idle {
+            return true;
+        }
+        self.unpark(host);
+        false
+    }
+
+    /// Leaves a task that calls [`resume`](Self::resume) at the time `due`, in place of an earlier one. Returns `due`,
+    /// or `None` if there is no thread for that.
+    fn park(&self, due: u64, host: &impl Host) -> Option<u64> {
+        self.unpark(host);
+        host.park(due).then(|| {
+            self.parked_until.store(due, Relaxed);
+            due
+        })
+    }
+
+    fn unpark(&self, host: &impl Host) {
+        // Relaxed, here and above: accesses are ordered by changes of the state.
+        let due = self.parked_until.load(Relaxed);
+        if due != 0 {
+            self.parked_until.store(0, Relaxed);
+            host.unpark(due);
+        }
+    }
+
+    /// The task of a parked domain: works, unless there is a worker.
+    pub fn resume(&self, host: &impl Host) {
+        if self.state.resume() {
+            self.work(host, || false);
+        }
     }
 
     /// After a push: the owner runs some of its ready callbacks.
@@ -171,10 +234,10 @@ impl CallbackWorker {
     pub fn reduce_backlog(&self, queue: &Queue, context: CallerContext, host: &impl Host) {
         if !context.is_inside {
             if host.is_alone() {
-                host.try_synchronize();
+                _ = host.try_synchronize();
             } else if queue.own_gp_is_due() {
                 let begin = now();
-                host.try_synchronize();
+                _ = host.try_synchronize();
                 queue.own_gp_took(now() - begin);
             }
         }
@@ -189,7 +252,7 @@ impl CallbackWorker {
         self.run_own(queue, host, u64::MAX);
         // Only now: as in `flush`.
         if !is_inside() && queue.pending() != Pending::None {
-            host.try_synchronize();
+            _ = host.try_synchronize();
             self.run_own(queue, host, u64::MAX);
         }
         step!("flush-without-expedite", queue.expedite());
@@ -331,10 +394,13 @@ impl CallbackWorker {
 
     /// Has all callbacks run now, by a worker, or by this thread if none can be started. Nothing is pushed any more,
     /// and there are no readers.
-    #[cfg(not(loom))]
+    ///
+    /// A thread that acts as the worker until its own condition holds goes on until all have run: it looks for this
+    /// after it has changed the state, and this thread changes the state afterwards (invariant 3 of the worker's state).
     pub fn close(&self, host: &impl Host) {
-        // Relaxed: ordered by `wake`.
+        // Relaxed, both: ordered by `wake`.
         self.urgent.fetch_add(1, Relaxed);
+        step!("close-not-announced", self.closed.store(1, Relaxed));
         if self.pending(host) != Pending::None && self.state.wake() {
             self.provide_or_work(host, || false);
         }
@@ -357,17 +423,19 @@ impl CallbackWorker {
         host.queues().map(Queue::pending).max().unwrap_or(Pending::None)
     }
 
-    /// The worker's loop: runs until all queues are empty, or until `stop` returns `true`.
+    /// The worker's loop: runs until all queues are empty, or hold nothing but lazy callbacks, or until `stop` returns
+    /// `true` and the domain is not closed.
     pub fn work(&self, host: &impl Host, stop: impl Fn() -> bool) {
         let is_ready = |lazy| host.queues().any(|queue| queue.is_ready(lazy));
         let lazy_until =
             || host.queues().filter_map(Queue::oldest).min().map_or(0, |oldest| oldest + LAZY_DELAY);
+        self.unpark(host);
         let mut lingers_since = None;
         // The last sleep was for an owner that had claimed its queue.
         let mut has_slept_for_owner = false;
         loop {
-            if stop() {
-                self.state.give_up();
+            let is_closed = || self.closed.load(Relaxed) != 0;
+            if !is_closed() && stop() && self.state.leave_running(IDLE, || (), is_closed) == GoIdle::Idle {
                 step!("worker-stops-without-notify", self.progress.notify_all());
                 return;
             }
@@ -402,8 +470,17 @@ impl CallbackWorker {
                     }
                 }
                 Pending::Lazy if let Some(time) = self.time_until(lazy_until()) => {
-                    self.state
-                        .sleep_timeout(LAZY_WAIT, time, try_heavy, || is_ready(false) || self.must_hurry());
+                    let has_work = || is_ready(false) || self.must_hurry();
+                    let due = now().saturating_add(time.as_nanos() as u64);
+                    if let Some(due) = self.park(due, host) {
+                        let has_work = || has_work() || !host.is_parked(due);
+                        if self.state.leave_running(PARKED, try_heavy, has_work) == GoIdle::Idle {
+                            return;
+                        }
+                        self.unpark(host);
+                    } else {
+                        self.state.sleep_timeout(LAZY_WAIT, time, try_heavy, has_work);
+                    }
                     lingers_since = None;
                 }
                 _ if self.run_slice(host) => {
@@ -441,7 +518,9 @@ impl CallbackWorker {
         }
         *lingers_since = None;
         let begin = now();
+        self.backlog.begin_gp_wait(begin);
         let result = host.wait_for(in_progress.unwrap_or(cookie));
+        self.backlog.end_gp_wait();
         self.last_round.store(if in_progress.is_some() { now() } else { begin }, Relaxed);
         if result.is_err() {
             step!("failed-round-without-notify", {

@@ -27,6 +27,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::sync::ForkSafe;
 use crate::sys::pin::is_pinned;
+use crate::sys::scheduling::take_nice_of_main;
 use crate::sys::thread::{self, with_all_blocked};
 
 static POOL: ForkSafe<WorkerPool> = ForkSafe::new(WorkerPool::new());
@@ -76,6 +77,7 @@ fn start_worker(first: Task) -> bool {
 /// The main function of a worker.
 extern "C" fn work(first: *mut c_void) -> *mut c_void {
     thread::set_name(c"stillpoint-rcu");
+    take_nice_of_main();
     // SAFETY: `start_worker` made the pointer of a box, for this thread.
     let first = unsafe { Box::from_raw(first.cast::<Task>()) };
     run(*first);

@@ -9,20 +9,24 @@
 //! | state | worker | what changes it to [`RUNNING`] |
 //! |---|---|---|
 //! | [`IDLE`] | none | a push; the thread that changes it provides a worker |
-//! | [`LAZY_WAIT`] | sleeps until lazy callbacks must run | a push that is not lazy, an urgent caller, time |
+//! | [`PARKED`] | none until lazy callbacks must run ([`super::lazy_timer`]) | a push that is not lazy, an urgent caller, time; the thread that changes it provides a worker |
+//! | [`LAZY_WAIT`] | sleeps until an owner has run its callbacks, or as `PARKED` if there is no thread for that | a push that is not lazy, an urgent caller, time |
 //! | [`RATE_LIMITED`] | sleeps until the next round may begin | an urgent caller, time |
 //! | [`RUNNING`] | runs; looks at the queues again before it leaves this state | |
 //!
 //! # Invariants
 //!
-//! 1. A domain has at most one worker: from the change of `IDLE` to `RUNNING`, whose thread provides the worker, to the
-//!    worker's change of `RUNNING` to `IDLE` that it does not undo.
+//! 1. A domain has at most one worker: from the change of `IDLE` or `PARKED` to `RUNNING`, whose thread provides the
+//!    worker, to the worker's change of `RUNNING` to `IDLE` or `PARKED` that it does not undo.
 //! 2. *No callback is forgotten.* The owner pushes, executes a light fence and loads the state. The worker changes the
 //!    state, executes a heavy fence and looks at the queues. If the owner's fence came first, the worker finds the
 //!    callback. If the worker's came first, the owner finds the state that it must change.
 //! 3. An urgent caller publishes that it is urgent, and then changes the state by a read-modify-write. The worker
 //!    changes the state by a read-modify-write, and then looks for urgent callers. One of the two changes comes second,
 //!    and acquires the other.
+//! 4. *A parked domain is resumed.* The worker leaves a task that calls [`resume`](WorkerState::resume), changes the
+//!    state, and looks whether a thread has taken the task meanwhile. If none has, the thread that takes it later finds
+//!    the state that it must change.
 
 use core::num::NonZeroU32;
 use std::time::Duration;
@@ -31,9 +35,10 @@ use crate::fence::light;
 use crate::sync::{Futex, Ordering::*, const_unless_loom, step};
 
 pub const IDLE: u64 = 0;
-pub const LAZY_WAIT: u64 = 1;
-pub const RATE_LIMITED: u64 = 2;
-pub const RUNNING: u64 = 3;
+pub const PARKED: u64 = 1;
+pub const LAZY_WAIT: u64 = 2;
+pub const RATE_LIMITED: u64 = 3;
+pub const RUNNING: u64 = 4;
 
 const ALL: NonZeroU32 = NonZeroU32::MAX;
 
@@ -67,15 +72,15 @@ impl WorkerState {
         // Pairs with the heavy fence in `leave_running` (2).
         light();
         // Relaxed: see (2).
-        self.state.load(Relaxed) < if lazy { LAZY_WAIT } else { RATE_LIMITED }
+        self.state.load(Relaxed) < if lazy { PARKED } else { RATE_LIMITED }
     }
 
-    /// Returns `true` if the worker sleeps until lazy callbacks must run, or until the next round may begin.
+    /// Returns `true` if the worker sleeps or the domain is parked.
     pub fn is_sleeping(&self) -> bool {
         // The worker reads the backlog, which the caller has increased, after its heavy fence: as in (2). Before a pause
         // for owners that reclaim by themselves there is no fence: the worker may miss the increase for that pause.
         light();
-        matches!(self.state.load(Relaxed), LAZY_WAIT | RATE_LIMITED)
+        matches!(self.state.load(Relaxed), PARKED | LAZY_WAIT | RATE_LIMITED)
     }
 
     /// Returns `true` if there is no worker.
@@ -94,7 +99,7 @@ impl WorkerState {
         if matches!(old, LAZY_WAIT | RATE_LIMITED) {
             step!("sleep-not-ended", self.state.wake(1, ALL));
         }
-        old == IDLE
+        old <= PARKED
     }
 
     /// Like [`wake`](Self::wake), but lets a worker sleep.
@@ -104,7 +109,15 @@ impl WorkerState {
         self.state.compare_exchange(IDLE, RUNNING, Acquire, Relaxed).is_ok()
     }
 
-    /// For a caller that could not provide a worker, and for a worker that stops early: there is none.
+    /// For the task of a parked domain: returns `true` if the caller must provide a worker.
+    #[must_use]
+    pub fn resume(&self) -> bool {
+        // Acquire: as in `wake`. Relaxed: a failure means that there is a worker, or none because none could be provided
+        // for the parked domain.
+        self.state.compare_exchange(PARKED, RUNNING, Acquire, Relaxed).is_ok() || self.wake_if_idle()
+    }
+
+    /// For a caller that could not provide a worker: there is none.
     pub fn give_up(&self) {
         // Release: pairs with the Acquire in `wake` by the next worker's provider. A thread that relied on this worker
         // meanwhile pushes again some day, or waits and is notified.
@@ -143,8 +156,9 @@ impl WorkerState {
         // `sleep_timeout`.
         match self.state.compare_exchange(rest, RUNNING, Acquire, Relaxed) {
             Ok(_) => GoIdle::WorkFound,
-            // A `wake` came first. From `IDLE` its caller provides another worker (1); otherwise it means this one.
-            Err(_) if rest == IDLE => GoIdle::Idle,
+            // A `wake` came first. From `IDLE` or `PARKED` its caller provides another worker (1); otherwise it means
+            // this one.
+            Err(_) if rest <= PARKED => GoIdle::Idle,
             Err(_) => GoIdle::WorkFound,
         }
     }

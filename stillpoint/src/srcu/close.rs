@@ -9,6 +9,7 @@
 
 use core::fmt;
 use core::future::Future;
+use core::panic::Location;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use super::close_waiters::WaiterId;
 use super::domain::{Domain, WorkerRef};
 use super::shared::NAME;
-use crate::domain::raw::{RawDomain, address, assert_may_wait};
+use crate::domain::raw::{Await, RawDomain, address, assert_may_wait};
 use crate::grace_period::engine::ReaderSet as _;
 use crate::grace_period::stall::{StallDetector, StalledReaders};
 use crate::reclaim::{running, worker_pool};
@@ -76,7 +77,7 @@ impl Domain {
         // SAFETY: `Close` only waits.
         let domain = unsafe { self.worker_ref() };
         drop(self);
-        Close { domain, id: 0 }
+        Close { domain, id: 0, site: Location::caller() }
     }
 }
 
@@ -93,6 +94,8 @@ impl Domain {
 pub struct Close {
     domain: WorkerRef,
     id: WaiterId,
+    /// Where it was made.
+    site: &'static Location<'static>,
 }
 
 impl Close {
@@ -101,8 +104,9 @@ impl Close {
     /// # Panics
     ///
     /// See the [type](Self#panics).
+    #[track_caller]
     pub fn wait(&self) {
-        assert_may_close(&self.domain);
+        assert_may_close(&self.domain, "Close::wait()");
         wait(&self.domain, || true);
     }
 
@@ -125,12 +129,12 @@ impl Close {
     }
 }
 
-fn assert_may_close(domain: &Domain) {
-    const OPERATION: &str = "waiting for close()";
-    assert_may_wait(domain, OPERATION);
+#[track_caller]
+fn assert_may_close(domain: &Domain, operation: impl fmt::Display + Copy) {
+    assert_may_wait(domain, operation);
     assert!(
         !running::is_of(address(domain)),
-        "{OPERATION} inside a callback of the same domain would wait for itself"
+        "{operation} inside a callback of the same domain would wait for itself"
     );
 }
 
@@ -163,7 +167,10 @@ fn wait(domain: &Domain, is_wanted: impl Fn() -> bool) -> bool {
             detector.report_if_due(detector.waited(), |_| {
                 let (handles, sections) = (counts.handles(), readers.count());
                 let site = domain.made_at()?;
-                (handles != 0).then_some(StalledReaders::Handles { handles, sections, site })
+                (handles != 0).then(|| {
+                    let begun_at = readers.begun_at();
+                    StalledReaders::Handles { handles, sections, begun_at, site }
+                })
             });
         }
     }
@@ -177,11 +184,11 @@ impl Future for Close {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        assert_may_close(&self.domain);
+        assert_may_close(&self.domain, Await("a Close", self.site));
         if self.is_closed() {
             return Poll::Ready(());
         }
-        let Self { domain, id } = &mut *self;
+        let Self { domain, id, .. } = &mut *self;
         let submit = || {
             // SAFETY: the task only waits.
             let domain = unsafe { domain.worker_ref() };

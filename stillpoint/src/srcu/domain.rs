@@ -26,7 +26,9 @@ use crate::EnterSection;
 use crate::domain::api::Sealed;
 use crate::domain::deferred;
 use crate::domain::raw::{Core, RawDomain};
-use crate::readers::srcu::{Idx, SrcuReaders};
+#[cfg(feature = "capi")]
+use crate::readers::srcu::Idx;
+use crate::readers::srcu::SrcuReaders;
 use crate::reclaim::callback::Callback;
 use crate::reclaim::host::Host;
 use crate::reclaim::queue::Queue;
@@ -120,6 +122,7 @@ impl Domain {
 
     /// [`enter`](Self::enter) for interfaces to other languages: returns the number that
     /// [`exit_raw`](Self::exit_raw) takes.
+    #[cfg(feature = "capi")]
     #[doc(hidden)]
     #[inline]
     #[track_caller]
@@ -132,6 +135,7 @@ impl Domain {
     /// # Safety
     ///
     /// `enter_raw` of this domain returned `section`, which has not been ended.
+    #[cfg(feature = "capi")]
     #[doc(hidden)]
     #[inline]
     pub unsafe fn exit_raw(&self, section: u64) {
@@ -354,7 +358,7 @@ unsafe impl RawDomain for Domain {
 
     fn defer(&self, callback: Callback, lazy: bool) {
         let shared = self.shared();
-        let (queue, reported) = shared.queues.push(crate::percpu::cpu(), callback, lazy);
+        let (queue, reported) = shared.queues.push(callback, lazy);
         shared.core.callbacks.notify(lazy, self);
         if let Some(reported) = reported {
             deferred::reduce_backlog(self, queue, reported);
@@ -364,12 +368,13 @@ unsafe impl RawDomain for Domain {
     fn flush(&self) -> bool {
         let Shared { core, queues, .. } = self.shared();
         queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
-        Host::try_synchronize(self);
+        _ = Host::try_synchronize(self);
         // Not `any`, which would stop at the first.
         queues.iter().filter(|queue| core.callbacks.notify_if_pending(queue, self)).count() != 0
     }
 
     #[inline(always)]
+    #[track_caller]
     fn check(&self, section: &Section) {
         // Relaxed: only the address matters.
         if !section.is_of(self.inner.load(Relaxed).cast()) {
@@ -384,6 +389,7 @@ unsafe impl RawDomain for Domain {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn refuse() -> ! {
     panic!("the guard is one of another srcu::Domain than the pointer: it does not keep the value")
 }

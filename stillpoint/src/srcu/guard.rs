@@ -4,9 +4,13 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
+#[cfg(feature = "section-locations")]
+use core::panic::Location;
 use core::ptr::NonNull;
 
 use super::shared::Shared;
+#[cfg(feature = "section-locations")]
+use crate::readers::section_sites::SiteIndex;
 use crate::readers::srcu::Idx;
 use crate::tagged::shared::sealed::ReadSection;
 
@@ -39,6 +43,8 @@ pub struct Guard<'a> {
 pub struct Section {
     domain: NonNull<Shared>,
     idx: Idx,
+    #[cfg(feature = "section-locations")]
+    site: SiteIndex,
 }
 
 // SAFETY: the domain is shared by all threads, and a section may end in any.
@@ -49,6 +55,7 @@ unsafe impl Sync for Section {}
 impl<'a> Guard<'a> {
     /// Begins a section of `domain`, which a handle keeps that is borrowed for `'a`.
     #[inline(always)]
+    #[cfg_attr(feature = "section-locations", track_caller)]
     pub(super) fn enter(domain: &'a Shared) -> Self {
         Self { section: Section::begin(domain), _handle: PhantomData }
     }
@@ -82,8 +89,15 @@ impl<'a> Guard<'a> {
 
 impl Section {
     #[inline(always)]
+    #[cfg_attr(feature = "section-locations", track_caller)]
     pub(super) fn begin(domain: &Shared) -> Self {
-        Self { domain: NonNull::from(domain), idx: domain.readers().read_lock() }
+        let readers = domain.readers();
+        Self {
+            domain: NonNull::from(domain),
+            #[cfg(feature = "section-locations")]
+            site: readers.sites.begin(Location::caller()),
+            idx: readers.read_lock(),
+        }
     }
 
     /// # Safety
@@ -101,7 +115,10 @@ impl Section {
     #[inline(always)]
     pub(super) unsafe fn end(&mut self) {
         // SAFETY: the caller's contract.
-        unsafe { self.domain.as_ref() }.readers().read_unlock(self.idx);
+        let readers = unsafe { self.domain.as_ref() }.readers();
+        #[cfg(feature = "section-locations")]
+        readers.sites.end(self.site);
+        readers.read_unlock(self.idx);
     }
 
     /// Returns `true` for a section of `domain`.

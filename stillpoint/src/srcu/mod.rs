@@ -49,6 +49,17 @@
 //! [stall hook](crate::rcu::set_stall_hook) without threads, the callbacks are leaked.)
 //! [`Domain::close`] drops a handle, and waits until there are no others and all callbacks have run.
 //!
+//! The end of the program waits for none of this: end `main` with [`Domain::close`], or with
+//! [`barrier`](crate::Domain::barrier) for a domain that stays open, such as a `static`.
+//!
+//! # Stalls
+//!
+//! [Stalls](crate::rcu#stalls) are reported as in [`rcu`](crate::rcu), by the same hook and after the same time. As
+//! sections do not belong to threads, a report has the number of open sections, and where the domain was made. With the
+//! feature `section-locations` it also says where the sections began
+//! ([`Stall::sections_begun_at`](crate::rcu::Stall::sections_begun_at)): each section then takes two atomic operations
+//! more, on words that all sections share which begin at the same place.
+//!
 //! # Signal handlers
 //!
 //! A handler may begin and end sections, and load, if the domain has been used or [prepared](Domain::prepare). Where
@@ -76,6 +87,8 @@
 //!   [`OwnedGuard`], which holds a handle, for ever.
 //! - A grace period sums four words of every CPU that the machine may ever have. With hundreds of CPUs that takes some
 //!   microseconds, about as long as the heavy fence. A domain takes 4 KiB, and 128 bytes for each such CPU.
+//! - Threads that retire values while the backlog exceeds its [limits](crate::rcu::set_limits) go on at about a mebibyte
+//!   a second, since they may be inside a section themselves: so one section should not retire more than the limits.
 //! - A section takes two or three times as long as one of [`crate::rcu`], which readers that do not sleep should use.
 //!
 //! # Sources

@@ -7,7 +7,7 @@
 //! # Mutants
 //!
 //! A step without which a model must fail is a statement in [`step!`], with a name. Under the model checker and with
-//! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects a step, which is then left out.
+//! `--cfg stillpoint_mutants` the environment variable `STILLPOINT_MUTANT` selects a step, which is then left out; `NAME/N` leaves it out once in `N` times.
 //! Otherwise none of this is compiled. Orderings need no names: under the model checker the atomics know their call
 //! sites (`sync/orderings.rs`). `ci/mutants.sh` shows that a model fails without each step and ordering, and
 //! `ci/torture.sh` that a torture run on the machine notices some. The tables are in `docs/proof.md`.
@@ -49,12 +49,37 @@ pub(crate) use native::{
 #[cfg(not(loom))]
 pub(crate) use spin_calibration::spin_iterations;
 
-/// Returns `true` if the mutant `name` is selected.
+/// Returns `true` if the mutant `name` is selected: always, or once in `N` times, at random, if `name/N` is.
 #[cfg(any(loom, stillpoint_mutants, stillpoint_faults))]
 pub fn mutant(name: &str) -> bool {
-    static SELECTED: std::sync::LazyLock<Option<String>> =
-        std::sync::LazyLock::new(|| std::env::var("STILLPOINT_MUTANT").ok());
-    SELECTED.as_deref() == Some(name)
+    static SELECTED: std::sync::LazyLock<Option<(String, u64)>> = std::sync::LazyLock::new(|| {
+        let selected = std::env::var("STILLPOINT_MUTANT").ok()?;
+        Some(match selected.split_once('/') {
+            Some((name, n)) => (name.to_owned(), n.parse().expect("a number after the name of the mutant")),
+            None => (selected, 1),
+        })
+    });
+    SELECTED.as_ref().is_some_and(|(selected, n)| selected == name && (*n == 1 || one_in(*n)))
+}
+
+/// Returns `true` once in `n` calls of a thread, at random. Orders nothing.
+#[cfg(any(loom, stillpoint_mutants, stillpoint_faults))]
+fn one_in(n: u64) -> bool {
+    use std::cell::Cell;
+    thread_local!(static STATE: Cell<u64> = const { Cell::new(0) });
+    // A thread that exits has no variable any more.
+    STATE
+        .try_with(|state| {
+            // The first state is the address of the variable: another one in each thread.
+            let mut x =
+                if state.get() == 0 { std::ptr::from_ref(state).addr() as u64 | 1 } else { state.get() };
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            state.set(x);
+            x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11 < (1 << 53) / n
+        })
+        .unwrap_or(false)
 }
 
 /// There are no mutants otherwise.

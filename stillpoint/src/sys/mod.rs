@@ -16,6 +16,7 @@ pub mod pin;
 pub mod rseq;
 #[cfg(feature = "signal-fence")]
 pub mod rt_signal;
+pub mod scheduling;
 pub mod thread;
 pub mod tls_destructor;
 

@@ -72,31 +72,47 @@ fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
     (!offset.is_null() && !size.is_null()).then_some((offset.cast(), size.cast()))
 }
 
-/// A static program cannot look up symbols. Weak ones are null if the C library lacks them.
+/// A static program cannot look up symbols. Weak ones are null if the C library lacks them. No symbol is defined here,
+/// as a program may contain several versions of this crate.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 fn symbols() -> Option<(*const isize, *const libc::c_uint)> {
-    #[repr(C)]
-    struct Symbols(*const isize, *const libc::c_uint);
-    unsafe extern "C" {
-        #[link_name = "stillpoint_rseq_symbols"]
-        static SYMBOLS: Symbols;
+    if !SUPPORTED {
+        return None;
     }
-    // SAFETY: defined below, and never written after the program has been loaded.
-    let Symbols(offset, size) = unsafe { &SYMBOLS };
-    (!offset.is_null() && !size.is_null()).then_some((*offset, *size))
+    let addresses: *const [*const u8; 2];
+    // The label is that of two words in another section.
+    macro_rules! address_of_words {
+        ($($load:literal),*) => {
+            asm!(
+                ".weak __rseq_offset",
+                ".weak __rseq_size",
+                ".pushsection .data.rel.ro.stillpoint, \"aw\", @progbits",
+                ".balign 8",
+                "2: .quad __rseq_offset, __rseq_size",
+                ".popsection",
+                $($load,)*
+                out(reg) addresses,
+                options(nomem, nostack, preserves_flags),
+            )
+        };
+    }
+    // SAFETY: the instructions only compute the address of the words, which are never written after the program has
+    // been loaded.
+    let [offset, size] = unsafe {
+        #[cfg(target_arch = "x86_64")]
+        address_of_words!("lea {}, [rip + 2b]");
+        #[cfg(target_arch = "aarch64")]
+        address_of_words!("adrp {0}, 2b", "add {0}, {0}, :lo12:2b");
+        #[cfg(target_arch = "riscv64")]
+        address_of_words!("lla {}, 2b");
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+        {
+            addresses = &[core::ptr::null(); 2];
+        }
+        addresses.read_volatile()
+    };
+    (!offset.is_null() && !size.is_null()).then_some((offset.cast(), size.cast()))
 }
-
-#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
-core::arch::global_asm!(
-    ".pushsection .data.rel.ro.stillpoint_rseq_symbols, \"aw\", @progbits",
-    ".balign 8",
-    ".weak __rseq_offset",
-    ".weak __rseq_size",
-    ".globl stillpoint_rseq_symbols",
-    ".hidden stillpoint_rseq_symbols",
-    "stillpoint_rseq_symbols: .quad __rseq_offset, __rseq_size",
-    ".popsection",
-);
 
 /// Returns the number of the current CPU, from the area at `offset` from the thread pointer. It is negative if the
 /// thread is not registered, and meaningless if `offset` is 0.

@@ -4,6 +4,9 @@ use core::ffi::{CStr, c_void};
 use core::mem;
 use core::ptr;
 
+#[cfg(not(miri))]
+use super::scheduling;
+
 /// Stack of a thread in bytes, that of `std::thread`.
 #[cfg(not(miri))]
 const STACK: usize = 2 << 20;
@@ -11,24 +14,42 @@ const STACK: usize = 2 << 20;
 /// Starts a detached thread that runs `start` with `argument`. `start` must not unwind. Returns `false` if the thread
 /// cannot be started.
 ///
-/// Unlike `std::thread`, this holds no lock of the standard library while the thread starts or ends. A fork at such a
-/// moment would leave the child without threads.
+/// It has the CPUs and the policy that [`scheduling`] describes. Unlike `std::thread`, this holds no lock of the
+/// standard library while the thread starts or ends. A fork at such a moment would leave the child without threads.
 #[must_use]
 #[cfg(not(miri))]
 pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
+    // glibc starts no thread if the kernel refuses the policy.
+    let thread = if scheduling::is_normal() { None } else { create(start, argument, true) };
+    let Some(thread) = thread.or_else(|| create(start, argument, false)) else { return false };
+    // SAFETY: joinable, and detached only here.
+    unsafe {
+        scheduling::spread(thread);
+        libc::pthread_detach(thread);
+    }
+    true
+}
+
+/// Starts a joinable thread. It inherits the policy, or it has `SCHED_OTHER` if `is_normal`.
+#[cfg(not(miri))]
+fn create(
+    start: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+    is_normal: bool,
+) -> Option<libc::pthread_t> {
     // SAFETY: attributes are plain data, initialized by pthread_attr_init before use and destroyed after it; all places
     // outlive the calls.
     unsafe {
         let mut attributes: libc::pthread_attr_t = mem::zeroed();
         if libc::pthread_attr_init(&mut attributes) != 0 {
-            return false;
+            return None;
         }
         let mut thread = mem::zeroed();
-        let started = libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED) == 0
-            && libc::pthread_attr_setstacksize(&mut attributes, STACK) == 0
+        let started = libc::pthread_attr_setstacksize(&mut attributes, STACK) == 0
+            && (!is_normal || scheduling::choose_normal(&mut attributes))
             && libc::pthread_create(&mut thread, &attributes, start, argument) == 0;
         libc::pthread_attr_destroy(ptr::from_mut(&mut attributes));
-        started
+        started.then_some(thread)
     }
 }
 

@@ -102,6 +102,7 @@ impl<T: ?Sized + Pointable> Shared<'_, T> {
     ///
     /// No other thread or pointer uses the node, now or later.
     #[inline]
+    #[track_caller]
     pub unsafe fn into_owned(self) -> Owned<T> {
         assert!(!self.is_null(), "into_owned() of a null pointer");
         // SAFETY: the caller's contract.

@@ -29,6 +29,16 @@ fn thread_pointer() -> *const u8 {
     pointer
 }
 
+/// Registers the calling thread with an area that is never freed, as other code may do where the C library does not.
+/// Returns `false` if the kernel refuses.
+pub fn register() -> bool {
+    #[repr(align(32))]
+    struct Area([u8; 32]);
+    let area = Box::into_raw(Box::new(Area([0; 32])));
+    // SAFETY: the area lives as long as the process.
+    unsafe { libc::syscall(libc::SYS_rseq, area, size_of::<Area>(), 0, SIGNATURE) == 0 }
+}
+
 /// Ends the registration of the calling thread that the C library made. Returns `false` if it made none.
 pub fn unregister() -> bool {
     // SAFETY: the names are C strings; glibc defines the symbols as constants of these types.

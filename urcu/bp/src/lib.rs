@@ -112,15 +112,22 @@ extern "C" fn register_thread() {
 /// Threads unregister when they end.
 extern "C" fn unregister_thread() {}
 
-/// The library's own handlers do what is needed when a process forks.
 #[unsafe(export_name = "urcu_bp_before_fork")]
-extern "C" fn before_fork() {}
+extern "C" fn before_fork() {
+    fork::block_signals();
+    fork::announce();
+}
 
 #[unsafe(export_name = "urcu_bp_after_fork_parent")]
-extern "C" fn after_fork_parent() {}
+extern "C" fn after_fork_parent() {
+    fork::unblock_in_parent();
+}
 
 #[unsafe(export_name = "urcu_bp_after_fork_child")]
-extern "C" fn after_fork_child() {}
+extern "C" fn after_fork_child() {
+    fork::repair_child::<Bp>();
+    fork::unblock_in_child();
+}
 
 #[unsafe(export_name = "urcu_bp_exit")]
 extern "C" fn exit() {}

@@ -72,18 +72,38 @@ pub fn create_cpu_workers<F: Flavor>(flags: c_ulong) -> c_int {
 
 /// `free_all_cpu_call_rcu_data`. Programs join the threads of the workers that they have created themselves.
 pub fn free_cpu_workers<F: Flavor>() {
-    for place in F::domain().workers.cpus() {
+    // The last one is its own next.
+    let mut first: *mut Worker = ptr::null_mut();
+    let workers = &F::domain().workers;
+    for place in workers.cpus() {
         let worker = place.swap(ptr::null_mut(), AcqRel);
-        if !worker.is_null() {
-            // Callers inside sections may be using it.
-            synchronize::<F>();
-            // SAFETY: the program creates it and hands it over; no caller uses it any more.
-            unsafe {
-                if (*worker).is_joined.load(Relaxed) {
-                    free_and_join::<F>(worker);
-                } else {
-                    free::<F>(worker);
-                }
+        // SAFETY: null, or valid: the program hands it over.
+        if let Some(taken) = unsafe { worker.as_ref() }
+            // It may have served several CPUs.
+            && taken.next_freed.load(Relaxed).is_null()
+            && !ptr::eq(taken, &workers.default)
+        {
+            taken.next_freed.store(if first.is_null() { worker } else { first }, Relaxed);
+            first = worker;
+        }
+    }
+    if first.is_null() {
+        return;
+    }
+    // Callers inside sections may be using them.
+    synchronize::<F>();
+    let next = |&worker: &*mut Worker| {
+        // SAFETY: this is called before the worker is freed.
+        let next = unsafe { &*worker }.next_freed.load(Relaxed);
+        (next != worker).then_some(next)
+    };
+    for worker in core::iter::successors(Some(first), next) {
+        // SAFETY: no caller uses it any more.
+        unsafe {
+            if (*worker).is_joined.load(Relaxed) {
+                free_and_join::<F>(worker);
+            } else {
+                free::<F>(worker);
             }
         }
     }

@@ -129,7 +129,9 @@ pub fn registered<'a, F: Flavor>() -> Option<&'a InlinedReader> {
 /// Adds the calling thread's reader to those that grace periods wait for.
 pub fn register<F: Flavor>(own: &InlinedReader) {
     let _blocked = SignalsBlocked::during::<F>();
-    fence::init();
+    if F::FENCED {
+        fence::init();
+    }
     // SAFETY: the thread unregisters before it ends, as liburcu demands, or, in bp, at its end.
     unsafe { F::domain().readers().register(own, Thread::current().0) };
 }

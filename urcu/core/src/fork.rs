@@ -4,13 +4,20 @@
 //! workers, so that no callback is half done. The library has a handler of its own as well, which needs no cooperation:
 //! the child forgets the readers and the leader that it has lost, so reading and waiting work in any child. It is
 //! registered when the library is loaded. So handlers of programs and libraries that are linked to it run later.
+//!
+//! No handler runs in a child that `_Fork`, or a system call of the program's own, has made. There the hooks do what
+//! the handler does: they find the [`generation`] of the process that has called a hook before the fork.
 
+use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-use crate::flavor::{Flavor, registered};
+use stillpoint::urcu::reset_fence_in_child;
+
+use crate::flavor::{Flavor, SignalsBlocked, registered};
 use crate::report::Thread;
+use crate::sync::Lock;
 use crate::workers;
 
 /// How many forks lie between the first process and this one, plus one.
@@ -19,6 +26,25 @@ static GENERATION: AtomicU32 = AtomicU32::new(1);
 /// Returns a number that is another one in each generation of processes.
 pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
+}
+
+/// The [`generation`] in which a hook has been called before a fork; 0 if none was.
+static ANNOUNCED_IN: AtomicU32 = AtomicU32::new(0);
+
+/// A hook has been called before a fork. All threads of a process store the same number.
+pub fn announce() {
+    ANNOUNCED_IN.store(generation(), Relaxed);
+}
+
+/// A hook is called in the child: does what the library's own handler does, unless that has run.
+pub fn repair_child<F: Flavor>() {
+    if ANNOUNCED_IN.load(Relaxed) == generation() {
+        if F::FENCED {
+            // SAFETY: the child has one thread, which has forked outside the library.
+            unsafe { reset_fence_in_child() };
+        }
+        in_child::<F>();
+    }
 }
 
 /// `struct urcu_atfork`: hooks of liburcu-cds.
@@ -83,9 +109,43 @@ pub fn unregister_hooks<F: Flavor>() {
     }
 }
 
+/// The signals that were blocked before the hook of a fork.
+struct Forking {
+    lock: Lock,
+    blocked: UnsafeCell<Option<SignalsBlocked>>,
+}
+
+// SAFETY: the cell is accessed under the lock.
+unsafe impl Sync for Forking {}
+
+static FORKING: Forking = Forking { lock: Lock::new(), blocked: UnsafeCell::new(None) };
+
+/// For the hook before a fork, of a flavor with readers in signal handlers: blocks all signals until one of the
+/// counterparts. A handler that registers the thread in the child might wait for a lock of a thread that is lost.
+pub fn block_signals() {
+    let blocked = SignalsBlocked::always();
+    FORKING.lock.acquire();
+    // SAFETY: under the lock.
+    unsafe { *FORKING.blocked.get() = Some(blocked) };
+}
+
+pub fn unblock_in_parent() {
+    // SAFETY: under the lock, which the thread has acquired in `block_signals`.
+    if let Some(_blocked) = unsafe { (*FORKING.blocked.get()).take() } {
+        FORKING.lock.release();
+    }
+}
+
+/// After [`repair_child`]: the lock is free.
+pub fn unblock_in_child() {
+    // SAFETY: the only thread.
+    drop(unsafe { (*FORKING.blocked.get()).take() });
+}
+
 /// `call_rcu_before_fork`. Holds the locks until one of the counterparts.
 pub fn before<F: Flavor>() {
     let workers = &F::domain().workers;
+    announce();
     workers.lock.acquire();
     workers.hooks.call(|hooks| hooks.before);
     // Not under `starting`: a thread that needs it may be inside a section for which a worker waits.
@@ -111,6 +171,7 @@ pub fn after_in_parent<F: Flavor>() {
 /// `call_rcu_after_fork_child`.
 pub fn after_in_child<F: Flavor>() {
     let workers = &F::domain().workers;
+    repair_child::<F>();
     workers.hooks.call(|hooks| hooks.child);
     workers::restart_in_child::<F>();
 }

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_ulong, c_void};
 use core::mem;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 
 use stillpoint::urcu::now;
 
@@ -16,6 +16,13 @@ use crate::sync::Event;
 const LINGER_NS: u64 = 1_000_000;
 /// How often a worker that callers do not wake checks its queue, in nanoseconds.
 const POLL_NS: u64 = 10_000_000;
+
+/// How many rounds a worker that has a CPU makes before it moves there again: the system may have moved it away, and
+/// CPUs come and go.
+const ROUNDS_PER_PIN: u32 = 256;
+
+/// More callbacks than this in a queue are a flood: callers yield, and the worker does not linger.
+const FLOOD: usize = 1 << 14;
 
 /// `URCU_CALL_RCU_RT`: callers do not wake the worker.
 const RT: c_ulong = 1;
@@ -34,6 +41,9 @@ pub(crate) const STOPPED: u32 = 2;
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) queue: Queue,
+    /// The length of the queue, roughly: callers that count at the same moment count once. 0 once the worker has taken
+    /// the queue.
+    len: AtomicUsize,
     pub(crate) commands: AtomicU32,
     pub(crate) status: AtomicU32,
     /// The worker sleeps, or is about to: callers wake it.
@@ -52,6 +62,8 @@ pub struct Worker {
     completed: AtomicU32,
     /// The next in `Workers::first`.
     pub(crate) next: AtomicPtr<Worker>,
+    /// The next of those that `free_all_cpu_call_rcu_data` frees, or this one; null if it does not.
+    pub(crate) next_freed: AtomicPtr<Worker>,
 }
 
 /// The first word of `InlinedReader::private`: the worker of a thread.
@@ -61,6 +73,7 @@ impl Worker {
     pub(crate) const fn new(flags: c_ulong, cpu: c_int) -> Self {
         Self {
             queue: Queue::new(),
+            len: AtomicUsize::new(0),
             commands: AtomicU32::new(0),
             status: AtomicU32::new(0),
             is_idle: AtomicBool::new(false),
@@ -73,6 +86,7 @@ impl Worker {
             requested: AtomicU32::new(0),
             completed: AtomicU32::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
+            next_freed: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -86,16 +100,27 @@ impl Worker {
         self.flags & RT != 0
     }
 
-    /// Appends a callback, and wakes the worker if it sleeps.
+    /// Appends a callback, and wakes the worker if it sleeps. Returns `true` if the caller should yield.
     ///
     /// # Safety
     ///
     /// See [`Queue::push`].
-    pub(crate) unsafe fn push(&self, head: *mut RcuHead, function: Function) {
+    pub(crate) unsafe fn push(&self, head: *mut RcuHead, function: Function) -> bool {
         // SAFETY: the caller's contract.
         if unsafe { self.queue.push(head, function) } && !self.is_rt() {
             self.wake_if_idle();
         }
+        // Relaxed, here and below: a hint. No read-modify-write, which would cost as much as the push.
+        let len = self.len.load(Relaxed) + 1;
+        self.len.store(len, Relaxed);
+        len > FLOOD && !self.is_own_thread()
+    }
+
+    /// Returns `true` in a callback of this worker.
+    #[cold]
+    fn is_own_thread(&self) -> bool {
+        // SAFETY: has no preconditions.
+        self.thread.load(Relaxed) == unsafe { libc::pthread_self() }
     }
 
     /// Wakes the worker if it sleeps, after the queue has become non-empty.
@@ -179,13 +204,15 @@ impl Worker {
     /// The life of the worker's thread.
     fn run<F: Flavor>(&self) {
         let domain = F::domain();
-        if self.cpu >= 0 {
-            pin_to(self.cpu);
-        }
+        let mut rounds = 0_u32;
         F::register_thread();
         // Callbacks queue callbacks for the same worker, unless they choose another one.
         set_thread_worker::<F>(ptr::from_ref(self).cast_mut());
         loop {
+            if rounds.is_multiple_of(ROUNDS_PER_PIN) {
+                self.pin();
+            }
+            rounds = rounds.wrapping_add(1);
             // Acquire: pairs with the Release in `command`.
             let commands = self.commands.fetch_and(!URGENT, Acquire);
             let is_last = commands & STOP != 0;
@@ -205,6 +232,8 @@ impl Worker {
             }
             let requested = self.last_request();
             let batch = self.queue.take();
+            let is_flood = self.len.load(Relaxed) > FLOOD;
+            self.len.store(0, Relaxed);
             if is_last && batch.is_empty() {
                 break;
             }
@@ -216,7 +245,7 @@ impl Worker {
             let cookie = domain.engine.snapshot();
             let mut served = false;
             offline::<F>(|own| {
-                if commands & URGENT == 0 {
+                if commands & URGENT == 0 && !is_flood {
                     self.linger();
                 }
                 served = domain.engine.is_done(cookie);
@@ -238,6 +267,19 @@ impl Worker {
         }
         F::unregister_thread();
         self.set_status(domain, STOPPED);
+    }
+
+    /// Moves the thread to its CPU, if it has one. After an error it runs anywhere: the CPU may be offline.
+    fn pin(&self) {
+        let Ok(cpu) = usize::try_from(self.cpu) else { return };
+        // SAFETY: a set is plain data and outlives the calls; the CPU is within the set.
+        unsafe {
+            let mut set: libc::cpu_set_t = mem::zeroed();
+            if cpu < 8 * size_of_val(&set) {
+                libc::CPU_SET(cpu, &mut set);
+                libc::sched_setaffinity(0, size_of_val(&set), &set);
+            }
+        }
     }
 
     /// Sets the status, as the last access if that is `STOPPED`: the worker may be freed then.
@@ -290,17 +332,4 @@ pub fn get_thread_worker<F: Flavor>() -> *mut Worker {
 /// `set_thread_call_rcu_data`.
 pub fn set_thread_worker<F: Flavor>(worker: *mut Worker) {
     F::own().private[OWN_WORKER].store(worker.cast(), Relaxed);
-}
-
-fn pin_to(cpu: c_int) {
-    let Ok(cpu) = usize::try_from(cpu) else { return };
-    // SAFETY: a set is plain data and outlives the calls; the CPU is within the set. After an error the worker runs
-    // anywhere.
-    unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        if cpu < 8 * size_of_val(&set) {
-            libc::CPU_SET(cpu, &mut set);
-            libc::sched_setaffinity(0, size_of_val(&set), &set);
-        }
-    }
 }

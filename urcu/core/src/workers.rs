@@ -162,6 +162,21 @@ unsafe fn running<'a>(worker: *mut Worker) -> Option<&'a Worker> {
 ///
 /// `head` is valid, and the library's until the callback is called.
 pub unsafe fn call<F: Flavor>(head: *mut RcuHead, function: Function) {
+    // SAFETY: the caller's contract.
+    let is_flooded = unsafe { push::<F>(head, function) };
+    if is_flooded {
+        // SAFETY: has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+}
+
+/// Hands a callback to a worker. Returns `true` if the caller should yield.
+///
+/// # Safety
+///
+/// See [`call`].
+#[inline]
+unsafe fn push<F: Flavor>(head: *mut RcuHead, function: Function) -> bool {
     let workers = &F::domain().workers;
     // SAFETY: the caller's contract; the program sets another worker, or none, before it frees the thread's.
     unsafe {
@@ -170,10 +185,13 @@ pub unsafe fn call<F: Flavor>(head: *mut RcuHead, function: Function) {
         }
         let push = || running(workers.of_this_cpu()).map(|worker| worker.push(head, function));
         // The program frees the worker of a CPU a grace period after it has set another one.
-        if workers.cpus().is_empty() || in_section::<F, _>(push).flatten().is_none() {
-            start_default::<F>();
-            workers.default.push(head, function);
+        if !workers.cpus().is_empty()
+            && let Some(is_flooded) = in_section::<F, _>(push).flatten()
+        {
+            return is_flooded;
         }
+        start_default::<F>();
+        workers.default.push(head, function)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::harness::{Better, Budget, Config, Metric, Plan, Recorder, Report, cre
 use crate::peers::std::BareLoad;
 use crate::peers::stillpoint::{QsbrReaders, RcuReaders};
 use crate::peers::{self, GracePeriods, ReadSide, time_reads};
-pub(crate) use reference::Reference;
+pub(crate) use reference::{ONE_FLAG, READER_FLAGS, RUN_QUEUE, Reference};
 
 const READ: Metric = Metric::nanoseconds("read_ns");
 const QUIESCENT: Metric = Metric::nanoseconds("quiescent_ns");
@@ -100,7 +100,7 @@ fn updaters(budget: Budget, recorder: &mut Recorder) -> anyhow::Result<()> {
     let mut systems = systems![update:
         QsbrReaders,
         RcuReaders,
-        Reference<false>,
+        Reference<RUN_QUEUE>,
         #[cfg(feature = "liburcu")] peers::liburcu::QsbrReaders,
         #[cfg(feature = "liburcu")] peers::liburcu::Readers,
     ];

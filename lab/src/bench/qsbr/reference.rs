@@ -1,7 +1,7 @@
 //! A plain implementation of QSBR, to compare libraries with.
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -14,32 +14,48 @@ use crate::peers::{Events, GracePeriods, ReadSide};
 
 type Number = CachePadded<AtomicU64>;
 
+/// Kinds of [`Reference`].
+pub(crate) const RUN_QUEUE: u8 = 0;
+pub(crate) const ONE_FLAG: u8 = 1;
+pub(crate) const READER_FLAGS: u8 = 2;
+
+/// What a reader has.
+#[derive(Debug)]
+struct Own {
+    /// The number that it has repeated.
+    number: Number,
+    /// Whether a sleeping updater waits for it.
+    is_awaited: AtomicBool,
+}
+
 /// Each reader repeats a number after the updater, which waits until all have. There may be one updater.
 ///
-/// If not `SLEEPS`, no thread makes a system call for another one, and the updates show how long the scheduler takes to
-/// let every thread run. If `SLEEPS`, a single flag says that the updater sleeps. The next reader that reports clears
-/// it and wakes the updater, whether the updater waits for this reader or not: liburcu did so before each reader had
-/// its flag.
-pub(crate) struct Reference<const SLEEPS: bool> {
+/// [`RUN_QUEUE`]: no thread makes a system call for another one, and the updates show how long the scheduler takes to let
+/// every thread run. Otherwise a flag says that the updater sleeps. [`ONE_FLAG`]: the next reader that reports clears it
+/// and wakes the updater, whether the updater waits for this reader or not. [`READER_FLAGS`]: only a reader that has a
+/// flag of its own does, which the updater sets for those that it waits for. liburcu took this step in 2011. The two are
+/// the same code but for that test.
+pub(crate) struct Reference<const KIND: u8> {
     number: Number,
     /// 1 while the updater sleeps, or is about to.
     flag: CachePadded<AtomicU32>,
-    repeated: Mutex<Vec<Arc<Number>>>,
+    repeated: Mutex<Vec<Arc<Own>>>,
     wakes: AtomicU64,
     pointer: BareLoad,
 }
 
 /// A registered thread.
-pub(crate) struct Repeater<'a, const SLEEPS: bool> {
-    shared: &'a Reference<SLEEPS>,
-    own: Arc<Number>,
+pub(crate) struct Repeater<'a, const KIND: u8> {
+    shared: &'a Reference<KIND>,
+    own: Arc<Own>,
 }
 
-impl<const SLEEPS: bool> Reference<SLEEPS> {
+impl<const KIND: u8> Reference<KIND> {
+    const SLEEPS: bool = KIND != RUN_QUEUE;
     /// Checks before the updater sleeps.
-    const ATTEMPTS: u32 = if SLEEPS { 200 } else { 1000 };
+    const ATTEMPTS: u32 = if Self::SLEEPS { 200 } else { 1000 };
 
-    fn threads(&self) -> MutexGuard<'_, Vec<Arc<Number>>> {
+    fn threads(&self) -> MutexGuard<'_, Vec<Arc<Own>>> {
         self.repeated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,16 +69,20 @@ impl<const SLEEPS: bool> Reference<SLEEPS> {
     }
 }
 
-impl<const SLEEPS: bool> Drop for Repeater<'_, SLEEPS> {
+impl<const KIND: u8> Drop for Repeater<'_, KIND> {
     fn drop(&mut self) {
         self.shared.threads().retain(|thread| !Arc::ptr_eq(thread, &self.own));
         self.shared.wake();
     }
 }
 
-impl<const SLEEPS: bool> ReadSide for Reference<SLEEPS> {
-    const NAME: &'static str = if SLEEPS { "one-flag" } else { "run-queue" };
-    type Reader<'a> = Repeater<'a, SLEEPS>;
+impl<const KIND: u8> ReadSide for Reference<KIND> {
+    const NAME: &'static str = match KIND {
+        RUN_QUEUE => "run-queue",
+        ONE_FLAG => "one-flag",
+        _ => "reader-flags",
+    };
+    type Reader<'a> = Repeater<'a, KIND>;
     type Guard<'a> = <BareLoad as ReadSide>::Guard<'a>;
 
     fn new() -> Self {
@@ -70,14 +90,15 @@ impl<const SLEEPS: bool> ReadSide for Reference<SLEEPS> {
         Self { number, flag, repeated, wakes, pointer: BareLoad::new() }
     }
 
-    fn reader(&self) -> Repeater<'_, SLEEPS> {
-        let own = Arc::new(CachePadded::new(AtomicU64::new(self.number.load(Ordering::SeqCst))));
+    fn reader(&self) -> Repeater<'_, KIND> {
+        let number = CachePadded::new(AtomicU64::new(self.number.load(Ordering::SeqCst)));
+        let own = Arc::new(Own { number, is_awaited: AtomicBool::new(false) });
         self.threads().push(Arc::clone(&own));
         Repeater { shared: self, own }
     }
 
     #[inline(always)]
-    fn enter<'a>(&'a self, _: &'a Repeater<'_, SLEEPS>) -> Self::Guard<'a> {
+    fn enter<'a>(&'a self, _: &'a Repeater<'_, KIND>) -> Self::Guard<'a> {
         self.pointer.enter(&())
     }
 
@@ -87,23 +108,27 @@ impl<const SLEEPS: bool> ReadSide for Reference<SLEEPS> {
     }
 
     #[inline(always)]
-    fn quiescent(reader: &mut Repeater<'_, SLEEPS>, n: u32) -> u64 {
+    fn quiescent(reader: &mut Repeater<'_, KIND>, n: u32) -> u64 {
         let shared = reader.shared;
         for _ in 0..n {
             // Acquire: the writes of the updater; pairs with the increment in `synchronize`.
             let number = shared.number.load(Ordering::Acquire);
-            if !SLEEPS {
+            if !Self::SLEEPS {
                 // Release: the reads of this thread; pairs with the loads in `synchronize`.
-                reader.own.store(number, Ordering::Release);
+                reader.own.number.store(number, Ordering::Release);
                 continue;
             }
             // Relaxed: only this thread writes it.
-            if number != reader.own.load(Ordering::Relaxed) {
-                reader.own.store(number, Ordering::Release);
-                // Orders the store before the load of the flag; pairs with the fence in `synchronize`.
+            if number != reader.own.number.load(Ordering::Relaxed) {
+                reader.own.number.store(number, Ordering::Release);
+                // Orders the store before the loads of the flags; pairs with the fence in `synchronize`.
                 fence(Ordering::SeqCst);
             }
-            if shared.flag.load(Ordering::Relaxed) == 1 {
+            // Relaxed: the fences order them.
+            let is_awaited = KIND == ONE_FLAG || reader.own.is_awaited.load(Ordering::Relaxed);
+            if is_awaited && shared.flag.load(Ordering::Relaxed) == 1 {
+                // SeqCst: comes before a store of the next grace period, if the flag in `wake` does.
+                reader.own.is_awaited.store(false, Ordering::SeqCst);
                 shared.wake();
             }
         }
@@ -111,20 +136,28 @@ impl<const SLEEPS: bool> ReadSide for Reference<SLEEPS> {
     }
 }
 
-impl<const SLEEPS: bool> GracePeriods for Reference<SLEEPS> {
+impl<const KIND: u8> GracePeriods for Reference<KIND> {
     fn synchronize(&self) {
         let number = self.number.fetch_add(1, Ordering::SeqCst) + 1;
         for checks in 0.. {
             let must_sleep = checks >= Self::ATTEMPTS;
-            if SLEEPS && must_sleep {
+            let is_late = |thread: &&Arc<Own>| thread.number.load(Ordering::Acquire) < number;
+            if Self::SLEEPS && must_sleep {
                 self.flag.store(1, Ordering::SeqCst);
-                // Orders the store before the loads; pairs with the fence in `quiescent`.
+                if KIND == READER_FLAGS {
+                    let threads = self.threads();
+                    threads
+                        .iter()
+                        .filter(is_late)
+                        .for_each(|thread| thread.is_awaited.store(true, Ordering::SeqCst));
+                }
+                // Orders the stores before the loads; pairs with the fence in `quiescent`.
                 fence(Ordering::SeqCst);
             }
-            if self.threads().iter().all(|thread| thread.load(Ordering::Acquire) >= number) {
+            if !self.threads().iter().any(|thread| is_late(&thread)) {
                 return self.flag.store(0, Ordering::Relaxed);
             }
-            match (must_sleep, SLEEPS) {
+            match (must_sleep, Self::SLEEPS) {
                 (false, true) => spin_loop(),
                 (false, false) => (),
                 (true, true) => drop(futex::wait(&self.flag, futex::Flags::PRIVATE, 1, None)),

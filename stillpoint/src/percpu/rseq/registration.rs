@@ -67,6 +67,14 @@ impl fmt::Display for Why {
             Why::LibraryFailed(number) => {
                 write!(f, "the C library registers threads, but the kernel gives no CPU number ({number})")
             }
+            // The kernel's answer to a second registration with another area.
+            Why::Refused(found, libc::EINVAL) => {
+                write!(
+                    f,
+                    "{}, and other code, such as another copy of this library, has registered the thread",
+                    library(found)
+                )
+            }
             Why::OwnArea(found) => write!(f, "{}, each is registered here at its first use", library(found)),
             Why::Refused(found, error) => {
                 write!(

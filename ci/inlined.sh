@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Fast paths are inlined in a user's program without link-time optimization: counts the instructions of `ci/inlined.rs`
+# with `lto = "off"`, and compares them with those under `lto = "thin"`, and a section with one of crossbeam-epoch in the
+# same program. Instructions, not time: a busy machine changes nothing. Valgrind has no rseq, so of per-CPU data the
+# program's machine code is looked at: the critical section is in the user's function. A minute, with the builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source ci/lib.sh
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+for tool in valgrind objdump; do command -v $tool >/dev/null || fail "CANNOT CHECK: there is no $tool (ci/setup.sh)"; done
+
+package=target/inlined/package
+mkdir -p "$package"
+cat >"$package/Cargo.toml" <<END
+[package]
+name = "inlined"
+edition = "2024"
+[[bin]]
+name = "inlined"
+path = "$PWD/ci/inlined.rs"
+[dependencies]
+compat = { package = "crossbeam-epoch", path = "$PWD/compat/crossbeam-epoch" }
+crossbeam-epoch = "0.9"
+stillpoint = { path = "$PWD/stillpoint" }
+stillpoint-collections = { path = "$PWD/collections" }
+[workspace]
+END
+# The crates of the workspace: cargo takes those that it needs here.
+cp Cargo.lock "$package/"
+cargo fetch --quiet --manifest-path "$package/Cargo.toml"
+crates() { grep -A1 '^name' "$1" | paste -s -d ' ' | sed 's/ -- /\n/g' | sort -u; }
+newer=$(comm -23 <(crates "$package/Cargo.lock") <(crates Cargo.lock) | grep -v '"inlined"' || true)
+[[ -z $newer ]] || fail "Cargo.lock does not pin $newer"
+for lto in off thin; do
+    CARGO_PROFILE_RELEASE_LTO=$lto cargo build --quiet --release --offline --manifest-path "$package/Cargo.toml" \
+        --target-dir "target/inlined/$lto"
+done
+
+# Hundredths of an instruction of an operation.
+collected() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "target/inlined/$1/release/inlined" "$2" "$3" 2>&1 |
+        sed -n 's/.*Collected : //p'
+}
+count() {
+    local few many
+    few=$(collected "$1" "$2" 1000) many=$(collected "$1" "$2" 6000)
+    [[ -n $few && -n $many ]] || fail "$2 with lto = \"$1\" did not run"
+    echo $(((many - few) / 50))
+}
+show() { printf '%d.%02d' $(($1 / 100)) $(($1 % 100)); }
+
+echo "-- instructions"
+declare -A off
+printf '%-16s %8s %8s\n' "" off thin
+for operation in section peer-section compat-section repin qsbr-load qsbr-quiescent light-fence mutex-pair retire map-get; do
+    off[$operation]=$(count off "$operation")
+    thin=$(count thin "$operation")
+    printf '%-16s %8s %8s\n' "$operation" "$(show "${off[$operation]}")" "$(show "$thin")"
+    # At least a call and a return, which each has.
+    ((thin > 300 && off[$operation] > 300)) || fail "$operation: nothing was counted"
+    # Most of what is retired is freed in batches, where some calls once in a block remain.
+    percent=$([[ $operation == retire ]] && echo 115 || echo 110)
+    [[ $operation == peer-* ]] || ((100 * off[$operation] <= percent * thin + 10000)) ||
+        fail "$operation: without link-time optimization something is not inlined"
+done
+((10 * off[section] <= 7 * off[peer-section])) || fail "a section takes more than 0.7 times the instructions of crossbeam-epoch's"
+((10 * off[compat-section] <= 7 * off[peer-section])) || fail "the drop-in takes more than 0.7 times the instructions of crossbeam-epoch"
+
+echo "-- critical sections"
+if [[ $(uname -m) == x86_64 ]]; then
+    objdump --disassemble --no-show-raw-insn --demangle target/inlined/off/release/inlined >"$scratch/code"
+    # Stores the address of the section in the area that the kernel reads.
+    for expected in counter_add=1 srcu_section=2; do
+        found=$(awk -v name="<inlined::${expected%=*}>:" 'index($0, name) { inside = 1 } /^$/ { inside = 0 }
+            inside && /mov +%r[a-z0-9]+,%fs:0x8\(/ { n++ } END { print n + 0 }' "$scratch/code")
+        echo "${expected%=*}: $found"
+        [[ $found == "${expected#*=}" ]] || fail "${expected%=*}: its critical section is not inlined"
+    done
+fi

@@ -1,0 +1,173 @@
+//! Precedence of an operation that has lost to other writers of its key again and again.
+//!
+//! A closure that takes longer than other writers need to change the entry would lose for ever. So after some attempts
+//! its operation takes precedence: other writers of the key wait before they take the lock. No lock is held meanwhile,
+//! and the wait ends when the precedence does, however long the closure takes. So code of the program cannot deadlock,
+//! even if it waits for one of these writers, or for an operation that waits for its own.
+//!
+//! 1. An operation has precedence for twice as long as its last attempt took, at least [`LEAST`], at most [`MOST`].
+//! 2. One operation of a map has it at a time. Others of that key wait as writers do; those of other keys go on without.
+//! 3. A thread that has it, for any map, does not wait for others.
+//!
+//! Nothing but the time of writers depends on it, so all orderings are Relaxed.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
+use rustix::time::clock_gettime;
+
+/// In nanoseconds.
+const LEAST: u64 = 1_000_000;
+const MOST: u64 = 1_000_000_000;
+
+/// A waiting writer yields this often, and then looks at each `PAUSE` nanoseconds.
+const YIELDS: u32 = 20;
+const PAUSE: u64 = 100_000;
+
+thread_local! {
+    /// Operations of this thread that have precedence: one may call another.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The precedence in a map.
+pub(super) struct Precedence {
+    /// The time when it ends; 0 if no operation has it.
+    end: AtomicU64,
+    /// The hash of its key.
+    hash: AtomicU64,
+}
+
+/// What an operation has of it.
+pub(super) struct Held<'m> {
+    precedence: &'m Precedence,
+    /// As in [`Precedence`], or 0 before it is taken.
+    end: u64,
+    /// When the last attempt began.
+    began: u64,
+}
+
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Sleeps until a point in time, or until a signal comes.
+fn sleep_until(time: u64) {
+    let time = Timespec { tv_sec: (time / 1_000_000_000) as _, tv_nsec: (time % 1_000_000_000) as _ };
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &time);
+}
+
+impl Precedence {
+    pub(super) const fn new() -> Self {
+        Self { end: AtomicU64::new(0), hash: AtomicU64::new(0) }
+    }
+
+    /// Waits while an operation of another thread has precedence for entries of `hash`.
+    #[inline(always)]
+    pub(super) fn give_way(&self, hash: u64) {
+        if self.end.load(Relaxed) != 0 {
+            self.give_way_slow(hash);
+        }
+    }
+
+    #[cold]
+    fn give_way_slow(&self, hash: u64) {
+        if HELD.get() > 0 {
+            return;
+        }
+        for round in 0.. {
+            let end = self.end.load(Relaxed);
+            if end == 0 || self.hash.load(Relaxed) != hash {
+                return;
+            }
+            let now = now();
+            if now >= end {
+                // An error means that another operation has it.
+                let _ = self.end.compare_exchange(end, 0, Relaxed, Relaxed);
+            } else if round < YIELDS {
+                thread::yield_now();
+            } else {
+                sleep_until(end.min(now + PAUSE));
+            }
+        }
+    }
+
+    /// Returns what an operation needs to take precedence.
+    pub(super) fn hold(&self) -> Held<'_> {
+        Held { precedence: self, end: 0, began: 0 }
+    }
+}
+
+impl Held<'_> {
+    /// Takes precedence for another attempt, or goes on without it if another operation has it.
+    pub(super) fn take(&mut self, hash: u64) {
+        self.precedence.give_way(hash);
+        let Precedence { end, hash: of } = self.precedence;
+        let now = now();
+        let last = if self.began == 0 { 0 } else { now - self.began };
+        self.began = now;
+        let current = end.load(Relaxed);
+        if current > now && current != self.end {
+            return;
+        }
+        let new = now + (2 * last).clamp(LEAST, MOST);
+        if end.compare_exchange(current, new, Relaxed, Relaxed).is_ok() {
+            of.store(hash, Relaxed);
+            if self.end == 0 {
+                HELD.set(HELD.get() + 1);
+            }
+            self.end = new;
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.end != 0 {
+            HELD.set(HELD.get() - 1);
+            // An error means that it has ended, and another operation may have it.
+            let _ = self.precedence.end.compare_exchange(self.end, 0, Relaxed, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precedence_ends_with_its_operation() {
+        let precedence = Precedence::new();
+        let (mut first, mut second) = (precedence.hold(), precedence.hold());
+        first.take(1);
+        assert!(first.end != 0 && HELD.get() == 1);
+        // Of another key: goes on without. This thread does not wait for itself.
+        second.take(2);
+        assert_eq!((second.end, precedence.hash.load(Relaxed)), (0, 1));
+        precedence.give_way(1);
+        drop(first);
+        assert_eq!((precedence.end.load(Relaxed), HELD.get()), (0, 0));
+        second.take(2);
+        drop(second);
+        assert_eq!((precedence.end.load(Relaxed), HELD.get()), (0, 0));
+    }
+
+    #[test]
+    fn writers_do_not_wait_for_precedence_that_has_ended() {
+        let precedence = Precedence::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut held = precedence.hold();
+                held.take(1);
+                // As if its operation never ended.
+                core::mem::forget(held);
+            });
+        });
+        precedence.give_way(2);
+        assert!(precedence.end.load(Relaxed) != 0);
+        precedence.give_way(1);
+        assert_eq!(precedence.end.load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,184 @@
+//! Closures of the hash map that take long, beside other threads that change the same entry all the time.
+#![cfg(not(loom))]
+
+#[path = "../../stillpoint/tests/support/deadline.rs"]
+mod deadline;
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use deadline::deadline;
+use stillpoint::rcu;
+use stillpoint_collections::HashMap;
+use stillpoint_collections::hash_map::{Compute, Operation};
+
+/// A map whose key 1 other threads change while it lives.
+struct Busy<'a> {
+    map: &'a HashMap<u32, u64>,
+    changes: &'a AtomicU64,
+}
+
+/// Runs `body` beside two threads that change the entry of key 1 in a loop.
+fn beside_writers(body: impl FnOnce(Busy<'_>)) {
+    let map = HashMap::from([(1, 0)]);
+    let (changes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    /// Ends the writers, also after a panic.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let (map, changes, stop) = (&map, &changes, &stop);
+            scope.spawn(move || {
+                while !stop.load(Relaxed) {
+                    if writer == 0 {
+                        map.insert(1, 0, &rcu::enter());
+                    } else {
+                        map.update(1, |_| 0, &rcu::enter());
+                    }
+                    changes.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let _stop = Stop(&stop);
+        body(Busy { map: &map, changes: &changes });
+    });
+}
+
+impl Busy<'_> {
+    /// Returns once another thread has changed the entry, or after `limit`.
+    fn wait_for_change(&self, limit: Duration) {
+        let (begin, before) = (Instant::now(), self.changes.load(Relaxed));
+        // Of both writers: the first change may have been made before.
+        while self.changes.load(Relaxed) < before + 3 && begin.elapsed() < limit {
+            thread::yield_now();
+        }
+    }
+}
+
+const SLOW: Duration = Duration::from_millis(20);
+
+/// More calls than any of these operations needs.
+const MOST: u32 = 200;
+
+fn count(calls: &Cell<u32>) {
+    calls.set(calls.get() + 1);
+    assert!(calls.get() < MOST, "the operation loses for ever");
+}
+
+#[test]
+fn slow_update_succeeds_beside_fast_writers() {
+    let _running = deadline();
+    beside_writers(|busy| {
+        let calls = Cell::new(0);
+        let slow = |_: &u64| {
+            count(&calls);
+            busy.wait_for_change(SLOW);
+            7
+        };
+        assert_eq!(busy.map.update(1, slow, &rcu::enter()), Some(&7));
+    });
+}
+
+#[test]
+fn slow_compute_succeeds_beside_fast_writers() {
+    let _running = deadline();
+    beside_writers(|busy| {
+        let (calls, guard) = (Cell::new(0), rcu::enter());
+        let remove = |_: Option<(&u32, &u64)>| {
+            count(&calls);
+            busy.wait_for_change(SLOW);
+            Operation::<_, ()>::Remove
+        };
+        assert!(matches!(busy.map.compute(1, remove, &guard), Compute::Removed(Some(_))));
+    });
+}
+
+#[test]
+fn slow_retain_succeeds_beside_fast_writers() {
+    let _running = deadline();
+    beside_writers(|busy| {
+        let calls = Cell::new(0);
+        let slow = |_: &u32, _: &u64| {
+            count(&calls);
+            busy.wait_for_change(SLOW);
+            false
+        };
+        busy.map.retain(slow, &rcu::enter());
+    });
+}
+
+/// The closure does not end before another thread has changed the entry: the operation must not hold that thread for
+/// ever.
+#[test]
+fn closure_that_waits_for_other_writers_does_not_deadlock() {
+    let _running = deadline();
+    beside_writers(|busy| {
+        let calls = Cell::new(0);
+        let waits = |_: &u64| {
+            calls.set(calls.get() + 1);
+            let limit = if calls.get() < 11 { Duration::MAX } else { SLOW };
+            busy.wait_for_change(limit);
+            7
+        };
+        assert_eq!(busy.map.update(1, waits, &rcu::enter()), Some(&7));
+    });
+}
+
+/// The closures of two threads change each other's entry, and their own.
+#[test]
+fn closures_that_change_each_others_entries_end() {
+    let _running = deadline();
+    let map = HashMap::from([(1, 0), (2, 0)]);
+    thread::scope(|scope| {
+        for (own, other) in [(1, 2), (2, 1)] {
+            let map = &map;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let (calls, guard) = (Cell::new(0), rcu::enter());
+                    let change = |old: &u64| {
+                        calls.set(calls.get() + 1);
+                        map.update(other, |old| old + 1, &guard);
+                        if calls.get() < 50 {
+                            map.insert(own, 0, &guard);
+                        }
+                        old + 1
+                    };
+                    assert!(map.update(own, change, &guard).is_some());
+                }
+            });
+        }
+    });
+}
+
+/// A panic ends the operation: other writers go on, and another slow operation succeeds.
+#[test]
+fn panic_in_a_slow_closure_releases_the_entry() {
+    let _running = deadline();
+    beside_writers(|busy| {
+        let (calls, guard) = (Cell::new(0), rcu::enter());
+        let panics = |_: &u64| {
+            count(&calls);
+            busy.wait_for_change(SLOW);
+            assert!(calls.get() < 20, "the closure panics");
+            // So that the operation never succeeds before.
+            busy.map.insert(1, 0, &guard);
+            7
+        };
+        assert!(catch_unwind(AssertUnwindSafe(|| busy.map.update(1, panics, &guard))).is_err());
+        busy.wait_for_change(Duration::MAX);
+        calls.set(0);
+        let slow = |_: &u64| {
+            count(&calls);
+            busy.wait_for_change(SLOW);
+            7
+        };
+        assert_eq!(busy.map.update(1, slow, &guard), Some(&7));
+    });
+}

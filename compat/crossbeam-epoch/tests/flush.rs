@@ -1,0 +1,226 @@
+//! Flushing a few times, as programs do that rely on it that what was deferred has run.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crossbeam_epoch::{self as epoch, Collector, Owned};
+use support::deadline::{Running, deadline};
+use support::{Participant, Participants, Thread, Tracked};
+
+/// Tests in one process are pinned at the same time, and would keep each other's functions from running.
+fn alone() -> (MutexGuard<'static, ()>, Running) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    (ALONE.lock().unwrap_or_else(PoisonError::into_inner), deadline())
+}
+
+macro_rules! in_all_ways_alone {
+    ($($test:ident),* $(,)?) => {$(
+        mod $test {
+            #[test]
+            fn of_threads() {
+                let _alone = super::alone();
+                super::$test(&super::Thread);
+            }
+
+            #[test]
+            fn of_handles_of_the_default_collector() {
+                let _alone = super::alone();
+                super::$test(super::epoch::default_collector());
+            }
+
+            #[test]
+            fn of_handles_of_a_collector() {
+                let _alone = super::alone();
+                super::$test(&super::Collector::new());
+            }
+        }
+    )*};
+}
+
+in_all_ways_alone!(
+    two_flushes_run_what_the_thread_has_deferred,
+    two_flushes_run_what_ended_threads_have_deferred,
+    two_flushes_run_what_a_living_thread_has_deferred,
+    two_flushes_suffice_beside_the_worker,
+    flush_in_a_nested_section_counts_when_the_outermost_ends,
+    flushes_around_a_repin_suffice,
+    flushes_beside_a_pinned_thread_return,
+    flushes_suffice_beside_threads_that_pin_briefly,
+    flush_in_a_function_returns,
+);
+
+fn counter() -> &'static AtomicUsize {
+    Box::leak(Box::default())
+}
+
+fn defer(participant: &impl Participant, count: usize, ran: &'static AtomicUsize) {
+    let guard = &participant.pin();
+    for i in 0..count {
+        if i % 2 == 0 {
+            guard.defer(|| ran.fetch_add(1, Release));
+        } else {
+            // SAFETY: no other thread has the pointer.
+            unsafe { guard.defer_destroy(Owned::new(Tracked(ran)).into_shared(guard)) };
+        }
+    }
+}
+
+fn two_flushes_run_what_the_thread_has_deferred(way: &impl Participants) {
+    let participant = way.participant();
+    for round in 0..300 {
+        let (ran, count) = (counter(), round % 70 + 1);
+        defer(&participant, count, ran);
+        participant.pin().flush();
+        participant.pin().flush();
+        assert_eq!(ran.load(Acquire), count, "in round {round}");
+    }
+}
+
+fn two_flushes_run_what_ended_threads_have_deferred(way: &impl Participants) {
+    let participant = way.participant();
+    for round in 0..50 {
+        let (ran, count) = (counter(), 3 * round + 1);
+        thread::scope(|scope| {
+            let threads = [(); 3].map(|()| scope.spawn(|| defer(&way.participant(), count, ran)));
+            threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+        });
+        participant.pin().flush();
+        participant.pin().flush();
+        assert_eq!(ran.load(Acquire), 3 * count, "in round {round}");
+    }
+}
+
+fn two_flushes_run_what_a_living_thread_has_deferred(way: &impl Participants) {
+    let (ran, step, done) = (counter(), AtomicUsize::new(0), AtomicBool::new(false));
+    let until = |value| {
+        while step.load(Acquire) != value {
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let participant = way.participant();
+            for round in 0..20 {
+                defer(&participant, 10, ran);
+                // In crossbeam-epoch the other thread does not see it before.
+                participant.pin().flush();
+                step.store(2 * round + 1, Release);
+                until(2 * round + 2);
+            }
+            done.store(true, Release);
+        });
+        let participant = way.participant();
+        for round in 0..20 {
+            until(2 * round + 1);
+            participant.pin().flush();
+            participant.pin().flush();
+            assert_eq!(ran.load(Acquire), 10 * (round + 1));
+            step.store(2 * round + 2, Release);
+        }
+    });
+    assert!(done.load(Acquire));
+}
+
+/// The worker runs some functions, and is in the middle of it now and then.
+fn two_flushes_suffice_beside_the_worker(way: &impl Participants) {
+    let participant = way.participant();
+    for round in 0..40_u32 {
+        let ran = counter();
+        defer(&participant, 200, ran);
+        // Until the worker has begun, or for a while that ends at any of its steps.
+        for _ in 0..round * 50 {
+            if ran.load(Relaxed) != 0 {
+                break;
+            }
+            thread::yield_now();
+        }
+        participant.pin().flush();
+        participant.pin().flush();
+        assert_eq!(ran.load(Acquire), 200, "in round {round}");
+    }
+}
+
+fn flush_in_a_nested_section_counts_when_the_outermost_ends(way: &impl Participants) {
+    let (participant, ran) = (way.participant(), counter());
+    let outer = participant.pin();
+    defer(&participant, 3, ran);
+    for _ in 0..100 {
+        participant.pin().flush();
+    }
+    assert_eq!(ran.load(Acquire), 0);
+    drop(outer);
+    // It is ready: the next one runs it before it does anything else.
+    let guard = participant.pin();
+    assert_eq!(ran.load(Acquire), 3);
+    drop(guard);
+}
+
+fn flushes_around_a_repin_suffice(way: &impl Participants) {
+    let (participant, ran) = (way.participant(), counter());
+    let mut guard = participant.pin();
+    defer(&participant, 3, ran);
+    guard.flush();
+    guard.repin();
+    guard.flush();
+    assert_eq!(ran.load(Acquire), 3);
+}
+
+fn flushes_beside_a_pinned_thread_return(way: &impl Participants) {
+    let (ran, participant) = (counter(), way.participant());
+    let guard = participant.pin();
+    thread::scope(|scope| {
+        let flushing = scope.spawn(|| {
+            let participant = way.participant();
+            defer(&participant, 3, ran);
+            for _ in 0..1000 {
+                participant.pin().flush();
+            }
+        });
+        flushing.join().expect("it does not panic");
+    });
+    assert_eq!(ran.load(Acquire), 0);
+    drop(guard);
+    participant.until(|| ran.load(Acquire) == 3);
+}
+
+fn flushes_suffice_beside_threads_that_pin_briefly(way: &impl Participants) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let participant = way.participant();
+                while !stop.load(Relaxed) {
+                    drop(participant.pin());
+                }
+            });
+        }
+        let participant = way.participant();
+        for _ in 0..10 {
+            let ran = counter();
+            defer(&participant, 10, ran);
+            let flushes = (0..65_536).take_while(|_| {
+                participant.pin().flush();
+                ran.load(Acquire) != 10
+            });
+            assert!(flushes.count() < 65_536);
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+fn flush_in_a_function_returns(way: &impl Participants) {
+    let (ran, participant) = (counter(), way.participant());
+    // SAFETY: the test waits until it has run.
+    unsafe {
+        participant.pin().defer_unchecked(|| {
+            for _ in 0..10 {
+                way.participant().pin().flush();
+            }
+            ran.fetch_add(1, Release);
+        });
+    }
+    participant.until(|| ran.load(Acquire) == 1);
+}

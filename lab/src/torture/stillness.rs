@@ -1,0 +1,101 @@
+//! Detects lost wake-ups, however busy the machine is: threads that wait for what no thread will do.
+//!
+//! Where no thread has a timer, and none gets signals, a wait ends only by what another thread does. So if all threads
+//! sleep, and none of them has run since the last look, the wake-up of those that wait is lost. Beside other load,
+//! threads are ready to run instead, and do not count as asleep. On an idle machine a lost wake-up shows after 100 ms.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{Pid, gettid};
+
+/// Looks that must show the same, and the time between two of them: longer than most timers of the library.
+const LOOKS: u32 = 10;
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// What the threads did at the last look.
+#[derive(Debug)]
+pub(super) struct Stillness {
+    /// The threads, and how often each has gone to sleep; empty if one was running, or ready to.
+    threads: Vec<(u64, u64)>,
+    looks: u32,
+    next: Instant,
+}
+
+/// Returns the number of the calling thread.
+pub(super) fn this_thread() -> u64 {
+    Pid::as_raw(Some(gettid())) as u64
+}
+
+impl Stillness {
+    pub(super) fn new() -> Self {
+        Self { threads: Vec::new(), looks: 0, next: Instant::now() + PERIOD }
+    }
+
+    /// Returns `true` if no thread of the process has run for a while, and none is ready to, but for the caller and those
+    /// that are `excused`: these wait for the others.
+    pub(super) fn check(&mut self, excused: impl Fn(u64) -> bool) -> bool {
+        if Instant::now() < self.next {
+            return false;
+        }
+        // From now on: if this thread was not run, no looks are made up for.
+        self.next = Instant::now() + PERIOD;
+        let own = this_thread();
+        let threads = sleeping(|thread| thread == own || excused(thread)).unwrap_or_default();
+        self.looks = if !threads.is_empty() && threads == self.threads { self.looks + 1 } else { 0 };
+        self.threads = threads;
+        self.looks >= LOOKS
+    }
+}
+
+/// Returns the threads, and how often each has gone to sleep, or `None` if one does not sleep.
+fn sleeping(excused: impl Fn(u64) -> bool) -> Option<Vec<(u64, u64)>> {
+    let mut threads = Vec::new();
+    for thread in fs::read_dir("/proc/self/task").ok()? {
+        let path = thread.ok()?.path();
+        let number = path.file_name()?.to_str()?.parse().ok()?;
+        if excused(number) {
+            continue;
+        }
+        threads.push((number, sleeps(&path)?));
+    }
+    threads.sort_unstable();
+    Some(threads)
+}
+
+/// Returns how often a thread has gone to sleep, if it sleeps now.
+fn sleeps(thread: &Path) -> Option<u64> {
+    let status = fs::read_to_string(thread.join("status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    field("State:")?.starts_with('S').then_some(())?;
+    let switches = |name| field(name)?.parse::<u64>().ok();
+    Some(switches("voluntary_ctxt_switches:")? + switches("nonvoluntary_ctxt_switches:")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn process_is_still_once_all_threads_wait_for_ever() {
+        // Other tests run in other threads of this process.
+        let (to_own, own) = mpsc::channel();
+        let (wakes, sleeper) = mpsc::channel::<()>();
+        let waits = thread::spawn(move || {
+            to_own.send(this_thread()).expect("a receiver");
+            let _ = sleeper.recv();
+        });
+        let waiting = own.recv().expect("a number");
+        let mut stillness = Stillness::new();
+        while !stillness.check(|thread| thread != waiting) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(wakes);
+        waits.join().expect("no panic");
+        assert!(sleeping(|thread| thread != this_thread()).is_none(), "this thread runs");
+    }
+}

@@ -1,0 +1,149 @@
+//! Domains of which only lazy callbacks wait. They have no worker until these must run.
+//!
+//! A worker that finds nothing but lazy callbacks *parks* its domain: it leaves a task here that goes on at a certain
+//! time, and the [state](super::worker_state) `PARKED`. A task of the [worker pool](super::worker_pool), the *timer*,
+//! sleeps until the first of these times. It hands the tasks that are due to another one, the *runner*, which runs one
+//! after the other. A callback may block a task for as long as it likes: then the timer starts a further runner. So two
+//! threads serve any number of domains, plus one for each that blocks.
+//!
+//! # Invariants
+//!
+//! 1. One lock orders all decisions. While `has_timer` is set, the timer takes the lock again before it stops, and it
+//!    stops only if no domain is parked.
+//! 2. A parked domain has one task at most, with the time for which it was parked. Whichever thread takes the task out
+//!    of the map runs it or drops it, outside the lock.
+//! 3. The lock is not held by a thread that holds the pool's: only the other way round.
+
+use core::ops::ControlFlow;
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::worker_pool;
+use crate::sync::{ForkSafe, now};
+
+/// Nanoseconds for which a task may block the others that are due.
+const PATIENCE: u64 = 10_000_000;
+
+static TIMER: ForkSafe<LazyTimer> = ForkSafe::new(LazyTimer::new());
+
+/// When a domain is due, in nanoseconds of [`now`], and its address.
+pub type Key = (u64, usize);
+
+type Task = Box<dyn FnOnce() + Send>;
+
+struct LazyTimer {
+    parked: Mutex<Parked>,
+    /// The timer sleeps here.
+    changed: Condvar,
+}
+
+struct Parked {
+    tasks: BTreeMap<Key, Task>,
+    /// See invariant 1.
+    has_timer: bool,
+    /// Runners that have not ended.
+    runners: u64,
+    /// When a runner last took a task, or was last started.
+    last_progress: u64,
+}
+
+impl LazyTimer {
+    const fn new() -> Self {
+        let parked = Parked { tasks: BTreeMap::new(), has_timer: false, runners: 0, last_progress: 0 };
+        Self { parked: Mutex::new(parked), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Parked> {
+        // Nothing under the lock panics.
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the timer does next, after it has slept if need be.
+    fn step(&self) -> ControlFlow<()> {
+        let mut parked = self.lock();
+        let Some((&(due, _), _)) = parked.tasks.first_key_value() else {
+            parked.has_timer = false;
+            return ControlFlow::Break(());
+        };
+        let now = now();
+        let until = if parked.runners == 0 { due } else { due.max(parked.last_progress + PATIENCE) };
+        if now < until {
+            let time = Duration::from_nanos(until - now);
+            drop(self.changed.wait_timeout(parked, time));
+            return ControlFlow::Continue(());
+        }
+        parked.runners += 1;
+        parked.last_progress = now;
+        drop(parked);
+        if !worker_pool::submit(run_due) {
+            self.run_one();
+            self.lock().runners -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Runs a task that is due. Returns `false` if there is none.
+    fn run_one(&self) -> bool {
+        let mut parked = self.lock();
+        let now = now();
+        let first = parked.tasks.first_entry().filter(|first| first.key().0 <= now);
+        let Some(task) = first.map(|first| first.remove()) else { return false };
+        parked.last_progress = now;
+        drop(parked);
+        task();
+        true
+    }
+}
+
+/// Has `task` called at the time of `key`, but for delays by other tasks. Returns `false` if there is no thread.
+#[must_use]
+pub fn park(key: Key, task: impl FnOnce() + Send + 'static) -> bool {
+    let timer = TIMER.get();
+    let mut parked = timer.lock();
+    parked.has_timer = parked.has_timer || worker_pool::submit(run_timer);
+    if !parked.has_timer {
+        return false;
+    }
+    parked.tasks.insert(key, Box::new(task));
+    let is_first = parked.tasks.first_key_value().is_some_and(|(first, _)| *first == key);
+    drop(parked);
+    if is_first {
+        timer.changed.notify_one();
+    }
+    true
+}
+
+/// Drops the task, if it has not been taken to be run.
+pub fn unpark(key: Key) {
+    let task = TIMER.get().lock().tasks.remove(&key);
+    drop(task);
+}
+
+/// Returns `true` if the task has not been taken to be run, nor been dropped.
+pub fn is_parked(key: Key) -> bool {
+    TIMER.get().lock().tasks.contains_key(&key)
+}
+
+/// Forgets the tasks: those that waited in the parent will not run in the child of a fork.
+///
+/// # Safety
+///
+/// The calling thread is the only one in the process, and was not in the middle of another function of this module when
+/// it forked.
+pub unsafe fn reset_in_child() {
+    // SAFETY: the caller's contract; references to the timer live no longer than these functions.
+    unsafe { TIMER.overwrite(LazyTimer::new()) };
+}
+
+/// The timer's task.
+fn run_timer() {
+    while TIMER.get().step().is_continue() {}
+}
+
+/// A runner's task.
+fn run_due() {
+    let timer = TIMER.get();
+    while timer.run_one() {}
+    timer.lock().runners -= 1;
+}

@@ -1,0 +1,239 @@
+//! A panic of a broken contract has the place of the call in the program, and names the call.
+#![cfg(not(loom))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+
+use std::cell::RefCell;
+use std::future::{Future, IntoFuture as _};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::pin::pin;
+use std::sync::Once;
+use std::sync::mpsc::channel;
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::Duration;
+
+use deadline::deadline;
+use stillpoint::lock::{Condvar, Mutex};
+use stillpoint::percpu::Histogram;
+use stillpoint::rcu::{self, GracePeriod, Rcu, RcuOption, Shared};
+use stillpoint::{Domain as _, qsbr, srcu};
+
+thread_local! {
+    /// The place of the last panic of this thread, and its message.
+    static PANIC: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+/// Returns the place of the panic of `f`, and its message.
+fn panic_of(f: impl FnOnce()) -> (String, String) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_hook(Box::new(|info| {
+            let place = info.location().expect("there always is one");
+            let text = info.payload_as_str().unwrap_or_default().to_owned();
+            eprintln!("panicked at {place}: {text}");
+            PANIC.set(Some((format!("{}:{}", place.file(), place.line()), text)));
+        }));
+    });
+    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "no panic");
+    PANIC.take().expect("the hook has run")
+}
+
+/// Checks that the call panics where it stands, with a message that begins so.
+macro_rules! refused {
+    ($begin:expr, $call:expr) => {{
+        // As the call is in the same line.
+        let here = format!("{}:{}", file!(), line!());
+        let (place, text) = panic_of(|| _ = $call);
+        assert_eq!(place, here, "{text}");
+        assert!(text.starts_with(&String::from($begin)), "{text}");
+    }};
+}
+
+/// Polls a future once.
+fn poll<F: Future>(future: F) {
+    let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+}
+
+/// Checks the message of a panic in `.await`, whose place is the executor's. It names the line of the call.
+macro_rules! await_refused {
+    ($what:expr, $future:expr) => {{
+        let begin = format!("`.await` of {}, at {}:{}:", $what, file!(), line!());
+        let (_, text) = panic_of(|| poll($future));
+        assert!(text.starts_with(&begin), "{text}");
+    }};
+}
+
+#[test]
+fn waiting_inside_a_section_is_refused_at_the_call() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let number = Rcu::new_in(1, Own);
+    let option: RcuOption<i32, Own> = RcuOption::from_box_in(Some(Box::new(1)), Own);
+    let guard = Own::enter();
+    let inside = "inside a read-side critical section of the same domain would wait for itself: drop its guard or `Ref`";
+    let begin = |operation| format!("{operation} {inside}");
+    refused!(begin("synchronize()"), Own.synchronize());
+    refused!(begin("barrier()"), Own.barrier());
+    refused!(begin("GracePeriod::wait()"), GracePeriod::now_in(Own).wait());
+    refused!(begin("GracePeriod::wait_timeout()"), GracePeriod::now_in(Own).wait_timeout(Duration::ZERO));
+    refused!(begin("Retired::wait()"), number.replace(2).wait());
+    refused!(begin("Retired::wait()"), number.update(|_| 3).wait());
+    refused!(begin("Retired::wait_boxed()"), number.swap(Box::new(2)).wait_boxed());
+    refused!(begin("Retired::wait()"), option.replace(Some(2)).expect("a value").wait());
+    refused!(begin("Retired::wait()"), option.take().expect("a value").wait());
+    drop(guard);
+    let reference = number.read();
+    refused!(begin("synchronize()"), Own.synchronize());
+    drop(reference);
+    Own.barrier();
+}
+
+#[test]
+fn waiting_inside_a_global_section_is_refused_at_the_call() {
+    let _running = deadline();
+    let number = Rcu::new(1);
+    let _reference = number.read();
+    refused!("synchronize() inside", rcu::synchronize());
+    refused!("barrier() inside", rcu::barrier());
+    refused!("GracePeriod::wait() inside", GracePeriod::now().wait());
+    refused!("Retired::wait() inside", number.replace(2).wait());
+}
+
+#[test]
+fn awaiting_inside_a_section_is_refused_with_the_place_of_the_await() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let number = Rcu::new_in(1, Own);
+    let _guard = Own::enter();
+    await_refused!("a GracePeriod", GracePeriod::now_in(Own).into_future());
+    await_refused!("a GracePeriod", async { GracePeriod::now_in(Own).await });
+    await_refused!("a Retired", async { number.replace(2).await });
+    await_refused!("a Retired", number.replace(2).start());
+    await_refused!("a Retired", number.swap(Box::new(2)).start().boxed());
+}
+
+#[test]
+fn waiting_in_a_callback_of_the_domain_is_refused_at_the_call() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let (done, is_done) = channel();
+    Own.call(move || {
+        refused!("barrier() inside a callback of the same domain would wait for itself", Own.barrier());
+        done.send(()).expect("the test waits");
+    });
+    is_done.recv().expect("no assertion has failed");
+    let (domain, (done, is_done)) = (srcu::Domain::new(), channel());
+    let other = domain.clone();
+    domain.call(move || {
+        refused!("barrier() inside a callback of the same domain would wait for itself", other.barrier());
+        let close = other.close();
+        refused!("Close::wait() inside a callback of the same domain would wait for itself", close.wait());
+        let begin = "`.await` of a Close, at ";
+        assert!(panic_of(|| poll(close)).1.starts_with(begin));
+        done.send(()).expect("the test waits");
+    });
+    is_done.recv().expect("no assertion has failed");
+}
+
+#[test]
+fn waiting_while_online_is_refused_at_the_call() {
+    qsbr::domain! { struct Own; }
+    let _running = deadline();
+    let number = Rcu::new_in(1, Own);
+    let (handle, global) = (Own::register(), qsbr::register());
+    refused!("synchronize() by a thread whose handle is online", Own.synchronize());
+    refused!("synchronize() by a thread whose handle is online", qsbr::synchronize());
+    refused!("barrier() by a thread whose handle is online", Own.barrier());
+    refused!("Retired::wait() by a thread whose handle is online", number.replace(2).wait());
+    refused!("GracePeriod::wait() by a thread", GracePeriod::now_in(Own).wait());
+    await_refused!("a Retired", async { number.replace(2).await });
+    refused!("cannot register with misuse::", Own::register());
+    refused!("cannot register with stillpoint::qsbr::Global: this", qsbr::register());
+    drop((handle, global));
+    Own.barrier();
+}
+
+#[test]
+fn section_of_another_srcu_domain_is_refused_at_the_call() {
+    let (here, there) = (srcu::Domain::new(), srcu::Domain::new());
+    let guard = &there.enter();
+    let number = Rcu::new_in(1, here.clone());
+    let option: RcuOption<i32, srcu::Domain> = RcuOption::empty_in(here.clone());
+    let begin = "the guard is one of another srcu::Domain";
+    refused!(begin, number.load(guard));
+    refused!(begin, number.compare_exchange(guard, &1, Box::new(2)));
+    refused!(begin, number.update_with(guard, |_| 2));
+    refused!(begin, number.modify_with(guard, |number| *number += 1));
+    refused!(begin, option.load(guard));
+    refused!(begin, option.compare_exchange(guard, None, None));
+    refused!(begin, option.update_with(guard, |_| None));
+    refused!(begin, here.check_section(guard));
+}
+
+#[test]
+fn other_broken_contracts_are_refused_at_the_call() {
+    let _running = deadline();
+    // SAFETY: panics before it takes a node.
+    refused!("into_owned() of a null pointer", unsafe { Shared::<u64>::null().into_owned() });
+    refused!("a part of all values is between 0 and 1", Histogram::new().snapshot().quantile(2.0));
+    let changed = Condvar::new();
+    /// What a thread waits for, and whether it does.
+    #[derive(Default)]
+    struct State {
+        is_over: bool,
+        is_awaited: bool,
+    }
+    let (first, second) = (Mutex::new(State::default()), Mutex::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            changed.wait_while(&mut first.lock(), |state| {
+                state.is_awaited = true;
+                !state.is_over
+            });
+        });
+        // The waiter is counted before it releases the mutex.
+        while !first.lock().is_awaited {
+            thread::yield_now();
+        }
+        let begin = "Condvar: a thread waits with another mutex";
+        let time = Duration::from_millis(1);
+        refused!(begin, changed.wait(&mut second.lock()));
+        refused!(begin, changed.wait_for(&mut second.lock(), time));
+        refused!(begin, changed.wait_while(&mut second.lock(), |is_over| !*is_over));
+        refused!(begin, changed.wait_while_for(&mut second.lock(), |is_over| !*is_over, time));
+        first.lock().is_over = true;
+        changed.notify_all();
+    });
+}
+
+#[test]
+fn domains_have_public_names_in_reports() {
+    assert_eq!(format!("{:?}", rcu::enter()), "Guard { domain: \"stillpoint::rcu::Global\", .. }");
+    let handle = thread::spawn(|| format!("{:?}", qsbr::register())).join().expect("no panic");
+    assert_eq!(handle, "Handle { domain: \"stillpoint::qsbr::Global\", .. }");
+}
+
+#[test]
+fn waiting_in_a_stall_hook_is_refused_at_the_call() {
+    stillpoint::domain! { struct Own; }
+    qsbr::domain! { struct Online; }
+    let _running = deadline();
+    let (done, is_done) = channel();
+    rcu::set_stall_timeout(Some(Duration::from_millis(10)));
+    rcu::set_stall_hook(Box::new(move |_| {
+        refused!("synchronize() in a stall hook", Own.synchronize());
+        refused!("barrier() in a stall hook", Own.barrier());
+        refused!("GracePeriod::wait() in a stall hook", GracePeriod::now().wait());
+        refused!("Handle::synchronize() in a stall hook", Online::register().synchronize());
+        refused!("Close::wait() in a stall hook", srcu::Domain::new().close().wait());
+        done.send(()).expect("the test waits");
+    }));
+    let guard = Own::enter();
+    let writer = thread::spawn(|| Own.synchronize());
+    is_done.recv().expect("no assertion has failed");
+    drop(rcu::take_stall_hook());
+    drop(guard);
+    writer.join().expect("no panic");
+}

@@ -1,0 +1,194 @@
+//! With the feature `section-locations`, stall reports name where the open sections began.
+#![cfg(all(not(loom), feature = "section-locations"))]
+
+#[path = "support/deadline.rs"]
+mod deadline;
+
+use std::panic::Location;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, Once};
+use std::thread;
+use std::time::Duration;
+
+use deadline::deadline;
+use stillpoint::Domain as _;
+use stillpoint::rcu::{self, Guard, Rcu, RcuDomain, Stall, StaticDomain};
+use stillpoint::srcu;
+
+static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+
+fn record_stalls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        rcu::set_stall_timeout(Some(Duration::from_millis(10)));
+        rcu::set_stall_hook(Box::new(|stall| STALLS.lock().expect("no panic").push(stall.clone())));
+    });
+}
+
+/// Waits for a stall that is `wanted`.
+fn stall(wanted: impl Fn(&Stall) -> bool) -> Stall {
+    loop {
+        if let Some(stall) = STALLS.lock().expect("no panic").iter().rfind(|stall| wanted(stall)) {
+            return stall.clone();
+        }
+        thread::yield_now();
+    }
+}
+
+/// Returns the stall of `D` while another thread waits for the guard that `enter` returns.
+fn stall_of<D: RcuDomain, G>(enter: impl FnOnce() -> G + Send) -> Stall {
+    record_stalls();
+    STALLS.lock().expect("no panic").retain(|stall| stall.domain() != <D as StaticDomain>::name());
+    let (entered, enters) = channel();
+    let (leave, leaves) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let _guard = enter();
+            entered.send(()).expect("the test listens");
+            leaves.recv().expect_err("the sender is dropped");
+        });
+        enters.recv().expect("the thread enters");
+        scope.spawn(|| D::INSTANCE.synchronize());
+        let stall = stall(|stall| stall.domain() == <D as StaticDomain>::name());
+        drop(leave);
+        stall
+    })
+}
+
+/// Checks that the stall names this line as the section's, in its text too.
+fn assert_begun_at(stall: &Stall, line: u32) {
+    let [reader] = stall.readers() else { panic!("{stall}") };
+    let site = reader.section_at().expect("the place was stored");
+    assert_eq!((site.file(), site.line()), (file!(), line), "{stall}");
+    assert!(stall.to_string().contains(&format!(" and began its section at {site}")), "{stall}");
+}
+
+#[test]
+fn stall_report_names_the_open_section() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let value = &Rcu::new_in(1, Own);
+    let earlier = || {
+        // Neither where the thread registered, nor an earlier section.
+        Own::register();
+        drop(Own::enter());
+    };
+    let begin = line!() + 3;
+    let stall = stall_of::<Own, _>(|| {
+        earlier();
+        Own::enter()
+    });
+    assert_begun_at(&stall, begin);
+    let stall = stall_of::<Own, _>(|| {
+        earlier();
+        value.read()
+    });
+    assert_begun_at(&stall, begin + 5);
+    assert_eq!(stall.readers()[0].registered_at().line(), begin - 6);
+}
+
+#[test]
+fn stall_report_names_the_outermost_section() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let begin = line!() + 2;
+    let stall = stall_of::<Own, _>(|| {
+        let outer = Own::enter();
+        let mut inner = Own::enter();
+        inner.repin();
+        drop(outer);
+        (inner, Own::enter())
+    });
+    assert_begun_at(&stall, begin);
+}
+
+#[test]
+fn stall_report_names_sections_of_the_slow_path() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    let begin = line!() + 4;
+    let stall = stall_of::<Own, Guard<Own>>(|| {
+        Own::register();
+        Own::hint_idle();
+        Own::enter()
+    });
+    assert_begun_at(&stall, begin);
+}
+
+#[test]
+fn stall_report_names_sections_of_the_global_domain() {
+    let _running = deadline();
+    let line = line!() + 1;
+    let stall = stall_of::<rcu::Global, _>(|| rcu::enter());
+    assert_eq!(stall.domain(), "stillpoint::rcu::Global");
+    assert_begun_at(&stall, line);
+}
+
+#[test]
+fn srcu_stall_report_names_the_open_sections() {
+    let _running = deadline();
+    record_stalls();
+    let domain = srcu::Domain::new();
+    let made_at = line!() - 1;
+    let value = Rcu::new_in(1, domain.clone());
+    drop(domain.enter());
+    let twice = || domain.enter();
+    let line = line!();
+    let guards = (twice(), domain.enter_owned(), twice(), value.read());
+    let stall = thread::scope(|scope| {
+        scope.spawn(|| domain.synchronize());
+        let is_own = |site: &Location<'_>| (site.file(), site.line()) == (file!(), made_at);
+        let stall = stall(|stall| stall.made_at().is_some_and(is_own));
+        drop(guards);
+        stall
+    });
+    let mut begun_at: Vec<_> =
+        stall.sections_begun_at().iter().map(|(site, open)| (site.line(), *open, site.column())).collect();
+    assert!(begun_at.is_sorted_by_key(|(_, open, _)| u64::MAX - open), "{begun_at:?}");
+    begun_at.sort_unstable();
+    let begun_at: Vec<_> = begun_at.into_iter().map(|(line, open, _)| (line, open)).collect();
+    assert_eq!(begun_at, [(line - 1, 2), (line + 1, 1), (line + 1, 1)]);
+    let text = stall.to_string();
+    assert!(
+        text.contains(&format!(" for sections: 4 are open, begun at {}:{}:", file!(), line - 1)),
+        "{text}"
+    );
+}
+
+#[test]
+fn close_stall_report_names_the_open_sections() {
+    let _running = deadline();
+    record_stalls();
+    let domain = srcu::Domain::new();
+    let line = line!() + 1;
+    let guard = domain.enter_owned();
+    let stall = thread::scope(|scope| {
+        scope.spawn(|| domain.close().wait());
+        let stall = stall(|stall| stall.handles() == 1);
+        drop(guard);
+        stall
+    });
+    let [(site, 1)] = stall.sections_begun_at() else { panic!("{stall}") };
+    assert_eq!(site.line(), line);
+}
+
+#[test]
+fn srcu_stall_report_names_eight_places() {
+    let _running = deadline();
+    record_stalls();
+    let domain = srcu::Domain::new();
+    let made_at = line!() - 1;
+    let four = || [domain.enter(), domain.enter(), domain.enter(), domain.enter()];
+    let more =
+        || [domain.enter(), domain.enter(), domain.enter(), domain.enter(), domain.enter(), domain.enter()];
+    let guards: Vec<_> = four().into_iter().chain(more()).chain(four()).collect();
+    let stall = thread::scope(|scope| {
+        scope.spawn(|| domain.synchronize());
+        let stall = stall(|stall| stall.made_at().is_some_and(|site| site.line() == made_at));
+        drop(guards);
+        stall
+    });
+    assert_eq!((stall.sections(), stall.sections_begun_at().len()), (14, 10));
+    assert!(stall.to_string().ends_with(", and at 2 other places"), "{stall}");
+    domain.synchronize();
+}
