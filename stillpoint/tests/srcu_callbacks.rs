@@ -82,6 +82,21 @@ fn callbacks_wait_for_open_sections() {
 }
 
 #[test]
+fn statistics_count_a_callback_before_a_barrier_returns() {
+    let _running = deadline();
+    let domain = Domain::new();
+    let (calls, call) = counter();
+    for round in 1..=100 {
+        domain.call(call);
+        until(|| calls.load(Acquire) == round);
+        // Most often nothing is left to wait for.
+        domain.barrier();
+        let stats = domain.stats();
+        assert_eq!((stats.queued, stats.done), (0, round as u64), "{stats}");
+    }
+}
+
+#[test]
 fn callbacks_of_a_migrating_thread_run_in_order() {
     const ROUNDS: usize = 50;
     const EACH: usize = 40;

@@ -378,3 +378,20 @@ impl Backlog {
         self.end_gp_wait();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn low_mark_is_a_quarter_of_either_limit() {
+        for part in [Amount { count: 25, unknown: 0, bytes: 0 }, Amount { count: 0, unknown: 0, bytes: 25 }] {
+            let backlog = Backlog::new();
+            backlog.set_limits(Limits { count: 101, bytes: 103 });
+            backlog.add(part);
+            assert!(backlog.above_low_mark(), "{part:?}");
+            backlog.remove(part);
+            assert!(!backlog.above_low_mark(), "{part:?}");
+        }
+    }
+}

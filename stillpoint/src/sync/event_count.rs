@@ -83,3 +83,20 @@ impl EventCount {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::deadline::deadline;
+
+    #[test]
+    fn wait_ends_at_its_limit_although_notifications_go_on() {
+        let _running = deadline();
+        let event = EventCount::new();
+        let limit = Some(Duration::from_millis(5));
+        assert!(!event.wait_until(limit, || {
+            event.notify_all();
+            false
+        }));
+    }
+}

@@ -126,6 +126,26 @@ fn leader_awaits_a_reader_behind_an_inactive_group() {
 }
 
 #[test]
+fn only_sections_with_an_older_counter_block() {
+    static READERS: ThreadReaders<Memb, ()> = ThreadReaders::new();
+    let reader = READERS.registry().claim().expect("there is memory");
+    let enter = || assert!(reader.try_enter(READERS.counter()));
+    enter();
+    let counter = Memb::advance_counter(READERS.counter());
+    assert!(Memb::blocks(reader, counter));
+    assert_eq!(reader.leave(), ExitPath::Fast);
+    assert!(!Memb::blocks(reader, counter), "the section has ended");
+    enter();
+    assert!(!Memb::blocks(reader, counter), "the section is a later one");
+    let counter = Memb::advance_counter(READERS.counter());
+    assert!(Memb::blocks(reader, counter));
+    assert_eq!(reader.repin(READERS.counter()), ExitPath::Fast);
+    assert!(!Memb::blocks(reader, counter), "the section has been renewed");
+    assert_eq!(reader.leave(), ExitPath::Fast);
+    READERS.registry().release(reader);
+}
+
+#[test]
 fn released_readers_are_used_again_and_counted_no_longer() {
     static READERS: ThreadReaders<Memb, ()> = ThreadReaders::new();
     let registry = READERS.registry();
