@@ -155,12 +155,10 @@ impl CallbackWorker {
     /// Wakes or starts the worker. Returns `false` if there is none.
     #[cold]
     fn provide(&self, lazy: bool, host: &impl Host) -> bool {
+        // Twice: the task may be taken before the domain is parked.
+        let park_instead = || self.park_instead(host) || self.park_instead(host);
         let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        if !is_missing
-            || lazy && self.park_instead(host)
-            || host.start_worker()
-            || !lazy && self.park_instead(host)
-        {
+        if !is_missing || lazy && self.park_instead(host) || host.start_worker() || park_instead() {
             return true;
         }
         // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look

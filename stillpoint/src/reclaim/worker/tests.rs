@@ -2,7 +2,7 @@
 
 use core::panic::Location;
 use std::fs;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
@@ -19,6 +19,8 @@ struct Domain<F> {
     queue: Queue,
     /// Times at which the domain is to be resumed.
     parked: Mutex<Vec<u64>>,
+    /// The next task is taken at once.
+    is_taken: AtomicBool,
     /// Called instead of starting a worker.
     before_failure: F,
 }
@@ -26,7 +28,8 @@ struct Domain<F> {
 impl<F: Fn()> Domain<F> {
     fn new(before_failure: F) -> Self {
         let engine = Engine::new(SrcuReaders::new(Location::caller()), || "test");
-        Self { engine, queue: Queue::new(), parked: Mutex::new(Vec::new()), before_failure }
+        let (parked, is_taken) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        Self { engine, queue: Queue::new(), parked, is_taken, before_failure }
     }
 
     fn parked(&self) -> MutexGuard<'_, Vec<u64>> {
@@ -72,7 +75,9 @@ impl<F: Fn()> Host for Domain<F> {
     }
 
     fn park(&self, due: u64) -> bool {
-        self.parked().push(due);
+        if !self.is_taken.swap(false, Relaxed) {
+            self.parked().push(due);
+        }
         true
     }
 
@@ -94,6 +99,17 @@ fn later_pushes_do_not_postpone_the_task_of_a_parked_domain() {
     for _ in 0..100 {
         worker.notify(false, &domain);
         assert_eq!(*domain.parked(), [due]);
+    }
+}
+
+#[test]
+fn domain_whose_task_is_taken_before_it_is_parked_gets_another() {
+    for lazy in [false, true] {
+        let domain = Domain::new(|| ());
+        let worker = CallbackWorker::new();
+        domain.is_taken.store(true, Relaxed);
+        worker.notify(lazy, &domain);
+        assert_eq!(domain.parked().len(), 1, "lazy: {lazy}");
     }
 }
 
