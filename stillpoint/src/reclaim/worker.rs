@@ -155,12 +155,10 @@ impl CallbackWorker {
     /// Wakes or starts the worker. Returns `false` if there is none.
     #[cold]
     fn provide(&self, lazy: bool, host: &impl Host) -> bool {
+        // Twice: the task may be taken before the domain is parked.
+        let park_instead = || self.park_instead(host) || self.park_instead(host);
         let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        if !is_missing
-            || lazy && self.park_instead(host)
-            || host.start_worker()
-            || !lazy && self.park_instead(host)
-        {
+        if !is_missing || lazy && self.park_instead(host) || host.start_worker() || park_instead() {
             return true;
         }
         // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look
@@ -173,10 +171,18 @@ impl CallbackWorker {
     /// Instead of starting a worker: for a lazy callback, and if none can be started but there is a thread that resumes
     /// parked domains. Returns `false` if that is impossible.
     fn park_instead(&self, host: &impl Host) -> bool {
-        let Some(due) = self.park(now() + FIRST_LOOK, host) else { return false };
+        let due = now() + FIRST_LOOK;
+        // Relaxed: as in `unpark`.
+        let earlier = self.parked_until.load(Relaxed);
+        // Pushes that follow one another soon must not postpone it for ever.
+        let due =
+            if earlier <= due && host.is_parked(earlier) { Some(earlier) } else { self.park(due, host) };
+        let Some(due) = due else { return false };
         // No fence: if this misses a callback, the task finds it soon.
         let has_work = || !host.is_parked(due);
         if self.state.leave_running(PARKED, || (), has_work) == GoIdle::Idle {
+            // A caller of `barrier` that found a worker meanwhile does not wait for the task, which others may delay.
+            step!("parked-without-notify", self.progress.notify_all());
             return true;
         }
         self.unpark(host);
@@ -374,7 +380,7 @@ impl CallbackWorker {
             );
             step!("barrier-does-not-wait", {
                 self.progress.wait_until(None, || {
-                    if !reached() && self.state.is_idle() {
+                    if !reached() && self.state.has_no_worker() {
                         step!(
                             "no-caller-continues",
                             if self.state.wake() {
@@ -412,8 +418,10 @@ impl CallbackWorker {
             return;
         }
         if stall::is_reporting() {
-            // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay.
-            return self.state.give_up();
+            // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay, or
+            // a thread that waits for the domain to close is their worker.
+            self.state.give_up();
+            return self.progress.notify_all();
         }
         self.work(host, stop);
     }
@@ -600,3 +608,6 @@ impl CallbackWorker {
         self.urgent.store(0, Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
