@@ -338,6 +338,10 @@ impl Backlog {
 
     /// Returns `true` if callers would have to be throttled in a long grace period. Lazy callbacks must then run.
     pub fn above_unknown_mark(&self) -> bool {
+        // Models have none: for them this takes no step.
+        if self.waiting.unknown.load(Relaxed) == 0 {
+            return false;
+        }
         let waiting = self.waiting.map(at_least_zero);
         waiting.unknown != 0 && waiting.bytes_with_unknown() > high_mark(self.limits().bytes)
     }
