@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # capi/install.sh DIR: builds libstillpoint, and installs it below DIR (say /usr/local): the headers, the static and the
-# shared library, stillpoint.pc. Set PROFILE=dev for a library that aborts on misuse. Needs cargo, a C compiler,
+# shared library, stillpoint.pc, a package for CMake. Set PROFILE=dev for a library that aborts on misuse. Needs cargo, a C compiler,
 # binutils.
 #
 # The shared library is linked from the static one, because rustc does not export thread-local variables. Both have the
@@ -18,8 +18,8 @@ soname=libstillpoint.so.${version%.*} # as in 0.1: minor versions may change the
 target=${CARGO_TARGET_DIR:-$PWD/../target}
 folder=$profile
 [[ $profile != dev ]] || folder=debug
-# What a static Rust library needs, after gcc's unwinder.
-libraries="-lgcc_s -lpthread -ldl -lm -lrt -lc"
+# What a static Rust library needs, beside the unwinder: compilers add that of a static or of a dynamic program.
+libraries="-lpthread -ldl -lm -lrt -lc"
 
 cargo rustc --package stillpoint-capi --lib --profile "$profile" --crate-type staticlib --quiet --target-dir "$target"
 
@@ -41,7 +41,7 @@ ar rcsD "$prefix/lib/libstillpoint.a" "$scratch/stillpoint.o"
 
 { echo '{ global:'; sed 's/$/;/' "$scratch/symbols"; echo 'local: *; };'; } >"$scratch/version"
 "$cc" -shared -o "$prefix/lib/libstillpoint.so.$version" "$scratch/stillpoint.o" -Wl,-soname,"$soname" \
-    -Wl,--version-script="$scratch/version" -Wl,--gc-sections -Wl,-z,relro,-z,now,-z,defs $libraries
+    -Wl,--version-script="$scratch/version" -Wl,--gc-sections -Wl,-z,relro,-z,now,-z,defs -lgcc_s $libraries
 ln -sf "libstillpoint.so.$version" "$prefix/lib/$soname"
 ln -sf "$soname" "$prefix/lib/libstillpoint.so"
 
@@ -58,4 +58,48 @@ Version: $version
 Libs: -L\${libdir} -lstillpoint
 Libs.private: $libraries
 Cflags: -I\${includedir}
+END
+
+mkdir -p "$prefix/lib/cmake/stillpoint"
+cat >"$prefix/lib/cmake/stillpoint/stillpoint-config.cmake" <<END
+# find_package(stillpoint): the targets stillpoint::stillpoint, the shared library, and stillpoint::static.
+if(TARGET stillpoint::stillpoint)
+  return()
+endif()
+get_filename_component(_stillpoint_prefix "\${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+add_library(stillpoint::stillpoint SHARED IMPORTED)
+set_target_properties(stillpoint::stillpoint PROPERTIES
+  IMPORTED_LOCATION "\${_stillpoint_prefix}/lib/libstillpoint.so.$version"
+  IMPORTED_SONAME "$soname"
+  INTERFACE_INCLUDE_DIRECTORIES "\${_stillpoint_prefix}/include")
+add_library(stillpoint::static STATIC IMPORTED)
+set_target_properties(stillpoint::static PROPERTIES
+  IMPORTED_LOCATION "\${_stillpoint_prefix}/lib/libstillpoint.a"
+  INTERFACE_INCLUDE_DIRECTORIES "\${_stillpoint_prefix}/include"
+  INTERFACE_LINK_LIBRARIES "$libraries")
+unset(_stillpoint_prefix)
+END
+# Before 1.0 minor versions may change the interface.
+cat >"$prefix/lib/cmake/stillpoint/stillpoint-config-version.cmake" <<END
+set(PACKAGE_VERSION $version)
+if(NOT CMAKE_SIZEOF_VOID_P STREQUAL "" AND NOT CMAKE_SIZEOF_VOID_P EQUAL 8)
+  set(PACKAGE_VERSION_UNSUITABLE TRUE)
+elseif(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION
+       AND PACKAGE_FIND_VERSION_MAJOR EQUAL ${version%%.*} AND PACKAGE_FIND_VERSION_MINOR EQUAL $(cut -d. -f2 <<<"$version"))
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
+END
+
+cat <<END
+libstillpoint $version is below $prefix. A first program, $(pwd)/examples/config.c:
+
+  export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+  cc $(pwd)/examples/config.c \$(pkg-config --cflags --libs stillpoint) -Wl,-rpath,$prefix/lib -pthread -o config
+  ./config
+
+-Wl,-rpath lets the program find the library there. Without it: LD_LIBRARY_PATH=$prefix/lib, or, for a folder of the
+system such as /usr/local, run ldconfig once. For CMake: -DCMAKE_PREFIX_PATH=$prefix.
 END

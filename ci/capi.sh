@@ -12,7 +12,7 @@ fail() {
     exit 1
 }
 
-for tool in gcc g++ clang clang++ pkg-config valgrind; do
+for tool in gcc g++ clang clang++ cmake pkg-config valgrind; do
     command -v "$tool" >/dev/null || fail "CANNOT CHECK: $tool is not installed (ci/setup.sh)"
 done
 
@@ -23,8 +23,8 @@ rm -rf "$out"
 mkdir -p "$bin"
 
 capi/reference.sh
-capi/install.sh "$release"
-PROFILE=dev capi/install.sh "$debug"
+capi/install.sh "$release" >"$scratch/hint"
+PROFILE=dev capi/install.sh "$debug" >/dev/null
 
 echo "-- symbols"
 exported() {
@@ -126,6 +126,69 @@ for compiler in g++ clang++; do
         void f(Wrong *p) { p->retire(); }' || fail "a virtual base is accepted"
     grep --quiet 'exactly one base' "$scratch/log" || fail "a virtual base is refused for another reason"
 done
+
+echo "-- older standards"
+for compiler in gcc clang; do
+    "$compiler" -std=c99 -pedantic -Wall -Wextra -Werror -fsyntax-only "-I$release/include" -x c - <<<'#include <stillpoint.h>'
+    for source in "${examples[@]}"; do
+        "$compiler" -std=c11 -Wall -Wextra -Werror -fsyntax-only "-I$release/include" "capi/$source.c"
+    done
+done
+for compiler in g++ clang++; do
+    for standard in c++11 c++14; do
+        "$compiler" "-std=$standard" -pedantic -Wall -Wextra -Werror -fsyntax-only "-I$release/include" -x c++ - \
+            <<<'#include <stillpoint.h>'
+        ! "$compiler" "-std=$standard" -fsyntax-only "-I$release/include" -x c++ - 2>"$scratch/log" \
+            <<<'#include <stillpoint/rcu.hpp>' || fail "rcu.hpp compiles with $standard"
+        [[ $(grep -c ': error: ' "$scratch/log") == 1 ]] &&
+            grep --quiet 'needs C++17' "$scratch/log" || { cat "$scratch/log" >&2; fail "more than one error with $standard"; }
+    done
+done
+
+echo "-- the first program of the page, as a user builds it"
+awk '/^```c$/ { text = ""; inside = 1; next } /^```$/ { if (text ~ /int main/) printf "%s", text; inside = 0 }
+    inside { text = text $0 "\n" }' docs/c-api.md >"$bin/first.c"
+export PKG_CONFIG_PATH=$release/lib/pkgconfig
+first() {
+    [[ $("$bin/first") == "1, then 2" ]] || fail "the first program, $1, prints something else"
+    echo "passed    the first program, $1"
+}
+gcc "$bin/first.c" $(pkg-config --cflags --libs stillpoint) "-Wl,-rpath,$release/lib" -o "$bin/first"
+first "shared library"
+for compiler in gcc clang; do
+    for form in -static -static-pie; do
+        # The linker warns of functions of the C library that load others.
+        "$compiler" $form "$bin/first.c" $(pkg-config --static --cflags --libs stillpoint) -o "$bin/first" \
+            2>"$scratch/log" || { cat "$scratch/log" >&2; fail "$compiler $form"; }
+        first "$compiler $form"
+    done
+done
+# The commands that the installation prints.
+grep -E '^  (export|cc|\./config)' "$scratch/hint" | (cd "$scratch" && bash -eu) >"$scratch/log" 2>&1 ||
+    { cat "$scratch/hint" "$scratch/log" >&2; fail "what capi/install.sh prints does not work"; }
+echo "passed    the commands that the installation prints"
+mkdir -p "$scratch/cmake"
+cp "$bin/first.c" "$scratch/cmake/first.c"
+cat >"$scratch/cmake/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.13)
+project(first C)
+find_package(stillpoint 0.1 REQUIRED)
+find_package(stillpoint 0.1 REQUIRED)
+add_executable(first first.c)
+target_link_libraries(first stillpoint::stillpoint)
+add_executable(first-static first.c)
+target_link_libraries(first-static stillpoint::static)
+END
+{ cmake -S "$scratch/cmake" -B "$scratch/cmake/build" -DCMAKE_PREFIX_PATH="$release" &&
+    cmake --build "$scratch/cmake/build"; } >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; fail "CMake"; }
+for name in first first-static; do
+    cp "$scratch/cmake/build/$name" "$bin/first"
+    first "CMake, $name"
+done
+sed -i 's/stillpoint 0.1 REQUIRED/stillpoint 0.2 REQUIRED/' "$scratch/cmake/CMakeLists.txt"
+! cmake -S "$scratch/cmake" -B "$scratch/cmake/other" -DCMAKE_PREFIX_PATH="$release" >"$scratch/log" 2>&1 ||
+    fail "CMake accepts another version"
+unset PKG_CONFIG_PATH
 
 echo "-- AddressSanitizer, with leak detection"
 asan=(-fsanitize=address,undefined -fno-sanitize-recover=all -g)

@@ -116,7 +116,7 @@ compare() {
     echo "$(wc -l <"$scratch/found"), each with a reason"
 }
 
-for features in "" capi capi,lab,urcu; do
+for features in "" capi capi,epoch,lab,urcu; do
     echo "-- the library${features:+, with the features $features}"
     {
         listed stillpoint "lock_api_04,lock-events,metrics,send_guard,serde,signal-fence,tracing${features:+,$features}" \

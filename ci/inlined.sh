@@ -62,7 +62,9 @@ for operation in section peer-section compat-section repin qsbr-load qsbr-quiesc
     printf '%-16s %8s %8s\n' "$operation" "$(show "${off[$operation]}")" "$(show "$thin")"
     # At least a call and a return, which each has.
     ((thin > 300 && off[$operation] > 300)) || fail "$operation: nothing was counted"
-    [[ $operation == peer-* ]] || ((10 * off[$operation] <= 11 * thin + 1000)) ||
+    # Most of what is retired is freed in batches, where some calls once in a block remain.
+    percent=$([[ $operation == retire ]] && echo 115 || echo 110)
+    [[ $operation == peer-* ]] || ((100 * off[$operation] <= percent * thin + 10000)) ||
         fail "$operation: without link-time optimization something is not inlined"
 done
 ((10 * off[section] <= 7 * off[peer-section])) || fail "a section takes more than 0.7 times the instructions of crossbeam-epoch's"

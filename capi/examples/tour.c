@@ -1,10 +1,12 @@
 /* The other parts: threads that report quiescent states, sleepable sections, cookies, counters, pools, statistics. */
 
+#define _POSIX_C_SOURCE 200809L /* for nanosleep, with -std=c11 */
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <time.h>
 
 #include <stillpoint.h>
 
@@ -33,7 +35,7 @@ static void *session(void *unused)
 {
     (void)unused;
     int section = sp_srcu_read_lock(sessions);
-    usleep(2000);
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     sp_srcu_read_unlock(sessions, section);
     return NULL;
 }
@@ -59,14 +61,14 @@ int main(void)
             return 1;
     }
     while (sp_counter_sum(reads) == 0)
-        usleep(100);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(threads[0], NULL);
 
     struct sp_cookie cookie;
     sp_cookie_start(sessions, &cookie);
     while (!sp_cookie_elapsed(sessions, cookie))
-        usleep(100);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     pthread_join(threads[1], NULL);
 
     sp_barrier(sp_qsbr_domain());

@@ -5,11 +5,63 @@
 /*#
 # The C interface
 
-`stillpoint.h` is for C11 and later, and for C++; C++ programs may prefer [`stillpoint/rcu.hpp`](c-rcu-hpp.md). It
-needs 64-bit Linux, and GCC or Clang. Link with `-lstillpoint`, or use `pkg-config stillpoint`. The Rust documentation explains
-the terms and the costs; this page says what is particular to C.
+`stillpoint.h` is for C99 and later, and for C++11 and later; C++17 programs may prefer
+[`stillpoint/rcu.hpp`](c-rcu-hpp.md). It needs 64-bit Linux, and GCC or Clang. The Rust documentation explains the terms
+and the costs; this page says what is particular to C.
 
 This page is made from the comments in the header by `capi/reference.sh`.
+
+## A first program
+
+```c
+#include <stdio.h>
+#include <stdlib.h>
+#include <stillpoint.h>
+
+static int *limit; // read by many threads, replaced by one
+
+static int *make(int value)
+{
+    int *limit = malloc(sizeof *limit);
+    if (!limit)
+        abort();
+    *limit = value;
+    return limit;
+}
+
+static int read_limit(void)
+{
+    sp_rcu_read_lock();
+    int value = *sp_rcu_dereference(limit);
+    sp_rcu_read_unlock();
+    return value;
+}
+
+int main(void)
+{
+    limit = make(1);
+    int before = read_limit();
+    int *old = sp_rcu_xchg_pointer(limit, make(2));
+    sp_rcu_retire(old, NULL, sizeof *old); // freed with free(3) when no reader can hold it
+    printf("%d, then %d\n", before, read_limit());
+    free(limit);
+    return sp_rcu_barrier(); // what has been retired is freed
+}
+```
+
+After `capi/install.sh DIR`, which prints these commands with its paths:
+
+| build with | command |
+|---|---|
+| pkg-config | `cc first.c $(pkg-config --cflags --libs stillpoint) -Wl,-rpath,DIR/lib`, with `PKG_CONFIG_PATH=DIR/lib/pkgconfig` |
+| static | `cc -static first.c $(pkg-config --static --cflags --libs stillpoint)`; only the library: name `DIR/lib/libstillpoint.a` instead of `-lstillpoint` |
+| CMake | `find_package(stillpoint)` and `target_link_libraries(first stillpoint::stillpoint)`, or `stillpoint::static`, with `-DCMAKE_PREFIX_PATH=DIR` |
+
+`-Wl,-rpath,DIR/lib` lets the program find the shared library. Without it, set `LD_LIBRARY_PATH`, or install below a folder
+of the system (`/usr/local`) and run `ldconfig`.
+
+Longer programs: [a configuration](../capi/examples/config.c), [a list](../capi/examples/list.c), [a tour of the other
+parts](../capi/examples/tour.c), [C in a Rust program](../capi/examples/mixed.c).
 
 ## Rules
 

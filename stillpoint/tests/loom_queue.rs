@@ -34,10 +34,10 @@ fn run_round(state: &State, own: Own) {
     }
 }
 
-/// A visitor collects what has been pushed.
-fn visit(state: &State, own: Own) {
+/// A visitor collects what has been pushed; another thread may lead its grace period.
+fn visit(state: &State, own: Own, lead: impl FnOnce()) {
     let _ = own.queue.expect_grace_period(&state.engine);
-    state.engine.try_synchronize(None);
+    lead();
     let _ = own.queue.run_ready(&state.engine, run_callback, |_| ());
 }
 
@@ -128,7 +128,7 @@ fn visited_callback_waits_for_the_section_that_queued_it() {
         let state = Arc::new(State::new());
         let own = state.register();
         let s = state.clone();
-        let visitor = thread::spawn(move || visit(&s, own));
+        let visitor = thread::spawn(move || visit(&s, own, || ()));
         interruptible(0, || {
             // A grace period that the visitor must not take for that of the callback.
             state.engine.synchronize(Some(own.reader));
@@ -149,22 +149,22 @@ fn visited_callback_does_not_join_a_grace_period_in_progress() {
         let (own, reader) = (state.register(), state.register());
         let count = Count::new();
         push(own, count, false, null());
+        let cookie = state.engine.snapshot();
         let _ = own.queue.expect_grace_period(&state.engine);
         let s = state.clone();
         let threads = [
-            thread::spawn(move || s.engine.synchronize(None)),
+            thread::spawn(move || s.engine.wait_for(None, cookie)),
             spawn(&state, 1, move |state| state.read(reader)),
         ];
         interruptible(0, || {
             let old = state.published.swap(boxed(8));
             push(own, count, false, old);
         });
-        visit(&state, own);
+        visit(&state, own, || state.engine.wait_for(None, cookie));
         for t in threads {
             t.join().unwrap();
         }
-        visit(&state, own);
-        visit(&state, own);
+        visit(&state, own, || state.engine.synchronize(None));
         assert_eq!(count.get(), 2);
     });
 }
@@ -179,10 +179,11 @@ fn visitors_and_worker_run_each_callback_once() {
             push(own, count, false, null());
         }
         let worker = spawn_worker(&state, own);
-        visit(&state, own);
+        let lead = || _ = state.engine.try_synchronize(None);
+        visit(&state, own, lead);
         worker.join().unwrap();
         for _ in 0..3 {
-            visit(&state, own);
+            visit(&state, own, lead);
         }
         assert_eq!(count.get(), 3);
     });

@@ -4,6 +4,7 @@
 #[path = "support/deadline.rs"]
 mod deadline;
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -54,5 +55,38 @@ fn destructor_in_the_drop_of_a_handle_gets_no_second_handle() {
     assert_eq!(REFUSED.load(Relaxed), HERE.load(Relaxed));
     drop(Own::register());
     drop(end);
+    Own.barrier();
+}
+
+/// The thread has exited, but for a destructor that still has the handle.
+#[test]
+fn late_handle_keeps_its_reader_while_it_is_offline() {
+    qsbr::domain! { struct Own; }
+    static READERS: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C" fn use_handle(handle: *mut c_void) {
+        // SAFETY: the pointer comes from the Box below; this runs once, on the thread of the handle.
+        let mut handle = unsafe { Box::from_raw(handle.cast::<qsbr::Handle<Own>>()) };
+        handle.offline(|| {
+            Own.call(|| ());
+            Own.flush();
+            // If the reader were free, this thread would get it.
+            thread::spawn(|| drop(Own::register())).join().expect("no panic");
+            READERS.store(Own.stats().readers, Relaxed);
+        });
+    }
+    let _running = deadline();
+    // The only reader so far. The key is created after that of the domain, so glibc runs its destructor later.
+    thread::spawn(|| drop(Own::register())).join().expect("no panic");
+    let mut key = 0;
+    // SAFETY: `key` outlives the call.
+    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(use_handle)) }, 0);
+    let exits = thread::spawn(move || {
+        let handle = Box::into_raw(Box::new(Own::register()));
+        // SAFETY: the key exists, and its destructor takes this pointer.
+        assert_eq!(unsafe { libc::pthread_setspecific(key, handle.cast()) }, 0);
+    });
+    exits.join().expect("no panic");
+    assert_eq!(READERS.load(Relaxed), 2, "the thread still has its reader");
+    Own.synchronize();
     Own.barrier();
 }

@@ -100,3 +100,32 @@ fn exited_thread_with_a_leaked_handle_is_reported() {
     assert_eq!((reader.thread_id(), reader.thread_name(), reader.has_exited()), (id, None, true));
     assert!(stall.to_string().contains("exited while it was online"), "{stall}");
 }
+
+#[test]
+fn stall_report_names_the_registration_of_a_thread_that_has_deferred_before() {
+    qsbr::domain! { struct Own; }
+    let _running = deadline();
+    record_stalls();
+    let (registered, registers) = mpsc::channel();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let silent = thread::spawn(move || {
+        Own.call(|| ());
+        let handle = Own::register();
+        registered.send(line!() - 1).expect("the test listens");
+        let _ = stopped.recv();
+        drop(handle);
+    });
+    let line = registers.recv().expect("the thread registers");
+    let waiting = thread::spawn(|| Own.synchronize());
+    let stall = loop {
+        let stalls = STALLS.lock().expect("no panic").clone();
+        if let Some(stall) = stalls.into_iter().find(|stall| stall.domain() == type_name::<Own>()) {
+            break stall;
+        }
+        thread::yield_now();
+    };
+    assert_eq!(stall.readers()[0].registered_at().line(), line, "{stall}");
+    drop(stop);
+    silent.join().expect("no panic");
+    waiting.join().expect("the grace period ends");
+}

@@ -1,4 +1,4 @@
-//! The child of a fork keeps the stall hook.
+//! The child of a fork keeps the stall hook, and the readers of threads that have ended.
 #![cfg(not(loom))]
 
 #[path = "support/child.rs"]
@@ -51,4 +51,23 @@ fn child_calls_the_hook_that_was_set_before_the_fork() {
         fork::in_child(stall);
     });
     stall();
+}
+
+#[test]
+fn child_uses_readers_again() {
+    if !fork::is_alone("child_uses_readers_again") {
+        return;
+    }
+    // Two threads at once: so there are two readers, one of them free at the fork.
+    thread::scope(|scope| {
+        Own::register();
+        scope.spawn(Own::register);
+    });
+    let readers = Own.stats().readers;
+    assert_eq!(readers, 2);
+    fork::in_child(|| {
+        thread::spawn(Own::register).join().expect("no panic");
+        assert_eq!(Own.stats().readers, readers);
+        Own.synchronize();
+    });
 }

@@ -193,6 +193,8 @@ fn late_destructor_that_defers_gets_a_queue_of_its_own() {
     CLAIMED.wait();
     assert_eq!(Own.stats().readers, readers + 1, "the late destructor has another");
     late.join().expect("no panic");
+    thread::spawn(Own::register).join().expect("no panic");
+    assert_eq!(Own.stats().readers, readers + 1, "the late destructor has given it back");
     Own.barrier();
     assert_eq!(CALLS.load(Relaxed), 2);
 }

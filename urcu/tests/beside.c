@@ -1,6 +1,6 @@
-/* beside MILLISECONDS [RATE]: a thread reads in sections as short as can be, beside a writer that calls synchronize_rcu in
-a loop, RATE thousand times a second at most. Prints the sections and the grace periods, in thousands a second, and the
-sections in thousands a second of the reader's CPU time. */
+/* beside MILLISECONDS [RATE]: a thread reads in sections as short as can be, beside a writer that calls synchronize_rcu
+in a loop, RATE thousand times a second at most. Prints the sections and the grace periods, in thousands a second, and
+the sections in thousands a second of the reader's CPU time. */
 #include "flavor.h"
 #include <time.h>
 

@@ -1,5 +1,5 @@
-/* flood PRODUCERS MILLISECONDS: threads allocate objects of 64 bytes and hand them to call_rcu without a pause. Prints the
-largest resident memory of the process in MB, and how many callbacks were called a second, until all were. */
+/* flood PRODUCERS MILLISECONDS: threads allocate objects of 64 bytes and hand them to call_rcu without a pause. Prints
+the largest resident memory of the process in MB, and how many callbacks were called a second, until all were. */
 #include "flavor.h"
 #include <sys/resource.h>
 #include <time.h>

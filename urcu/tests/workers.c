@@ -76,9 +76,26 @@ static unsigned long number(void)
 #endif
 }
 
+/* A registered thread: without one, a grace period has no number. */
+static int registered;
+
+static void *stay_registered(void *unused)
+{
+    rcu_register_thread();
+    rcu_read_lock();
+    rcu_read_unlock();
+    rcu_thread_offline();
+    STORE(registered, 1);
+    for (;;)
+        pause();
+    return unused;
+}
+
 /* All workers are freed after one grace period. */
 static void test_free_all(void)
 {
+    start(stay_registered, NULL);
+    UNTIL(LOAD(registered));
     STORE(cpus, 16);
     CHECK(create_all_cpu_call_rcu_data(0) == 0);
     CHECK(get_cpu_call_rcu_data(15) && !get_cpu_call_rcu_data(16));

@@ -6,7 +6,7 @@
 # C++26's `<rcu>` for C++17
 
 `stillpoint/rcu.hpp` has the names of the header `<rcu>` ([saferecl.rcu] in the C++26 draft) in the namespace
-`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`. With `STILLPOINT_STD_RCU` defined before it is
+`stillpoint`. It needs C++17, GCC or Clang, and `libstillpoint`; C++11 and C++14 have [`stillpoint.h`](c-api.md). With `STILLPOINT_STD_RCU` defined before it is
 included, the names are in the namespace `std` as well, unless the implementation has the header.
 
 This page is made from the comments in the header by `capi/reference.sh`.
@@ -60,6 +60,10 @@ template <class T, class D = std::default_delete<T>>
 void rcu_retire(T *p, D d = D(), rcu_domain &dom = rcu_default_domain());
 ```
 */
+
+#if __cplusplus < 201703L
+#error "stillpoint/rcu.hpp needs C++17 (-std=c++17); stillpoint.h needs C++11"
+#else
 
 #include <exception>
 #include <memory>
@@ -258,5 +262,7 @@ using stillpoint::rcu_retire;
 using stillpoint::rcu_synchronize;
 } // namespace std
 #endif
+
+#endif // C++17
 
 #endif

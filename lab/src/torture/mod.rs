@@ -82,7 +82,10 @@ pub(crate) fn run(name: &Name) {
         Name::Flood(args) => (flood::NAME, flood::run(args)),
     };
     match outcome {
-        Ok(what) => println!("torture {name}: passed, {what}"),
+        Ok(what) => {
+            let late = canary::late().as_millis();
+            println!("torture {name}: passed, {what}; threads waited for a CPU for up to {late} ms");
+        }
         Err(why) => fail_with(name, &why),
     }
 }

@@ -428,3 +428,23 @@ impl<'a> StallDetector<'a> {
         Stall { domain: (self.domain)(), grace_period: self.grace_period, waited, waits_for }.report();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stall_timeout_is_a_millisecond_at_least() {
+        let before = LIMIT.load(Relaxed);
+        for (limit, nanoseconds) in [
+            (Some(Duration::ZERO), 1_000_000),
+            (Some(Duration::from_secs(3)), 3_000_000_000),
+            (Some(Duration::MAX), u64::MAX),
+            (None, u64::MAX),
+        ] {
+            set_stall_timeout(limit);
+            assert_eq!(LIMIT.load(Relaxed), nanoseconds);
+        }
+        LIMIT.store(before, Relaxed);
+    }
+}

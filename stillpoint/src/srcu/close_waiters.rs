@@ -126,4 +126,17 @@ mod tests {
             assert!(!waiters.has_waiters());
         }
     }
+
+    #[test]
+    fn future_after_one_without_a_thread_gets_a_task() {
+        let waiters = CloseWaiters::new();
+        let mut id = 0;
+        assert!(!waiters.add(&mut id, Waker::noop(), || false));
+        let mut submitted = false;
+        assert!(waiters.add(&mut id, Waker::noop(), || {
+            submitted = true;
+            true
+        }));
+        assert!(submitted);
+    }
 }

@@ -72,7 +72,9 @@ fn sleeping_leader_awaits_each_of_many_readers() {
     let threads = ENGINE.readers();
     let all = many_readers(threads);
     let inside = INSIDE.map(|index| all[index]);
-    for last in inside {
+    // Each of them as the last of all, and as the only one.
+    let cases = inside.iter().flat_map(|last| [(*last, &inside[..]), (*last, core::slice::from_ref(last))]);
+    for (last, inside) in cases {
         assert!(inside.iter().all(|reader| reader.try_enter(threads.counter())));
         let (completed, sleeps) = (ENGINE.completed(), threads.counters.sleeps.load(Relaxed));
         let leave = |reader: &Reader| {
@@ -96,5 +98,18 @@ fn sleeping_leader_awaits_each_of_many_readers() {
             leave(last);
         });
         assert_eq!(ENGINE.completed(), completed + 1);
+    }
+}
+
+#[test]
+fn released_readers_are_used_again_and_counted_no_longer() {
+    static READERS: ThreadReaders<Memb, ()> = ThreadReaders::new();
+    let registry = READERS.registry();
+    for _ in 0..3 {
+        let claimed = [(); 5].map(|()| registry.claim().expect("there is memory"));
+        assert_eq!(registry.len(), 5);
+        assert!(!READERS.no_other_readers(None));
+        claimed.into_iter().for_each(|reader| registry.release(reader));
+        assert!(READERS.no_other_readers(None));
     }
 }

@@ -1,0 +1,81 @@
+//! Entries and buckets that a map does not need any more are freed.
+#![cfg(not(loom))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+
+use stillpoint::rcu;
+use stillpoint_collections::HashMap;
+
+/// Counts the bytes of pieces of memory that may be buckets.
+struct Watched;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+/// The size of a bucket.
+const BUCKET: usize = 64;
+
+// SAFETY: the system's allocator.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() == BUCKET && layout.align() == BUCKET {
+            LIVE.fetch_add(1, Relaxed);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if layout.size() == BUCKET && layout.align() == BUCKET {
+            LIVE.fetch_sub(1, Relaxed);
+        }
+        // SAFETY: the caller's contract, and all memory is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+/// All keys are in the same bucket, most with fingerprints of their own.
+#[derive(Clone, Copy, Default)]
+struct OneBucket(u64);
+
+impl BuildHasher for OneBucket {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        Self(0)
+    }
+}
+
+impl Hasher for OneBucket {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = u64::from(bytes[0]) << 56;
+    }
+}
+
+#[test]
+fn chained_buckets_are_freed_when_they_are_empty() {
+    const KEYS: u32 = 40;
+    let map: HashMap<u32, u32, OneBucket> = HashMap::with_hasher(OneBucket::default());
+    let all_in_and_out = || {
+        let guard = rcu::enter();
+        (0..KEYS).for_each(|key| _ = map.insert(key, key, &guard));
+        let filled = LIVE.load(Relaxed);
+        (0..KEYS).for_each(|key| _ = map.remove(&key, &guard));
+        drop(guard);
+        rcu::barrier();
+        (filled, LIVE.load(Relaxed))
+    };
+    for _ in 0..50 {
+        let (filled, empty) = all_in_and_out();
+        assert!((4..20).contains(&filled), "{filled} chained buckets for {KEYS} entries");
+        assert_eq!(empty, 0, "chained buckets of an empty map");
+    }
+}
