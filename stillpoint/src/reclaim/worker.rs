@@ -250,6 +250,9 @@ impl CallbackWorker {
         let has_waited = self.throttle_above_mark(context.is_owner.then_some(queue), context.wait, host);
         if !has_waited && self.backlog.above_low_mark() && self.state.is_sleeping() {
             step!("flush-threshold-does-not-wake-worker", self.provide(false, host));
+        } else if !has_waited && self.backlog.above_unknown_mark() {
+            // It may have found lazy callbacks only.
+            self.notify(false, host);
         }
     }
 
@@ -357,9 +360,14 @@ impl CallbackWorker {
         self.urgent.load(Relaxed) != 0
     }
 
-    /// Returns `true` if the worker must not pause between rounds, and must run lazy callbacks.
+    /// Returns `true` if the worker must not pause between rounds, and must run lazy callbacks too.
     fn must_hurry(&self) -> bool {
         self.is_urgent() || self.backlog.above_low_mark()
+    }
+
+    /// Returns `true` if the worker must run lazy callbacks.
+    fn must_run_lazy(&self) -> bool {
+        self.must_hurry() || self.backlog.above_unknown_mark()
     }
 
     /// Blocks until all callbacks have run that were pushed before.
@@ -452,7 +460,7 @@ impl CallbackWorker {
             match found.pending {
                 // The owner of a queue wakes the worker when it has run its callbacks.
                 Pending::None if found.is_held => {
-                    let is_ready = || is_ready(self.must_hurry());
+                    let is_ready = || is_ready(self.must_run_lazy());
                     if again {
                         // It was woken for nothing. What is retired in the owner's destructor must not wake it each
                         // time.
@@ -477,8 +485,11 @@ impl CallbackWorker {
                         return;
                     }
                 }
-                Pending::Lazy if let Some(time) = self.time_until(lazy_until()) => {
-                    let has_work = || is_ready(false) || self.must_hurry();
+                Pending::Lazy
+                    if !self.backlog.above_unknown_mark()
+                        && let Some(time) = self.time_until(lazy_until()) =>
+                {
+                    let has_work = || is_ready(false) || self.must_run_lazy();
                     let due = now().saturating_add(time.as_nanos() as u64);
                     if let Some(due) = self.park(due, host) {
                         let has_work = || has_work() || !host.is_parked(due);
