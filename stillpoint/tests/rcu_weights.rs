@@ -179,7 +179,7 @@ fn weigher_that_panics_leaves_the_value_unknown() {
 }
 
 /// 64 KiB each, and a block that is not reported yet.
-const UNKNOWN: u64 = LIMIT / (64 << 10) + 64;
+const UNKNOWN: u64 = LIMIT / (16 << 10) + 64;
 
 #[test]
 fn number_of_unknown_values_is_bounded_behind_a_stalled_reader() {
