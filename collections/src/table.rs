@@ -51,6 +51,7 @@ pub struct Table<E: Hashed, D: Domain> {
 }
 
 impl<E: Hashed, D: Domain> Table<E, D> {
+    #[track_caller]
     fn new(buckets: usize) -> Self {
         debug_assert!(buckets.is_power_of_two());
         Self {
@@ -77,6 +78,7 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 
     /// Begins to resize the table, which was the current one, unless that has begun.
+    #[track_caller]
     pub fn resize(&self, buckets: usize, section: &D::Section) {
         if self.next.load(section).is_null() {
             let next = Owned::new(Table::new(buckets));
@@ -108,6 +110,7 @@ fn options<E: Hashed>(entry: Shared<'_, E>) -> DeferOptions {
 type Buckets<E, D> = Box<[Bucket<E, D>]>;
 
 /// Allocates empty buckets.
+#[track_caller]
 fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Buckets<E, D> {
     #[cfg(loom)]
     return (0..buckets).map(|_| Bucket::new()).collect();
@@ -177,6 +180,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Allocates room for `entries`.
+    #[track_caller]
     pub fn with_capacity(entries: usize) -> Self {
         let reserved = AtomicUsize::new(0);
         let tables = Self { current: Atomic::null(), stripes: Stripes::new(), reserved };
@@ -226,8 +230,12 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     ) -> Option<Shared<'g, E>> {
         let mut table = self.current(section)?;
         loop {
-            // A closure of its own: calls through `&mut` are inlined by link-time optimization only.
-            match table.bucket(hash).find(hash, |shared, entry| is_it(shared, entry), section) {
+            #[expect(
+                clippy::redundant_closure,
+                reason = "calls through `&mut` are inlined only at link time"
+            )]
+            let found = table.bucket(hash).find(hash, |shared, entry| is_it(shared, entry), section);
+            match found {
                 Ok(found) => return found,
                 Err(Moved) => table = table.next(section),
             }
@@ -449,6 +457,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Makes room for more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).
+    #[track_caller]
     pub fn reserve(&self, additional: usize, domain: &D, section: &D::Section) {
         let buckets = self.buckets_for(self.len().saturating_add(additional));
         loop {

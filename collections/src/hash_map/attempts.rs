@@ -86,6 +86,7 @@ impl Drop for Watch {
 ///
 /// If the attempt is watched, and that code has changed the entry.
 #[inline(always)]
+#[track_caller]
 pub(super) fn end(watch: Option<Watch>) {
     if watch.is_some() {
         end_slow();
@@ -93,6 +94,7 @@ pub(super) fn end(watch: Option<Watch>) {
 }
 
 #[cold]
+#[track_caller]
 fn end_slow() {
     let is_defeated = WATCHED.get().is_some_and(|attempt| attempt.is_defeated);
     assert!(
