@@ -141,13 +141,6 @@ pub struct Seen<'g, E> {
     others: Vec<Shared<'g, E>>,
 }
 
-impl<'g, E> Seen<'g, E> {
-    /// Returns what a writer has seen that has found an entry otherwise.
-    pub fn entry(entry: Shared<'g, E>) -> Self {
-        Self { entry, others: Vec::new() }
-    }
-}
-
 /// What a change has left to do once the lock is released.
 struct After<'g, E: Hashed, D: Domain> {
     /// Whether the map was as seen, so that the change was made.
@@ -263,6 +256,17 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             section,
         );
         Seen { entry: found.unwrap_or_default(), others }
+    }
+
+    /// Looks the key of `entry` up, without comparing keys. Returns `None` if it is no longer the entry.
+    pub fn look_again<'g>(
+        &self,
+        hash: u64,
+        entry: Shared<'g, E>,
+        section: &'g D::Section,
+    ) -> Option<Seen<'g, E>> {
+        let entry = self.find_in_bucket(hash, |loaded, _| loaded == entry, section)?;
+        Some(Seen { entry, others: Vec::new() })
     }
 
     /// Makes `new` the entry of the key with which `seen` was looked up, or removes that entry. The domain disposes of

@@ -157,21 +157,54 @@ fn closures_that_change_each_others_entries_end() {
     });
 }
 
+/// Precedence does not help an operation whose closure changes its own entry. Other writers do not wait for its end.
+#[test]
+fn writer_beside_a_closure_that_defeats_itself_succeeds() {
+    let _running = deadline();
+    let map = HashMap::from([(1, 0)]);
+    let (calls, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Until the operation has precedence.
+            while calls.load(Relaxed) < 12 {
+                thread::yield_now();
+            }
+            map.insert(1, 1, &rcu::enter());
+            is_done.store(true, Relaxed);
+        });
+        let guard = rcu::enter();
+        let change = |_: &u64| {
+            let calls = calls.fetch_add(1, Relaxed);
+            assert!(calls < 100, "the writer waits as long as the operation takes");
+            let begin = Instant::now();
+            while calls > 8 && !is_done.load(Relaxed) && begin.elapsed() < 5 * SLOW {
+                thread::yield_now();
+            }
+            if !is_done.load(Relaxed) {
+                map.insert(1, 0, &guard);
+            }
+            7
+        };
+        assert_eq!(map.update(1, change, &guard), Some(&7));
+    });
+}
+
 /// A panic ends the operation: other writers go on, and another slow operation succeeds.
 #[test]
 fn panic_in_a_slow_closure_releases_the_entry() {
     let _running = deadline();
     beside_writers(|busy| {
-        let (calls, guard) = (Cell::new(0), rcu::enter());
+        let calls = Cell::new(0);
         let panics = |_: &u64| {
             count(&calls);
             busy.wait_for_change(SLOW);
             assert!(calls.get() < 20, "the closure panics");
             // So that the operation never succeeds before.
-            busy.map.insert(1, 0, &guard);
+            busy.map.insert(1, 0, &rcu::enter());
             7
         };
-        assert!(catch_unwind(AssertUnwindSafe(|| busy.map.update(1, panics, &guard))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| _ = busy.map.update(1, panics, &rcu::enter()))).is_err());
+        // Outside a section, which would keep what the writers retire, so that they would be throttled.
         busy.wait_for_change(Duration::MAX);
         calls.set(0);
         let slow = |_: &u64| {
@@ -179,6 +212,6 @@ fn panic_in_a_slow_closure_releases_the_entry() {
             busy.wait_for_change(SLOW);
             7
         };
-        assert_eq!(busy.map.update(1, slow, &guard), Some(&7));
+        assert_eq!(busy.map.update(1, slow, &rcu::enter()), Some(&7));
     });
 }

@@ -67,7 +67,7 @@ where
         }
         let mut new = Owned::new(Entry { hash, key, value: f() });
         loop {
-            match self.exchange(hash, &seen, Some(new), guard) {
+            match self.exchange(&mut attempts, &seen, Some(new), guard) {
                 Ok(new) => return &inserted(new).value,
                 Err(unused) => new = returned(unused),
             }
@@ -163,13 +163,13 @@ where
             match operation {
                 Operation::Abort(value) => return Compute::Aborted(value),
                 Operation::Remove => {
-                    if self.exchange(hash, &seen, None, guard).is_ok() {
+                    if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
                         return Compute::Removed(old);
                     }
                 }
                 Operation::Insert(value) => {
                     let new = Owned::new(Entry { hash, key, value });
-                    match (self.exchange(hash, &seen, Some(new), guard), old) {
+                    match (self.exchange(&mut attempts, &seen, Some(new), guard), old) {
                         (Ok(new), Some(old)) => return Compute::Updated { old, new: inserted(new).pair() },
                         (Ok(new), None) => {
                             return Compute::Inserted(&inserted(new).key, &inserted(new).value);

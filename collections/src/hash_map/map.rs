@@ -78,7 +78,7 @@ type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K,
 /// Hashers, `Eq`, closures and destructors do not run while a lock of the map is held, so they may use the map. If a
 /// closure or `Eq` changes the entry of the key whose operation calls it, the operation tries again, with the new entry.
 /// So it does if another thread changes the entry meanwhile; if that happens again and again, other writers of the key
-/// wait until the closure returns, but not for longer than a second. The operation panics if its own code changes the entry in
+/// wait until the closure returns, each for a second at most. The operation panics if its own code changes the entry in
 /// each of a thousand attempts.
 pub struct HashMap<K, V, S = RandomState, D: Domain = Global>
 where
@@ -278,14 +278,14 @@ where
     #[inline(always)]
     pub(super) fn exchange<'g>(
         &self,
-        hash: u64,
+        attempts: &mut Attempts<'_>,
         seen: &Seen<'g, Entry<K, V>>,
         new: Option<Owned<Entry<K, V>>>,
         guard: &'g D::Section,
     ) -> Exchanged<'g, K, V> {
-        self.precedence.give_way(hash);
-        let new = self.tables.exchange(hash, seen, new, &self.domain, guard)?;
-        attempts::note_change(&self.precedence, hash);
+        attempts.give_way();
+        let new = self.tables.exchange(attempts.hash(), seen, new, &self.domain, guard)?;
+        attempts.note_change();
         Ok(new)
     }
 
@@ -335,7 +335,7 @@ where
         let mut attempts = Attempts::new(&self.precedence, hash);
         loop {
             let seen = self.attempt(&mut attempts, hash, &new.key, guard);
-            match self.exchange(hash, &seen, Some(new), guard) {
+            match self.exchange(&mut attempts, &seen, Some(new), guard) {
                 Ok(_) => return Some(&seen.entry.as_ref()?.value),
                 Err(unused) => new = returned(unused),
             }
@@ -366,7 +366,7 @@ where
         loop {
             let seen = self.attempt(&mut attempts, hash, key, guard);
             let entry = seen.entry.as_ref()?;
-            if self.exchange(hash, &seen, None, guard).is_ok() {
+            if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
                 return Some(entry.pair());
             }
         }
@@ -374,8 +374,9 @@ where
 
     /// Keeps the entries for which `f` returns `true`, and removes the others.
     ///
-    /// If another thread replaces a value meanwhile, `f` is asked about the new one too. Entries that other threads
-    /// insert meanwhile may stay. Does not hash keys again.
+    /// `f` gets the entry that the key has when it is asked. If that is replaced before it is removed, `f` is asked about
+    /// the new one too. Entries that are inserted meanwhile, or take the place of those that stay, may stay. Does not
+    /// hash keys again.
     #[track_caller]
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
         self.domain.check_section(guard);
@@ -396,13 +397,15 @@ where
     ) {
         let Some(Entry { key, hash, .. }) = entry.as_ref() else { return };
         let mut attempts = Attempts::new(&self.precedence, *hash);
-        let mut first = Some(Seen::entry(entry));
+        let mut first = Some(entry);
         loop {
             let watch = attempts.begin();
-            let seen = first.take().unwrap_or_else(|| self.look_up(*hash, key, guard));
+            // As code of the program, or another thread, may have replaced it since the walk found it.
+            let seen = first.take().and_then(|entry| self.tables.look_again(*hash, entry, guard));
+            let seen = seen.unwrap_or_else(|| self.look_up(*hash, key, guard));
             let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
             attempts::end(watch);
-            if stays || self.exchange(*hash, &seen, None, guard).is_ok() {
+            if stays || self.exchange(&mut attempts, &seen, None, guard).is_ok() {
                 return;
             }
         }
