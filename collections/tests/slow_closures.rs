@@ -157,6 +157,37 @@ fn closures_that_change_each_others_entries_end() {
     });
 }
 
+/// The closure uses all of the map, before its operation has precedence and while it has.
+#[test]
+fn slow_closure_may_use_the_map() {
+    let _running = deadline();
+    beside_writers(|busy| {
+        let (map, calls, guard) = (busy.map, Cell::new(0), rcu::enter());
+        (2..2000).for_each(|key| _ = map.insert(key, 0, &guard));
+        let uses = |_: &u64| {
+            count(&calls);
+            match calls.get() % 8 {
+                0 => map.reserve(3000, &guard),
+                1 => map.shrink_to_fit(&guard),
+                2 => map.retain(|key, _| key % 2 == 1, &guard),
+                3 => _ = map.iter(&guard).count(),
+                4 => _ = map.update(3, |_| *map.update(5, |old| old + 1, &guard).unwrap_or(&0), &guard),
+                5 => _ = map.compute(1, |_| Operation::<_, ()>::Insert(9), &guard),
+                6 => _ = map.get_or_insert_with(7, || *map.insert(7, 1, &guard).unwrap_or(&2), &guard),
+                _ => map.clear(&guard),
+            }
+            if calls.get() < 40 {
+                map.insert(1, 0, &guard);
+                busy.wait_for_change(SLOW);
+            }
+            7
+        };
+        // `None` if a call before has removed the entry.
+        assert!(matches!(map.update(1, uses, &guard), Some(7) | None));
+        assert!(calls.get() >= 40);
+    });
+}
+
 /// Precedence does not help an operation whose closure changes its own entry. Other writers do not wait for its end.
 #[test]
 fn writer_beside_a_closure_that_defeats_itself_succeeds() {
