@@ -219,6 +219,22 @@ fn number_of_unlinked_nodes_is_bounded_behind_a_stalled_reader() {
 }
 
 #[test]
+fn lazy_values_of_unknown_size_run_before_their_number_is_the_limit() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    Own.set_limits(Limits { bytes: LIMIT, ..Limits::default() });
+    let leave = section_elsewhere::<Own>();
+    let start = Instant::now();
+    (0..UNKNOWN).for_each(|_| Own.retire_with(Box::new(Table::new()), DeferOptions::new().lazy()));
+    // From then on their number counts.
+    until(|| Own.stats().sleeps != 0);
+    // Lazy callbacks run after ten seconds in any case.
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    leave();
+    Own.barrier();
+}
+
+#[test]
 fn known_values_are_not_bounded_by_their_number() {
     stillpoint::domain! { struct Own; }
     let retired = retired_until_throttled(&Own, section_elsewhere::<Own>(), || Own.retire(Box::new(0_u64)));

@@ -138,3 +138,22 @@ fn take_request(reader: &Reader) -> bool {
     // and `blocks`.
     reader.exit_flags.fetch_and(!WAKE_ON_EXIT, AcqRel) & WAKE_ON_EXIT != 0
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_threads_with_an_older_counter_block() {
+        static READERS: ThreadReaders<Qsbr, ()> = ThreadReaders::new();
+        let reader = READERS.registry().claim().expect("there is memory");
+        READERS.thread_online(reader);
+        let counter = Qsbr::advance_counter(READERS.counter());
+        assert!(Qsbr::blocks(reader, counter));
+        READERS.quiescent_state(reader, READERS.current_counter());
+        assert!(!Qsbr::blocks(reader, counter), "it has reported");
+        READERS.thread_offline(reader);
+        assert!(!Qsbr::blocks(reader, Qsbr::advance_counter(READERS.counter())));
+        READERS.registry().release(reader);
+    }
+}

@@ -14,6 +14,9 @@
 //! taken longer than [`LONG_GP`]: then it counts as [`UNKNOWN_BYTES`] more. So the number of these values is bounded
 //! behind a stalled reader, and a writer that is merely fast is not throttled.
 //!
+//! There is no grace period while only lazy callbacks wait. So when the values of unknown size would be too many in a long
+//! one ([`above_unknown_mark`](Backlog::above_unknown_mark)), lazy callbacks run.
+//!
 //! # Throttled callers go on
 //!
 //! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after
@@ -103,6 +106,11 @@ impl Amount {
     #[inline(always)]
     pub fn of(callback: &Callback) -> Self {
         Self { count: 1, unknown: callback.is_unknown().into(), bytes: callback.bytes() as u64 }
+    }
+
+    /// What it counts for in a long grace period.
+    fn bytes_with_unknown(&self) -> u64 {
+        self.bytes.saturating_add(self.unknown.saturating_mul(UNKNOWN_BYTES))
     }
 }
 
@@ -224,6 +232,11 @@ pub struct Counters {
     pub overruns: AtomicU64,
 }
 
+/// Somewhat below the limit, as threads notice late.
+fn high_mark(limit: u64) -> u64 {
+    limit - limit / 8
+}
+
 /// Returns the value of a word in two's complement, or 0 if it is negative.
 pub fn at_least_zero(word: u64) -> u64 {
     u64::try_from(word.cast_signed()).unwrap_or(0)
@@ -308,11 +321,10 @@ impl Backlog {
     /// Returns how many bytes too much wait; 0 if callers need not be throttled.
     fn excess(&self) -> u64 {
         let (waiting, limits) = (self.waiting.map(at_least_zero), self.limits());
-        // Somewhat below the limits, as threads notice late.
-        let [most_count, most_bytes] = [limits.count, limits.bytes].map(|limit| limit - limit / 8);
+        let [most_count, most_bytes] = [limits.count, limits.bytes].map(high_mark);
         let count = waiting.count.saturating_sub(most_count);
         let mut bytes = waiting.bytes;
-        let with_unknown = bytes.saturating_add(waiting.unknown.saturating_mul(UNKNOWN_BYTES));
+        let with_unknown = waiting.bytes_with_unknown();
         if with_unknown > most_bytes && waiting.unknown != 0 && self.waits_for_long() {
             bytes = with_unknown;
         }
@@ -322,6 +334,16 @@ impl Backlog {
     /// Returns `true` if so much waits that callers must be throttled.
     pub fn above_high_mark(&self) -> bool {
         self.excess() != 0
+    }
+
+    /// Returns `true` if callers would have to be throttled in a long grace period. Lazy callbacks must then run.
+    pub fn above_unknown_mark(&self) -> bool {
+        // Models have none: for them this takes no step.
+        if self.waiting.unknown.load(Relaxed) == 0 {
+            return false;
+        }
+        let waiting = self.waiting.map(at_least_zero);
+        waiting.unknown != 0 && waiting.bytes_with_unknown() > high_mark(self.limits().bytes)
     }
 
     /// Returns `true` if enough waits for another round at once.

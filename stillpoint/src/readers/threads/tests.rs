@@ -72,7 +72,9 @@ fn sleeping_leader_awaits_each_of_many_readers() {
     let threads = ENGINE.readers();
     let all = many_readers(threads);
     let inside = INSIDE.map(|index| all[index]);
-    for last in inside {
+    // Each of them as the last of all, and as the only one.
+    let cases = inside.iter().flat_map(|last| [(*last, &inside[..]), (*last, core::slice::from_ref(last))]);
+    for (last, inside) in cases {
         assert!(inside.iter().all(|reader| reader.try_enter(threads.counter())));
         let (completed, sleeps) = (ENGINE.completed(), threads.counters.sleeps.load(Relaxed));
         let leave = |reader: &Reader| {
