@@ -504,12 +504,10 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
         self.current.load(section).as_ref()
     }
 
-    /// Takes all entries out.
+    /// Takes all entries out of a map that is then dropped: their number stays.
     pub fn drain(&mut self, mut f: impl FnMut(Owned<E>)) {
         // SAFETY: no section is open in which this map is borrowed.
-        let table = unsafe { self.current.take() };
-        self.stripes = Stripes::new();
-        let Some(mut table) = table else { return };
+        let Some(mut table) = (unsafe { self.current.take() }) else { return };
         // SAFETY: as above.
         let mut next = unsafe { table.next.take() };
         // The entries of buckets that have moved are in the next table, and only they.

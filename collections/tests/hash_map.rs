@@ -147,6 +147,22 @@ fn new_value_is_inserted_only_if_the_key_has_none() {
 }
 
 #[test]
+fn key_that_was_inserted_meanwhile_in_a_chained_bucket_is_found() {
+    // All hashes are equal, so the key comes into the first bucket of a chain, or into a later one.
+    for others in 0..20 {
+        let map = HashMap::with_hasher(Masked(0));
+        let guard = rcu::enter();
+        (0..others).for_each(|key| _ = map.insert(key, key, &guard));
+        let inserts = || {
+            map.insert(others, 1, &guard);
+            2
+        };
+        assert_eq!(map.get_or_insert_with(others, inserts, &guard), &1, "{others} others");
+        assert_eq!(map.len(), others as usize + 1, "a key is there twice");
+    }
+}
+
+#[test]
 fn update_replaces_the_value_that_it_has_seen() {
     let map = HashMap::from([(1, vec![1])]);
     let guard = rcu::enter();

@@ -142,3 +142,32 @@ impl OwnerBlocks {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_that_is_used_again_is_the_last_one() {
+        let mut blocks = OwnerBlocks::new();
+        let write = |number| {
+            for position in number * BLOCK..(number + 1) * BLOCK {
+                // SAFETY: this is the only thread, and each position follows the last.
+                unsafe { blocks.write(position, Callback::call(|| (), None)) };
+            }
+            blocks.ends.with(|ends| {
+                // SAFETY: as above.
+                unsafe { (*ends).last }
+            })
+        };
+        let first = write(0);
+        let second = write(1);
+        // SAFETY: the callbacks need no drop, and the list goes on with the second block.
+        unsafe { blocks.keep(first) };
+        assert_eq!(write(2), first);
+        // SAFETY: as above.
+        assert!(unsafe { (*first).next.load(Relaxed) }.is_null(), "it is linked to an earlier block");
+        // SAFETY: the list begins with the second block.
+        unsafe { blocks.free_all(second) };
+    }
+}

@@ -102,6 +102,30 @@ fn sleeping_leader_awaits_each_of_many_readers() {
 }
 
 #[test]
+fn leader_awaits_a_reader_behind_an_inactive_group() {
+    static ENGINE: Engine<ThreadReaders<Memb, ()>> = Engine::new(ThreadReaders::new(), || "test");
+    let _running = deadline();
+    let threads = ENGINE.readers();
+    let all = many_readers(threads);
+    // The first group of the last chunk. The reader is in the second.
+    all[96..160].iter().for_each(|reader| threads.registry().clear_active(reader));
+    let reader = all[160];
+    assert!(reader.try_enter(threads.counter()));
+    let sleeps = || threads.counters.sleeps.load(Relaxed);
+    let before = (ENGINE.completed(), sleeps());
+    thread::scope(|s| {
+        s.spawn(|| ENGINE.synchronize(None));
+        while (ENGINE.completed(), sleeps()) == before {
+            thread::yield_now();
+        }
+        assert_eq!(ENGINE.completed(), before.0, "it does not wait for the reader");
+        if reader.leave() == ExitPath::Slow {
+            threads.exit_slow(reader);
+        }
+    });
+}
+
+#[test]
 fn released_readers_are_used_again_and_counted_no_longer() {
     static READERS: ThreadReaders<Memb, ()> = ThreadReaders::new();
     let registry = READERS.registry();
