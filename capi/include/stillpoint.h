@@ -296,7 +296,7 @@ Deferring is allowed inside sections and in callbacks. Outside of them it blocks
 for ten seconds at most. While it exceeds them for longer, it grows by about a mebibyte a second.
 
 The memory that a callback frees counts towards the limits. If it is not known (`sp_call`, or `bytes` is 0), the
-callback counts as 64 KiB while a grace period has taken longer than 100 ms: so behind a stalled reader a thousand of
+callback counts as 16 KiB while a grace period has taken longer than 100 ms: so behind a stalled reader a few thousand of
 them may wait with the default limits. */
 
 /** Flags of `sp_call`, `sp_call_head` and `sp_retire`. */

@@ -29,6 +29,7 @@ impl<T> Zeroed<T> {
     /// # Safety
     ///
     /// Zeros are an item.
+    #[track_caller]
     pub unsafe fn new(len: usize) -> Self {
         let layout = Self::layout(len);
         let memory = if !Self::is_mapped(layout) {
@@ -46,6 +47,7 @@ impl<T> Zeroed<T> {
         layout.size() >= HUGE && !cfg!(miri)
     }
 
+    #[track_caller]
     fn layout(len: usize) -> Layout {
         assert!(len > 0 && size_of::<T>() > 0, "empty memory");
         Layout::array::<T>(len).expect("the table fits into the address space")

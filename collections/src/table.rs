@@ -51,6 +51,7 @@ pub struct Table<E: Hashed, D: Domain> {
 }
 
 impl<E: Hashed, D: Domain> Table<E, D> {
+    #[track_caller]
     fn new(buckets: usize) -> Self {
         debug_assert!(buckets.is_power_of_two());
         Self {
@@ -77,6 +78,7 @@ impl<E: Hashed, D: Domain> Table<E, D> {
     }
 
     /// Begins to resize the table, which was the current one, unless that has begun.
+    #[track_caller]
     pub fn resize(&self, buckets: usize, section: &D::Section) {
         if self.next.load(section).is_null() {
             let next = Owned::new(Table::new(buckets));
@@ -108,6 +110,7 @@ fn options<E: Hashed>(entry: Shared<'_, E>) -> DeferOptions {
 type Buckets<E, D> = Box<[Bucket<E, D>]>;
 
 /// Allocates empty buckets.
+#[track_caller]
 fn allocate<E: Hashed, D: Domain>(buckets: usize) -> Buckets<E, D> {
     #[cfg(loom)]
     return (0..buckets).map(|_| Bucket::new()).collect();
@@ -136,13 +139,6 @@ pub struct Seen<'g, E> {
     pub entry: Shared<'g, E>,
     /// The entries of other keys with the same hash, if the key has none.
     others: Vec<Shared<'g, E>>,
-}
-
-impl<'g, E> Seen<'g, E> {
-    /// Returns what a writer has seen that has found an entry otherwise.
-    pub fn entry(entry: Shared<'g, E>) -> Self {
-        Self { entry, others: Vec::new() }
-    }
 }
 
 /// What a change has left to do once the lock is released.
@@ -177,6 +173,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Allocates room for `entries`.
+    #[track_caller]
     pub fn with_capacity(entries: usize) -> Self {
         let reserved = AtomicUsize::new(0);
         let tables = Self { current: Atomic::null(), stripes: Stripes::new(), reserved };
@@ -226,8 +223,12 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     ) -> Option<Shared<'g, E>> {
         let mut table = self.current(section)?;
         loop {
-            // A closure of its own: calls through `&mut` are inlined by link-time optimization only.
-            match table.bucket(hash).find(hash, |shared, entry| is_it(shared, entry), section) {
+            #[expect(
+                clippy::redundant_closure,
+                reason = "calls through `&mut` are inlined only at link time"
+            )]
+            let found = table.bucket(hash).find(hash, |shared, entry| is_it(shared, entry), section);
+            match found {
                 Ok(found) => return found,
                 Err(Moved) => table = table.next(section),
             }
@@ -255,6 +256,17 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
             section,
         );
         Seen { entry: found.unwrap_or_default(), others }
+    }
+
+    /// Looks the key of `entry` up, without comparing keys. Returns `None` if it is no longer the entry.
+    pub fn look_again<'g>(
+        &self,
+        hash: u64,
+        entry: Shared<'g, E>,
+        section: &'g D::Section,
+    ) -> Option<Seen<'g, E>> {
+        let entry = self.find_in_bucket(hash, |loaded, _| loaded == entry, section)?;
+        Some(Seen { entry, others: Vec::new() })
     }
 
     /// Makes `new` the entry of the key with which `seen` was looked up, or removes that entry. The domain disposes of
@@ -449,6 +461,7 @@ impl<E: Hashed, D: Domain> Tables<E, D> {
     }
 
     /// Makes room for more entries, and keeps it until [`shrink_to_fit`](Self::shrink_to_fit).
+    #[track_caller]
     pub fn reserve(&self, additional: usize, domain: &D, section: &D::Section) {
         let buckets = self.buckets_for(self.len().saturating_add(additional));
         loop {

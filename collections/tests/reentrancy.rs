@@ -142,6 +142,37 @@ fn closure_that_stops_changing_its_own_entry_succeeds() {
     assert_eq!((map.update(1, update, &guard), calls.get()), (Some(&7), 901));
 }
 
+/// The closure changes other entries, which the walk has passed, or not reached yet.
+#[test]
+fn retain_asks_about_the_entries_that_are_there() {
+    for &mask in MASKS {
+        let map = HashMap::with_hasher(Masked(mask));
+        let guard = rcu::enter();
+        let fill = || (0..100).for_each(|key| _ = map.insert(key, 0, &guard));
+        let asked = Cell::new(0);
+        let is_first = || asked.replace(asked.get() + 1) == 0;
+        fill();
+        let replaces = |_: &u32, value: &u32| {
+            if is_first() {
+                (0..100).for_each(|key| _ = map.insert(key, 1, &guard));
+            }
+            *value == 0
+        };
+        map.retain(replaces, &guard);
+        assert_eq!((map.len(), asked.get()), (1, 100), "mask {mask:#x}");
+        fill();
+        asked.set(0);
+        let removes = |_: &u32, _: &u32| {
+            if is_first() {
+                (0..100).for_each(|key| _ = map.remove(&key, &guard));
+            }
+            true
+        };
+        map.retain(removes, &guard);
+        assert_eq!((map.len(), asked.get()), (0, 1), "mask {mask:#x}");
+    }
+}
+
 thread_local!(static CHANGES: Cell<bool> = const { Cell::new(false) });
 
 /// A key whose comparison changes another entry of the same hash.

@@ -157,21 +157,85 @@ fn closures_that_change_each_others_entries_end() {
     });
 }
 
+/// The closure uses all of the map, before its operation has precedence and while it has.
+#[test]
+fn slow_closure_may_use_the_map() {
+    let _running = deadline();
+    beside_writers(|busy| {
+        let (map, calls, guard) = (busy.map, Cell::new(0), rcu::enter());
+        (2..2000).for_each(|key| _ = map.insert(key, 0, &guard));
+        let uses = |_: &u64| {
+            count(&calls);
+            match calls.get() % 8 {
+                0 => map.reserve(3000, &guard),
+                1 => map.shrink_to_fit(&guard),
+                2 => map.retain(|key, _| key % 2 == 1, &guard),
+                3 => _ = map.iter(&guard).count(),
+                4 => _ = map.update(3, |_| *map.update(5, |old| old + 1, &guard).unwrap_or(&0), &guard),
+                5 => _ = map.compute(1, |_| Operation::<_, ()>::Insert(9), &guard),
+                6 => _ = map.get_or_insert_with(7, || *map.insert(7, 1, &guard).unwrap_or(&2), &guard),
+                _ => map.clear(&guard),
+            }
+            if calls.get() < 40 {
+                map.insert(1, 0, &guard);
+                busy.wait_for_change(SLOW);
+            }
+            7
+        };
+        // `None` if a call before has removed the entry.
+        assert!(matches!(map.update(1, uses, &guard), Some(7) | None));
+        assert!(calls.get() >= 40);
+    });
+}
+
+/// Precedence does not help an operation whose closure changes its own entry. Other writers do not wait for its end.
+#[test]
+fn writer_beside_a_closure_that_defeats_itself_succeeds() {
+    let _running = deadline();
+    let map = HashMap::from([(1, 0)]);
+    let (calls, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Until the operation has precedence.
+            while calls.load(Relaxed) < 12 {
+                thread::yield_now();
+            }
+            map.insert(1, 1, &rcu::enter());
+            is_done.store(true, Relaxed);
+        });
+        let guard = rcu::enter();
+        let change = |_: &u64| {
+            let calls = calls.fetch_add(1, Relaxed);
+            assert!(calls < 100, "the writer waits as long as the operation takes");
+            let begin = Instant::now();
+            while calls > 8 && !is_done.load(Relaxed) && begin.elapsed() < 5 * SLOW {
+                thread::yield_now();
+            }
+            if !is_done.load(Relaxed) {
+                map.insert(1, 0, &guard);
+            }
+            7
+        };
+        assert_eq!(map.update(1, change, &guard), Some(&7));
+    });
+}
+
 /// A panic ends the operation: other writers go on, and another slow operation succeeds.
 #[test]
 fn panic_in_a_slow_closure_releases_the_entry() {
     let _running = deadline();
     beside_writers(|busy| {
-        let (calls, guard) = (Cell::new(0), rcu::enter());
+        let calls = Cell::new(0);
         let panics = |_: &u64| {
             count(&calls);
             busy.wait_for_change(SLOW);
             assert!(calls.get() < 20, "the closure panics");
             // So that the operation never succeeds before.
-            busy.map.insert(1, 0, &guard);
+            busy.map.insert(1, 0, &rcu::enter());
             7
         };
-        assert!(catch_unwind(AssertUnwindSafe(|| busy.map.update(1, panics, &guard))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| _ = busy.map.update(1, panics, &rcu::enter()))).is_err());
+        // Outside a section, which would keep what the writers retire, so that they would be throttled.
         busy.wait_for_change(Duration::MAX);
         calls.set(0);
         let slow = |_: &u64| {
@@ -179,6 +243,6 @@ fn panic_in_a_slow_closure_releases_the_entry() {
             busy.wait_for_change(SLOW);
             7
         };
-        assert_eq!(busy.map.update(1, slow, &guard), Some(&7));
+        assert_eq!(busy.map.update(1, slow, &rcu::enter()), Some(&7));
     });
 }

@@ -122,9 +122,14 @@ fn torture_prints_one_verdict() {
         &["map", "--seconds", "1"],
         flood,
     ] {
-        let shown = stdout(&[&["torture"], arguments].concat());
+        let output =
+            Command::new(STILLPOINT).arg("torture").args(arguments).output().expect("the program starts");
+        let shown =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         let name = arguments[0];
-        assert_eq!(shown.matches(&format!("torture {name}: passed, ")).count(), 1, "{shown}");
+        // On a busy machine a run may be too short to show anything.
+        let verdict = if output.status.code() == Some(77) { "NOT CONCLUSIVE" } else { "passed" };
+        assert_eq!(shown.matches(&format!("torture {name}: {verdict}, ")).count(), 1, "{shown}");
     }
 }
 

@@ -397,6 +397,22 @@ fn barrier_gets_a_worker_for_a_parked_domain() {
     });
 }
 
+/// The timer is busy, and no thread can be started.
+#[test]
+fn barrier_acts_as_the_worker_of_a_domain_that_is_parked_meanwhile() {
+    check(0, 1, || {
+        let domain = Domain::that_parks(0);
+        domain.0.refused.store(100, Relaxed);
+        let own = domain.register();
+        let t = domain.spawn(0, move |domain| domain.defer(own, Call));
+        thread::yield_now();
+        domain.barrier().unwrap();
+        t.join().unwrap();
+        domain.barrier().unwrap();
+        assert_eq!(domain.count(0), 1);
+    });
+}
+
 #[test]
 fn barrier_waits_for_earlier_callbacks() {
     check(0, 1, || {

@@ -61,6 +61,10 @@ fn heap_bytes_of_known_types_are_what_the_allocator_counts() {
     check(|| (0..1000_u64).map(|n| (n.to_string(), n)).collect::<BTreeMap<_, _>>());
     check(|| (0..1000_u32).collect::<HashSet<_>>());
     check(|| (0..1000_u32).map(|n| n.to_string()).collect::<BTreeSet<_>>());
+    check(|| BTreeMap::from([(1_u64, 2_u64)]));
+    check(|| BTreeMap::from([("text".to_owned(), "text".to_owned())]));
+    check(|| BTreeSet::from([1_u32]));
+    assert_eq!((known(&BTreeMap::<u32, u32>::new()), known(&BTreeSet::<u32>::new())), (Some(0), Some(0)));
     assert_eq!(known(&HashMap::<u32, u32>::new()), Some(0));
 }
 

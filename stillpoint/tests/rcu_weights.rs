@@ -179,7 +179,7 @@ fn weigher_that_panics_leaves_the_value_unknown() {
 }
 
 /// 64 KiB each, and a block that is not reported yet.
-const UNKNOWN: u64 = LIMIT / (64 << 10) + 64;
+const UNKNOWN: u64 = LIMIT / (16 << 10) + 64;
 
 #[test]
 fn number_of_unknown_values_is_bounded_behind_a_stalled_reader() {
@@ -216,6 +216,22 @@ fn number_of_unlinked_nodes_is_bounded_behind_a_stalled_reader() {
     let guard = Own::enter();
     // SAFETY: as above.
     unsafe { Own.retire_shared(head.swap(Shared::null(), &guard), DeferOptions::new()) };
+}
+
+#[test]
+fn lazy_values_of_unknown_size_run_before_their_number_is_the_limit() {
+    stillpoint::domain! { struct Own; }
+    let _running = deadline();
+    Own.set_limits(Limits { bytes: LIMIT, ..Limits::default() });
+    let leave = section_elsewhere::<Own>();
+    let start = Instant::now();
+    (0..UNKNOWN).for_each(|_| Own.retire_with(Box::new(Table::new()), DeferOptions::new().lazy()));
+    // From then on their number counts.
+    until(|| Own.stats().sleeps != 0);
+    // Lazy callbacks run after ten seconds in any case.
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    leave();
+    Own.barrier();
 }
 
 #[test]

@@ -11,7 +11,7 @@
 use core::cell::Cell;
 use core::ptr;
 
-use super::precedence::{Held, Precedence};
+use super::precedence::{Held, Patience, Precedence};
 
 /// Attempts without precedence.
 const PATIENCE: u32 = 8;
@@ -37,12 +37,13 @@ pub(super) struct Attempts<'m> {
     hash: u64,
     begun: u32,
     held: Option<Held<'m>>,
+    patience: Patience,
 }
 
 impl<'m> Attempts<'m> {
     #[inline(always)]
     pub(super) fn new(precedence: &'m Precedence, hash: u64) -> Self {
-        Self { precedence, hash, begun: 0, held: None }
+        Self { precedence, hash, begun: 0, held: None, patience: Patience::default() }
     }
 
     /// Begins an attempt, in which the program's code is called.
@@ -54,12 +55,34 @@ impl<'m> Attempts<'m> {
 
     #[cold]
     fn begin_slow(&mut self) -> Option<Watch> {
-        self.held.get_or_insert_with(|| self.precedence.hold()).take(self.hash);
+        self.held.get_or_insert_with(|| self.precedence.hold()).take(self.hash, &mut self.patience);
         if self.begun <= LIMIT {
             return None;
         }
         self.begun = LIMIT;
         Some(self.watch())
+    }
+
+    /// Waits for an operation that has precedence, before the change of an attempt.
+    #[inline(always)]
+    pub(super) fn give_way(&mut self) {
+        self.precedence.give_way(self.hash, &mut self.patience);
+    }
+
+    /// Notes that the calling thread has changed the entry.
+    #[inline(always)]
+    pub(super) fn note_change(&self) {
+        if let Some(attempt) = WATCHED.get()
+            && (attempt.map, attempt.hash) == (address(self.precedence), self.hash)
+        {
+            WATCHED.set(Some(Attempt { is_defeated: true, ..attempt }));
+        }
+    }
+
+    /// The hash of the key.
+    #[inline(always)]
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
     }
 
     fn watch(&self) -> Watch {
@@ -86,6 +109,7 @@ impl Drop for Watch {
 ///
 /// If the attempt is watched, and that code has changed the entry.
 #[inline(always)]
+#[track_caller]
 pub(super) fn end(watch: Option<Watch>) {
     if watch.is_some() {
         end_slow();
@@ -93,22 +117,13 @@ pub(super) fn end(watch: Option<Watch>) {
 }
 
 #[cold]
+#[track_caller]
 fn end_slow() {
     let is_defeated = WATCHED.get().is_some_and(|attempt| attempt.is_defeated);
     assert!(
         !is_defeated,
         "a closure, or the comparison of keys, changes the entry of its own key again and again"
     );
-}
-
-/// Notes that the calling thread has changed an entry of a hash.
-#[inline(always)]
-pub(super) fn note_change(precedence: &Precedence, hash: u64) {
-    if let Some(attempt) = WATCHED.get()
-        && (attempt.map, attempt.hash) == (address(precedence), hash)
-    {
-        WATCHED.set(Some(Attempt { is_defeated: true, ..attempt }));
-    }
 }
 
 fn address(precedence: &Precedence) -> usize {

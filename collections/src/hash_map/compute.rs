@@ -56,6 +56,7 @@ where
     /// assert_eq!(lengths.get_or_insert_with("four", || 4, &guard), &4);
     /// assert_eq!(lengths.get_or_insert_with("four", || unreachable!(), &guard), &4);
     /// ```
+    #[track_caller]
     pub fn get_or_insert_with<'g>(&'g self, key: K, f: impl FnOnce() -> V, guard: &'g D::Section) -> &'g V {
         self.domain().check_section(guard);
         let hash = self.hasher().hash_one(&key);
@@ -66,7 +67,7 @@ where
         }
         let mut new = Owned::new(Entry { hash, key, value: f() });
         loop {
-            match self.exchange(hash, &seen, Some(new), guard) {
+            match self.exchange(&mut attempts, &seen, Some(new), guard) {
                 Ok(new) => return &inserted(new).value,
                 Err(unused) => new = returned(unused),
             }
@@ -93,6 +94,7 @@ where
     /// assert_eq!(hits.update("/", |old| old + 1, &guard), Some(&2));
     /// assert_eq!(hits.update("/other", |old| old + 1, &guard), None);
     /// ```
+    #[track_caller]
     pub fn update<'g>(&'g self, key: K, mut f: impl FnMut(&V) -> V, guard: &'g D::Section) -> Option<&'g V> {
         match self.compute(
             key,
@@ -108,6 +110,7 @@ where
     /// key has no entry.
     ///
     /// An [`update`](Self::update) for values that are changed in place.
+    #[track_caller]
     pub fn modify<'g>(&'g self, key: K, mut f: impl FnMut(&mut V), guard: &'g D::Section) -> Option<&'g V>
     where
         V: Clone,
@@ -141,6 +144,7 @@ where
     /// assert_eq!(tokens.compute("a", take, &guard), Compute::Removed(Some((&"a", &1))));
     /// assert_eq!(tokens.compute("a", take, &guard), Compute::Aborted("none left"));
     /// ```
+    #[track_caller]
     pub fn compute<'g, T>(
         &'g self,
         mut key: K,
@@ -159,13 +163,13 @@ where
             match operation {
                 Operation::Abort(value) => return Compute::Aborted(value),
                 Operation::Remove => {
-                    if self.exchange(hash, &seen, None, guard).is_ok() {
+                    if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
                         return Compute::Removed(old);
                     }
                 }
                 Operation::Insert(value) => {
                     let new = Owned::new(Entry { hash, key, value });
-                    match (self.exchange(hash, &seen, Some(new), guard), old) {
+                    match (self.exchange(&mut attempts, &seen, Some(new), guard), old) {
                         (Ok(new), Some(old)) => return Compute::Updated { old, new: inserted(new).pair() },
                         (Ok(new), None) => {
                             return Compute::Inserted(&inserted(new).key, &inserted(new).value);

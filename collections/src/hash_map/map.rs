@@ -78,7 +78,7 @@ type Exchanged<'g, K, V> = Result<Option<&'g Entry<K, V>>, Option<Owned<Entry<K,
 /// Hashers, `Eq`, closures and destructors do not run while a lock of the map is held, so they may use the map. If a
 /// closure or `Eq` changes the entry of the key whose operation calls it, the operation tries again, with the new entry.
 /// So it does if another thread changes the entry meanwhile; if that happens again and again, other writers of the key
-/// wait until the closure returns, but not for longer than a second. The operation panics if its own code changes the entry in
+/// wait until the closure returns, each for a second at most. The operation panics if its own code changes the entry in
 /// each of a thousand attempts.
 pub struct HashMap<K, V, S = RandomState, D: Domain = Global>
 where
@@ -99,6 +99,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> HashMap<K, V> {
 
     /// Creates an empty map with room for `capacity` entries. The table does not shrink below that, until
     /// [`shrink_to_fit`](Self::shrink_to_fit).
+    #[track_caller]
     pub fn with_capacity(capacity: usize) -> Self {
         Self::with_capacity_in(capacity, Global)
     }
@@ -127,6 +128,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, D: Domain> HashMap<K, V
 
     /// [`new_in`](Self::new_in), with room for `capacity` entries. The table does not shrink below that, until
     /// [`shrink_to_fit`](Self::shrink_to_fit).
+    #[track_caller]
     pub fn with_capacity_in(capacity: usize, domain: D) -> Self {
         Self::with_capacity_and_hasher_in(capacity, RandomState::new(), domain)
     }
@@ -139,6 +141,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
     }
 
     /// [`with_capacity`](HashMap::with_capacity), with a hasher.
+    #[track_caller]
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
         Self::with_capacity_and_hasher_in(capacity, hasher, Global)
     }
@@ -151,6 +154,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     }
 
     /// [`with_capacity_in`](HashMap::with_capacity_in), with a hasher.
+    #[track_caller]
     pub fn with_capacity_and_hasher_in(capacity: usize, hasher: S, domain: D) -> Self {
         Self { tables: Tables::with_capacity(capacity), precedence: Precedence::new(), hasher, domain }
     }
@@ -168,6 +172,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     }
 
     /// Returns the number of entries that the table has room for before it grows.
+    #[track_caller]
     pub fn capacity(&self, guard: &D::Section) -> usize {
         self.domain.check_section(guard);
         self.tables.capacity(guard)
@@ -195,17 +200,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, D: Domain> HashMap<K
     /// let guard = rcu::enter();
     /// assert_eq!(squares.iter(&guard).map(|(_, square)| square).sum::<u32>(), 285);
     /// ```
+    #[track_caller]
     pub fn iter<'g>(&'g self, guard: &'g D::Section) -> Iter<'g, K, V, D> {
         self.domain.check_section(guard);
         Iter::new(&self.tables, guard)
     }
 
     /// Returns an iterator over the keys: see [`iter`](Self::iter).
+    #[track_caller]
     pub fn keys<'g>(&'g self, guard: &'g D::Section) -> Keys<'g, K, V, D> {
         Keys(self.iter(guard))
     }
 
     /// Returns an iterator over the values: see [`iter`](Self::iter).
+    #[track_caller]
     pub fn values<'g>(&'g self, guard: &'g D::Section) -> Values<'g, K, V, D> {
         Values(self.iter(guard))
     }
@@ -227,6 +235,7 @@ where
     D: Domain,
 {
     #[inline(always)]
+    #[track_caller]
     fn find<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g Entry<K, V>>
     where
         K: Borrow<Q>,
@@ -247,6 +256,7 @@ where
 
     /// Begins an attempt to change an entry that needs no other code of the program than the comparison of keys.
     #[inline(always)]
+    #[track_caller]
     pub(super) fn attempt<'g, Q>(
         &self,
         attempts: &mut Attempts<'_>,
@@ -268,19 +278,20 @@ where
     #[inline(always)]
     pub(super) fn exchange<'g>(
         &self,
-        hash: u64,
+        attempts: &mut Attempts<'_>,
         seen: &Seen<'g, Entry<K, V>>,
         new: Option<Owned<Entry<K, V>>>,
         guard: &'g D::Section,
     ) -> Exchanged<'g, K, V> {
-        self.precedence.give_way(hash);
-        let new = self.tables.exchange(hash, seen, new, &self.domain, guard)?;
-        attempts::note_change(&self.precedence, hash);
+        attempts.give_way();
+        let new = self.tables.exchange(attempts.hash(), seen, new, &self.domain, guard)?;
+        attempts.note_change();
         Ok(new)
     }
 
     /// Returns the value of a key.
     #[inline]
+    #[track_caller]
     pub fn get<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g V>
     where
         K: Borrow<Q>,
@@ -291,6 +302,7 @@ where
 
     /// Returns the entry of a key.
     #[inline]
+    #[track_caller]
     pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<(&'g K, &'g V)>
     where
         K: Borrow<Q>,
@@ -301,6 +313,7 @@ where
 
     /// Returns `true` if the key has an entry.
     #[inline]
+    #[track_caller]
     pub fn contains_key<Q>(&self, key: &Q, guard: &D::Section) -> bool
     where
         K: Borrow<Q>,
@@ -314,6 +327,7 @@ where
     /// The new entry has the new key, while the map of the standard library keeps the one that it has. That is a
     /// difference for keys that are equal, but not the same. Readers may have the old entry, so its key cannot be moved.
     #[inline]
+    #[track_caller]
     pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g D::Section) -> Option<&'g V> {
         self.domain.check_section(guard);
         let hash = self.hasher.hash_one(&key);
@@ -321,7 +335,7 @@ where
         let mut attempts = Attempts::new(&self.precedence, hash);
         loop {
             let seen = self.attempt(&mut attempts, hash, &new.key, guard);
-            match self.exchange(hash, &seen, Some(new), guard) {
+            match self.exchange(&mut attempts, &seen, Some(new), guard) {
                 Ok(_) => return Some(&seen.entry.as_ref()?.value),
                 Err(unused) => new = returned(unused),
             }
@@ -330,6 +344,7 @@ where
 
     /// Removes the entry of a key, and returns the value.
     #[inline]
+    #[track_caller]
     pub fn remove<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<&'g V>
     where
         K: Borrow<Q>,
@@ -339,6 +354,7 @@ where
     }
 
     /// Removes the entry of a key, and returns it.
+    #[track_caller]
     pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g D::Section) -> Option<(&'g K, &'g V)>
     where
         K: Borrow<Q>,
@@ -350,7 +366,7 @@ where
         loop {
             let seen = self.attempt(&mut attempts, hash, key, guard);
             let entry = seen.entry.as_ref()?;
-            if self.exchange(hash, &seen, None, guard).is_ok() {
+            if self.exchange(&mut attempts, &seen, None, guard).is_ok() {
                 return Some(entry.pair());
             }
         }
@@ -358,16 +374,21 @@ where
 
     /// Keeps the entries for which `f` returns `true`, and removes the others.
     ///
-    /// If another thread replaces a value meanwhile, `f` is asked about the new one too. Entries that other threads
-    /// insert meanwhile may stay. Does not hash keys again.
+    /// `f` gets the entry that the key has when it is asked. If that is replaced before it is removed, `f` is asked about
+    /// the new one too. Entries that are inserted meanwhile, or take the place of those that stay, may stay. Does not
+    /// hash keys again.
+    #[track_caller]
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool, guard: &D::Section) {
         self.domain.check_section(guard);
         let (mut walk, mut entries) = (Walk::new(&self.tables, guard), Vec::new());
         while walk.next(|loaded, _| entries.push(loaded)) {
-            entries.drain(..).for_each(|entry| self.retain_entry(entry, &mut f, guard));
+            for entry in entries.drain(..) {
+                self.retain_entry(entry, &mut f, guard);
+            }
         }
     }
 
+    #[track_caller]
     fn retain_entry<'g>(
         &'g self,
         entry: Shared<'g, Entry<K, V>>,
@@ -376,19 +397,22 @@ where
     ) {
         let Some(Entry { key, hash, .. }) = entry.as_ref() else { return };
         let mut attempts = Attempts::new(&self.precedence, *hash);
-        let mut first = Some(Seen::entry(entry));
+        let mut first = Some(entry);
         loop {
             let watch = attempts.begin();
-            let seen = first.take().unwrap_or_else(|| self.look_up(*hash, key, guard));
+            // As code of the program, or another thread, may have replaced it since the walk found it.
+            let seen = first.take().and_then(|entry| self.tables.look_again(*hash, entry, guard));
+            let seen = seen.unwrap_or_else(|| self.look_up(*hash, key, guard));
             let stays = seen.entry.as_ref().is_none_or(|entry| f(&entry.key, &entry.value));
             attempts::end(watch);
-            if stays || self.exchange(*hash, &seen, None, guard).is_ok() {
+            if stays || self.exchange(&mut attempts, &seen, None, guard).is_ok() {
                 return;
             }
         }
     }
 
     /// Removes all entries. Those that other threads insert meanwhile may stay.
+    #[track_caller]
     pub fn clear(&self, guard: &D::Section) {
         self.retain(|_, _| false, guard);
     }
@@ -398,6 +422,7 @@ where
     /// That takes time in proportion to the table. Without it, the table grows as entries are inserted, each of which
     /// moves a few. The room stays, as that of [`with_capacity`](HashMap::with_capacity) does, until
     /// [`shrink_to_fit`](Self::shrink_to_fit).
+    #[track_caller]
     pub fn reserve(&self, additional: usize, guard: &D::Section) {
         self.domain.check_section(guard);
         self.tables.reserve(additional, &self.domain, guard);
@@ -419,6 +444,7 @@ where
     /// map.shrink_to_fit(&guard);
     /// assert!(map.capacity(&guard) < 10_000);
     /// ```
+    #[track_caller]
     pub fn shrink_to_fit(&self, guard: &D::Section) {
         self.domain.check_section(guard);
         self.tables.shrink_to_fit(&self.domain, guard);

@@ -78,18 +78,21 @@ where
 
     /// Inserts an entry, or replaces that of the key, and returns the old value.
     #[inline]
+    #[track_caller]
     pub fn insert(&self, key: K, value: V) -> Option<&V> {
         self.map.insert(key, value, &self.guard)
     }
 
     /// Returns the value of a key. If it has none, inserts the one that `f` returns: see
     /// [`HashMap::get_or_insert_with`].
+    #[track_caller]
     pub fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> &V {
         self.map.get_or_insert_with(key, f, &self.guard)
     }
 
     /// Removes the entry of a key, and returns the value.
     #[inline]
+    #[track_caller]
     pub fn remove<Q>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -99,6 +102,7 @@ where
     }
 
     /// Replaces the value of a key by the one that `f` makes of it: see [`HashMap::update`].
+    #[track_caller]
     pub fn update(&self, key: K, f: impl FnMut(&V) -> V) -> Option<&V> {
         self.map.update(key, f, &self.guard)
     }

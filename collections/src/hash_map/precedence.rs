@@ -8,6 +8,8 @@
 //! 1. An operation has precedence for twice as long as its last attempt took, at least [`LEAST`], at most [`MOST`].
 //! 2. One operation of a map has it at a time. Others of that key wait as writers do; those of other keys go on without.
 //! 3. A thread that has it, for any map, does not wait for others.
+//! 4. An operation waits for [`MOST`] in all, however many others have it, and however often. So it ends beside an
+//!    operation whose closure changes its own entry in each attempt, which precedence does not help.
 //!
 //! Nothing but the time of writers depends on it, so all orderings are Relaxed.
 
@@ -39,6 +41,13 @@ pub(super) struct Precedence {
     hash: AtomicU64,
 }
 
+/// How long an operation waits for others.
+#[derive(Default)]
+pub(super) struct Patience {
+    /// The time when it ends, once the operation has waited.
+    end: Option<u64>,
+}
+
 /// What an operation has of it.
 pub(super) struct Held<'m> {
     precedence: &'m Precedence,
@@ -66,14 +75,14 @@ impl Precedence {
 
     /// Waits while an operation of another thread has precedence for entries of `hash`.
     #[inline(always)]
-    pub(super) fn give_way(&self, hash: u64) {
+    pub(super) fn give_way(&self, hash: u64, patience: &mut Patience) {
         if self.end.load(Relaxed) != 0 {
-            self.give_way_slow(hash);
+            self.give_way_slow(hash, patience);
         }
     }
 
     #[cold]
-    fn give_way_slow(&self, hash: u64) {
+    fn give_way_slow(&self, hash: u64, patience: &mut Patience) {
         if HELD.get() > 0 {
             return;
         }
@@ -86,10 +95,15 @@ impl Precedence {
             if now >= end {
                 // An error means that another operation has it.
                 let _ = self.end.compare_exchange(end, 0, Relaxed, Relaxed);
+                continue;
+            }
+            let last = *patience.end.get_or_insert(now + MOST);
+            if now >= last {
+                return;
             } else if round < YIELDS {
                 thread::yield_now();
             } else {
-                sleep_until(end.min(now + PAUSE));
+                sleep_until(end.min(last).min(now + PAUSE));
             }
         }
     }
@@ -102,8 +116,8 @@ impl Precedence {
 
 impl Held<'_> {
     /// Takes precedence for another attempt, or goes on without it if another operation has it.
-    pub(super) fn take(&mut self, hash: u64) {
-        self.precedence.give_way(hash);
+    pub(super) fn take(&mut self, hash: u64, patience: &mut Patience) {
+        self.precedence.give_way(hash, patience);
         let Precedence { end, hash: of } = self.precedence;
         let now = now();
         let last = if self.began == 0 { 0 } else { now - self.began };
@@ -141,17 +155,40 @@ mod tests {
     fn precedence_ends_with_its_operation() {
         let precedence = Precedence::new();
         let (mut first, mut second) = (precedence.hold(), precedence.hold());
-        first.take(1);
+        first.take(1, &mut Patience::default());
         assert!(first.end != 0 && HELD.get() == 1);
         // Of another key: goes on without. This thread does not wait for itself.
-        second.take(2);
+        second.take(2, &mut Patience::default());
         assert_eq!((second.end, precedence.hash.load(Relaxed)), (0, 1));
-        precedence.give_way(1);
+        precedence.give_way(1, &mut Patience::default());
         drop(first);
         assert_eq!((precedence.end.load(Relaxed), HELD.get()), (0, 0));
-        second.take(2);
+        second.take(2, &mut Patience::default());
         drop(second);
         assert_eq!((precedence.end.load(Relaxed), HELD.get()), (0, 0));
+    }
+
+    #[test]
+    fn operation_waits_no_longer_than_its_patience() {
+        let precedence = Precedence::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut held = precedence.hold();
+                held.take(1, &mut Patience::default());
+                core::mem::forget(held);
+            });
+        });
+        // As if its operation had it for ever.
+        precedence.end.store(u64::MAX, Relaxed);
+        let mut patience = Patience::default();
+        precedence.give_way(2, &mut patience);
+        assert_eq!(patience.end, None);
+        let begin = now();
+        precedence.give_way(1, &mut patience);
+        assert!(now() - begin >= MOST && patience.end.is_some_and(|end| (begin..=now()).contains(&end)));
+        let end = patience.end;
+        precedence.give_way(1, &mut patience);
+        assert_eq!((patience.end, precedence.end.load(Relaxed)), (end, u64::MAX));
     }
 
     #[test]
@@ -160,14 +197,14 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut held = precedence.hold();
-                held.take(1);
+                held.take(1, &mut Patience::default());
                 // As if its operation never ended.
                 core::mem::forget(held);
             });
         });
-        precedence.give_way(2);
+        precedence.give_way(2, &mut Patience::default());
         assert!(precedence.end.load(Relaxed) != 0);
-        precedence.give_way(1);
+        precedence.give_way(1, &mut Patience::default());
         assert_eq!(precedence.end.load(Relaxed), 0);
     }
 }

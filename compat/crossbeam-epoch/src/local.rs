@@ -109,11 +109,16 @@ impl Local {
         if self.guards.get() == 0 && self.must_run.take() {
             self.run_ready();
         }
-        let guards = self.guards.get();
-        self.guards.set(guards + 1);
-        if guards == 0 {
-            self.section.set(Some(self.enter()));
+        if self.guards.get() == 0 {
+            let section = self.enter();
+            // Functions that have just run may have pinned the handle, and have kept the guard.
+            if self.guards.get() == 0 {
+                self.section.set(Some(section));
+            } else {
+                Self::end(section);
+            }
         }
+        self.guards.set(self.guards.get() + 1);
     }
 
     /// Runs what is ready. The functions may pin the handle.
@@ -133,6 +138,7 @@ impl Local {
         }
     }
 
+    /// Begins a section. Functions may run before, and may pin the handle.
     fn enter(&self) -> Section {
         let section = match self.domain() {
             None => {
@@ -154,15 +160,20 @@ impl Local {
 
     /// Ends the section. Runs none of the functions: the caller may hold a lock that they take.
     fn leave(&self) {
-        let section = self.section.take();
-        if let Some(Section::Default(_)) = section {
-            DEFAULT_SECTIONS.set(DEFAULT_SECTIONS.get() - 1);
+        if let Some(section) = self.section.take() {
+            Self::end(section);
         }
-        drop(section);
         let must_flush = self.must_flush.take();
         if must_flush || self.bag.borrow().is_full() {
             self.collect(must_flush);
         }
+    }
+
+    fn end(section: Section) {
+        if matches!(section, Section::Default(_)) {
+            DEFAULT_SECTIONS.set(DEFAULT_SECTIONS.get() - 1);
+        }
+        drop(section);
     }
 
     /// Hands the bag over. If `must_flush`, what has been deferred in the collector goes through a grace period, unless

@@ -158,6 +158,49 @@ fn handle_is_pinned_by_its_own_guards_only() {
     }
 }
 
+/// Functions that run when a handle is pinned may pin it too: as in a program whose handle is a thread-local variable.
+#[test]
+fn handle_that_a_function_pins_keeps_other_functions_from_running() {
+    let _running = deadline();
+    for collector in [&Collector::new(), default_collector()] {
+        let (handle, kept) = (collector.register(), RefCell::new(None));
+        let is_held = AtomicBool::new(false);
+        let (pinned, keep, held) = (&handle, &kept, &is_held);
+        let function = move || {
+            let guard = pinned.pin();
+            let has_run = Arc::new(AtomicBool::new(false));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (run, other) = (Arc::clone(&has_run), collector.register());
+                    other.pin().defer(move || run.store(true, Release));
+                    (0..100).for_each(|_| other.pin().flush());
+                });
+            });
+            some_time();
+            held.store(!has_run.load(Acquire), Release);
+            keep.replace(Some(guard));
+        };
+        // The function must run in this thread, not in the library's: again until it does.
+        let thread = thread::current().id();
+        let has_run: &AtomicBool = Box::leak(Box::default());
+        while !has_run.load(Acquire) {
+            let function = move || {
+                if thread::current().id() == thread && !has_run.swap(true, AcqRel) {
+                    function();
+                }
+            };
+            // SAFETY: what is borrowed is used only by the one that runs in this thread, before the loop ends.
+            unsafe { handle.pin().defer_unchecked(function) };
+            handle.pin().flush();
+            drop(handle.pin());
+        }
+        assert!(is_held.load(Acquire));
+        assert!(handle.is_pinned() && !epoch::is_pinned());
+        drop(kept.take());
+        assert!(!handle.is_pinned() && !epoch::is_pinned());
+    }
+}
+
 #[test]
 fn guard_outlives_its_handle_and_collector() {
     let _running = deadline();

@@ -189,7 +189,8 @@ impl Coordinator {
             fastrand::seed(rng.u64(..));
             threads.push(thread::Builder::new().spawn(seeded(body)).context("cannot start another thread")?);
         }
-        let (end, mut stillness) = (state.elapsed() + (2 * INTERVAL).min(self.total), Stillness::new());
+        // Most of a short run is for intervals in which readers count their sections.
+        let (end, mut stillness) = (state.elapsed() + (2 * INTERVAL).min(self.total / 4), Stillness::new());
         while state.elapsed() < end && !threads.is_empty() {
             self.tick::<F>();
             if stillness.check(|thread| state.excuses(thread)) {

@@ -124,6 +124,12 @@ pub(crate) fn is_reporting() -> bool {
     REPORTING.get()
 }
 
+/// Calls `f` as a hook.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn while_reporting(f: impl FnOnce()) {
+    run_user_code(&REPORTING, f);
+}
+
 /// Calls `f`, code of the program, while `flag` is set. Catches a panic, which has reported itself.
 pub(super) fn run_user_code(flag: &'static LocalKey<Cell<bool>>, f: impl FnOnce()) {
     flag.set(true);

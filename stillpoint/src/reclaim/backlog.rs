@@ -14,6 +14,9 @@
 //! taken longer than [`LONG_GP`]: then it counts as [`UNKNOWN_BYTES`] more. So the number of these values is bounded
 //! behind a stalled reader, and a writer that is merely fast is not throttled.
 //!
+//! There is no grace period while only lazy callbacks wait. So when the values of unknown size would be too many in a long
+//! one ([`above_unknown_mark`](Backlog::above_unknown_mark)), lazy callbacks run.
+//!
 //! # Throttled callers go on
 //!
 //! A throttled caller does not block for ever, as the worker may be waiting for it. It goes on after
@@ -52,7 +55,9 @@ const CALLBACK_BYTES: u64 = 24;
 /// Nanoseconds after which a grace period counts as long.
 const LONG_GP: u64 = 100_000_000;
 /// What a value of unknown size counts for in a long grace period.
-pub const UNKNOWN_BYTES: u64 = 64 << 10;
+pub const UNKNOWN_BYTES: u64 = 16 << 10;
+/// What callers are paced by for a value of unknown size: most are small.
+const PACED_UNKNOWN_BYTES: u64 = 1 << 10;
 
 /// High-water marks of what waits in a domain: callbacks and retired values.
 ///
@@ -67,10 +72,10 @@ pub const UNKNOWN_BYTES: u64 = 64 << 10;
 /// | without a destructor (no drop glue) | its size |
 /// | `String`, `Box<str>`; `Vec`, `VecDeque`, `Box<[_]>`, maps and sets of numbers, strings, and pairs of them (the [list](crate::rcu::known_heap_bytes)) | its size, and what it owns on the heap |
 /// | of a pointer that [weighs](crate::rcu::Rcu::weighed_by) its values, or retired with [`heap_bytes`](crate::rcu::DeferOptions::heap_bytes) | its size, and the heap bytes given |
-/// | any other, and a callback that captures one | its size; *and 64 KiB more while a grace period has taken longer than 100 ms* |
+/// | any other, and a callback that captures one | its size; *and 16 KiB more while a grace period has taken longer than 100 ms* |
 ///
 /// The library cannot know what a value of the last kind owns. So behind a stalled reader it bounds their *number*: a
-/// thousand with the default limits. If they own more than 64 KiB, weigh them.
+/// few thousand with the default limits. If they own more than 16 KiB, weigh them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Callbacks and retired values.
@@ -103,6 +108,11 @@ impl Amount {
     #[inline(always)]
     pub fn of(callback: &Callback) -> Self {
         Self { count: 1, unknown: callback.is_unknown().into(), bytes: callback.bytes() as u64 }
+    }
+
+    /// What it counts for in a long grace period.
+    fn bytes_with_unknown(&self) -> u64 {
+        self.bytes.saturating_add(self.unknown.saturating_mul(UNKNOWN_BYTES))
     }
 }
 
@@ -208,7 +218,7 @@ pub struct Backlog {
     progress_at_timeout: AtomicU64,
     /// When the worker began to wait for the grace period that it waits for: nanoseconds of [`now`], or 0.
     waits_since: Unmodelled,
-    /// The excess that paced callers have paid for, and until when they pay.
+    /// The backlog that paced callers have paid for, and until when they pay.
     paid: Unmodelled,
     paid_until: Unmodelled,
     /// 1: callers are throttled for a short time only ([`MayWait::Shortly`]).
@@ -222,6 +232,11 @@ pub struct Counters {
     pub run: AtomicU64,
     pub waits: AtomicU64,
     pub overruns: AtomicU64,
+}
+
+/// Somewhat below the limit, as threads notice late.
+fn high_mark(limit: u64) -> u64 {
+    limit - limit / 8
 }
 
 /// Returns the value of a word in two's complement, or 0 if it is negative.
@@ -308,11 +323,10 @@ impl Backlog {
     /// Returns how many bytes too much wait; 0 if callers need not be throttled.
     fn excess(&self) -> u64 {
         let (waiting, limits) = (self.waiting.map(at_least_zero), self.limits());
-        // Somewhat below the limits, as threads notice late.
-        let [most_count, most_bytes] = [limits.count, limits.bytes].map(|limit| limit - limit / 8);
+        let [most_count, most_bytes] = [limits.count, limits.bytes].map(high_mark);
         let count = waiting.count.saturating_sub(most_count);
         let mut bytes = waiting.bytes;
-        let with_unknown = bytes.saturating_add(waiting.unknown.saturating_mul(UNKNOWN_BYTES));
+        let with_unknown = waiting.bytes_with_unknown();
         if with_unknown > most_bytes && waiting.unknown != 0 && self.waits_for_long() {
             bytes = with_unknown;
         }
@@ -322,6 +336,16 @@ impl Backlog {
     /// Returns `true` if so much waits that callers must be throttled.
     pub fn above_high_mark(&self) -> bool {
         self.excess() != 0
+    }
+
+    /// Returns `true` if callers would have to be throttled in a long grace period. Lazy callbacks must then run.
+    pub fn above_unknown_mark(&self) -> bool {
+        // Models have none: for them this takes no step.
+        if self.waiting.unknown.load(Relaxed) == 0 {
+            return false;
+        }
+        let waiting = self.waiting.map(at_least_zero);
+        waiting.unknown != 0 && waiting.bytes_with_unknown() > high_mark(self.limits().bytes)
     }
 
     /// Returns `true` if enough waits for another round at once.
@@ -342,11 +366,20 @@ impl Backlog {
         }
     }
 
+    /// Returns the bytes that callers are paced by.
+    fn paced(&self) -> u64 {
+        let waiting = self.waiting.map(at_least_zero);
+        let by_number = [(waiting.unknown, PACED_UNKNOWN_BYTES), (waiting.count, CALLBACK_BYTES)];
+        by_number
+            .iter()
+            .fold(waiting.bytes, |sum, (count, each)| sum.saturating_add(count.saturating_mul(*each)))
+    }
+
     /// Pays for what the backlog has grown by since the last call. Returns the time until the payment is over. (Calls at
     /// the same time may pay twice, or not at all: the pace is not exact.)
     fn pace(&self) -> Duration {
-        let (excess, now) = (self.excess(), now());
-        let growth = excess.saturating_sub(self.paid.swap(excess, Relaxed));
+        let (paced, now) = (self.paced(), now());
+        let growth = paced.saturating_sub(self.paid.swap(paced, Relaxed));
         let until = self.paid_until.load(Relaxed).max(now).saturating_add(growth.saturating_mul(PACE));
         let until = until.clamp(now.saturating_add(MIN_PACED_WAIT), now.saturating_add(MAX_PACED_WAIT));
         self.paid_until.store(until, Relaxed);
@@ -359,7 +392,7 @@ impl Backlog {
             self.progress_at_timeout.store(self.counters.run.load(Relaxed), Relaxed);
         }
         if is_below {
-            self.paid.store(0, Relaxed);
+            self.paid.store(self.paced(), Relaxed);
         } else {
             self.counters.overruns.fetch_add(1, Relaxed);
         }

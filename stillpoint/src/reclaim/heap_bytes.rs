@@ -145,9 +145,9 @@ fn table_bytes<T>(capacity: usize) -> usize {
     if capacity == 0 { 0 } else { (capacity / 7 * 8).max(4).next_power_of_two() * (size_of::<T>() + 1) }
 }
 
-/// The memory of a B-tree's nodes, of which three quarters are used on average.
+/// The memory of a B-tree's nodes, of which three quarters are used on average. The first has room for eleven entries.
 fn tree_bytes<T>(len: usize) -> usize {
-    len * size_of::<T>() * 4 / 3
+    if len == 0 { 0 } else { (len * 4 / 3).max(11) * size_of::<T>() }
 }
 
 impl<K: HeapBytes, V: HeapBytes, S> HeapBytes for HashMap<K, V, S> {

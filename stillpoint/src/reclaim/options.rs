@@ -41,8 +41,9 @@ impl DeferOptions {
     }
 
     /// Allows it to wait: for callbacks that are not lazy, for a few thousand lazy ones or a quarter of the
-    /// [`Limits`](crate::rcu::Limits), for [`barrier`](crate::rcu::barrier), or for ten seconds. Saves grace periods,
-    /// and wake-ups of an idle process.
+    /// [`Limits`](crate::rcu::Limits), for as many values of
+    /// [unknown size](crate::rcu::Limits#what-a-value-counts-for) as may wait behind a stalled reader, for
+    /// [`barrier`](crate::rcu::barrier), or for ten seconds. Saves grace periods, and wake-ups of an idle process.
     pub const fn lazy(self) -> Self {
         Self { lazy: true, ..self }
     }

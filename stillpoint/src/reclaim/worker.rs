@@ -155,12 +155,10 @@ impl CallbackWorker {
     /// Wakes or starts the worker. Returns `false` if there is none.
     #[cold]
     fn provide(&self, lazy: bool, host: &impl Host) -> bool {
+        // Twice: the task may be taken before the domain is parked.
+        let park_instead = || self.park_instead(host) || self.park_instead(host);
         let is_missing = if lazy { self.state.wake_if_idle() } else { self.state.wake() };
-        if !is_missing
-            || lazy && self.park_instead(host)
-            || host.start_worker()
-            || !lazy && self.park_instead(host)
-        {
+        if !is_missing || lazy && self.park_instead(host) || host.start_worker() || park_instead() {
             return true;
         }
         // The callbacks stay; the next push tries again. A thread that found a worker meanwhile, and waits, must look
@@ -173,10 +171,18 @@ impl CallbackWorker {
     /// Instead of starting a worker: for a lazy callback, and if none can be started but there is a thread that resumes
     /// parked domains. Returns `false` if that is impossible.
     fn park_instead(&self, host: &impl Host) -> bool {
-        let Some(due) = self.park(now() + FIRST_LOOK, host) else { return false };
+        let due = now() + FIRST_LOOK;
+        // Relaxed: as in `unpark`.
+        let earlier = self.parked_until.load(Relaxed);
+        // Pushes that follow one another soon must not postpone it for ever.
+        let due =
+            if earlier <= due && host.is_parked(earlier) { Some(earlier) } else { self.park(due, host) };
+        let Some(due) = due else { return false };
         // No fence: if this misses a callback, the task finds it soon.
         let has_work = || !host.is_parked(due);
         if self.state.leave_running(PARKED, || (), has_work) == GoIdle::Idle {
+            // A caller of `barrier` that found a worker meanwhile does not wait for the task, which others may delay.
+            step!("parked-without-notify", self.progress.notify_all());
             return true;
         }
         self.unpark(host);
@@ -244,6 +250,9 @@ impl CallbackWorker {
         let has_waited = self.throttle_above_mark(context.is_owner.then_some(queue), context.wait, host);
         if !has_waited && self.backlog.above_low_mark() && self.state.is_sleeping() {
             step!("flush-threshold-does-not-wake-worker", self.provide(false, host));
+        } else if !has_waited && self.backlog.above_unknown_mark() {
+            // It may have found lazy callbacks only.
+            self.notify(false, host);
         }
     }
 
@@ -351,9 +360,14 @@ impl CallbackWorker {
         self.urgent.load(Relaxed) != 0
     }
 
-    /// Returns `true` if the worker must not pause between rounds, and must run lazy callbacks.
+    /// Returns `true` if the worker must not pause between rounds, and must run lazy callbacks too.
     fn must_hurry(&self) -> bool {
         self.is_urgent() || self.backlog.above_low_mark()
+    }
+
+    /// Returns `true` if the worker must run lazy callbacks.
+    fn must_run_lazy(&self) -> bool {
+        self.must_hurry() || self.backlog.above_unknown_mark()
     }
 
     /// Blocks until all callbacks have run that were pushed before.
@@ -374,7 +388,7 @@ impl CallbackWorker {
             );
             step!("barrier-does-not-wait", {
                 self.progress.wait_until(None, || {
-                    if !reached() && self.state.is_idle() {
+                    if !reached() && self.state.has_no_worker() {
                         step!(
                             "no-caller-continues",
                             if self.state.wake() {
@@ -412,8 +426,10 @@ impl CallbackWorker {
             return;
         }
         if stall::is_reporting() {
-            // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay.
-            return self.state.give_up();
+            // A grace period waits for this thread: the last handle was dropped in a stall hook. The callbacks stay, or
+            // a thread that waits for the domain to close is their worker.
+            self.state.give_up();
+            return self.progress.notify_all();
         }
         self.work(host, stop);
     }
@@ -444,7 +460,7 @@ impl CallbackWorker {
             match found.pending {
                 // The owner of a queue wakes the worker when it has run its callbacks.
                 Pending::None if found.is_held => {
-                    let is_ready = || is_ready(self.must_hurry());
+                    let is_ready = || is_ready(self.must_run_lazy());
                     if again {
                         // It was woken for nothing. What is retired in the owner's destructor must not wake it each
                         // time.
@@ -469,8 +485,11 @@ impl CallbackWorker {
                         return;
                     }
                 }
-                Pending::Lazy if let Some(time) = self.time_until(lazy_until()) => {
-                    let has_work = || is_ready(false) || self.must_hurry();
+                Pending::Lazy
+                    if !self.backlog.above_unknown_mark()
+                        && let Some(time) = self.time_until(lazy_until()) =>
+                {
+                    let has_work = || is_ready(false) || self.must_run_lazy();
                     let due = now().saturating_add(time.as_nanos() as u64);
                     if let Some(due) = self.park(due, host) {
                         let has_work = || has_work() || !host.is_parked(due);
@@ -600,3 +619,6 @@ impl CallbackWorker {
         self.urgent.store(0, Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

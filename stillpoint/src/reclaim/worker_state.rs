@@ -83,11 +83,17 @@ impl WorkerState {
         matches!(self.state.load(Relaxed), PARKED | LAZY_WAIT | RATE_LIMITED)
     }
 
-    /// Returns `true` if there is no worker.
+    /// Returns `true` if there is no worker, nor a task that will provide one.
     pub fn is_idle(&self) -> bool {
         // Relaxed: a thread that must see that no worker could be started is notified by an `EventCount`, which orders
         // it.
         self.state.load(Relaxed) == IDLE
+    }
+
+    /// Returns `true` if there is no worker, though the domain may be parked.
+    pub fn has_no_worker(&self) -> bool {
+        // Relaxed: as in `is_idle`.
+        self.state.load(Relaxed) <= PARKED
     }
 
     /// Wakes the worker. Returns `true` if there is none: the caller must provide one.

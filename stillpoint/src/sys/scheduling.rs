@@ -69,7 +69,7 @@ impl Cpus {
     ///
     /// # Safety
     ///
-    /// The thread has not been joined or detached.
+    /// The thread has not ended, nor been joined or detached.
     unsafe fn bind(&self, thread: libc::pthread_t) -> bool {
         // SAFETY: the caller's contract; the C library reads as many bytes.
         unsafe { libc::pthread_setaffinity_np(thread, size_of_val(&self.0), self.0.as_ptr().cast()) == 0 }
@@ -80,7 +80,7 @@ impl Cpus {
 ///
 /// # Safety
 ///
-/// The thread has not been joined or detached.
+/// The thread has not ended, nor been joined or detached.
 pub unsafe fn spread(thread: libc::pthread_t) {
     // A main thread that has ended is still known to the kernel.
     let Some(main) = Cpus::of(Some(getpid())) else { return };

@@ -3,6 +3,8 @@
 use core::ffi::{CStr, c_void};
 use core::mem;
 use core::ptr;
+#[cfg(not(miri))]
+use std::sync::{Arc, Mutex};
 
 #[cfg(not(miri))]
 use super::scheduling;
@@ -11,18 +13,48 @@ use super::scheduling;
 #[cfg(not(miri))]
 const STACK: usize = 2 << 20;
 
-/// Starts a detached thread that runs `start` with `argument`. `start` must not unwind. Returns `false` if the thread
+/// What a thread begins with.
+#[cfg(not(miri))]
+struct Start {
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+    /// Locked while the starting thread uses the handle. See [`begin`].
+    handle_in_use: Arc<Mutex<()>>,
+}
+
+/// The main function of a thread.
+#[cfg(not(miri))]
+extern "C" fn begin(start: *mut c_void) -> *mut c_void {
+    // SAFETY: `spawn` made the pointer of a box, for this thread.
+    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    let result = (start.main)(start.argument);
+    // The kernel's id of a thread that has ended is 0 in glibc and musl, which means the calling thread: the starting
+    // one would change its own CPUs.
+    drop(start.handle_in_use.lock());
+    result
+}
+
+/// Starts a detached thread that runs `main` with `argument`. `main` must not unwind. Returns `false` if the thread
 /// cannot be started.
 ///
 /// It has the CPUs and the policy that [`scheduling`] describes. Unlike `std::thread`, this holds no lock of the
 /// standard library while the thread starts or ends. A fork at such a moment would leave the child without threads.
 #[must_use]
 #[cfg(not(miri))]
-pub fn spawn(start: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
+pub fn spawn(main: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> bool {
+    let handle_in_use = Arc::new(Mutex::new(()));
+    let start = Start { main, argument, handle_in_use: Arc::clone(&handle_in_use) };
+    let start = Box::into_raw(Box::new(start));
+    // Nothing under the lock panics.
+    let _in_use = handle_in_use.lock();
     // glibc starts no thread if the kernel refuses the policy.
-    let thread = if scheduling::is_normal() { None } else { create(start, argument, true) };
-    let Some(thread) = thread.or_else(|| create(start, argument, false)) else { return false };
-    // SAFETY: joinable, and detached only here.
+    let thread = if scheduling::is_normal() { None } else { create(begin, start.cast(), true) };
+    let Some(thread) = thread.or_else(|| create(begin, start.cast(), false)) else {
+        // SAFETY: comes from a box, and no thread has it.
+        drop(unsafe { Box::from_raw(start) });
+        return false;
+    };
+    // SAFETY: joinable, and detached only here. It does not end before the lock is released.
     unsafe {
         scheduling::spread(thread);
         libc::pthread_detach(thread);
@@ -136,6 +168,33 @@ mod tests {
             one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
             sched_setaffinity(None, &one).expect("an allowed CPU");
             assert!(!can_yield());
+        };
+        std::thread::spawn(check).join().expect("the thread");
+    }
+
+    extern "C" fn end_at_once(_: *mut c_void) -> *mut c_void {
+        ptr::null_mut()
+    }
+
+    /// The started thread ends before the starting one goes on: it has a better policy, and the same CPU.
+    #[test]
+    #[cfg_attr(miri, ignore = "no affinity")]
+    fn starting_thread_stays_on_its_cpu_when_the_started_one_has_ended() {
+        let check = || {
+            let all = sched_getaffinity(None).expect("the affinity");
+            let mut one = CpuSet::new();
+            one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).expect("a CPU"));
+            sched_setaffinity(None, &one).expect("an allowed CPU");
+            // SAFETY: parameters are plain data, and outlive the call.
+            let result = unsafe {
+                let parameters: libc::sched_param = mem::zeroed();
+                libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const parameters)
+            };
+            assert_eq!(result, 0, "a thread may become idle");
+            for _ in 0..100 {
+                assert!(spawn(end_at_once, ptr::null_mut()));
+                assert!(sched_getaffinity(None).expect("the affinity") == one);
+            }
         };
         std::thread::spawn(check).join().expect("the thread");
     }

@@ -1,0 +1,100 @@
+//! A panic of a broken contract has the place of the call in the program.
+#![cfg(not(loom))]
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::sync::Once;
+
+use stillpoint::{rcu, srcu};
+use stillpoint_collections::HashMap;
+use stillpoint_collections::hash_map::Operation;
+
+thread_local! {
+    /// The place of the last panic of this thread, and its message.
+    static PANIC: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+/// Returns the place of the panic of `f`, and its message.
+fn panic_of(f: impl FnOnce()) -> (String, String) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_hook(Box::new(|info| {
+            let place = info.location().expect("there always is one");
+            let text = info.payload_as_str().unwrap_or_default().to_owned();
+            eprintln!("panicked at {place}: {text}");
+            PANIC.set(Some((format!("{}:{}", place.file(), place.line()), text)));
+        }));
+    });
+    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "no panic");
+    PANIC.take().expect("the hook has run")
+}
+
+/// Checks that the call panics where it stands, with a message that has this in it.
+macro_rules! refused {
+    ($part:expr, $call:expr) => {{
+        // As the call is in the same line.
+        let here = format!("{}:{}", file!(), line!());
+        let (place, text) = panic_of(|| _ = $call);
+        assert_eq!(place, here, "{text}");
+        assert!(text.contains($part), "{text}");
+    }};
+}
+
+#[test]
+fn guard_of_another_domain_is_refused_at_the_call() {
+    let (own, other) = (srcu::Domain::new(), srcu::Domain::new());
+    let map = HashMap::new_in(own.clone());
+    map.insert(1, 1, &own.enter());
+    let guard = other.enter();
+    let part = "another srcu::Domain";
+    refused!(part, map.capacity(&guard));
+    refused!(part, map.iter(&guard));
+    refused!(part, map.keys(&guard));
+    refused!(part, map.values(&guard));
+    refused!(part, map.get(&1, &guard));
+    refused!(part, map.get_key_value(&1, &guard));
+    refused!(part, map.contains_key(&1, &guard));
+    refused!(part, map.insert(1, 2, &guard));
+    refused!(part, map.get_or_insert_with(1, || 2, &guard));
+    refused!(part, map.update(1, |_| 2, &guard));
+    refused!(part, map.modify(1, |value| *value = 2, &guard));
+    refused!(part, map.compute(1, |_| Operation::<_, ()>::Remove, &guard));
+    refused!(part, map.remove(&1, &guard));
+    refused!(part, map.remove_entry(&1, &guard));
+    refused!(part, map.retain(|_, _| false, &guard));
+    refused!(part, map.clear(&guard));
+    refused!(part, map.reserve(1, &guard));
+    refused!(part, map.shrink_to_fit(&guard));
+    assert_eq!(map.get(&1, &own.enter()), Some(&1));
+}
+
+#[test]
+fn closure_that_defeats_its_operation_is_refused_at_the_call() {
+    let map = HashMap::from([(1, 0)]);
+    let guard = rcu::enter();
+    let replace = || {
+        map.insert(1, 0, &guard);
+        1
+    };
+    let remove = || Operation::<_, ()>::Insert(replace());
+    let pinned = map.pin();
+    let part = "its own key again and again";
+    refused!(part, map.update(1, |_| replace(), &guard));
+    refused!(part, map.modify(1, |value| *value = replace(), &guard));
+    refused!(part, map.compute(1, |_| remove(), &guard));
+    refused!(part, map.retain(|_, _| replace() == 0, &guard));
+    refused!(part, pinned.update(1, |_| replace()));
+}
+
+#[test]
+fn room_for_too_many_entries_is_refused_at_the_call() {
+    let map = HashMap::from([(1, 0)]);
+    let guard = rcu::enter();
+    let part = "the table fits into the address space";
+    refused!(part, map.reserve(usize::MAX, &guard));
+    refused!(part, HashMap::<u32, u32>::with_capacity(usize::MAX));
+    refused!(part, HashMap::<u32, u32, _, _>::with_capacity_in(usize::MAX, rcu::Global));
+    refused!(part, HashMap::<u32, u32, _>::with_capacity_and_hasher(usize::MAX, map.hasher().clone()));
+    let hasher = map.hasher().clone();
+    refused!(part, HashMap::<u32, u32, _, _>::with_capacity_and_hasher_in(usize::MAX, hasher, rcu::Global));
+}
