@@ -12,8 +12,8 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
+use std::{mem, thread};
 
 use deadline::deadline;
 use panics::message;
@@ -391,4 +391,29 @@ fn cookies_of_two_domains_do_not_compare() {
     assert!(a < later && a != later);
     // `b` has not elapsed with it.
     assert!(a.is_elapsed() && !b.is_elapsed());
+}
+
+#[test]
+fn grace_period_after_one_that_failed_ends_beside_new_sections() {
+    let _running = deadline();
+    let domain = Domain::new();
+    let old = domain.enter();
+    // Tries a grace period, which the section blocks.
+    domain.flush();
+    let (mut section, has_ended) = (domain.enter(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            domain.synchronize();
+            has_ended.store(true, Release);
+        });
+        while domain.stats().sleeps == 0 {
+            thread::yield_now();
+        }
+        drop(old);
+        // One is open at any time.
+        while !has_ended.load(Acquire) {
+            let next = domain.enter();
+            drop(mem::replace(&mut section, next));
+        }
+    });
 }

@@ -369,8 +369,8 @@ unsafe impl RawDomain for Domain {
         let Shared { core, queues, .. } = self.shared();
         queues.flush().into_iter().for_each(|reported| core.callbacks.count(reported));
         _ = Host::try_synchronize(self);
-        // Not `any`, which would stop at the first.
-        queues.iter().filter(|queue| core.callbacks.notify_if_pending(queue, self)).count() != 0
+        // One notification is enough: all queues are urgent by now, and the worker looks at all of them.
+        queues.iter().any(|queue| core.callbacks.notify_if_pending(queue, self))
     }
 
     #[inline(always)]

@@ -261,3 +261,18 @@ impl Drop for Leader<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn try_that_succeeds_counts() {
+        let seq = SharedSeq::new();
+        let snapshot = seq.snapshot();
+        assert!(!seq.try_run(|| false));
+        assert_eq!((seq.completed(), seq.is_done(snapshot)), (0, false));
+        assert!(seq.try_run(|| true));
+        assert_eq!((seq.completed(), seq.is_done(snapshot)), (1, true));
+    }
+}

@@ -146,6 +146,19 @@ fn only_sections_with_an_older_counter_block() {
 }
 
 #[test]
+fn owner_reclaims_once_and_outside() {
+    static READERS: ThreadReaders<Memb, ()> = ThreadReaders::new();
+    let reader = READERS.registry().claim().expect("there is memory");
+    assert!(reader.try_enter(READERS.counter()));
+    reader.reclaim_on_exit();
+    assert!(!reader.take_reclaim(), "the section is open");
+    assert_eq!(reader.leave(), ExitPath::Slow);
+    assert!(reader.take_reclaim());
+    assert!(!reader.take_reclaim());
+    READERS.registry().release(reader);
+}
+
+#[test]
 fn released_readers_are_used_again_and_counted_no_longer() {
     static READERS: ThreadReaders<Memb, ()> = ThreadReaders::new();
     let registry = READERS.registry();
