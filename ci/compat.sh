@@ -4,7 +4,7 @@
 # it pass their own tests, unmodified: cht, congee, crossbeam-skiplist-fd, lockfree-cuckoohash, and moka without its async
 # half. One of congee's tests notices a drop-in that is broken. A program with a stalled thread keeps within the limits.
 # Cargo fetches the crates; none of their code is in this repository. Then the package's pointers run in Miri
-# (`ci/setup.sh`), with strict provenance. Four minutes, after the builds.
+# (`ci/setup.sh`), with strict provenance. Three minutes, after the builds.
 #
 #   ci/compat.sh         checks, with the crates of the lock files in ci/locks and compat/bench
 #   ci/compat.sh record  writes the lock files anew, with the newest crates, and checks

@@ -55,6 +55,11 @@ has_source() { [[ -d $(rustc "+$rust_nightly" --print sysroot 2>/dev/null)/lib/r
 has_source || rustup component add rust-src --toolchain "$rust_nightly" || echo "rustup could not add rust-src" >&2
 has_miri() { cargo "+$rust_nightly" miri --version >/dev/null 2>&1; }
 has_miri || rustup component add miri --toolchain "$rust_nightly" || echo "rustup could not add miri" >&2
+# The runtime of clang's sanitizers, of its version.
+has_clang_runtime() { [[ -f $(clang -print-resource-dir)/lib/linux/libclang_rt.asan-x86_64.a ]]; }
+has_clang_runtime || as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+    "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" || echo "apt-get could not install clang's runtime" >&2
+
 for component in fmt clippy; do
     cargo "$component" --version >/dev/null 2>&1 || rustup component add "${component/fmt/rustfmt}" ||
         echo "rustup could not add $component" >&2
