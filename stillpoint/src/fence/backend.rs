@@ -169,7 +169,7 @@ init_array!(register_for_fork(&FORK));
 ///
 /// # Safety
 ///
-/// See [`ForkHook::child`].
+/// The hook for the child of a fork (`ForkHook::child`).
 pub unsafe fn in_child() {
     match REPORT.get().get() {
         Some(report) if report.backend == Backend::Membarrier => {
