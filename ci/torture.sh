@@ -40,14 +40,14 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 # try MUTANT PART: runs the torture with a broken step. Sets `found` to the kind of the violation: `crash` if the program
-# was killed; empty if there was none, on a usage error, after a timeout, and if the run is not conclusive.
+# was killed or panicked; empty if there was none, on a usage error, after a timeout, and if the run is not conclusive.
 try() {
     local status=0 start=$EPOCHREALTIME
     # In a subshell, which writes the message about a crash to the log.
     (timeout $((limit + 5)) "$torture" "$2" --seconds "$limit" --mutant "$1"; exit $?) >"$log" 2>&1 || status=$?
     took=$(awk -v s="$start" -v e="$EPOCHREALTIME" 'BEGIN { printf "%.2f", e - s }')
     found=$(sed -nE 's/^torture [a-z]+: FAILED \(([a-z]+)\).*/\1/p' "$log")
-    if [[ -z $found ]] && ((status >= 128)); then found=crash; fi
+    if [[ -z $found ]] && ((status == 101 || status >= 128)); then found=crash; fi
     if [[ -z $found ]] && ((status == 1)); then found=other; fi
     return 0
 }
