@@ -3,17 +3,20 @@
 
 #[path = "support/deadline.rs"]
 mod deadline;
+#[path = "support/owner.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
+mod owner;
 #[path = "support/until.rs"]
 mod until;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use deadline::deadline;
+use owner::section_elsewhere;
 use stillpoint::Domain;
 use stillpoint::rcu::{Atomic, DeferOptions, HeapBytes, Limits, Owned, Rcu, RcuDomain, RcuOption, Shared};
 use stillpoint::{qsbr, srcu};
@@ -21,22 +24,6 @@ use until::until;
 
 const MIB: usize = 1 << 20;
 const LIMIT: u64 = 8 << 20;
-
-/// Begins a section in another thread. The returned closure ends it.
-fn section_elsewhere<D: RcuDomain>() -> impl FnOnce() {
-    let (leave, left) = channel::<()>();
-    let (enter, entered) = channel();
-    let reader = thread::spawn(move || {
-        let _guard = D::enter();
-        enter.send(()).expect("the test waits");
-        left.recv().expect_err("the sender is dropped");
-    });
-    entered.recv().expect("the thread enters");
-    move || {
-        drop(leave);
-        reader.join().expect("the thread ends");
-    }
-}
 
 /// Calls `retire`, which retires a value in `domain`, while a reader stalls, until the thread is throttled. Returns how
 /// many values wait then. `end` ends the section of the reader.
